@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs mgw from a release onto the PATH of a job. Nothing of the release runs before its checksum is verified.
+# Installs mgw from a release onto the PATH of a job. No file of the release runs before its
+# checksum is verified.
 set -euo pipefail
 
 fail() {
@@ -24,13 +25,13 @@ case "$RUNNER_OS-$RUNNER_ARCH" in
 esac
 if [ "$RUNNER_OS" = Linux ] && command -v zstd >/dev/null; then name=$name.zst; fi
 
-# A relative path is that of the job's workspace.
+# A relative path is resolved against the job's workspace.
 if [ -d "$release" ]; then release=$(cd "$release" && pwd); fi
 folder=$(mktemp -d "$RUNNER_TEMP/mgw-XXXXXX")
 mkdir "$folder/bin"
 cd "$folder"
 
-# Plain HTTP is accepted from this machine alone.
+# Plain HTTP is accepted only from this machine.
 fetch() {
   case "$release" in
     https://* | file://* | http://127.0.0.1:* | http://localhost:*)

@@ -21,7 +21,7 @@ const head = `HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConte
 interface Measurement {
   /** Seconds. */
   wall: number;
-  /** Seconds, user and system, the start of the process included. */
+  /** User and system time in seconds, including the start of the process. */
   cpu: number;
 }
 
@@ -56,8 +56,8 @@ async function get(url: string, path: string): Promise<void> {
     assertLease: () => undefined,
     lifeOf: () => Promise.resolve('dead' as const),
   };
-  const late = (): Error => new Error('it is locked');
-  const lock = { claimant, clock: systemClock, deadline, late, charged: 'no' as const };
+  const lateError = (): Error => new Error('it is locked');
+  const lock = { claimant, clock: systemClock, deadline, lateError, charged: 'no' as const };
   const output = await acquireOutputLock(path, url, lock);
   const outcome = await download({ url, key: 'never' }, output, {
     gateway: { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [] },

@@ -1,5 +1,6 @@
-// Protocol A's inline results through the command line (design 12): wall time and peak of resident memory of a whole
-// `mgw video a submit -o`, with a gateway on loopback that streams the video inside the response to a poll.
+// Protocol A's inline results through the command line (design 12): wall time and peak resident
+// memory of a complete `mgw video a submit -o`, with a gateway on loopback that streams the video
+// inside the response to a poll.
 //
 //   npm run -s build
 //   npx rolldown bench/inline-cli.ts --platform node --file "$TMPDIR/inline-cli.mjs" && node "$TMPDIR/inline-cli.mjs" [MIB...]

@@ -1,7 +1,7 @@
-// The minimal program that keeps mgw's promises for each row of a batch of Protocol C: it records `sending` before the
-// first byte, POSTs on a connection for this row alone, and records the handle, the poll, the result and the outcome.
-// What the next step relies on is synced first.   node bench/least-batch.mjs URL ROWS CONCURRENCY, in a folder that
-// takes records/ and out/
+// The minimal program that keeps mgw's promises for each row of a batch of Protocol C: it records `sending`
+// before the first byte, POSTs on a connection for this row alone, and records the handle, the poll, the
+// result and the outcome. Data that the next step relies on is synced first. node bench/least-batch.mjs URL
+// ROWS CONCURRENCY, in a folder for records/ and out/
 import { Buffer } from 'node:buffer';
 import { closeSync, fsync, linkSync, mkdirSync, openSync, unlinkSync, writeSync } from 'node:fs';
 import http from 'node:http';

@@ -1,6 +1,6 @@
-// Measures one run of a program: wall time, CPU time and peak resident memory. bash measures the times, since Node does not
-// report the CPU time of a child. /proc shows the peak of memory while the program runs (Linux only). Both include the
-// processes that the program starts, and exclude bash.
+// Measures one run of a program: wall time, CPU time and peak resident memory. bash measures the times, since
+// Node does not report the CPU time of a child. The peak memory is read from /proc while the program runs
+// (Linux only). Both include the processes that the program starts, and exclude bash.
 import { Buffer } from 'node:buffer';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -62,7 +62,7 @@ function secondsOf(line) {
   return parts.reduce((sum, [, minutes, seconds]) => sum + Number(minutes) * 60 + Number(seconds), 0);
 }
 
-// Returns the peak memory of each process below one, in MB, also of those that have ended.
+// Returns the peak memory, in MB, of every descendant of a process, including those that have ended.
 function lookAt(peaks, parent) {
   for (const pid of childrenOf(parent)) {
     const peak = peakOf(pid);
@@ -127,9 +127,9 @@ export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
 let atBest = Infinity;
 
 /**
- * Writes 1 GiB to a file and removes it, before a program that writes much. A virtual machine returns memory that is free for two
- * seconds to its host, and the next program that needs it waits four times as long as writing takes. So the file is written until
- * that takes no longer than it did at best.
+ * Writes 1 GiB to a file and removes it, before a program that writes a large file. A virtual machine returns
+ * memory that is free for two seconds to its host, and the next program that needs it waits four times as
+ * long as the write takes. So the file is rewritten until the write is as fast as its best time.
  */
 export function freeMemory(folder) {
   for (let times = 1, isSlow = true; isSlow && times <= 6; times += 1) {

@@ -1,4 +1,4 @@
-// Makes a ledger of many jobs from the record of one, since submitting 100,000 jobs would take too long.
+// Creates a ledger of many jobs from the record of one, because submitting 100,000 jobs would take too long.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -25,7 +25,7 @@ export function npmPackage(name, range) {
 /**
  * Returns a program on the PATH, or installs its Debian package.
  *
- * @returns {string | undefined} undefined if it is missing and cannot be installed: its rows are left out
+ * @returns {string | undefined} undefined if it is missing and cannot be installed: its rows are omitted
  */
 export function program(name, debianPackage = name) {
   if (isInstalled(name)) return name;

@@ -7,17 +7,19 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {string} figure what was measured, with its size
  * @property {number} value
  * @property {string} unit s, ms, MB, MB/s, rows/s, % …
- * @property {number} [cpu] user and system, in the same unit: what other work on the machine disturbs least
+ * @property {number} [cpu] user and system, in the same unit: the figure that other work on the
+ *   machine affects least
  * @property {string} [peer] what it is compared with
  * @property {number} [peerValue] in the same unit
  * @property {number} [ratio] of the value to the peer's: the median of the rounds
- * @property {number} [cpuRatio] the same of user and system; it is shown, and judged only as a figure of its own
+ * @property {number} [cpuRatio] the ratio of user and system time; it is printed, and judged only
+ *   as a separate figure
  * @property {{ ratio: number } | { most: number } | { least: number }} [target] none: it is shown for its growth
- * @property {{ by: string, value: number }} [bound] the least that a program takes that does the work and nothing else, in
+ * @property {{ by: string, value: number }} [bound] the minimum for a program that does only the work, in
  *   the unit of the value
  */
 
-/** How far a figure may exceed the bound if the bound itself misses the target. */
+/** The factor by which a figure may exceed the bound if the bound itself misses the target. */
 const nearBound = 1.2;
 
 /**

@@ -1,4 +1,4 @@
-// Compares mgw with its peers, and prints one table. README.md says how to write a case.
+// Compares mgw with its peers, and prints one table. README.md describes how to write a case.
 //   npm run bench [-- --only NAME] [--quick] [--json] [--dir FOLDER]
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -61,9 +61,9 @@ function open(name) {
     quick: flags.quick,
     folder,
     rounds: (whole, quick = 3) => (flags.quick ? quick : whole),
-    // The first words of a command line that runs mgw, on any Node.
+    // The beginning of a command line that runs mgw, on any Node.
     mgw: (node = process.execPath) => [node, bin],
-    // A separate home for each: empty state, no settings, no key of the user.
+    // A separate home for each, with empty state and without the user's settings and key.
     env: (url) => {
       const home = join(folder, `home-${(states += 1)}`);
       mkdirSync(home);
@@ -85,7 +85,7 @@ function open(name) {
       flags.quick ? nodes([Number(process.versions.node.split('.')[0])]) : nodes([20, 22, 24, 26]),
     npmPackage,
     program,
-    // The first words of a command line that runs a file of least/, which does the work of a command and nothing else.
+    // The beginning of a command line that runs a file of least/, which does only the work of a command.
     least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
     measured,
     // Measures a program that writes a large file, once that file is removed and memory is free.
@@ -105,7 +105,7 @@ function open(name) {
 
 // Measures bare Node repeatedly, which shows how busy the machine is.
 async function lookAtNoise(when) {
-  // Like in the cases, without NODE_EXTRA_CA_CERTS, which each Node would read.
+  // As in the cases, without NODE_EXTRA_CA_CERTS, which each Node would read.
   const env = { PATH: process.env.PATH };
   const runs = await interleaved(9, { bare: () => measured([process.execPath, '-e', '0'], { env }) });
   noise.push({

@@ -57,7 +57,7 @@ async function measure(port: number, size: number, folder: string): Promise<stri
     signals: { soft: never, hard: never },
     userAgent: 'bench',
     retries: 0,
-    priceOf: () => Promise.resolve({ what: 'speech' }),
+    priceOf: () => Promise.resolve({ subject: 'speech' }),
     allowances: () => Promise.resolve([]),
   };
   const target = join(folder, `${size}.mp3`);

@@ -18,8 +18,8 @@ export interface Deadline {
 
 /** Returns the deadline in `ms` milliseconds. */
 export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadline {
-  const end = clock.monotonic() + ms;
-  return { remainingMs: () => Math.max(0, end - clock.monotonic()) };
+  const endTime = clock.monotonic() + ms;
+  return { remainingMs: () => Math.max(0, endTime - clock.monotonic()) };
 }
 
 /** The maximum delay of Node's timers in ms (24.8 days). A longer one fires immediately. */
@@ -63,10 +63,10 @@ export function abortWith(from: AbortSignal | undefined, to: AbortController): (
   // Otherwise Node warns on stderr if many calls listen to one signal. (AbortSignal.any is no alternative: Node would
   // never free the signals that it returns.)
   setMaxListeners(0, from);
-  const pass = (): void => to.abort(from.reason as unknown);
-  if (from.aborted) pass();
-  else from.addEventListener('abort', pass, { once: true });
-  return () => from.removeEventListener('abort', pass);
+  const forwardAbort = (): void => to.abort(from.reason as unknown);
+  if (from.aborted) forwardAbort();
+  else from.addEventListener('abort', forwardAbort, { once: true });
+  return () => from.removeEventListener('abort', forwardAbort);
 }
 
 const units = [
@@ -77,29 +77,29 @@ const units = [
   ['ms', 1],
 ] as const;
 
-const form =
+const durationPattern =
   /^(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?$/;
-const longest = 365 * 86_400_000;
+const maxDurationMs = 365 * 86_400_000;
 
 /**
  * Parses a duration such as `50ms`, `5s`, `20m`, `1h30m` or `1.5h`, and returns ms. Units must descend, each at most
  * once. A number without a unit is refused.
- * @throws Error whose message says what is allowed, without naming the flag.
+ * @throws Error whose message says what is allowed, without the name of the flag.
  */
 export function parseDuration(text: string): number {
-  const parts = text.length > 64 ? null : form.exec(text);
+  const parts = text.length > 64 ? null : durationPattern.exec(text);
   const ms = units.reduce((sum, [, unit], index) => sum + Number(parts?.[index + 1] ?? 0) * unit, 0);
   if (parts === null || text === '') throw new Error('a number with a unit, such as 50ms, 5s, 20m or 1h30m');
-  if (ms < 1 || ms > longest) throw new Error('a duration from 1ms to 365d');
+  if (ms < 1 || ms > maxDurationMs) throw new Error('a duration from 1ms to 365d');
   return Math.round(ms);
 }
 
 /** Formats a duration in ms for {@link parseDuration}: `1h30m`, `5s`, `1s500ms`; `0s` for zero. */
 export function formatDuration(ms: number): string {
-  let rest = Math.max(0, Math.round(ms));
+  let remainingMs = Math.max(0, Math.round(ms));
   const parts = units.map(([name, unit]) => {
-    const count = Math.floor(rest / unit);
-    rest -= count * unit;
+    const count = Math.floor(remainingMs / unit);
+    remainingMs -= count * unit;
     return count > 0 ? `${count}${name}` : '';
   });
   return parts.join('') || '0s';

@@ -8,16 +8,16 @@ export const zero: Decimal = { digits: 0n, scale: 0 };
 
 // Allows enough digits for every product of a price and its multipliers (prices.ts), because such products are stored
 // and parsed again.
-const form = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
+const decimalPattern = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
 
 /**
  * Reads an amount in plain digits: `12`, `0.35`.
  * @throws Error whose message says what is allowed.
  */
 export function parseDecimal(text: string): Decimal {
-  const [, whole, fraction = ''] = form.exec(text) ?? [];
-  if (whole === undefined) throw new Error('a number in plain digits, 0 or above, such as 12 or 0.35');
-  return { digits: BigInt(whole + fraction), scale: fraction.length };
+  const [, integer, fraction = ''] = decimalPattern.exec(text) ?? [];
+  if (integer === undefined) throw new Error('a decimal number, 0 or more, such as 12 or 0.35');
+  return { digits: BigInt(integer + fraction), scale: fraction.length };
 }
 
 /**
@@ -27,7 +27,7 @@ export function parseDecimal(text: string): Decimal {
  */
 export function parseAmount(text: string): Decimal {
   if (!/^(0|[1-9]\d{0,11})(\.\d{1,12})?$/.test(text))
-    throw new Error('a number in plain digits, at most 12 of them after the point, such as 12 or 0.35');
+    throw new Error('a decimal number with at most 12 decimal places, such as 12 or 0.35');
   return parseDecimal(text);
 }
 
@@ -40,19 +40,19 @@ export function decimalOf(count: number): Decimal {
 export function formatDecimal({ digits, scale }: Decimal): string {
   if (scale > 0 && digits % 10n === 0n) return formatDecimal({ digits: digits / 10n, scale: scale - 1 });
   const text = digits.toString().padStart(scale + 1, '0');
-  const [whole, fraction] = [text.slice(0, text.length - scale), text.slice(text.length - scale)];
-  return fraction === '' ? whole : `${whole}.${fraction}`;
+  const [integer, fraction] = [text.slice(0, text.length - scale), text.slice(text.length - scale)];
+  return fraction === '' ? integer : `${integer}.${fraction}`;
 }
 
 export function add(one: Decimal, other: Decimal): Decimal {
   const scale = Math.max(one.scale, other.scale);
-  return { digits: scaled(one, scale) + scaled(other, scale), scale };
+  return { digits: digitsAtScale(one, scale) + digitsAtScale(other, scale), scale };
 }
 
 /** Returns `one` minus `other`. @throws RangeError if the result would be below zero. */
 export function subtract(one: Decimal, other: Decimal): Decimal {
   const scale = Math.max(one.scale, other.scale);
-  const digits = scaled(one, scale) - scaled(other, scale);
+  const digits = digitsAtScale(one, scale) - digitsAtScale(other, scale);
   if (digits < 0n) throw new RangeError('an amount below zero');
   return { digits, scale };
 }
@@ -62,22 +62,22 @@ export function multiply(one: Decimal, other: Decimal): Decimal {
 }
 
 /** Returns the number divided by ten to the power of `places`, exactly. */
-export function shifted({ digits, scale }: Decimal, places: number): Decimal {
+export function divideByPowerOfTen({ digits, scale }: Decimal, places: number): Decimal {
   return { digits, scale: scale + places };
 }
 
 /** Returns a negative number if `one` is smaller, a positive number if it is larger, and 0 if they are equal. */
 export function compare(one: Decimal, other: Decimal): number {
   const scale = Math.max(one.scale, other.scale);
-  const difference = scaled(one, scale) - scaled(other, scale);
+  const difference = digitsAtScale(one, scale) - digitsAtScale(other, scale);
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;
 }
 
-/** Returns by how much `one` exceeds `other`; 0 if it does not. */
+/** Returns the amount by which `one` exceeds `other`; 0 if it does not. */
 export function excess(one: Decimal, other: Decimal): Decimal {
   return compare(one, other) > 0 ? subtract(one, other) : zero;
 }
 
-function scaled({ digits, scale }: Decimal, to: number): bigint {
+function digitsAtScale({ digits, scale }: Decimal, to: number): bigint {
   return to === scale ? digits : digits * 10n ** BigInt(to - scale);
 }

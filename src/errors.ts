@@ -158,13 +158,14 @@ export class MgwError extends Error {
     this.lacks = details.lacks;
   }
 
-  /** Returns a copy of the error with other details and, if `message` is given, another message. */
+  /** Returns a copy of the error in which the given details, and optionally the message, are replaced. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, lacks, cause } =
       this;
-    const own = { exit, charged, retry, next, requestId, job, handle, budget, parts, path, protocols };
-    return new MgwError(this.code, message, { ...own, lacks, cause, ...details });
+    const places = { parts, path, protocols, lacks, cause };
+    const currentDetails = { exit, charged, retry, next, requestId, job, handle, budget, ...places };
+    return new MgwError(this.code, message, { ...currentDetails, ...details });
   }
 }
 
@@ -173,12 +174,12 @@ export function usageError(message: string, next?: string[]): MgwError {
   return new MgwError('usage', message, { next });
 }
 
-/** Returns the message of anything thrown. */
+/** Returns the message of any thrown value. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Converts anything thrown to an MgwError. Unexpected errors are `internal`. */
+/** Converts any thrown value to an MgwError. Unexpected errors are `internal`. */
 export function toMgwError(error: unknown): MgwError {
   if (error instanceof MgwError) return error;
   return new MgwError('internal', `This is a bug in mgw: ${messageOf(error)}`, {
@@ -190,14 +191,14 @@ export function toMgwError(error: unknown): MgwError {
 /** Finds the error code of Node or the system (`ENOSPC`, `ECONNRESET`) in the chain of causes. */
 export function systemCode(error: unknown): string | undefined {
   for (let current = error, depth = 0; current instanceof Error && depth < 5; depth += 1) {
-    const isOwn = current instanceof MgwError;
-    if (!isOwn && 'code' in current && typeof current.code === 'string') return current.code;
+    const isMgwError = current instanceof MgwError;
+    if (!isMgwError && 'code' in current && typeof current.code === 'string') return current.code;
     current = current.cause;
   }
   return undefined;
 }
 
-const noLinks = new Set([
+const linkUnsupportedCodes = new Set([
   'EPERM',
   'EACCES',
   'ENOTSUP',
@@ -212,10 +213,10 @@ const noLinks = new Set([
  * Whether linking failed because the file system has no hard links, as on FAT and some network and container mounts.
  */
 export function isLinkUnsupported(error: unknown): boolean {
-  return noLinks.has(systemCode(error) ?? '');
+  return linkUnsupportedCodes.has(systemCode(error) ?? '');
 }
 
-const words: Record<string, string> = {
+const systemMessages: Record<string, string> = {
   ENOSPC: 'the disk is full',
   EDQUOT: 'the disk quota is used up',
   EROFS: 'the file system is read-only',
@@ -231,15 +232,15 @@ const words: Record<string, string> = {
 };
 
 // Errors that a user has to fix before the command can succeed.
-const lasting = ['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG'];
+const permanentCodes = ['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG'];
 
 /** Returns the error (exit 10) for a local file that cannot be written or read. Returns an MgwError unchanged. */
 export function localError(error: unknown, path: string, charged: Charged): MgwError {
   if (error instanceof MgwError) return error;
   const code = systemCode(error) ?? '';
-  const why = words[code] ?? printableLine(messageOf(error), 300);
-  const retry = lasting.includes(code) ? 'never' : 'safe';
-  return new MgwError('local_io', `Cannot write ${printableLine(path)}: ${why}.`, {
+  const reason = systemMessages[code] ?? printableLine(messageOf(error), 300);
+  const retry = permanentCodes.includes(code) ? 'never' : 'safe';
+  return new MgwError('local_io', `Cannot write ${printableLine(path)}: ${reason}.`, {
     charged,
     retry: charged === 'no' ? retry : 'resume',
     ...(charged === 'no' && code === 'ENOENT' && { next: ['mkdir', '-p', dirname(path)] }),

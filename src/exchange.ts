@@ -50,7 +50,7 @@ export interface SpooledMedia {
   /** The file with the decoded bytes; undefined if they were only counted. */
   path?: string;
   bytes: number;
-  /** Why the string was not strict Base64, if it was not. */
+  /** The reason why the string was not strict Base64; absent if it was. */
   fault?: string;
 }
 
@@ -73,7 +73,7 @@ export interface Failure {
 export interface Model {
   /** The name to use in requests, unchanged. */
   id: string;
-  /** The video protocols that the entry names, in alphabetical order. */
+  /** The video protocols that the entry lists, in alphabetical order. */
   protocols: string[];
   /** The values of the members `supported_endpoint_types`, `protocol` and similar ones, unchanged. */
   endpoints: string[];

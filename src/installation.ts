@@ -6,17 +6,17 @@ import { MgwError } from './errors.ts';
 import manifest from '../package.json' with { type: 'json' };
 
 /** How this mgw was installed (design 18). */
-export type Form = 'npm' | 'executable' | 'deb' | 'image';
+export type InstallMethod = 'npm' | 'executable' | 'deb' | 'image';
 
 /**
  * Returns how this mgw was installed. The .deb and the image contain the file `share/mgw/form` with their name, next to
  * the `bin` folder of the executable.
  */
-export function installedForm(): Form {
+export function installMethod(): InstallMethod {
   if (!executable().isSea()) return 'npm';
-  const note = join(dirname(dirname(execFile())), 'share', 'mgw', 'form');
-  const form = existsSync(note) ? readFileSync(note, 'utf8').trim() : '';
-  return form === 'deb' || form === 'image' ? form : 'executable';
+  const methodFile = join(dirname(dirname(execFile())), 'share', 'mgw', 'form');
+  const method = existsSync(methodFile) ? readFileSync(methodFile, 'utf8').trim() : '';
+  return method === 'deb' || method === 'image' ? method : 'executable';
 }
 
 /** Reads a file of this package, as text. @param path relative to the package, with slashes: `docs/output.md` */
@@ -26,7 +26,7 @@ export async function readPackageFile(path: string): Promise<string> {
 }
 
 /** Returns the command that starts this mgw: the executable, or Node and the start script. */
-export function ownCommand(): string[] {
+export function selfCommand(): string[] {
   return executable().isSea() ? [execFile()] : [execFile(), join(packageFolder(), 'bin', 'mgw.js')];
 }
 
@@ -48,7 +48,7 @@ export function requireNode(versions: NodeJS.ProcessVersions = process.versions)
   if (other === undefined && versions.node && versions.v8) return;
   throw new MgwError(
     'config',
-    `mgw runs on Node only, but this is ${other ?? 'an unknown runtime'}. Start it with node, 20.18 or newer, or install a form ` +
+    `mgw runs only on Node, but this is ${other ?? 'an unknown runtime'}. Start it with Node 20.18 or newer, or install a version ` +
       'that includes Node.',
   );
 }

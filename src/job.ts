@@ -69,7 +69,7 @@ export interface JobError {
 /** The process of a run (`ledger/owner.ts` finds whether it is alive). */
 export interface Owner {
   pid: number;
-  /** The start of the process in the system's own unit; '' if unknown. */
+  /** The start time of the process, in the system's own unit; '' if unknown. */
   start: string;
   /** The machine, its boot and the process namespace. */
   host: string;
@@ -150,13 +150,13 @@ export type JobEvent =
       /** True if the body was too large to record: it cannot be sent again from the record. */
       elided?: boolean;
     }
-  /** A process begins a run of the job; `run` names it in the following events. */
+  /** A process begins a run of the job; `run` identifies it in the following events. */
   | ({ type: 'began'; run: string; owner: Owner } & Goal)
   | ({ type: 'sending'; attempt: number; owner: Owner } & AttemptMoney)
   | { type: 'reply'; attempt: number; reply: RecordedReply }
   /** The attempt was certainly not handled, so another one may be made. */
   | { type: 'unavailable'; attempt: number; error: JobError }
-  /** `adopted`: a person gave the handle. `instead_of` is the adopted handle that it corrects. */
+  /** `adopted`: a person entered the handle. `instead_of` is the adopted handle that it corrects. */
   | {
       type: 'accepted';
       handle: string;
@@ -175,7 +175,7 @@ export type JobEvent =
       native_status: string;
       progress?: number;
       error?: JobError;
-      /** How many files there are to fetch. */
+      /** The number of files to fetch. */
       results?: number;
       usage?: unknown;
       details?: unknown;
@@ -222,7 +222,7 @@ export interface Job {
   rating?: number;
   note?: string;
   rated_at?: string;
-  /** @internal What the ledger knows in addition to what `--json` shows. */
+  /** @internal The ledger's data that `--json` does not include. */
   record: JobRecord;
 }
 
@@ -232,7 +232,7 @@ export interface JobRecord {
   variant?: string | undefined;
   account: string;
   elided: boolean;
-  /** The number of attempts to send, including one that was claimed but never began. */
+  /** The number of attempts to send, including one that was claimed but never started. */
   attempts: number;
   /** The process that is sending, while state is `sending`. */
   sender?: Owner;
@@ -240,7 +240,9 @@ export interface JobRecord {
   sentBy?: Owner;
   /** A task id in a response that left the submission in doubt. */
   possibleHandle?: string;
-  /** Whether a person gave the handle, and the gateway has never shown the task. Then it can be resolved again. */
+  /**
+   * Whether a person entered the handle, and the gateway has never returned its task. Such a job can be resolved again.
+   */
   isUnconfirmed?: boolean;
   /** A response that was recorded but not read yet. */
   pendingReply?: RecordedReply;
@@ -258,10 +260,10 @@ export interface JobRecord {
   lifeOf: (owner: Owner) => Life;
 }
 
-/** The fingerprint of a job whose record has lost its beginning, so that the real fingerprint is unknown. */
+/** The fingerprint of a job whose record lost its first lines, so that the real fingerprint is unknown. */
 export const lostFingerprint = 'lost';
 
-/** The protocol of a job whose record has lost its beginning. The real protocol is unknown, and may be speech. */
+/** The protocol of a job whose record lost its first lines. The real protocol is unknown, and may be speech. */
 export const lostProtocol = 'unknown';
 
 /** Whether two goals belong to the same command. */
@@ -275,8 +277,8 @@ export function isSameGoal(one: Goal, other: Goal): boolean {
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;
-  const own = goals.find((each) => isSameGoal(each, goal));
-  if (own !== undefined) return own.deliveredAt === undefined;
+  const sameGoal = goals.find((each) => isSameGoal(each, goal));
+  if (sameGoal !== undefined) return sameGoal.deliveredAt === undefined;
   return goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt === undefined);
 }
 

@@ -54,15 +54,15 @@ function quoteLongIntegers(text: string): string {
 export function parseBodyJson(text: string): Json {
   const { value, isCut } = parse(text);
   if (isCut) throw new RangeError(`it is nested deeper than ${maxLevels} levels`);
-  const lost = inexactNumber(text);
-  if (lost !== undefined)
+  const inexact = inexactNumber(text);
+  if (inexact !== undefined)
     throw new RangeError(
-      `the number ${lost.slice(0, 40)} cannot be sent unchanged; in quotes it is sent as text`,
+      `the number ${inexact.slice(0, 40)} would lose precision; quote it to send it as text`,
     );
   return value;
 }
 
-// Returns the first integer beyond 2^53, or number beyond the range of a double.
+// Returns the first integer beyond 2^53 or number beyond the range of a double.
 function inexactNumber(text: string): string | undefined {
   let inString = false;
   for (const [token] of text.matchAll(/\\[^]|"|-?\d[\d.eE+-]*/g)) {
@@ -85,14 +85,14 @@ export function tryParseJson(text: string): Json | undefined {
   }
 }
 
-/** Parses a text within JSON that is itself JSON; undefined for any other text. */
+/** Parses a JSON string whose content is itself JSON; undefined for any other string. */
 export function tryNestedJson(text: string): Json | undefined {
   return /^\s*["{[]/.test(text) ? tryParseJson(text) : undefined;
 }
 
 const maxCuts = 64;
-// The limit of the text that is parsed in search of a valid cut, in UTF-16 code units. A small response has all its
-// cuts tried, a large one only the last few.
+// The limit of the text that is parsed in search of a valid cut, in UTF-16 code units. All cuts of a small response are
+// tried, but only the last few of a large one.
 const maxParsed = 1024 * 1024;
 
 /**
@@ -100,10 +100,10 @@ const maxParsed = 1024 * 1024;
  * if nothing is complete.
  */
 export function parseCutJson(text: string): Json | undefined {
-  const whole = tryParseJson(text);
-  if (whole !== undefined) return whole;
-  const most = Math.max(4, Math.floor(maxParsed / (text.length + 1)));
-  for (const { end, open } of lastCuts(text).slice(0, most)) {
+  const parsed = tryParseJson(text);
+  if (parsed !== undefined) return parsed;
+  const maxTried = Math.max(4, Math.floor(maxParsed / (text.length + 1)));
+  for (const { end, open } of lastCuts(text).slice(0, maxTried)) {
     const value = tryParseJson(text.slice(0, end) + closersOf(open));
     if (value !== undefined) return value;
   }
@@ -111,27 +111,27 @@ export function parseCutJson(text: string): Json | undefined {
 }
 
 /** An open bracket, and the open brackets around it. */
-interface Open {
+interface OpenBracket {
   closer: string;
   level: number;
-  around?: Open;
+  outer?: OpenBracket;
 }
 
-function closersOf(open: Open | undefined): string {
-  return open === undefined ? '' : open.closer + closersOf(open.around);
+function closersOf(open: OpenBracket | undefined): string {
+  return open === undefined ? '' : open.closer + closersOf(open.outer);
 }
 
 // Returns the last positions after a complete string or bracket, latest first; none deeper than `maxLevels`.
-function lastCuts(text: string): { end: number; open?: Open }[] {
-  let cuts: { end: number; open?: Open }[] = [];
-  let open: Open | undefined;
+function lastCuts(text: string): { end: number; open?: OpenBracket }[] {
+  let cuts: { end: number; open?: OpenBracket }[] = [];
+  let open: OpenBracket | undefined;
   let inString = false;
   for (const { 0: token, index } of text.matchAll(/\\[^]|["{}[\],]/g)) {
     if (token === '"') inString = !inString;
     if (inString) continue;
     if (token === '{' || token === '[')
-      open = { closer: token === '{' ? '}' : ']', level: (open?.level ?? 0) + 1, around: open };
-    else if (token === '}' || token === ']') open = open?.around;
+      open = { closer: token === '{' ? '}' : ']', level: (open?.level ?? 0) + 1, outer: open };
+    else if (token === '}' || token === ']') open = open?.outer;
     if ((open?.level ?? 0) > maxLevels) continue;
     cuts.push({ end: token === ',' ? index : index + 1, open });
     if (cuts.length >= 2 * maxCuts) cuts = cuts.slice(-maxCuts);
@@ -159,14 +159,14 @@ export function at(value: Json | undefined, path: string): Json | undefined {
 
 /** Returns the non-empty string at a path, or undefined. */
 export function textAt(value: Json | undefined, path: string): string | undefined {
-  const found = at(value, path);
-  return typeof found === 'string' && found !== '' ? found : undefined;
+  const member = at(value, path);
+  return typeof member === 'string' && member !== '' ? member : undefined;
 }
 
 /** Returns the id at a path as exact text: a non-empty string, or the digits of an integer. */
 export function idAt(value: Json | undefined, path: string): string | undefined {
-  const found = at(value, path);
-  return typeof found === 'number' && Number.isSafeInteger(found) ? String(found) : textAt(value, path);
+  const member = at(value, path);
+  return typeof member === 'number' && Number.isSafeInteger(member) ? String(member) : textAt(value, path);
 }
 
 /**

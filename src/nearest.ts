@@ -7,13 +7,13 @@ export function nearestName(
   names: readonly string[],
   maxSlips = Math.min(3, Math.floor(name.length / 4)),
 ): string | undefined {
-  const same = names.find((known) => normalizedName(known) === normalizedName(name));
-  if (same !== undefined) return same;
-  const near = names
+  const sameName = names.find((known) => normalizedName(known) === normalizedName(name));
+  if (sameName !== undefined) return sameName;
+  const candidates = names
     .filter((known) => Math.abs(known.length - name.length) <= maxSlips)
     .map((known) => ({ known, slips: slipsBetween(name.toLowerCase(), known.toLowerCase()) }))
     .filter(({ slips }) => slips <= maxSlips);
-  return near.sort((one, other) => one.slips - other.slips)[0]?.known;
+  return candidates.sort((one, other) => one.slips - other.slips)[0]?.known;
 }
 
 /** Normalizes letter case, `_` and `-`: `model_version` and `ModelVersion` become equal. */
@@ -23,21 +23,21 @@ export function normalizedName(name: string): string {
 
 // The number of missing, extra, wrong or swapped letters (optimal string alignment).
 function slipsBetween(one: string, other: string): number {
-  let before: number[] = [];
-  let above: number[] = Array.from({ length: other.length + 1 }, (_, column) => column);
+  let rowBefore: number[] = [];
+  let rowAbove: number[] = Array.from({ length: other.length + 1 }, (_, column) => column);
   for (let row = 1; row <= one.length; row += 1) {
-    const here = [row];
+    const currentRow = [row];
     for (let column = 1; column <= other.length; column += 1) {
-      const differs = one[row - 1] === other[column - 1] ? 0 : 1;
-      const swapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1];
-      here[column] = Math.min(
-        (above[column] ?? 0) + 1,
-        (here[column - 1] ?? 0) + 1,
-        (above[column - 1] ?? 0) + differs,
-        swapped ? (before[column - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY,
+      const substitutionCost = one[row - 1] === other[column - 1] ? 0 : 1;
+      const isSwapped = one[row - 1] === other[column - 2] && one[row - 2] === other[column - 1];
+      currentRow[column] = Math.min(
+        (rowAbove[column] ?? 0) + 1,
+        (currentRow[column - 1] ?? 0) + 1,
+        (rowAbove[column - 1] ?? 0) + substitutionCost,
+        isSwapped ? (rowBefore[column - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY,
       );
     }
-    [before, above] = [above, here];
+    [rowBefore, rowAbove] = [rowAbove, currentRow];
   }
-  return above[other.length] ?? 0;
+  return rowAbove[other.length] ?? 0;
 }

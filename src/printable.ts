@@ -14,8 +14,8 @@ const unsafe =
  */
 export function printable(text: string, limit: number = defaultLimit): string {
   const head = text.length > limit ? text.slice(0, limit).replace(/[\u{d800}-\u{dbff}]$/u, '') : text;
-  const shown = head.replaceAll('\r\n', '\n').replace(unsafe, escaped);
-  return shown.length <= limit && head.length === text.length ? shown : cut(shown, limit);
+  const safe = head.replaceAll('\r\n', '\n').replace(unsafe, escapeCharacter);
+  return safe.length <= limit && head.length === text.length ? safe : truncate(safe, limit);
 }
 
 /** Like {@link printable}, on one line: collapses white space to single spaces, and trims the ends. */
@@ -28,15 +28,16 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
 const maxSecretLength = 64 * 1024;
 
 /**
- * Returns how much of a partial text can be shown without cutting a secret in two: up to the end of its last complete
- * line or word. An overlong line or word is cut at a point that no secret spans.
+ * Returns the length of the part of incomplete text that can be shown without cutting a secret in two. It ends with the
+ * last complete line or word. An overlong line or word is cut at a point that no secret spans.
  */
-export function cutPlace(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
-  const lines = text.lastIndexOf('\n') + 1;
-  // Keys contain only visible ASCII, so a space cannot be inside one. A redacted text such as "Authorization: Bearer X"
-  // can contain spaces.
-  const words = unit === 'word' && redact(text) === text ? lastWordStart(text) : 0;
-  if (Math.max(lines, words) > 0 || text.length < 2 * maxSecretLength) return Math.max(lines, words);
+export function safeCutIndex(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
+  const lineEnd = text.lastIndexOf('\n') + 1;
+  // Keys contain only visible ASCII, so a space cannot be inside one. Text that is redacted, such as "Authorization:
+  // Bearer X", can contain spaces.
+  const wordStart = unit === 'word' && redact(text) === text ? lastWordStart(text) : 0;
+  if (Math.max(lineEnd, wordStart) > 0 || text.length < 2 * maxSecretLength)
+    return Math.max(lineEnd, wordStart);
   const end = text.length - maxSecretLength;
   return redact(text) === redact(text.slice(0, end)) + redact(text.slice(end)) ? end : 0;
 }
@@ -52,11 +53,11 @@ export function hasUnsafe(text: string): boolean {
   return /[\t\n\r\u{85}]/u.test(text) || text.search(unsafe) >= 0;
 }
 
-// JSON does not escape DEL, C1, the bidi controls and invisible tags. A terminal would obey or hide them.
+// JSON does not escape DEL, C1, the bidi controls and invisible tags. A terminal would interpret or hide them.
 const terminalControls =
   /[\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
 
-/** Escapes control characters in JSON, so that neither a terminal nor a workflow's runner obeys them. */
+/** Escapes control characters in JSON, so that neither a terminal nor a workflow's runner interprets them. */
 export function escapeControls(text: string): string {
   return text.replaceAll('##[', '#\\u0023[').replace(terminalControls, (units) =>
     units
@@ -66,15 +67,15 @@ export function escapeControls(text: string): string {
   );
 }
 
-function escaped(character: string): string {
+function escapeCharacter(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }
 
 // A cut never leaves half an escape or half a surrogate pair at the end.
-function cut(shown: string, limit: number): string {
+function truncate(text: string, limit: number): string {
   if (limit <= 0) return '';
-  const kept = shown.slice(0, limit - 1).replace(/(?:\\u?\{?[\da-f]{0,6}|[\u{d800}-\u{dbff}])$/u, '');
-  return `${kept}…`;
+  const prefix = text.slice(0, limit - 1).replace(/(?:\\u?\{?[\da-f]{0,6}|[\u{d800}-\u{dbff}])$/u, '');
+  return `${prefix}…`;
 }
 
 /** Returns a number with its noun: `1 job`, `2 jobs`. */

@@ -2,8 +2,8 @@
 export const redacted = '[redacted]';
 
 /**
- * The minimum length, in UTF-16 code units, of a secret that is replaced inside words too. A shorter secret occurs in
- * many texts by chance, so it is replaced only as a whole word.
+ * The minimum length, in UTF-16 code units, of a secret that is replaced inside words too. A shorter secret often
+ * occurs in other text by chance, so it is replaced only as a whole word.
  */
 export const minSecretLength = 8;
 
@@ -21,14 +21,14 @@ const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
 /**
  * Returns a function that replaces each secret by `[redacted]`, in every encoding. The encodings are plain text, with
  * or without `sk-`, hexadecimal, and Base64 and Base64url at each of the three alignments. Any characters may be
- * escaped as in JSON, a URL or HTML, repeatedly and nested. All other text stays, so that a recorded response can still
- * be parsed.
+ * escaped as in JSON, a URL or HTML, repeatedly and nested. All other text is unchanged, so that a recorded response
+ * can still be parsed.
  */
 export function secretRedactor(secrets: readonly string[]): (text: string) => string {
-  const given = secrets.filter((secret) => secret !== '');
-  if (given.length === 0) return (text) => text;
-  const pattern = patternOf(given);
-  return (text) => hidden(text, pattern);
+  const nonEmpty = secrets.filter((secret) => secret !== '');
+  if (nonEmpty.length === 0) return (text) => text;
+  const pattern = patternOf(nonEmpty);
+  return (text) => redactEncoded(text, pattern);
 }
 
 // Cached, because every download uses the pattern of the same key.
@@ -36,8 +36,8 @@ const patterns = new Map<string, RegExp>();
 
 function patternOf(secrets: readonly string[]): RegExp {
   const name = JSON.stringify(secrets);
-  const known = patterns.get(name);
-  if (known !== undefined) return known;
+  const cached = patterns.get(name);
+  if (cached !== undefined) return cached;
   const forms = [...new Set(secrets.flatMap(spellings))];
   // Longest first: if one key begins with another, the longer key is replaced as a whole.
   const pattern = new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
@@ -49,30 +49,30 @@ function patternOf(secrets: readonly string[]): RegExp {
 const maxLevels = 6;
 
 // Searches the text, and then the text with one more level of escapes decoded each time.
-function hidden(text: string, pattern: RegExp): string {
-  const texts = [text];
-  for (let next = withoutEscapes(text); next !== texts.at(-1) && texts.length <= maxLevels;) {
-    texts.push(next);
-    next = withoutEscapes(next);
+function redactEncoded(text: string, pattern: RegExp): string {
+  const decodings = [text];
+  for (let next = decodeEscapes(text); next !== decodings.at(-1) && decodings.length <= maxLevels;) {
+    decodings.push(next);
+    next = decodeEscapes(next);
   }
-  const deepest = texts.findLastIndex((shown) => shown.search(pattern) >= 0);
+  const deepest = decodings.findLastIndex((decoded) => decoded.search(pattern) >= 0);
   if (deepest < 0) return text;
   const escapes: Escape[][] = [];
-  const spans = texts.slice(0, deepest + 1).flatMap((shown) => {
-    const found = Array.from(shown.matchAll(pattern), ({ 0: { length }, index }): Span => [
+  const spans = decodings.slice(0, deepest + 1).flatMap((decoded) => {
+    const matches = Array.from(decoded.matchAll(pattern), ({ 0: { length }, index }): Span => [
       index,
       index + length,
     ]);
-    const inText = found.map((span) => escapes.reduceRight<Span>(withEscapes, span));
-    const own: Escape[] = [];
-    withoutEscapes(shown, (escape) => own.push(escape));
-    escapes.push(own);
-    return inText;
+    const sourceSpans = matches.map((span) => escapes.reduceRight<Span>(sourceSpan, span));
+    const levelEscapes: Escape[] = [];
+    decodeEscapes(decoded, (escape) => levelEscapes.push(escape));
+    escapes.push(levelEscapes);
+    return sourceSpans;
   });
-  return replaced(text, spans);
+  return replaceSpans(text, spans);
 }
 
-function replaced(text: string, spans: Span[]): string {
+function replaceSpans(text: string, spans: Span[]): string {
   let result = '';
   let at = 0;
   for (const [from, to] of spans.sort(([one], [other]) => one - other)) {
@@ -97,23 +97,23 @@ export function redactor(secrets: readonly string[]): (text: string) => string {
       .replace(maskedKey, redacted);
 }
 
-// A URL of any scheme, also with its slashes escaped as in JSON.
-const address = /(?:\b[a-z][a-z\d+.-]{0,20}:)?(?:\\{0,16}\/){2}[^\s"'<>]+/gi;
-const addressUser = /^([^/\\]*(?:\\{0,16}\/){2})[^/\\@?#]+@/;
+// A URL of any scheme, including one whose slashes are escaped as in JSON.
+const urlPattern = /(?:\b[a-z][a-z\d+.-]{0,20}:)?(?:\\{0,16}\/){2}[^\s"'<>]+/gi;
+const urlUserInfo = /^([^/\\]*(?:\\{0,16}\/){2})[^/\\@?#]+@/;
 const queryValue = /([?&;#]|\\{1,16}u0026|%26)([\w.%~-]{1,128})=([^&"'<>#\\;]+)/gi;
-// A value of eight characters or more may be a signature, a token, or another address.
+// A value of eight characters or more may be a signature, a token, or another URL.
 const plainValue = /^[\w.,:+-]{1,7}$/;
 const secretName =
   /sig|secret|token|cred|pass|pwd|key|auth|mac|hash|md5|jwt|code|ticket|session|policy|access|%/i;
 
 /** Removes credentials and possible signatures from URLs, for files that users share. */
 export function withoutSignatures(text: string): string {
-  return text.replace(address, (found) =>
-    found
+  return text.replace(urlPattern, (url) =>
+    url
       .replace(queryValue, (all: string, before: string, name: string, value: string) =>
         plainValue.test(value) && !secretName.test(name) ? all : `${before}${name}=${redacted}`,
       )
-      .replace(addressUser, `$1${redacted}@`),
+      .replace(urlUserInfo, `$1${redacted}@`),
   );
 }
 
@@ -126,8 +126,8 @@ export function redactHeaders(
   headers: Readonly<Record<string, string>>,
   secretNames: readonly string[] = [],
 ): Record<string, string> {
-  const also = new Set(secretNames.map((name) => name.toLowerCase()));
-  const isSecret = (name: string): boolean => secretHeader.test(name) || also.has(name.toLowerCase());
+  const extraNames = new Set(secretNames.map((name) => name.toLowerCase()));
+  const isSecret = (name: string): boolean => secretHeader.test(name) || extraNames.has(name.toLowerCase());
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name, isSecret(name) ? hideValue(value) : value]),
   );
@@ -140,18 +140,18 @@ function hideValue(value: string): string {
 
 // Returns regular expressions (case-insensitive) for every encoding of a secret. Escapes are decoded before the search.
 function spellings(secret: string): string[] {
-  if (secret.length < minSecretLength) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
+  if (secret.length < minSecretLength) return [`(?<![\\w-])${escapeRegExp(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
-  const values = [secret, bare, unescaped(secret), unescaped(bare)].filter(
+  const values = [secret, bare, decodeFully(secret), decodeFully(bare)].filter(
     ({ length }) => length >= minSecretLength,
   );
-  return [...values, ...values.flatMap(encodings)].map(literal);
+  return [...values, ...values.flatMap(encodings)].map(escapeRegExp);
 }
 
 // A key may contain a sequence that looks like an escape, which is decoded together with the real escapes.
-function unescaped(secret: string): string {
-  const next = withoutEscapes(secret);
-  return next === secret ? secret : unescaped(next);
+function decodeFully(secret: string): string {
+  const next = decodeEscapes(secret);
+  return next === secret ? secret : decodeFully(next);
 }
 
 function encodings(value: string): string[] {
@@ -169,12 +169,12 @@ function base64Cores(secret: string): string[] {
   });
 }
 
-function literal(text: string): string {
+function escapeRegExp(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
 
 // The HTML entities of visible ASCII, by lower-case name.
-const named: Record<string, string> = Object.fromEntries(
+const htmlEntities: Record<string, string> = Object.fromEntries(
   (
     'excl! quot" num# dollar$ percnt% amp& apos\' lpar( rpar) ast* midast* plus+ comma, period. sol/ colon: semi; ' +
     'lt< equals= gt> quest? commat@ lsqb[ lbrack[ bsol\\ rsqb] rbrack] hat^ lowbar_ underbar_ grave` ' +
@@ -191,7 +191,7 @@ const decimal = String.raw`(?:3[3-9]|[4-9]\d|1[01]\d|12[0-6])`;
 const json = String.raw`\\+(?:u00${hex}|x${hex}|["'/])|\\{2,}`;
 const percent = `%(?:25)*${hex}`;
 const number = String.raw`#0*${decimal}(?!\d);?|#x0*${hex}(?![\da-f]);?`;
-const entity = `&(?:amp;)*(?:${number}|(?:${Object.keys(named).join('|')});)`;
+const entity = `&(?:amp;)*(?:${number}|(?:${Object.keys(htmlEntities).join('|')});)`;
 const escape = new RegExp(`${json}|${percent}|${entity}`, 'gi');
 
 /**
@@ -205,30 +205,30 @@ interface Escape {
 
 /**
  * Decodes the escapes of visible ASCII: those of JSON, percent-encoding, and HTML entities. Repeated escapes of one
- * kind are decoded completely; of nested escapes of different kinds, only one level is decoded. Calls `found` with each
- * escape, in order.
+ * kind are decoded completely; of nested escapes of different kinds, only one level is decoded. Calls `onEscape` with
+ * each escape, in order.
  */
-function withoutEscapes(text: string, found?: (escape: Escape) => void): string {
+function decodeEscapes(text: string, found?: (escape: Escape) => void): string {
   if (!/[\\%&]/.test(text)) return text;
-  let shorter = 0;
+  let removedCount = 0;
   return text.replace(escape, (match: string, start: number) => {
-    const character = knownCharacter(match);
+    const character = cachedCharacter(match);
     if (found === undefined) return character;
-    found({ start, end: start + match.length, at: start - shorter });
-    shorter += match.length - 1;
+    found({ start, end: start + match.length, at: start - removedCount });
+    removedCount += match.length - 1;
     return character;
   });
 }
 
 // A cache, because a string may consist of a few escapes, repeated.
-const known = new Map<string, string>();
-const maxKnown = 1000;
+const characterCache = new Map<string, string>();
+const maxCached = 1000;
 
-function knownCharacter(escape: string): string {
-  let character = known.get(escape);
+function cachedCharacter(escape: string): string {
+  let character = characterCache.get(escape);
   if (character === undefined) {
     character = characterOf(escape);
-    if (known.size < maxKnown && escape.length < 32) known.set(escape, character);
+    if (characterCache.size < maxCached && escape.length < 32) characterCache.set(escape, character);
   }
   return character;
 }
@@ -240,7 +240,7 @@ function characterOf(escape: string): string {
     return /^\\+$|["'/]$/.test(body) ? body.slice(-1) : characterFor(body.slice(-2), 16);
   const entity = body.slice(Math.max(body.lastIndexOf('&'), body.lastIndexOf(';')) + 1);
   const [, digits, hexDigits, name] = /^(?:#(\d+)|#x([\da-f]+)|([a-z]+))$/i.exec(entity) ?? [];
-  if (name !== undefined) return named[name.toLowerCase()] ?? escape;
+  if (name !== undefined) return htmlEntities[name.toLowerCase()] ?? escape;
   return hexDigits === undefined ? characterFor(digits ?? '', 10) : characterFor(hexDigits, 16);
 }
 
@@ -249,7 +249,7 @@ function characterFor(digits: string, base: 10 | 16): string {
 }
 
 /** Converts a span of the decoded text to a span of the original text. `escapes` are in order. */
-function withEscapes([from, to]: Span, escapes: readonly Escape[]): Span {
+function sourceSpan([from, to]: Span, escapes: readonly Escape[]): Span {
   return [sourceOf(from, escapes).start, sourceOf(to - 1, escapes).end];
 }
 
@@ -263,9 +263,9 @@ function sourceOf(index: number, escapes: readonly Escape[]): { start: number; e
     if ((escapes[middle]?.at ?? 0) <= index) low = middle + 1;
     else high = middle;
   }
-  const last = escapes[low - 1];
-  if (last === undefined) return { start: index, end: index + 1 };
-  if (last.at === index) return last;
-  const start = last.end + index - last.at - 1;
+  const nearest = escapes[low - 1];
+  if (nearest === undefined) return { start: index, end: index + 1 };
+  if (nearest.at === index) return nearest;
+  const start = nearest.end + index - nearest.at - 1;
   return { start, end: start + 1 };
 }

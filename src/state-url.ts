@@ -8,15 +8,15 @@ export interface StateUrl {
   /** The URL for the database client, without mgw's own parameters. */
   href: string;
   /** The URL without its password, for messages. */
-  shown: string;
+  displayUrl: string;
   /** The password of the URL; '' if it has none. */
   password: string;
-  /** The schema that holds the tables. */
+  /** The schema that contains the tables. */
   schema: string;
   /** How long a process that has stopped renewing its lease counts as alive, ms. */
   leaseMs: number;
   /** How long to wait for a database that does not respond, ms. */
-  patienceMs: number;
+  responseTimeoutMs: number;
   tls: StateTls;
 }
 
@@ -43,8 +43,8 @@ const tlsModes: Record<string, StateTls['mode']> = {
 const clientParameters = ['user', 'password', 'host', 'port', 'options', 'application_name'];
 
 const defaultLeaseMs = 30_000;
-const defaultPatienceMs = 10_000;
-const allowed =
+const defaultTimeoutMs = 10_000;
+const expectedForm =
   'postgres://USER@HOST/DATABASE, with ?schema=NAME, lease=30s and connect_timeout=10 as parameters';
 
 /** Whether a string is the URL of a ledger on PostgreSQL; false for a folder. */
@@ -54,56 +54,57 @@ export function isStateUrl(text: string): boolean {
 
 /**
  * Reads the address of a ledger on PostgreSQL.
- * @throws Error with a message that says what is allowed and contains no value of the address.
+ * @throws Error whose message says what is allowed and does not quote any value of the URL.
  */
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || url.pathname.length < 2) throw new Error(allowed);
+  if (url === undefined || url.pathname.length < 2) throw new Error(expectedForm);
   if (url.searchParams.has('ssl') || url.searchParams.has('uselibpqcompat'))
-    throw new Error(`a URL without ssl or uselibpqcompat; to set TLS, use ${tlsAllowed}`);
-  const own = {
+    throw new Error(`a URL without ssl or uselibpqcompat; to set TLS, use ${tlsOptions}`);
+  const parameters = {
     ...{ schema: 'mgw', lease: '', connect_timeout: '' },
     ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
   };
-  for (const name of Object.keys(own) as (keyof typeof own)[]) {
-    own[name] = url.searchParams.get(name) ?? own[name];
+  for (const name of Object.keys(parameters) as (keyof typeof parameters)[]) {
+    parameters[name] = url.searchParams.get(name) ?? parameters[name];
     url.searchParams.delete(name);
   }
-  for (const name of url.searchParams.keys()) checkSpelling(name, Object.keys(own));
-  if (!/^[a-z_][a-z0-9_]{0,40}$/.test(own.schema))
+  for (const name of url.searchParams.keys()) checkSpelling(name, Object.keys(parameters));
+  if (!/^[a-z_][a-z0-9_]{0,40}$/.test(parameters.schema))
     throw new Error('a URL with schema=NAME of lower-case letters, digits and _');
-  const patienceMs = own.connect_timeout === '' ? defaultPatienceMs : 1000 * Number(own.connect_timeout);
+  const patienceMs =
+    parameters.connect_timeout === '' ? defaultTimeoutMs : 1000 * Number(parameters.connect_timeout);
   if (!(patienceMs >= 1000 && patienceMs <= 600_000))
     throw new Error('a URL with a connect_timeout of 1 to 600 seconds');
   return {
     href: url.href,
-    shown: shownUrl(text),
+    displayUrl: maskPassword(text),
     password: passwordIn(url),
-    schema: own.schema,
-    leaseMs: own.lease === '' ? defaultLeaseMs : leaseIn(own.lease),
-    patienceMs,
-    tls: tlsIn(own.sslmode, [own.sslrootcert, own.sslcert, own.sslkey]),
+    schema: parameters.schema,
+    leaseMs: parameters.lease === '' ? defaultLeaseMs : parseLease(parameters.lease),
+    responseTimeoutMs: patienceMs,
+    tls: parseTls(parameters.sslmode, [parameters.sslrootcert, parameters.sslcert, parameters.sslkey]),
   };
 }
 
 // Rejects a misspelt parameter of mgw, which would have no effect. Other unknown parameters are allowed, because
 // database hosts add their own.
-function checkSpelling(name: string, known: readonly string[]): void {
-  const nearest = clientParameters.includes(name) ? undefined : nearestName(name, known);
+function checkSpelling(name: string, names: readonly string[]): void {
+  const nearest = clientParameters.includes(name) ? undefined : nearestName(name, names);
   if (nearest !== undefined)
     throw new Error(`a URL with the parameter ${nearest} instead of ${printableLine(name, 40)}`);
 }
 
-const tlsAllowed = `one of sslmode=${Object.keys(tlsModes).join(', ')}`;
+const tlsOptions = `one of sslmode=${Object.keys(tlsModes).join(', ')}`;
 
-function tlsIn(sslmode: string, [ca, cert, key]: readonly string[]): StateTls {
+function parseTls(sslmode: string, [ca, cert, key]: readonly string[]): StateTls {
   const mode = tlsModes[sslmode];
-  if (sslmode !== '' && mode === undefined) throw new Error(`a URL with ${tlsAllowed}`);
+  if (sslmode !== '' && mode === undefined) throw new Error(`a URL with ${tlsOptions}`);
   return { ...(mode && { mode }), ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
-/** Returns a URL without its password. A string that is not a URL is not shown at all. */
-export function shownUrl(text: string): string {
+/** Returns a URL without its password. Returns a placeholder for a string that is not a URL. */
+export function maskPassword(text: string): string {
   if (!URL.canParse(text)) return 'postgres://…';
   const url = new URL(text);
   if (url.password !== '') url.password = '***';
@@ -119,15 +120,15 @@ export function hasPassword(text: unknown): boolean {
 }
 
 function passwordIn(url: URL): string {
-  const given = url.password || url.searchParams.get('password') || '';
+  const password = url.password || url.searchParams.get('password') || '';
   try {
-    return decodeURIComponent(given);
+    return decodeURIComponent(password);
   } catch {
-    return given;
+    return password;
   }
 }
 
-function leaseIn(text: string): number {
+function parseLease(text: string): number {
   let ms: number;
   try {
     ms = parseDuration(text);

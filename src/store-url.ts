@@ -13,10 +13,10 @@ export function parseStoreUrl(text: string): { bucket: string; prefix: string } 
 /** Reads the address of a server that is not the gateway. @throws Error whose message says what is allowed. */
 export function parseEndpoint(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isPlain = url?.protocol === 'http:' && isLoopbackHost(url.hostname);
+  const isLoopbackHttp = url?.protocol === 'http:' && isLoopbackHost(url.hostname);
   if (
     url === undefined ||
-    (url.protocol !== 'https:' && !isPlain) ||
+    (url.protocol !== 'https:' && !isLoopbackHttp) ||
     url.username ||
     url.password ||
     url.search ||
@@ -31,7 +31,7 @@ export function isObjectUrl(output: string): boolean {
   return output.startsWith('s3://');
 }
 
-/** Returns an output as an absolute path; an object's URL stays as it is. */
+/** Returns an output as an absolute path. An object's URL is returned unchanged. */
 export function absoluteOutput(output: string): string {
   return isObjectUrl(output) ? output : resolve(output);
 }
@@ -39,11 +39,12 @@ export function absoluteOutput(output: string): string {
 /** Reads `s3://BUCKET/KEY`. @throws Error whose message says what is allowed. */
 export function parseObjectUrl(text: string): { bucket: string; key: string } {
   const [, bucket, key = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/(.+)$/su.exec(text) ?? [];
-  const isPlain = !/[\p{Cc}\\]/u.test(key) && key.split('/').every((step) => !/^\.{0,2}$/.test(step));
-  if (bucket === undefined || !isPlain || Buffer.byteLength(key) > 1024)
+  const isValidKey = !/[\p{Cc}\\]/u.test(key) && key.split('/').every((step) => !/^\.{0,2}$/.test(step));
+  if (bucket === undefined || !isValidKey || Buffer.byteLength(key) > 1024)
     throw new Error('an address such as s3://BUCKET/FOLDER/{id}.mp4');
   return { bucket, key };
 }
 
-/** Why an object has no sidecar. */
-export const noSidecar = '--sidecar writes a file next to the output, but --output is an object in a bucket.';
+/** The error message for `--sidecar` if the output is an object. */
+export const sidecarMessage =
+  '--sidecar writes a file next to the output, but --output is an object in a bucket.';

@@ -39,7 +39,7 @@ describe('systemClock', () => {
   });
 });
 
-it('a deadline expires after its duration, whatever the time of day is set to', () => {
+it('a deadline expires after its duration, even if the time of day is changed', () => {
   const stepped = vi.spyOn(Date, 'now').mockReturnValue(0);
   const passing = vi.spyOn(process, 'hrtime').mockReturnValue([1, 0]);
   const deadline = deadlineIn(30, systemClock);
@@ -83,7 +83,7 @@ describe('parseDuration', () => {
     '.5s',
     '٥s',
     '1,5s',
-  ])('refuses %j and says what is allowed', (text) => {
+  ])('refuses %j and lists the allowed values', (text) => {
     expect(() => parseDuration(text)).toThrow(/number with a unit, such as 50ms, 5s, 20m or 1h30m/);
   });
 

@@ -7,7 +7,7 @@ import {
   formatDecimal,
   multiply,
   parseDecimal,
-  shifted,
+  divideByPowerOfTen,
   subtract,
 } from '../src/decimal.ts';
 
@@ -17,7 +17,7 @@ const amount = fc
 const value = amount.map(parseDecimal);
 
 describe('an amount', () => {
-  it('is printed with the digits it was given, except for trailing zeros', () => {
+  it('is printed with its original digits, except for trailing zeros', () => {
     fc.assert(
       fc.property(amount, (text) => {
         const plain = text.includes('.') ? text.replace(/\.?0+$/, '') : text;
@@ -40,13 +40,13 @@ describe('an amount', () => {
     '1'.repeat(61),
     `0.${'1'.repeat(61)}`,
   ])('cannot be %j', (text) => {
-    expect(() => parseDecimal(text)).toThrow('plain digits');
+    expect(() => parseDecimal(text)).toThrow('a decimal number');
   });
 
   it('is added exactly, unlike a float', () => {
     expect(formatDecimal(add(parseDecimal('0.1'), parseDecimal('0.2')))).toBe('0.3');
     expect(formatDecimal(multiply(parseDecimal('1.1'), parseDecimal('1.1')))).toBe('1.21');
-    expect(formatDecimal(shifted(parseDecimal('2.5'), 4))).toBe('0.00025');
+    expect(formatDecimal(divideByPowerOfTen(parseDecimal('2.5'), 4))).toBe('0.00025');
   });
 
   it('follows the rules of arithmetic', () => {

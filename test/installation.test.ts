@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { installedForm, ownCommand, readPackageFile, requireNode } from '../src/installation.ts';
+import { installMethod, selfCommand, readPackageFile, requireNode } from '../src/installation.ts';
 import { version } from '../src/installation.ts';
 import { freshFolder } from './support/servers.ts';
 
@@ -19,7 +19,7 @@ describe('the runtime', () => {
     ['an unknown runtime', { node: '24.0.0' }],
   ])('is refused if it is %s', (name, versions) =>
     expect(() => requireNode(versions as NodeJS.ProcessVersions)).toThrow(
-      `mgw runs on Node only, but this is ${name}.`,
+      `mgw runs only on Node, but this is ${name}.`,
     ),
   );
 });
@@ -42,17 +42,17 @@ describe('a runtime that is installed here', () => {
 });
 
 describe('the package', () => {
-  it('is the npm package unless an executable contains it', () => expect(installedForm()).toBe('npm'));
+  it('is the npm package unless an executable contains it', () => expect(installMethod()).toBe('npm'));
 
   it('has its documentation', async () => expect(await readPackageFile('docs/output.md')).toMatch(/^# /));
 
-  it('can start itself with the words of its own command line', () => {
-    const [file = '', ...words] = ownCommand();
+  it('can start itself with the arguments of its own command line', () => {
+    const [file = '', ...words] = selfCommand();
     const run = spawnSync(file, [...words, '--version'], { encoding: 'utf8' });
     expect(run.stdout).toBe(`${version}\n`);
   });
 
-  it('finds the file that is running, although without /proc Node knows only the word that started it', () => {
+  it('finds the running file, although without /proc Node knows only the command that started it', () => {
     const { execPath } = process;
     onTestFinished(() => {
       process.execPath = execPath;
@@ -60,6 +60,6 @@ describe('the package', () => {
     });
     process.execPath = basename(execPath);
     vi.stubEnv('PATH', `/nowhere:${dirname(execPath)}`);
-    expect(ownCommand()[0]).toBe(execPath);
+    expect(selfCommand()[0]).toBe(execPath);
   });
 });

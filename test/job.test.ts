@@ -20,12 +20,12 @@ describe('isOpenFor', () => {
   const [a, b] = ['/a', '/b'].map((output): Goal => ({ command: 'submit', ask: 'file', output }));
   if (a === undefined || b === undefined) throw new Error('no goals');
 
-  it('is true for the command that did not get its result, whatever other commands got', () => {
+  it('is true for the command that did not get its result, regardless of other commands', () => {
     const job = jobWith({ ...a }, { ...b, deliveredAt: '2026-11-20T12:00:00.000Z' });
     expect([isOpenFor(job, a), isOpenFor(job, b)]).toEqual([true, false]);
   });
 
-  it('is true for a command that needs another result while any command is open', () => {
+  it('is true for a command with another goal while any goal is open', () => {
     expect(isOpenFor(jobWith({ ...a }), accept)).toBe(true);
     expect(isOpenFor(jobWith({ ...a, deliveredAt: '2026-11-20T12:00:00.000Z' }), accept)).toBe(false);
     // Without a run that has this goal, the record does not show whether the job was delivered.

@@ -121,7 +121,7 @@ describe('parseCutJson', () => {
     expect(textAt(parseCutJson(`{"id":"t-1","c":${member}`), 'id')).toBe('t-1');
   });
 
-  it('returns a part of the whole at every cut', () => {
+  it('returns a part of the complete value at every cut', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), fc.nat(), (value, where) => {
         const text = JSON.stringify(value);
@@ -131,7 +131,7 @@ describe('parseCutJson', () => {
     );
   });
 
-  it('reads the start of long texts, whatever they end with', () => {
+  it('reads the start of long text, regardless of its end', () => {
     const long = '\\n'.repeat(4_000_000);
     expect(at(parseCutJson(`{"id":"x","a":"${long}`), 'id')).toBe('x');
     expect(at(parseCutJson(`{"id":"x","a":"${long}","b":[${'[],'.repeat(100_000)}`), 'id')).toBe('x');
@@ -173,7 +173,7 @@ describe('at, textAt and idAt', () => {
     expect([at(value, path), textAt(value, path), idAt(value, path)]).toEqual([found, text, id]);
   });
 
-  it('read own members only', () => {
+  it('read only own members', () => {
     expect(at(value, '__proto__.b')).toBe('evil');
     expect(at({}, '__proto__')).toBeUndefined();
     expect(at(undefined, 'a')).toBeUndefined();
@@ -203,7 +203,7 @@ describe('canonicalJson', () => {
     expect(canonicalJson(value)).toBe(text);
   });
 
-  it('gives the same text for equal values, and can be parsed', () => {
+  it('is the same for equal values, and can be parsed', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), (value) => {
         const shuffled = Object.fromEntries(Object.entries(value).reverse()) as Json;
@@ -221,7 +221,7 @@ describe('parseBodyJson', () => {
     ['{"a":"\\"1","b":{"c":[1,9007199254740992]}}', '9007199254740992'],
     ['[1e999]', '1e999'],
     ['[-1.5E400]', '-1.5E400'],
-  ])('refuses %s, which would be sent as another value', (text, number) => {
+  ])('refuses %s, which would be sent as a different value', (text, number) => {
     expect(() => parseBodyJson(text)).toThrow(RangeError);
     expect(() => parseBodyJson(text)).toThrow(number);
   });
@@ -240,7 +240,7 @@ describe('parseBodyJson', () => {
     );
   });
 
-  it('leaves invalid JSON to its parser', () => {
+  it('lets its parser report invalid JSON', () => {
     expect(() => parseBodyJson('{"a":1e999')).toThrow(SyntaxError);
   });
 });

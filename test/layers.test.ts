@@ -34,8 +34,8 @@ async function cruise(cwd: string): Promise<Cruised> {
   return JSON.parse(stdout) as Cruised;
 }
 
-// For each rule, an import that breaks this rule alone. Some import only types, or
-// files that do not exist yet, as their names say.
+// For each rule, an import that breaks only this rule. As the names say, some import only types, or
+// files that do not exist.
 const broken: [rule: string, from: string, to: string][] = [
   ['vocabulary-imports-no-folder', 'src/job.ts', 'src/http/leaf.ts'],
   ['media-looks-down', 'src/media/up.ts', 'src/files/leaf.ts'],
@@ -117,7 +117,7 @@ afterAll(() => folders.forEach((folder) => rmSync(folder, { recursive: true })))
 
 // `npm run layers` checks the rules for every module.
 describe('the layers', () => {
-  it('have a rule for each violation, and each rule finds its own violation', async () => {
+  it('have a rule for each violation, and each rule detects its violation', async () => {
     const { summary } = await cruise(fixture());
     const found = summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} → ${to}`);
     for (const [rule, from] of broken)

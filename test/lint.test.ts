@@ -3,7 +3,7 @@ import tseslint from 'typescript-eslint';
 import { expect, it } from 'vitest';
 
 const cwd = new URL('..', import.meta.url).pathname;
-// None of the rules tested here needs types, which take seconds to load.
+// The rules tested here do not need types, which take seconds to load.
 const eslint = new ESLint({ cwd, overrideConfig: tseslint.configs.disableTypeChecked as never });
 
 async function rulesBroken(text: string, filePath: string): Promise<(string | null)[]> {

@@ -17,14 +17,14 @@ const manifest = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8
 };
 
 let folder: string;
-/** A clone as it is packed, and the empty folder that the tarball is installed into. */
+/** A clone that is packed, and the empty folder into which the tarball is installed. */
 let clone: string;
 let home: string;
 let packed: string[];
 /** The stderr of npm during the installation. */
 let install: string;
 
-// Works as on a machine without a network: contacts no registry, and ignores this user's settings.
+// Works as on a machine without a network: does not contact a registry, and ignores this user's settings.
 const offline = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
 
 beforeAll(() => {
@@ -88,7 +88,7 @@ describe('the tarball', () => {
     expect(packed).not.toContain('dist/left-from-another-build.cjs');
   });
 
-  it('needs no other package, and causes no warning of npm', () => {
+  it('needs no other package, and does not cause an npm warning', () => {
     expect(install).toBe('');
     expect(manifest.dependencies).toBeUndefined();
     expect(existsSync(join(home, 'node_modules', 'commander'))).toBe(false);
@@ -209,7 +209,7 @@ describe('the package as a library', () => {
     return JSON.parse(stdout) as ReturnType<typeof compile>;
   }
 
-  /** Runs files one after the other in one process. Returns what each printed; CommonJS may print last. */
+  /** Runs files one after the other in one process. Returns the output of each; CommonJS may print last. */
   async function run(...files: string[]): Promise<string[]> {
     const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
     const words = ['--input-type=module', '-e', program, ...files.map((file) => join(home, file))];
@@ -221,7 +221,7 @@ describe('the package as a library', () => {
     return stdout.split('---\n');
   }
 
-  it('has types for Node and the same ones for a bundler, and every example of its page compiles', () => {
+  it('has the same types for Node and for a bundler, and every example of its page compiles', () => {
     const { checked, messages, bundled } = compile([
       'esm.mts',
       'typed.cts',
@@ -233,7 +233,7 @@ describe('the package as a library', () => {
     expect(bundled).toMatch(/\/node_modules\/mgw\/dist\/library\/types\/library\/library\.d\.mts$/);
   }, 120_000);
 
-  it('submits, waits and fetches as an ES module, and works as its page shows', async () => {
+  it('submits, waits and fetches as an ES module, as in its documentation', async () => {
     const [esm, ...shown] = await run(
       'built/esm.mjs',
       ...examples.map(([name]) => `built/${name.replace('.mts', '.mjs')}`),
@@ -244,7 +244,7 @@ describe('the package as a library', () => {
     );
   });
 
-  it('submits, waits and fetches by require, and works as its page shows', async () => {
+  it('submits, waits and fetches by require, as in its documentation', async () => {
     const printed = await run('built/typed.cjs', 'example.cjs');
     expect(printed.at(-1)?.split('\n').sort()).toEqual([
       '',

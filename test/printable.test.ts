@@ -27,7 +27,7 @@ function dangerous(text: string): number[] {
 }
 
 describe('printable', () => {
-  it('limits the length even if its caller names no limit', () => {
+  it('limits the length even without a limit from its caller', () => {
     expect([printable('x'.repeat(10_000)).length, printableLine('x'.repeat(10_000)).length]).toEqual([
       2000, 2000,
     ]);
@@ -58,7 +58,7 @@ describe('printable', () => {
     );
   });
 
-  it('leaves plain text alone, and is the same when applied twice', () => {
+  it('does not change plain text, and is the same when applied twice', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme-ascii', maxLength: 200 }), (text) => {
         expect(printable(text)).toBe(text);

@@ -81,7 +81,7 @@ describe('secretRedactor', () => {
     );
   });
 
-  it('hides an escaped text that contains the key in hexadecimal or Base64', () => {
+  it('hides escaped text that contains the key in hexadecimal or Base64', () => {
     for (const encoding of ['hex', 'base64'] as const) {
       const encoded = Buffer.from(key).toString(encoding);
       expect(secretRedactor([key])(spellings['HTML in numbers']?.(encoded) ?? '')).toContain('[redacted]');
@@ -111,7 +111,7 @@ describe('secretRedactor', () => {
     expect(hide('sk-abcdefghijkl sk-abcdefgh')).toBe('[redacted] [redacted]');
   });
 
-  it('leaves a text without the key unchanged', () => {
+  it('does not change text without the key', () => {
     const [hide, hideNothing] = [secretRedactor([key]), secretRedactor([])];
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter }), (text) => {
@@ -123,7 +123,7 @@ describe('secretRedactor', () => {
     expect(secretRedactor([key])(answer)).toBe(answer);
   });
 
-  it('replaces a short secret only as a whole word', () => {
+  it('replaces a short secret only as a complete word', () => {
     const hide = secretRedactor(['key1']);
     expect(hide('key1, "key1" and Bearer key1')).toBe('[redacted], "[redacted]" and Bearer [redacted]');
     expect(hide('monkey1 key12 task-key1')).toBe('monkey1 key12 task-key1');
@@ -174,7 +174,7 @@ describe('redactor', () => {
       expect(hide(part.repeat(500_000)).length).toBeGreaterThan(0);
   });
 
-  it('hides the key too', () => {
+  it('also hides the key', () => {
     expect(hide(`the key ${key} is refused`)).toBe('the key [redacted] is refused');
   });
 });

@@ -86,7 +86,7 @@ describe('mgw loads from its build', () => {
     expect(heavy.filter((name) => loaded.includes(name)).sort()).toEqual(['gateway', 'undici']);
   });
 
-  it('compiled code also for a command that calls the gateway', () => {
+  it('compiled code even for a command that calls the gateway', () => {
     const models = ['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'];
     const compiled = join(home, '.cache', 'mgw', 'compiled');
     const kept = (): string[] =>
@@ -151,7 +151,7 @@ describe('the compile cache', () => {
     expect(run()).toBe(42);
   });
 
-  it('is contained in an executable, byte for byte, and then not written', () => {
+  it('is contained unchanged in an executable, and then not written', () => {
     const script =
       'const [load, ...folders] = process.argv.slice(1); for (const folder of folders) for (const name of ["main", "part"]) require(load).compile(`dist/${name}.cjs`, folder);';
     const carried = ['compiled', 'again'].map((name) => join(home, name));
@@ -186,7 +186,7 @@ describe('the compile cache', () => {
 });
 
 describe('the folder of the compile cache', () => {
-  it('is for this user and this version only', () => {
+  it('is only for this user and this version', () => {
     const folder = openCache('1.0.0', { HOME: home });
     expect(folder).toBe(join(home, '.cache', 'mgw', 'compiled', '1.0.0'));
     expect(statSync(folder ?? '').mode & 0o777).toBe(0o700);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseStateUrl, shownUrl, hasPassword } from '../src/state-url.ts';
+import { parseStateUrl, maskPassword, hasPassword } from '../src/state-url.ts';
 
 const secret = 'hunter2secret';
 
@@ -10,17 +10,17 @@ describe('the address of a shared ledger', () => {
     );
     expect(url).toEqual({
       href: 'postgresql://mgw@db:6432/jobs',
-      shown: 'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
+      displayUrl: 'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
       password: '',
       schema: 'team',
       leaseMs: 45_000,
-      patienceMs: 3000,
+      responseTimeoutMs: 3000,
       tls: { mode: 'verify' },
     });
     expect(parseStateUrl('postgres://h/d')).toMatchObject({
       schema: 'mgw',
       leaseMs: 30_000,
-      patienceMs: 10_000,
+      responseTimeoutMs: 10_000,
     });
   });
 
@@ -30,15 +30,15 @@ describe('the address of a shared ledger', () => {
     `postgres://mgw:${secret}@db:notaport/jobs`,
     `postgres://mgw:${secret}@/jobs/x y`,
   ])('never shows its password: %s', (text) => {
-    expect(shownUrl(text)).not.toContain(secret);
+    expect(maskPassword(text)).not.toContain(secret);
     try {
-      expect(parseStateUrl(text).shown).not.toContain(secret);
+      expect(parseStateUrl(text).displayUrl).not.toContain(secret);
     } catch (error) {
       expect(String(error)).not.toContain(secret);
     }
   });
 
-  it('gives its password only to the code that redacts it', () => {
+  it('exposes its password only to the code that redacts it', () => {
     expect(parseStateUrl('postgres://mgw:a%2Fb%40c@db/jobs').password).toBe('a/b@c');
     expect(hasPassword('postgres://mgw:x@db/jobs')).toBe(true);
     expect(hasPassword('postgres://mgw@db/jobs')).toBe(false);

@@ -25,8 +25,8 @@ export default async function* agents(bench) {
     target: { ratio: 4 },
   };
   const calls = bench.rounds(1000, 300);
-  // V8 does not collect garbage as long as there is room. In a small heap, growth is therefore memory that is still in
-  // use.
+  // V8 does not collect garbage while there is free memory. In a small heap, growth is therefore
+  // memory that is still in use.
   const small = { ...env, NODE_OPTIONS: '--max-semi-space-size=1 --max-old-space-size=40' };
   const server = await serve(bench, small);
   await callOften(server, 700);

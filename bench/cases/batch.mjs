@@ -1,4 +1,4 @@
-// A batch against a gateway that answers at once, and the same command once all rows are done.
+// A batch against a gateway that responds immediately, and the same command once all rows are done.
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';

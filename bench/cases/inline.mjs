@@ -1,5 +1,5 @@
-// Protocol A's inline results: a whole `submit -o`, with a gateway that streams the video as Base64 inside the response
-// to a poll.
+// Protocol A's inline results: a complete `submit -o`, with a gateway that streams the video as
+// Base64 inside the response to a poll.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 

@@ -1,4 +1,4 @@
-// What a ledger of many jobs costs the next command. All but ten of them have succeeded.
+// The cost of a large ledger for the next command. All but ten of its jobs have succeeded.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { multiply } from '../multiply.mjs';

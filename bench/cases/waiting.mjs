@@ -13,7 +13,7 @@ export default async function* waiting(bench) {
     const exported = Array.from({ length: jobs }, (_, n) => job(n, url));
     const input = exported.map((one) => JSON.stringify(one)).join('\n');
     await bench.measured([...bench.mgw(), 'jobs', 'import', '-'], { env, input, quiet: true });
-    // The first polls all come at once, and later ones are spread.
+    // The first polls come all at once, and later ones are spread out.
     const [settle, pace, look] = bench.quick ? [10, 5, 10] : [40, 10, 30];
     let share = 0;
     let polls = 0;
@@ -63,7 +63,7 @@ function serve(bench) {
   return bench.serve('gateway', '{"state":"in_progress"}');
 }
 
-// Returns the requests per second within a number of seconds.
+// Returns the requests per second, measured over a number of seconds.
 async function pollsIn(seconds, url) {
   const before = await pollsOf(url);
   await sleep(seconds * 1000);

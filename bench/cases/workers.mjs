@@ -1,4 +1,4 @@
-// Workers that carry out an enqueued batch of one PostgreSQL server, which syncs its commits.
+// Workers that run an enqueued batch on one PostgreSQL server, which syncs its commits.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -115,7 +115,7 @@ async function byLeast(bench, server, url, rows, count) {
   ).finally(() => rmSync(cwd, { recursive: true }));
 }
 
-// Measures from the moment at which a tenth of the rows have ended, so that the start of the programs does not count.
+// Measures after a tenth of the rows have ended, so that the start of the programs does not count.
 async function carriedOut({ client, server }, ended, rows, count, start) {
   const children = Array.from({ length: count }, (_, n) => start(n));
   const look = async () => ({
@@ -198,7 +198,7 @@ async function openServer() {
   return server;
 }
 
-// Includes the time of the processes that have ended.
+// Includes the time of processes that have ended.
 function treeCpu(pid) {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop().split(' ');
   const own = fields.slice(11, 15).reduce((sum, each) => sum + Number(each), 0) / 100;

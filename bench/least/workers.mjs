@@ -1,7 +1,7 @@
-// The minimal worker on PostgreSQL that keeps mgw's promises for a row of Protocol C: it takes the row, commits
-// `sending` before the first byte, then the handle, then the result with its hash and the row's end.
-//   node bench/least/workers.mjs init DATABASE ROWS
-//   node bench/least/workers.mjs work DATABASE URL CONCURRENCY, in a folder that takes out/
+// The minimal worker on PostgreSQL that keeps mgw's promises for a row of Protocol C: it claims the
+// row, commits `sending` before the first byte, then the handle, then the result with its hash and
+// the row's end. node bench/least/workers.mjs init DATABASE ROWS node bench/least/workers.mjs work
+// DATABASE URL CONCURRENCY, in a folder for out/
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { open, rename } from 'node:fs/promises';

@@ -1,5 +1,6 @@
-// A gateway that answers at once. Its argument, in JSON: `state` of each task (completed), `videoBytes` of each result,
-// `inlineBytes` of the JSON of Protocol A's, `frameBytes` and `speechBytes` of the frames of speech.
+// A gateway that responds immediately. Its argument, in JSON: `state` of each task (completed),
+// `videoBytes` of each result, `inlineBytes` of the JSON of Protocol A's, `frameBytes` and
+// `speechBytes` of the frames of speech.
 import { Buffer } from 'node:buffer';
 import { createServer } from 'node:http';
 
@@ -35,7 +36,7 @@ function send(response, body) {
   response.end(JSON.stringify(body));
 }
 
-// An MP4: its boxes, and a last one with all the rest.
+// An MP4: its boxes, and a last box with the remaining bytes.
 function boxes(bytes) {
   const head = '00000018667479706d703432000000006d70343269736f6d000000086d6f6f76';
   const rest = Buffer.alloc(16);

@@ -1,4 +1,4 @@
-// A gateway that answers at once: the list of models, and a task that is running.
+// A gateway that responds immediately with the list of models, or with a task that is running.
 import { createServer } from 'node:http';
 
 const models = JSON.stringify({ object: 'list', data: [{ id: 'vendor-h3', object: 'model' }] });

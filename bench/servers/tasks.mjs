@@ -1,5 +1,6 @@
-// A gateway of Protocol C whose tasks take a realistic time: log-normal, with a median in ms and a spread, and with
-// their progress if a third argument says so. /lateness returns how late the end of each was queried, in ms.
+// A gateway of Protocol C whose tasks take a realistic time: log-normal, with a median in ms and a
+// spread, and with their progress if there is a third argument. /lateness returns the delay until
+// the end of each was queried, in ms.
 import { createServer } from 'node:http';
 
 const [median, spread, tellsProgress] = process.argv.slice(2);

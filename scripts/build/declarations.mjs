@@ -3,9 +3,9 @@ import { dirname, join, relative } from 'node:path';
 import { isolatedDeclarationSync } from 'rolldown/experimental';
 
 /**
- * Writes the types of an entry, and all types that they refer to, below `types/`: once as ES modules and once as CommonJS,
- * since the name of a declaration file tells TypeScript the kind of module. Each file is compiled alone, so a type that would
- * have to be inferred from another file ends the build.
+ * Writes the types of an entry, and all types that they refer to, below `types/`: once as ES modules and once
+ * as CommonJS, since TypeScript infers the kind of module from the name of a declaration file. Each file is
+ * compiled alone, so a type that would have to be inferred from another file fails the build.
  */
 export function declarations(root, entry) {
   return {

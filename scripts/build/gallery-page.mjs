@@ -7,7 +7,7 @@ const folder = join(import.meta.dirname, '../../src/gallery/page');
 // In this order, since a later rule overrides an earlier one.
 const styles = ['page', 'tile', 'dialog', 'narrow'];
 
-/** The script and the style of the gallery's page as two texts, which `virtual:gallery-page` exports. */
+/** The script and the style of the gallery's page as two strings, which `virtual:gallery-page` exports. */
 export function galleryPage() {
   return {
     name: 'gallery-page',

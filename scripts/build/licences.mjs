@@ -5,7 +5,7 @@ const fileName = 'THIRD-PARTY-LICENSES.txt';
 
 /**
  * Writes the licences of all packages whose code is in the bundle beside it, because they must be distributed with it.
- * A package without one ends the build. The list of packages is also written as an SBOM (CycloneDX).
+ * A package without a licence fails the build. The list of packages is also written as an SBOM (CycloneDX).
  */
 export function thirdPartyLicences() {
   return {

@@ -22,8 +22,9 @@ const withoutChildProcess = {
   },
 };
 
-// When it is loaded, string-width creates a segmenter and the regular expressions of all emoji, which takes as long as the rest of
-// a short command. They are created at the first use instead, since few texts need them.
+// When it is loaded, string-width creates a segmenter and the regular expressions of all emoji,
+// which takes as long as everything else in a short command. They are created on first use instead,
+// since text rarely needs them.
 const visible =
   '[^\\p{Default_Ignorable_Code_Point}\\p{Control}\\p{Format}\\p{Nonspacing_Mark}\\p{Enclosing_Mark}\\p{Surrogate}]';
 const eager = {
@@ -47,9 +48,9 @@ const lazyWidths = {
   },
 };
 
-// A built-in module of Node is loaded at its first use, and not with the chunk, since most commands use few of them. So is
-// ipaddr.js, which computes all its ranges when it is loaded. (mgw's own chunks are loaded where the source imports them, so that
-// none is missing if the installation is replaced meanwhile.)
+// A built-in module of Node is loaded on first use, and not with the chunk, since most commands use few of
+// them. So is ipaddr.js, which computes all its ranges when it is loaded. (mgw's own chunks are loaded where
+// the source imports them, so that none is missing if the installation is replaced meanwhile.)
 const loadWhenUsed = {
   name: 'load-when-used',
   renderChunk: (code) =>
@@ -88,7 +89,8 @@ const shortNames = {
   },
 };
 
-// mgw does not use HTTP/2, SOCKS or forms. For them, undici would load Node's HTTP/2 and as much code of its own at every start.
+// mgw does not use HTTP/2, SOCKS or forms. For them, undici would load Node's HTTP/2 and as much of
+// its own code at every start.
 const withoutProtocols = {
   name: 'undici-without-unused-protocols',
   transform: {
@@ -97,8 +99,8 @@ const withoutProtocols = {
   },
 };
 
-// The MCP server has a JSON Schema validator for its own elicitation, which mgw does not use. It is half of the code that is
-// loaded at its start.
+// The MCP server has a JSON Schema validator for its own elicitation, which mgw does not use. It
+// would be half of the code that is loaded at the start.
 const withoutAjv = {
   name: 'mcp-without-ajv',
   transform: {
@@ -111,7 +113,7 @@ const withoutAjv = {
   },
 };
 
-// pg 8 prints a warning of its own if it finds the password in ~/.pgpass.
+// pg 8 prints its own warning if it finds the password in ~/.pgpass.
 const quietPassword = {
   name: 'pg-without-warning-of-pgpass',
   transform: {
@@ -174,8 +176,8 @@ const inAscii = {
   },
 };
 
-// Files that are always loaded together are one chunk. The network stack is in a chunk of its own, which local commands do not
-// load.
+// Files that are always loaded together are one chunk. The network stack is in a separate chunk,
+// which local commands do not load.
 const always = [
   /rolldown\/runtime/,
   sources(
@@ -230,7 +232,8 @@ function matching(patterns) {
   return (id) => patterns.some((pattern) => pattern.test(id));
 }
 
-// Matches files of src by their names. Warns of a name that is gone: its file would silently leave the chunk.
+// Matches files of src by their names. Warns about a name without a file: a renamed file would
+// silently leave the chunk.
 function sources(...names) {
   for (const name of names) {
     if (!existsSync(`src/${name}.ts`))
@@ -294,9 +297,9 @@ const program = {
   output: { ...output, dir: 'dist', codeSplitting: together },
 };
 
-// ES modules import the CommonJS library: if there were two, an MgwError of one would not be an instance of the other's class.
-// The library is a build of its own, so that it does not change the chunks of the program. It bundles no other packages than the
-// program.
+// ES modules import the CommonJS library: if there were two, an MgwError of one would not be an instance of
+// the other's class. The library is a separate build, so that it does not change the chunks of the program.
+// It bundles the same packages as the program.
 const asModule = {
   name: 'as-es-module',
   generateBundle(_options, bundle) {

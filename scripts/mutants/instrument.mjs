@@ -7,7 +7,8 @@ const sqlWord = / FOR (?:UPDATE|KEY SHARE)\b|\bAND\b|\bOR\b|\bNOT EXISTS\b/g;
 const sqlOther = { AND: 'OR', OR: 'AND', 'NOT EXISTS': 'EXISTS' };
 
 /**
- * Adds every mutant of a file to its text. `_M(n)` is true in the process that runs mutant n, so one build holds them all.
+ * Adds every mutant of a file to its text. `_M(n)` is true in the process that runs mutant n, so
+ * one build contains them all.
  * @param {number} first the number of the first mutant
  * @returns the text, on the same lines, and the mutants in the order of their numbers
  */
@@ -138,7 +139,7 @@ function isText(node) {
   return ts.isStringLiteralLike(node) || ts.isTemplateExpression(node);
 }
 
-// A message for people. No test should depend on its words, nor on the conditions that choose them.
+// A message for people. No test should depend on its wording, nor on the conditions that select it.
 function isMessage(node) {
   if (ts.isParenthesizedExpression(node)) return isMessage(node.expression);
   if (ts.isConditionalExpression(node)) {
@@ -199,7 +200,8 @@ function rank({ order }) {
 }
 
 function tie(a, b) {
-  // Of two ends, the one with the greater start is the inner. Of two beginnings, the one with the greater end is the outer.
+  // Of two ends, the one with the greater start is the inner one. Of two beginnings, the one with
+  // the greater end is the outer one.
   if (a.order !== b.order) return a.order < 0 ? a.order - b.order : b.order - a.order;
   // Two mutants of one node are opened in their order, and closed in the reverse order.
   return a.order < 0 ? b.index - a.index : a.index - b.index;

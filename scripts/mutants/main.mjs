@@ -75,7 +75,8 @@ async function main() {
   report(results);
 }
 
-// Of two runs in one folder, one may replace the copy of the other. Its tests would fail, which would count as kills.
+// If two runs use one folder, one may replace the copy of the other, whose tests would fail and
+// count as kills.
 function reserve(path) {
   const other = existsSync(path) ? Number(readFileSync(path, 'utf8')) : 0;
   if (other > 0 && isRunning(other))

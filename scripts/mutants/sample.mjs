@@ -1,4 +1,4 @@
-/** Draws `count` of the items by a seed: the same ones on every machine. */
+/** Draws `count` items by a seed: the same items on every machine. */
 export function sample(items, count, seed) {
   let state = [...String(seed)].reduce(
     (sum, letter) => Math.imul(sum ^ letter.charCodeAt(0), 16777619),
@@ -19,7 +19,8 @@ export function sample(items, count, seed) {
 }
 
 /**
- * Reads why mutants may survive. A line names a mutant by its file, its kind and its source, which outlive line numbers:
+ * Reads the reasons why mutants may survive. A line identifies a mutant by its file, its kind and
+ * its source, which are more stable than line numbers:
  * - `src/ledger/chain.ts` true `if (x)`: the reason
  * @returns the reason for a mutant, undefined if there is none
  */

@@ -15,7 +15,7 @@ import { recordOf } from './tree.mjs';
 
 /** A process that runs tests of the copy. */
 export class Runner {
-  /** All test files but those of the tool, which use its runtime. */
+  /** All test files except those of the tool, which use its runtime. */
   files = [];
   #tree;
   #child;
@@ -35,7 +35,7 @@ export class Runner {
   }
 
   /**
-   * Runs tests of some files, up to the first that fails.
+   * Runs tests of some files, up to the first failure.
    * @returns undefined if they take too long or end their process
    */
   async run(tests, limitMs, { mutant = -1, reached = '' } = {}) {
@@ -67,14 +67,14 @@ export class Runner {
 }
 
 /**
- * Finds out which tests reach which mutants, including in the processes that they start, and whether a test notices a
- * mutant.
+ * Determines the tests that reach each mutant, including in the processes that they start, and
+ * whether a test notices a mutant.
  */
 export class Tests {
   #tree;
   /** The tests that reach a mutant, by its number, the quickest first. A whole file has its path as id. */
   #reaching = new Map();
-  /** How many mutants of a source file the tests of a file have killed. */
+  /** The number of mutants of a source file that the tests of a file have killed. */
   #kills = new Map();
   /** Whether a test passes without a mutant when it runs alone, by its id. */
   #passes = new Map();
@@ -118,8 +118,8 @@ export class Tests {
   }
 
   /**
-   * Runs the tests that reach a mutant until one fails. Quick ones come first, and more so those of files that killed
-   * other mutants of the same source. The slow ones that do not fit into the limit are left out.
+   * Runs the tests that reach a mutant until one fails. Runs quick tests first, with preference for
+   * files that killed other mutants of the same source. Skips slow tests that exceed the limit.
    */
   async judge(runner, { number, path }, limitMs) {
     const kills = this.#kills.get(path) ?? new Map();

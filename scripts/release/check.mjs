@@ -42,7 +42,7 @@ function checkSums() {
   }
 }
 
-// Checks that every address in the manifests is a file of the release, followed by its checksum.
+// Checks that every URL in the manifests is a file of the release, followed by its checksum.
 function checkManifests() {
   const sums = readFileSync(join(release, 'SHA256SUMS'), 'utf8');
   for (const [name, count] of Object.entries({ 'mgw.rb': 3, 'mgw.json': 1, 'mgw.yaml': 1 })) {
@@ -78,7 +78,7 @@ function useExecutable(image) {
   const root = rootOf(image, 'executable');
   mkdirSync(join(root, 'usr/local/bin'), { recursive: true });
   copyFileSync(join(release, `mgw-${version}-linux-${process.arch}`), join(root, 'usr/local/bin/mgw'));
-  // The npm package has its help there. The executable must not print this file.
+  // The help of the npm package is there. The executable must not print this file.
   mkdirSync(join(root, 'usr/local/dist'));
   writeFileSync(join(root, 'usr/local/dist/help.txt'), 'the help of another program\n');
   use(image, root, 'executable', '/usr/local/bin/mgw');

@@ -65,7 +65,7 @@ const packages = [
     '26e138c677a985775331373828a6c286c551ff397cb735d00e2383cb273d1cb2',
   ],
 ].map(([name, version, amd64, arm64]) => ({ name, version, sums: { amd64, arm64 } }));
-// Leaves out character sets, and all documentation except the licences.
+// Omits character sets, and all documentation except the licences.
 const wanted =
   /^(lib|lib64|usr\/lib)\/([^/]+\/)?[^/]+$|^bin\/busybox$|^etc\/(os-release|debian_version)$|^usr\/share\/(common-licenses|doc)\/([^/]+|[^/]+\/copyright)$/;
 const certificate = /^usr\/share\/ca-certificates\/mozilla\/.+\.crt$/;
@@ -74,7 +74,7 @@ const applets = 'cat chmod cp date grep head ls mkdir mv rm sed sh sleep stat ta
 /**
  * Returns the files of a small Debian as entries of a tar archive: the C and C++ libraries, a shell, certificates.
  * @param architecture Debian's name for it
- * @param cache keeps the packages for the next release
+ * @param cache the folder in which packages are kept for the next release
  * @throws if a package is not the pinned one, or Debian no longer has it
  */
 export function debianFiles(architecture, cache) {
@@ -109,7 +109,7 @@ function entry(root, path) {
   return stats.isFile() ? [{ path, body: readFileSync(file), mode: stats.mode & 0o777 }] : [];
 }
 
-// Downloads with apt and a separate state, so that the packages need not be those of this machine.
+// Downloads with apt and a separate state, so that the packages do not have to be those of this machine.
 function download(architecture, own) {
   const debs = join(own, 'debs');
   const fileOf = ({ name, version }) =>

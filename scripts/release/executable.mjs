@@ -13,7 +13,8 @@ export async function bundleMain(file) {
 
 /**
  * Writes the executable of a target: its Node, with the build and the documentation as assets.
- * @param builder a Node of the same version that runs here; it makes the executables of all platforms
+ * @param builder a Node of the same version that runs on this machine; it makes the executables of
+ *   all platforms
  * @param folder for intermediate files
  * @throws if the executable exceeds the target's limit
  */

@@ -8,7 +8,7 @@ const user = 65_532;
 const oci = (kind) => `application/vnd.oci.image.${kind}`;
 
 /**
- * Returns an image for several platforms, as an OCI layout in a tar archive. `docker load` accepts it too.
+ * Returns an image for several platforms, as an OCI layout in a tar archive. `docker load` also accepts it.
  * @param platforms `architecture`; `base`, the entries of the operating system; `executable`, its bytes
  * @throws if the layers of a platform exceed the limit
  */

@@ -1,6 +1,6 @@
 /**
- * Returns the manifests of package managers by their file names: Homebrew, Scoop and winget.
- * @param address the folder of the release on the web
+ * Returns the package manager manifests (Homebrew, Scoop and winget), keyed by file name.
+ * @param address the URL of the release's folder
  * @param sum returns the SHA-256 of a file of the release
  */
 export function manifests({ version, description, license, homepage, address, sum }) {

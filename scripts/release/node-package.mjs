@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { nodeVersion } from './targets.mjs';
 
 /**
- * Unpacks the Node of a target below `folder`, which keeps it for the next release.
+ * Unpacks the Node of a target below `folder`, where it is kept for the next release.
  * @returns its folder, in which `binary` is the path of the binary
  * @throws if the package is not the pinned one
  */

@@ -13,11 +13,12 @@ import { manifests } from './manifests.mjs';
 import { unpackNode } from './node-package.mjs';
 import { nodeVersion, targets } from './targets.mjs';
 
-// Makes all forms of mgw into `release/`. Nothing in it depends on the folder, the time or the user. `main.mjs` starts it.
+// Writes all forms of mgw to `release/`. They do not depend on the folder, the time or the user.
+// `main.mjs` starts it.
 if (process.version !== `v${nodeVersion}`) throw new Error('start it by npm run release');
 process.umask(0o022);
 const { version, description, license } = JSON.parse(readFileSync('package.json', 'utf8'));
-// The address of the published files, which the manifests of package managers contain.
+// The URL of the published files, which the package manager manifests contain.
 const { MGW_REPOSITORY: homepage = 'https://github.com/OWNER/mgw' } = process.env;
 const address = `${homepage}/releases/download/v${version}`;
 const release = resolve('release');

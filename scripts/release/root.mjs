@@ -3,14 +3,15 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-// Runs commands by chroot in roots that contain only what a form needs. /proc and /dev are mounted for one command.
+// Runs commands by chroot in roots that contain only the files that a form needs. /proc and /dev
+// are mounted for one command.
 const script =
   'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec /usr/sbin/chroot --groups= "--userspec=$1" "$0" "${@:2}"';
 
 /**
  * Reads an image for this processor.
  * @returns `config`, and `unpack`, which writes its first `count` layers into an empty folder (1: the system alone)
- * @throws if a blob is not the one that its digest names
+ * @throws if a blob does not match its digest
  */
 export function openImage(file, folder) {
   mkdirSync(folder);

@@ -3,9 +3,9 @@ import { Buffer } from 'node:buffer';
 const [programHeaders, sectionHeaders] = [32, 40];
 
 /**
- * Returns an ELF file of 64 bits without symbols and sections: only what its program headers load. This saves 33 MB,
- * and Node's functions lose their names in a debugger. Needs no tool, so that every machine makes the same bytes for
- * every processor.
+ * Returns a 64-bit ELF file with only the segments that its program headers load, without symbols and
+ * sections. This saves 33 MB, and Node's functions lose their names in a debugger. Does not need a
+ * tool, so that every machine produces the same bytes for every processor.
  */
 export function stripped(elf) {
   if (elf.toString('latin1', 0, 6) !== '\x7fELF\x02\x01')

@@ -23,7 +23,7 @@ import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 /** Functions that {@link Chains} needs to compose the rows that wait for others. */
 export interface ChainDeps extends RowStatusDeps {
   /**
-   * Composes a row's request; `inputs` has the assets that are results of other rows.
+   * Composes a row's request; `inputs` contains the assets that are results of other rows.
    * @throws MgwError('usage') as its command does.
    */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
@@ -38,14 +38,14 @@ interface Source {
   isSpeech: boolean;
   /** The number of files that the row makes. */
   count: number;
-  /** The row to name as the cause if this one is not done. */
+  /** The row to report as the cause if this one is not done. */
   root: Root;
 }
 
 /** States of rows that a run skips. Rows that wait for them are blocked. */
-const stuck = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
+const blockingStates = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
-/** Keeps the rows that other rows wait for, and determines the states of the rows that wait. */
+/** Stores the rows that other rows wait for, and determines the states of the rows that wait. */
 export class Chains {
   readonly graph: RowGraph;
   readonly #sources = new Map<string, Source>();
@@ -55,7 +55,7 @@ export class Chains {
   }
 
   /** Records the state of a row. Must be called before the rows that wait for it are planned. */
-  know({ id, state, take: { job }, work, because }: PlannedRow): void {
+  record({ id, state, take: { job }, work, because }: PlannedRow): void {
     if (!this.graph.isNeeded(id)) return;
     const root = state === 'blocked' || state === 'stale' ? because : undefined;
     this.#sources.set(id, {
@@ -68,15 +68,15 @@ export class Chains {
   }
 
   /** Records the outcome of a row. */
-  ended(id: string, state: RowState, job: Job | undefined): void {
+  recordOutcome(id: string, state: RowState, job: Job | undefined): void {
     const source = this.#sources.get(id);
     if (source !== undefined) this.#sources.set(id, { ...source, state, job, root: { id, state, job } });
   }
 
   /** Returns the row that blocks a row; undefined if none does. */
-  obstacleTo(row: Row): Root | undefined {
-    const open = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');
-    return open === undefined ? undefined : (this.#sources.get(open)?.root ?? { id: open });
+  blockerOf(row: Row): Root | undefined {
+    const blocker = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');
+    return blocker === undefined ? undefined : (this.#sources.get(blocker)?.root ?? { id: blocker });
   }
 
   /** Returns a placeholder for each input of a row. The name of a row without an id depends on its placeholders. */
@@ -86,47 +86,47 @@ export class Chains {
 
   /**
    * Determines the state of a row that waits for others.
-   * @param found the row with its placeholders
+   * @param named the row with its placeholders
    * @throws MgwError('usage') if a row that it waits for is done but has no saved video.
    */
-  async planned(found: NamedRow, deps: ChainDeps): Promise<PlannedRow> {
-    const inputs = this.graph.inputsOf(found.row);
-    if (inputs.length === 0) return { ...found, ...(await rowStatusOf(found, deps)) };
-    const waitsFor = this.graph.waitsFor(found.row);
+  async planRow(named: NamedRow, deps: ChainDeps): Promise<PlannedRow> {
+    const inputs = this.graph.inputsOf(named.row);
+    if (inputs.length === 0) return { ...named, ...(await rowStatusOf(named, deps)) };
+    const waitsFor = this.graph.waitsFor(named.row);
     const assets = inputs.map((input) => this.#assetsOf(input, deps));
-    const given = inputs.flatMap(({ ref }, index) => {
+    const resolved = inputs.flatMap(({ ref }, index) => {
       const [asset] = assets[index] ?? [];
       return asset === undefined ? [] : [[ref, asset] as const];
     });
-    const isWhole = given.length === inputs.length;
+    const isComplete = resolved.length === inputs.length;
     const [missing] = inputs.filter((_, index) => assets[index]?.length === 0);
     if (missing !== undefined && this.#sources.get(missing.id)?.state === 'done')
-      throw usageError(`${missing.part.shown}: ${missing.id} has no saved video.`);
-    const work = isWhole ? await deps.workOf(found.row, new Map(given)) : found.work;
-    const own = { ...found, waitsFor, work };
-    const status = await rowStatusOf(own, deps);
-    const paid = status.state === 'changed' ? this.#asPaid(found, status, inputs) : undefined;
-    const before = paid && (await rowStatusOf({ ...found, work: paid.work }, deps));
+      throw usageError(`${missing.part.label}: ${missing.id} has no saved video.`);
+    const work = isComplete ? await deps.workOf(named.row, new Map(resolved)) : named.work;
+    const composed = { ...named, waitsFor, work };
+    const status = await rowStatusOf(composed, deps);
+    const paid = status.state === 'changed' ? this.#withPaidInputs(named, status, inputs) : undefined;
+    const before = paid && (await rowStatusOf({ ...named, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
-      return this.#judged({ ...own, ...status });
+      return this.#withStaleness({ ...composed, ...status });
     // The result of the paid job has not been fetched yet, or the job is in doubt: finish that job first.
     if (before.state === 'running' || before.state === 'unknown')
-      return { ...own, work: paid.work, ...before };
-    if (before.state === 'failed') return { ...own, ...before };
+      return { ...composed, work: paid.work, ...before };
+    if (before.state === 'failed') return { ...composed, ...before };
     const remade = inputs.find((_, index) => !(assets[index] ?? []).some(({ name }) => paid.names.has(name)));
     if (before.state === 'done' && remade === undefined)
-      return this.#judged({ ...own, work: paid.work, ...before });
-    return { ...own, ...before, state: 'stale', because: { id: (remade ?? inputs[0])?.id ?? '' } };
+      return this.#withStaleness({ ...composed, work: paid.work, ...before });
+    return { ...composed, ...before, state: 'stale', because: { id: (remade ?? inputs[0])?.id ?? '' } };
   }
 
-  #judged(planned: PlannedRow): PlannedRow {
+  #withStaleness(planned: PlannedRow): PlannedRow {
     const { state, waitsFor = [] } = planned;
     const isOpen = state === 'new' || state === 'rejected';
     for (const id of waitsFor) {
       const source = this.#sources.get(id);
       const because = source?.root ?? { id };
       const isStale = source?.state === 'stale';
-      if (isOpen && (source === undefined || stuck.has(source.state)))
+      if (isOpen && (source === undefined || blockingStates.has(source.state)))
         return { ...planned, state: 'blocked', because: isStale ? { id, state: 'stale' } : because };
       if (state === 'done' && isStale) return { ...planned, state: 'stale', because };
     }
@@ -135,14 +135,14 @@ export class Chains {
 
   #assetsOf({ id, part }: Input, { assetsOf }: ChainDeps): EarlierAsset[] {
     const source = this.#sources.get(id);
-    if (source?.isSpeech) throw usageError(`${part.shown}: ${id} is speech, not a video.`);
+    if (source?.isSpeech) throw usageError(`${part.label}: ${id} is speech, not a video.`);
     if (source !== undefined && (part.index < 1 || part.index > source.count))
-      throw usageError(`${part.shown}: ${id} makes only ${counted(source.count, 'video')}.`);
+      throw usageError(`${part.label}: ${id} makes only ${counted(source.count, 'video')}.`);
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
   // Returns the row with the inputs of its paid job; undefined if anything besides the inputs has changed since.
-  #asPaid(
+  #withPaidInputs(
     { work }: NamedRow,
     { take: { job } }: RowStatus,
     inputs: readonly Input[],
@@ -156,8 +156,8 @@ export class Chains {
       own.flatMap((name, index) => (placeholders.has(name) ? [[name, names[index] ?? '']] : [])),
     );
     const change = (value: string): string => paid.get(value) ?? value;
-    const { protocol, body, asked } = work;
-    const as = { body: withAssets(protocol, body, change), asked: withAssets(protocol, asked, change) };
+    const { protocol, body, userBody } = work;
+    const as = { body: withAssets(protocol, body, change), userBody: withAssets(protocol, userBody, change) };
     return { work: { ...work, ...as, upload: undefined }, names: new Set(paid.values()) };
   }
 }

@@ -16,12 +16,12 @@ import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
 import type { ManifestRecord, WrittenField } from './manifest/fields.ts';
 import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned-row.ts';
 import { mayRefer } from './row-graph.ts';
-import { filesOf, isThere } from './row-state.ts';
+import { filesOf, isPresent } from './row-state.ts';
 
 /** The cached record of a done row. */
 export interface DoneRow {
   id: string;
-  /** True if the manifest gives the id. */
+  /** True if the manifest contains the id. */
   isNamed: boolean;
   /** The hash of its request. */
   hash: string;
@@ -38,14 +38,14 @@ const markLength = 32;
 const markStart = '{"mark":"'.length;
 const newline = 0x0a;
 /** The number of lines that are written together. */
-const atOnce = 100;
+const linesPerWrite = 100;
 /** The maximum size of the cache file, bytes. A larger file is discarded. */
 const maxBytes = 256 * 1024 * 1024;
 
 /**
  * Caches the done rows of a batch by a hash of each row as written in the manifest. A cached row is recognized without
  * composing or checking it, and without reading its job. The cache file has one line for each done row. A row without a
- * line is looked up in the ledger. The ledger and the disk decide whether a row is still done.
+ * line is looked up in the ledger. The ledger and the disk determine whether a row is still done.
  */
 export class DoneRowCache {
   readonly #path: string;
@@ -58,21 +58,21 @@ export class DoneRowCache {
   /**
    * Reads the cache of a batch; undefined if its folder cannot be used.
    * @param path the beginning of the file's path
-   * @param about a value for everything else that a row depends on; rows that were cached under another value are
+   * @param about a value derived from everything else that affects a row; rows that were cached under another value are
    * discarded
    */
   static async open(path: string, about: unknown, place: OutputPlace): Promise<DoneRowCache | undefined> {
-    const own = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;
+    const cachePath = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;
     try {
       await makeFolder(dirname(path));
-      const others = readdirSync(dirname(path)).map((name) => join(dirname(path), name));
-      const isStale = (other: string): boolean =>
-        other !== own && other.startsWith(`${path}.`) && other.endsWith('.rows');
-      for (const other of others.filter(isStale)) removeFile(other);
-      const bytes = readBytes(own) ?? Buffer.alloc(0);
-      if (bytes.length <= maxBytes) return new DoneRowCache(own, bytes, place);
-      removeFile(own);
-      return new DoneRowCache(own, Buffer.alloc(0), place);
+      const siblings = readdirSync(dirname(path)).map((name) => join(dirname(path), name));
+      const isStale = (candidate: string): boolean =>
+        candidate !== cachePath && candidate.startsWith(`${path}.`) && candidate.endsWith('.rows');
+      for (const other of siblings.filter(isStale)) removeFile(other);
+      const bytes = readBytes(cachePath) ?? Buffer.alloc(0);
+      if (bytes.length <= maxBytes) return new DoneRowCache(cachePath, bytes, place);
+      removeFile(cachePath);
+      return new DoneRowCache(cachePath, Buffer.alloc(0), place);
     } catch {
       // Without a cache, every row is looked up in the ledger.
       return undefined;
@@ -89,14 +89,14 @@ export class DoneRowCache {
 
   /** Returns the hash of a row; undefined if the row depends on its position or on a file, which is read each time. */
   contentHash({ fields }: ManifestRecord): string | undefined {
-    if (this.#isByIndex || !fields.every(isByItself)) return undefined;
-    const written = fields.map(({ name, value, isText }) => [name, value, isText]);
-    return hash('sha256', JSON.stringify(written)).slice(0, markLength);
+    if (this.#isByIndex || !fields.every(isSelfContained)) return undefined;
+    const values = fields.map(({ name, value, isText }) => [name, value, isText]);
+    return hash('sha256', JSON.stringify(values)).slice(0, markLength);
   }
 
   /** Returns the cached record of a row; undefined if there is none. */
-  find(mark: string | undefined): DoneRow | undefined {
-    const start = mark === undefined ? undefined : this.#starts.get(mark);
+  find(key: string | undefined): DoneRow | undefined {
+    const start = key === undefined ? undefined : this.#starts.get(key);
     if (start === undefined) return undefined;
     const line = this.#bytes.toString('utf8', start, this.#bytes.indexOf(newline, start));
     const text = textOfLine(line);
@@ -104,9 +104,9 @@ export class DoneRowCache {
   }
 
   /** Adds a row that is done. Rows are written in groups, the last ones by {@link write}. */
-  add(mark: string, known: DoneRow): void {
-    this.#added.push(`${checkedLine({ mark, ...known })}\n`);
-    if (this.#added.length === atOnce) this.write();
+  add(key: string, row: DoneRow): void {
+    this.#added.push(`${checkedLine({ mark: key, ...row })}\n`);
+    if (this.#added.length === linesPerWrite) this.write();
   }
 
   /** Writes the added rows to disk. Ignores errors. */
@@ -125,8 +125,8 @@ export async function rememberRow(
   job: Job,
   { known, ledger }: { known?: DoneRowCache | undefined; ledger: Ledger },
 ): Promise<void> {
-  const { row, work, id, path, rowPath = path, take, mark } = planned;
-  if (known === undefined || mark === undefined || needsListing(work)) return;
+  const { row, work, id, path, rowPath = path, take, cacheKey } = planned;
+  if (known === undefined || cacheKey === undefined || needsListing(work)) return;
   // The version may be read after the job, because no later event undoes a success.
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
@@ -135,16 +135,16 @@ export async function rememberRow(
   if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
-  known.add(mark, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
+  known.add(cacheKey, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
 }
 
 /** Whether a row is still done: its job is unchanged, and it has no retry. */
-export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
-  if ((await ledger.version(known.job)) !== known.version || !known.files.every(isThere)) return false;
+export async function isStillDone(row: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
+  if ((await ledger.version(row.job)) !== row.version || !row.files.every(isPresent)) return false;
   // A run that was killed later may have left files, which are removed when the row is looked up.
-  if (known.files.some(({ path }) => pathExists(logOf(path)))) return false;
-  const next = namedJob(ledger, keyOfRetry(key, known.take + 1));
-  return next.then(
+  if (row.files.some(({ path }) => pathExists(logOf(path)))) return false;
+  const nextRetry = namedJob(ledger, keyOfRetry(key, row.take + 1));
+  return nextRetry.then(
     (job) => job === undefined,
     () => false,
   );
@@ -153,16 +153,16 @@ export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): 
 // Whether a request depends on the gateway's model listing, which may change between runs.
 function needsListing(work: Work): boolean {
   if (isSpeech(work)) return false;
-  const { protocol, asked, body } = work;
-  return [asked, body].some((each) => protocol.needsListing?.(each) !== undefined);
+  const { protocol, userBody, body } = work;
+  return [userBody, body].some((each) => protocol.needsListing?.(each) !== undefined);
 }
 
-/** Whether rows with these defaults can be cached: none of them names a file. */
+/** Whether rows with these defaults can be cached: no default refers to a file. */
 export function canBeCached(fields: readonly WrittenField[]): boolean {
-  return fields.every(isByItself);
+  return fields.every(isSelfContained);
 }
 
-const ofFiles = new Set([
+const fileFields = new Set([
   'file',
   ...kinds.flatMap((kind) =>
     rowFlags(kind)
@@ -171,7 +171,7 @@ const ofFiles = new Set([
   ),
 ]);
 
-const ofAssets = new Set(
+const assetFields = new Set(
   kinds.flatMap((kind) =>
     rowFlags(kind)
       .filter((flag) => flag.isAsset)
@@ -179,10 +179,10 @@ const ofAssets = new Set(
   ),
 );
 
-function isByItself({ name, value }: WrittenField): boolean {
+function isSelfContained({ name, value }: WrittenField): boolean {
   const field = fieldName(name);
-  const isOfFile = typeof value === 'string' && (value.startsWith('@') || value.includes('{index}'));
+  const readsFile = typeof value === 'string' && (value.startsWith('@') || value.includes('{index}'));
   const isLocalAsset =
-    ofAssets.has(field) && [value].flat().some((each) => typeof each === 'string' && isLocalPath(each));
-  return !isOfFile && !isLocalAsset && !mayRefer({ name, value }) && !ofFiles.has(field);
+    assetFields.has(field) && [value].flat().some((each) => typeof each === 'string' && isLocalPath(each));
+  return !readsFile && !isLocalAsset && !mayRefer({ name, value }) && !fileFields.has(field);
 }

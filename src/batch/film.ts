@@ -27,7 +27,7 @@ export interface Film {
   list: string;
   /** The duration of the film. */
   seconds: number;
-  /** Why the videos must be encoded again; absent if they are copied. */
+  /** The reason why the videos must be re-encoded; absent if they are copied. */
   difference?: string | undefined;
   /** Notes about speech that does not fit. */
   notes: string[];
@@ -40,7 +40,7 @@ interface Scene extends Clip, Probe {
 }
 
 /** Audio to mix into the film. */
-interface Laid extends Track {
+interface OverlaidTrack extends Track {
   /** Its start in the film, seconds. */
   at: number;
 }
@@ -51,8 +51,8 @@ const toAac = ['-c:a', 'aac', '-b:a', '192k'];
 const toH264 = ['-c:v', 'libx264', '-crf', '18'];
 
 /**
- * Plans a film: copies the clips if their parameters agree, else encodes them again at the size of the first one.
- * @throws MgwError('usage') if there is no ffmpeg, or it cannot read a file.
+ * Plans a film: copies the clips if their parameters agree, else re-encodes them at the size of the first one.
+ * @throws MgwError('usage') if ffmpeg is not installed, or cannot read a file.
  */
 export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Promise<Film> {
   const probes: (Probe & { video: Stream })[] = [];
@@ -64,17 +64,18 @@ export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Pro
   const difference = differenceOf(clips, probes);
   let seconds = 0;
   const scenes = clips.map((clip, index): Scene => {
-    const found = probes[index] as Probe & { video: Stream };
+    const probed = probes[index] as Probe & { video: Stream };
     // A copied clip keeps audio that is longer than its video. An encoded clip ends with its video.
     const length =
-      difference === undefined ? found.seconds : Number(found.video['duration'] ?? found.seconds);
+      difference === undefined ? probed.seconds : Number(probed.video['duration'] ?? probed.seconds);
     const start = seconds;
     seconds += length;
-    return { ...clip, ...found, seconds: length, start };
+    return { ...clip, ...probed, seconds: length, start };
   });
-  const { laid, notes } = await layOver(scenes, signal);
-  const made = difference === undefined ? copied(scenes, laid, seconds) : encoded(scenes, laid, seconds);
-  return { list: '', ...made, seconds, difference, notes };
+  const { overlays, notes } = await overlaySpeech(scenes, signal);
+  const commands =
+    difference === undefined ? copyClips(scenes, overlays, seconds) : encodeClips(scenes, overlays, seconds);
+  return { list: '', ...commands, seconds, difference, notes };
 }
 
 /**
@@ -87,11 +88,11 @@ export async function makeFilm(
   signal: AbortSignal,
 ): Promise<void> {
   await encode(path, args, signal, list);
-  // ffmpeg may leave out a file that it cannot read, and report success.
-  const made = await probe(path, ['-f', 'mp4', `file:${path}`], signal);
-  if (Math.abs(made.seconds - seconds) > 0.5 + seconds / 50)
+  // ffmpeg may skip a file that it cannot read, and report success.
+  const result = await probe(path, ['-f', 'mp4', `file:${path}`], signal);
+  if (Math.abs(result.seconds - seconds) > 0.5 + seconds / 50)
     throw usageError(
-      `ffmpeg made ${made.seconds.toFixed(1)} s of video, but the clips last ${seconds.toFixed(1)} s in total. No file was written.`,
+      `ffmpeg made ${result.seconds.toFixed(1)} s of video, but the clips last ${seconds.toFixed(1)} s in total. No file was written.`,
     );
 }
 
@@ -113,13 +114,13 @@ function differenceOf(clips: readonly Clip[], probes: readonly Probe[]): string 
   const [first] = probes;
   for (const [index, each] of probes.entries()) {
     const id = printableLine(clips[index]?.id ?? '', 100);
-    const shown = `${id} differs from ${printableLine(clips[0]?.id ?? '', 100)}`;
+    const prefix = `${id} differs from ${printableLine(clips[0]?.id ?? '', 100)}`;
     if ((each.audio === undefined) !== (first?.audio === undefined))
-      return `${shown}: only one of them has audio`;
+      return `${prefix}: only one of them has audio`;
     const property =
       videoProperties.find((name) => !isSame(each.video?.[name], first?.video?.[name])) ??
       audioProperties.find((name) => !isSame(each.audio?.[name], first?.audio?.[name]));
-    if (property !== undefined) return `${shown} in ${property}`;
+    if (property !== undefined) return `${prefix} in ${property}`;
   }
   return undefined;
 }
@@ -128,77 +129,85 @@ function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-async function layOver(
+async function overlaySpeech(
   scenes: readonly Scene[],
   signal: AbortSignal,
-): Promise<{ laid: Laid[]; notes: string[] }> {
-  const laid: Laid[] = [];
+): Promise<{ overlays: OverlaidTrack[]; notes: string[] }> {
+  const overlays: OverlaidTrack[] = [];
   const notes: string[] = [];
   for (const { id, speech, start, seconds } of scenes) {
-    let at = start;
+    let nextStart = start;
     for (const track of speech) {
-      laid.push({ ...track, at });
-      at += (await probe(track.path, inputOf(track), signal)).seconds;
-      const excess = at - start - seconds;
+      overlays.push({ ...track, at: nextStart });
+      nextStart += (await probe(track.path, inputOf(track), signal)).seconds;
+      const excess = nextStart - start - seconds;
       if (excess > 0.05)
         notes.push(
           `The speech ${printableLine(track.id, 100)} ends ${excess.toFixed(1)} s after its clip ${printableLine(id, 100)}.`,
         );
     }
   }
-  return { laid, notes };
+  return { overlays, notes };
 }
 
 function inputOf({ path, input = [] }: Track): string[] {
   return [...input, '-i', `file:${path}`];
 }
 
-function copied(
+function copyClips(
   scenes: readonly Scene[],
-  laid: readonly Laid[],
+  overlays: readonly OverlaidTrack[],
   seconds: number,
 ): Pick<Film, 'args' | 'list'> {
   const list = scenes.map(({ path }) => `file 'file:${path.replaceAll("'", "'\\''")}'\n`).join('');
   const input = ['-f', 'concat', '-safe', '0', '-protocol_whitelist', 'file,pipe', '-i', 'pipe:0'];
-  if (laid.length === 0) return { list, args: [...input, '-map', '0:v:0', '-map', '0:a:0?', '-c', 'copy'] };
-  const own = scenes[0]?.audio === undefined ? silence : `[0:a:0]${audioFormat},apad`;
-  const filters = [`${own},atrim=duration=${time(seconds)}[own]`, ...mixed(laid, 1)];
+  if (overlays.length === 0)
+    return { list, args: [...input, '-map', '0:v:0', '-map', '0:a:0?', '-c', 'copy'] };
+  const clipAudio = scenes[0]?.audio === undefined ? silence : `[0:a:0]${audioFormat},apad`;
+  const filters = [`${clipAudio},atrim=duration=${formatSeconds(seconds)}[own]`, ...mixFilters(overlays, 1)];
   const maps = ['-map', '0:v:0', '-map', '[sound]', '-c:v', 'copy', ...toAac];
-  return { list, args: [...input, ...laid.flatMap(inputOf), '-filter_complex', filters.join(';'), ...maps] };
+  return {
+    list,
+    args: [...input, ...overlays.flatMap(inputOf), '-filter_complex', filters.join(';'), ...maps],
+  };
 }
 
-function encoded(scenes: readonly Scene[], laid: readonly Laid[], seconds: number): Pick<Film, 'args'> {
+function encodeClips(
+  scenes: readonly Scene[],
+  overlays: readonly OverlaidTrack[],
+  seconds: number,
+): Pick<Film, 'args'> {
   const [first] = scenes;
   const even = (name: string): number => 2 * Math.floor(Number(first?.video[name]) / 2);
   const [width, height] = [even('width'), even('height')];
   const fit = `scale=${width}:${height}:force_original_aspect_ratio=decrease,pad=${width}:${height}:-1:-1,setsar=1`;
   const picture = `${fit},fps=${String(first?.video['r_frame_rate'])},format=yuv420p`;
-  const hasSound = laid.length > 0 || scenes.some(({ audio }) => audio !== undefined);
+  const hasSound = overlays.length > 0 || scenes.some(({ audio }) => audio !== undefined);
   const filters = scenes.flatMap(({ audio, seconds: length }, index) => {
-    const own = audio === undefined ? silence : `[${index}:a:0]${audioFormat},apad`;
-    const sound = `${own},atrim=duration=${time(length)}[a${index}]`;
+    const clipAudio = audio === undefined ? silence : `[${index}:a:0]${audioFormat},apad`;
+    const sound = `${clipAudio},atrim=duration=${formatSeconds(length)}[a${index}]`;
     return [`[${index}:v:0]${picture}[v${index}]`, ...(hasSound ? [sound] : [])];
   });
   const pads = scenes.map((_, index) => `[v${index}]${hasSound ? `[a${index}]` : ''}`).join('');
   filters.push(`${pads}concat=n=${scenes.length}:v=1:a=${hasSound ? '1[picture][clips]' : '0[picture]'}`);
-  if (hasSound) filters.push(`[clips]apad,atrim=duration=${time(seconds)}[own]`);
-  if (hasSound) filters.push(...mixed(laid, scenes.length));
-  const inputs = [...scenes, ...laid].flatMap(inputOf);
+  if (hasSound) filters.push(`[clips]apad,atrim=duration=${formatSeconds(seconds)}[own]`);
+  if (hasSound) filters.push(...mixFilters(overlays, scenes.length));
+  const inputs = [...scenes, ...overlays].flatMap(inputOf);
   const maps = ['-map', '[picture]', ...(hasSound ? ['-map', '[sound]', ...toAac] : []), ...toH264];
   return { args: [...inputs, '-filter_complex', filters.join(';'), ...maps] };
 }
 
 // The film is as long as its video: longer audio is cut off.
-function mixed(laid: readonly Laid[], firstInput: number): string[] {
-  const delayed = laid.map(
+function mixFilters(overlays: readonly OverlaidTrack[], firstInput: number): string[] {
+  const delayed = overlays.map(
     ({ at }, index) =>
       `[${firstInput + index}:a:0]${audioFormat},adelay=${Math.round(at * 1000)}:all=1[s${index}]`,
   );
-  const pads = laid.map((_, index) => `[s${index}]`).join('');
-  const mix = `amix=inputs=${laid.length + 1}:duration=first:normalize=0,alimiter=level=disabled`;
+  const pads = overlays.map((_, index) => `[s${index}]`).join('');
+  const mix = `amix=inputs=${overlays.length + 1}:duration=first:normalize=0,alimiter=level=disabled`;
   return [...delayed, `[own]${pads}${mix}[sound]`];
 }
 
-function time(seconds: number): string {
+function formatSeconds(seconds: number): string {
   return seconds.toFixed(6);
 }

@@ -16,7 +16,7 @@ import { type Batch, type Plan, planBatch, type PlanDeps } from './plan.ts';
 import { type PlannedRow, countOf, isSpeech } from './planned-row.ts';
 
 /** The parts of a batch's film. */
-export interface Cut {
+export interface JoinPlan {
   plan: Plan;
   /** The clips with a finished video, in the order of the manifest. */
   clips: Clip[];
@@ -32,36 +32,36 @@ type SavedFile = (job: Job, count: number) => Promise<JobFile | undefined>;
  * Finds the finished videos of a batch, and the speech laid over them (design 17). Sends nothing.
  * @throws MgwError('usage') if speech is laid over speech.
  */
-export async function cutOf(batch: Batch, deps: PlanDeps, savedFile: SavedFile): Promise<Cut> {
+export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFile): Promise<JoinPlan> {
   const rows: PlannedRow[] = [];
-  // The command names only the film's path, so the records say where the clips were saved.
+  // The command specifies only the film's path, so the records determine where the clips are.
   const plan = await planBatch({ ...batch, force: true }, { ...deps, isAnywhere: true }, (planned) => {
     if (!isSpeech(planned.work) || planned.row.over !== undefined) rows.push(planned);
   });
   rows.sort((one, other) => one.row.index - other.row.index);
-  const cut: Cut = { plan, clips: [], missing: [], notes: [] };
+  const joinPlan: JoinPlan = { plan, clips: [], missing: [], notes: [] };
   const byId = new Map(rows.map((row) => [row.id, row]));
   const clips = new Map<string, Clip>();
   for (const planned of rows.filter(({ work }) => !isSpeech(work))) {
     const track = await trackOf(planned, savedFile);
-    if (track === undefined) cut.missing.push(planned);
+    if (track === undefined) joinPlan.missing.push(planned);
     else clips.set(planned.id, { ...track, speech: [] });
     if (track !== undefined && countOf(planned.work) > 1)
-      cut.notes.push(`${planned.id} has ${countOf(planned.work)} videos: using the first.`);
+      joinPlan.notes.push(`${planned.id} has ${countOf(planned.work)} videos: using the first.`);
   }
   for (const planned of rows) {
     const { row, work } = planned;
     if (!isSpeech(work) || row.over === undefined) continue;
-    const under = byId.get(row.over);
-    if (under === undefined || isSpeech(under.work))
+    const target = byId.get(row.over);
+    if (target === undefined || isSpeech(target.work))
       throw usageError(`line ${row.line}: over: ${row.over} is not a row with a video.`);
     const track = await trackOf(planned, savedFile);
-    if (track === undefined) cut.missing.push(planned);
+    if (track === undefined) joinPlan.missing.push(planned);
     else clips.get(row.over)?.speech.push(track);
   }
-  cut.clips = [...clips.values()];
-  cut.missing.sort((one, other) => one.row.index - other.row.index);
-  return cut;
+  joinPlan.clips = [...clips.values()];
+  joinPlan.missing.sort((one, other) => one.row.index - other.row.index);
+  return joinPlan;
 }
 
 async function trackOf(
@@ -87,7 +87,7 @@ export interface FilmTarget {
 /**
  * Joins clips into a file, which appears only when it is complete.
  * @param pathOf returns the path of a local file with the content of a result
- * @param onPlan called before ffmpeg begins
+ * @param onPlan called before ffmpeg starts
  * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; exit 10
  * if it cannot be written; exit 130 after a signal.
  */
@@ -101,21 +101,21 @@ export async function joinClips(
   const signal = deps.signals.soft;
   checkOutput(path, { force });
   try {
-    const local = async <T extends Track>(track: T): Promise<T> => ({
+    const withLocalPath = async <T extends Track>(track: T): Promise<T> => ({
       ...track,
       path: resolve(await pathOf(track.file)),
     });
-    const here: Clip[] = [];
+    const localClips: Clip[] = [];
     for (const clip of clips) {
       const speech: Track[] = [];
-      for (const each of clip.speech) speech.push(await local(each));
-      here.push({ ...(await local(clip)), speech });
+      for (const each of clip.speech) speech.push(await withLocalPath(each));
+      localClips.push({ ...(await withLocalPath(clip)), speech });
     }
-    const film = await planFilm(here, signal);
+    const film = await planFilm(localClips, signal);
     onPlan(film);
     const lock = await lockOutput(path, deps, { identity: 'film', deadline });
     try {
-      return { ...(await written(film, lock, force, signal)), film };
+      return { ...(await writeFilm(film, lock, force, signal)), film };
     } finally {
       await bestEffort(deps, () => lock.release());
     }
@@ -124,7 +124,7 @@ export async function joinClips(
   }
 }
 
-async function written(
+async function writeFilm(
   film: Film,
   lock: OutputLock,
   force: boolean,

@@ -7,13 +7,13 @@ import { tryParseJson } from '../json.ts';
 
 const knownBatch = z.object({
   name: z.string(),
-  /** Whether the command line gave the name. */
+  /** Whether the name is from the command line. */
   isNamed: z.boolean(),
   /** Absolute path of the manifest. */
   file: z.string(),
   /** The template of its files, with an absolute folder. */
   output: z.string(),
-  /** The manifest's template; null if the command line gave one, which overrides it. */
+  /** The manifest's template; null if the command line overrides it. */
   written: z.nullable(z.string()),
   /** The values of `-d`. */
   defaults: z.array(z.string()),
@@ -49,22 +49,19 @@ export async function recallBatch(folder: string, key: string): Promise<KnownBat
   return data?.name === key || data?.file === key ? data : undefined;
 }
 
-/** Returns the path prefix of a batch's files in the ledger. It is valid on any file system, whatever the name. */
+/** Returns the path prefix of a batch's files in the ledger. It is valid on any file system, for any name. */
 export function pathOfBatch(folder: string, key: string): string {
   return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
 }
 
-/**
- * Returns the options of every batch's last run, sorted by name. Files that cannot be read are left out. `folder` is
- * the ledger's.
- */
+/** Returns the options of every batch's last run, sorted by name. Skips unreadable files. `folder` is the ledger's. */
 export async function knownBatches(folder: string): Promise<KnownBatch[]> {
   const files = await readdir(join(folder, 'batches')).catch(() => []);
-  const found = new Map<string, KnownBatch>();
+  const byName = new Map<string, KnownBatch>();
   for (const file of files.filter((each) => each.endsWith('.json'))) {
     const text = await readFile(join(folder, 'batches', file), 'utf8').catch(() => '');
     const { data } = z.safeParse(knownBatch, tryParseJson(text));
-    if (data !== undefined) found.set(data.name, data);
+    if (data !== undefined) byName.set(data.name, data);
   }
-  return [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
+  return [...byName.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
 }

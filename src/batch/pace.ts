@@ -6,7 +6,7 @@ export interface PaceOptions {
   concurrency: number;
   /** The maximum number of submissions a minute; no limit if absent. */
   perMinute?: number;
-  /** The shortest pause between two polls of one job, ms. */
+  /** The minimum pause between two polls of one job, ms. */
   intervalMs: number;
   clock: Pick<Clock, 'monotonic' | 'sleep'>;
   /** Called when the limit of tasks in progress changes. */
@@ -21,12 +21,12 @@ export interface SendWindow {
   isOpen(): boolean;
 }
 
-/** How long a window is open, ms: enough to connect, and to record the submission before its first byte. */
+/** How long a window is open, ms. This is enough to connect, and to record the submission before its first byte. */
 const maxDelayMs = 2000;
 
 /**
- * Returns the pause between two windows, ms. It allows no more than `perMinute` submissions in any minute, however late
- * in its window each one is sent.
+ * Returns the pause between two windows, ms. It allows no more than `perMinute` submissions in any minute, regardless
+ * of when in its window each one is sent.
  */
 export function gapOf(perMinute: number | undefined): number {
   return perMinute === undefined ? 0 : (60_000 + maxDelayMs) / perMinute;
@@ -44,10 +44,10 @@ export function sendWindowAt(at: number, epoch: number, { perMinute, clock }: Pa
 export interface Pace {
   /** The maximum number of tasks in progress now. */
   readonly limit: number;
-  /** Whether other processes share this pace, because they carry out the same batch. */
+  /** Whether other processes share this pace, because they run the same batch. */
   readonly isShared: boolean;
-  /** How long the gateway's `Retry-After` still delays submissions, ms. */
-  readonly heldMs: number;
+  /** The remaining time for which the gateway's `Retry-After` delays submissions, ms. */
+  readonly delayMs: number;
   /**
    * Waits until one more task may be in progress, and takes up to `max` slots (default 1); returns their number.
    * @throws the signal's reason.
@@ -56,18 +56,18 @@ export interface Pace {
   /** Reports that a task is no longer in progress. */
   leave(): void;
   /** Waits until the next submission may be sent. @throws the signal's reason. */
-  submission(signal: AbortSignal): Promise<SendWindow>;
+  waitToSubmit(signal: AbortSignal): Promise<SendWindow>;
   /** Waits until the next poll may be sent. @throws the signal's reason. */
-  poll(signal: AbortSignal): Promise<unknown>;
+  waitToPoll(signal: AbortSignal): Promise<unknown>;
   /** Reports that the gateway accepted a task. */
-  accepted(): void;
+  reportAccepted(): void;
   /**
    * Reports that the gateway accepts no more tasks for now: 429, or its own 503. `window` is that of the refused
    * submission.
    */
-  limited(window: SendWindow, retryAfterMs?: number): void;
+  reportLimited(window: SendWindow, retryAfterMs?: number): void;
   /** Delays the polls of this process. */
-  holdPolls(ms: number): void;
+  delayPolls(ms: number): void;
   /** Returns all slots. */
   close(): Promise<void>;
 }
@@ -80,7 +80,7 @@ export function pollLimiter({ intervalMs, clock }: Pick<PaceOptions, 'intervalMs
   return new RateLimiter(intervalMs / pollsPerInterval, clock);
 }
 
-/** The pace of a batch that one process carries out alone. */
+/** The pace of a batch that one process runs alone. */
 export class LocalPace implements Pace {
   readonly isShared = false;
   readonly #options: PaceOptions;
@@ -89,7 +89,10 @@ export class LocalPace implements Pace {
   #waiting: (() => void)[] = [];
   /** The number of acceptances since the limit changed. */
   #accepted = 0;
-  /** How often the limit was lowered. A 429 for a submission sent before the last reduction does not count again. */
+  /**
+   * The number of times the limit was lowered. A 429 for a submission sent before the last reduction does not count
+   * again.
+   */
   #epoch = 0;
   readonly #submissions: RateLimiter;
   readonly #polls: RateLimiter;
@@ -106,12 +109,12 @@ export class LocalPace implements Pace {
     return this.#limit;
   }
 
-  get heldMs(): number {
-    return this.#submissions.heldMs;
+  get delayMs(): number {
+    return this.#submissions.delayMs;
   }
 
   async enter(signal: AbortSignal, max = 1): Promise<number> {
-    while (this.#inProgress >= this.#limit) await this.#change(signal);
+    while (this.#inProgress >= this.#limit) await this.#limitChange(signal);
     signal.throwIfAborted();
     const count = Math.min(max, this.#limit - this.#inProgress);
     this.#inProgress += count;
@@ -123,23 +126,23 @@ export class LocalPace implements Pace {
     this.#wake();
   }
 
-  async submission(signal: AbortSignal): Promise<SendWindow> {
+  async waitToSubmit(signal: AbortSignal): Promise<SendWindow> {
     const at = await this.#submissions.pass(signal);
     return sendWindowAt(at, this.#epoch, this.#options);
   }
 
-  poll(signal: AbortSignal): Promise<unknown> {
+  waitToPoll(signal: AbortSignal): Promise<unknown> {
     return this.#polls.pass(signal);
   }
 
-  accepted(): void {
+  reportAccepted(): void {
     this.#accepted += 1;
     if (this.#limit >= this.#options.concurrency || this.#accepted < this.#limit) return;
     this.#set(this.#limit + 1);
   }
 
-  limited({ epoch }: SendWindow, retryAfterMs = 0): void {
-    this.#submissions.hold(retryAfterMs);
+  reportLimited({ epoch }: SendWindow, retryAfterMs = 0): void {
+    this.#submissions.delay(retryAfterMs);
     if (epoch !== this.#epoch) return;
     this.#epoch += 1;
     this.#set(Math.max(1, Math.floor(Math.min(this.#limit, this.#inProgress) / 2)));
@@ -149,8 +152,8 @@ export class LocalPace implements Pace {
     return Promise.resolve();
   }
 
-  holdPolls(ms: number): void {
-    this.#polls.hold(ms);
+  delayPolls(ms: number): void {
+    this.#polls.delay(ms);
   }
 
   #set(limit: number): void {
@@ -161,13 +164,13 @@ export class LocalPace implements Pace {
     this.#wake();
   }
 
-  #change(signal: AbortSignal): Promise<void> {
+  #limitChange(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     return new Promise((resolve, reject) => {
-      const aborted = (): void => reject(signal.reason as Error);
-      signal.addEventListener('abort', aborted, { once: true });
+      const onAbort = (): void => reject(signal.reason as Error);
+      signal.addEventListener('abort', onAbort, { once: true });
       this.#waiting.push(() => {
-        signal.removeEventListener('abort', aborted);
+        signal.removeEventListener('abort', onAbort);
         resolve();
       });
     });
@@ -178,40 +181,40 @@ export class LocalPace implements Pace {
   }
 }
 
-/** Passes calls one by one with a pause in between, and none during a delay. */
+/** Lets calls pass one by one with a pause between them, and lets none pass during a delay. */
 export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
   /** The time of the next call, and the end of the current delay, monotonic ms. */
   #next = 0;
-  #heldUntil = 0;
+  #delayedUntil = 0;
 
-  /** `gapMs` is the shortest pause between two calls. */
+  /** `gapMs` is the minimum pause between two calls. */
   constructor(gapMs: number, clock: Pick<Clock, 'monotonic' | 'sleep'>) {
     this.#gapMs = gapMs;
     this.#clock = clock;
   }
 
   /** The remaining delay of calls, ms. */
-  get heldMs(): number {
-    return Math.max(0, this.#heldUntil - this.#clock.monotonic());
+  get delayMs(): number {
+    return Math.max(0, this.#delayedUntil - this.#clock.monotonic());
   }
 
   /** Delays all calls for this long. */
-  hold(ms: number): void {
-    this.#heldUntil = Math.max(this.#heldUntil, this.#clock.monotonic() + ms);
+  delay(ms: number): void {
+    this.#delayedUntil = Math.max(this.#delayedUntil, this.#clock.monotonic() + ms);
   }
 
   /** Waits until this call may pass. Returns that time, monotonic ms. @throws the signal's reason. */
   async pass(signal: AbortSignal): Promise<number> {
     for (;;) {
-      while (this.heldMs > 0) await this.#clock.sleep(this.heldMs, signal);
-      const turn = Math.max(this.#next, this.#clock.monotonic());
-      this.#next = turn + this.#gapMs;
-      const wait = turn - this.#clock.monotonic();
+      while (this.delayMs > 0) await this.#clock.sleep(this.delayMs, signal);
+      const opensAt = Math.max(this.#next, this.#clock.monotonic());
+      this.#next = opensAt + this.#gapMs;
+      const wait = opensAt - this.#clock.monotonic();
       // A timer has a resolution of one millisecond.
       if (wait >= 1) await this.#clock.sleep(wait, signal);
-      if (this.heldMs === 0) return turn;
+      if (this.delayMs === 0) return opensAt;
     }
   }
 }

@@ -15,7 +15,7 @@ export class Slot {
   }
 
   /** Waits for a slot, unless the row has one. @throws the signal's reason. */
-  async take(signal: AbortSignal): Promise<void> {
+  async acquire(signal: AbortSignal): Promise<void> {
     if (this.#isTaken) return;
     await this.#pace.enter(signal);
     this.#isTaken = true;
@@ -35,7 +35,7 @@ function pollHoldMs({ headers }: Pick<Reply, 'headers'>): number {
 }
 
 /**
- * Returns the client of one row, which keeps to the pace of the run. A submission waits for its slot and its window, a
+ * Returns the client of one row, which follows the pace of the run. A submission waits for its slot and its window, a
  * poll for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a
  * submission.
  */
@@ -46,24 +46,24 @@ export function pacedClient(
   signal: AbortSignal,
   read: (reply: Reply) => SubmitVerdict,
 ): GatewayClient {
-  const paced = async <T extends Pick<Reply, 'status' | 'headers'>>(
+  const pacedCall = async <T extends Pick<Reply, 'status' | 'headers'>>(
     options: CallOptions,
-    call: (own: CallOptions) => Promise<T>,
+    call: (pacedOptions: CallOptions) => Promise<T>,
     replyOf: (answer: T) => Reply,
   ): Promise<T> => {
     if (options.onConnected === undefined) {
-      await pace.poll(signal);
+      await pace.waitToPoll(signal);
       const answer = await call(options);
-      if (isLimit(answer.status)) pace.holdPolls(pollHoldMs(answer));
+      if (isLimit(answer.status)) pace.delayPolls(pollHoldMs(answer));
       return answer;
     }
-    await slot.take(signal);
-    let window = await pace.submission(signal);
+    await slot.acquire(signal);
+    let window = await pace.waitToSubmit(signal);
     refuseIfLate(options);
-    const own: CallOptions = {
+    const pacedOptions: CallOptions = {
       ...options,
       onConnected: async () => {
-        if (!window.isOpen()) window = await pace.submission(signal);
+        if (!window.isOpen()) window = await pace.waitToSubmit(signal);
         await options.onConnected?.();
       },
       beforeFirstByte: () => {
@@ -71,36 +71,36 @@ export function pacedClient(
         if (!window.isOpen()) throw TransportError.abortedBeforeSend('its send window has passed');
       },
     };
-    const answer = await call(own);
-    saw(replyOf(answer), window);
+    const answer = await call(pacedOptions);
+    reportVerdict(replyOf(answer), window);
     return answer;
   };
-  const saw = (reply: Reply, window: SendWindow): void => {
+  const reportVerdict = (reply: Reply, window: SendWindow): void => {
     const verdict = read(reply);
-    if (verdict.kind === 'accepted') pace.accepted();
+    if (verdict.kind === 'accepted') pace.reportAccepted();
     if (verdict.kind !== 'unavailable') return;
-    // A row that waits for its next try holds no slot.
+    // A row that waits for a retry must not occupy a slot.
     slot.leave();
-    pace.limited(window, verdict.failure.retryAfterMs);
+    pace.reportLimited(window, verdict.failure.retryAfterMs);
   };
   return {
     ...client,
     exchange: (request, options) =>
-      paced(
+      pacedCall(
         options,
-        (own) => client.exchange(request, own),
+        (pacedOptions) => client.exchange(request, pacedOptions),
         (reply) => reply,
       ),
     stream: (request, options) =>
-      paced(
+      pacedCall(
         options,
-        (own) => client.stream(request, own),
+        (pacedOptions) => client.stream(request, pacedOptions),
         ({ status, headers }) => ({ status, headers, text: '', complete: status >= 300 }),
       ),
   };
 }
 
-// A submission that got its slot only after the row's deadline would be cut off at once.
+// A submission that got its slot only after the row's deadline would time out immediately.
 function refuseIfLate({ deadline }: CallOptions): void {
   if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
 }

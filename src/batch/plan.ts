@@ -8,7 +8,7 @@ import { type ManifestRecord, type Problem, problemText } from './manifest/field
 import type { Row } from './manifest/row.ts';
 import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
 import {
-  named,
+  nameRow,
   type NamedRow,
   type PlannedRow,
   countOf,
@@ -40,9 +40,9 @@ export interface Batch {
   place: OutputPlace;
   /** Replaces existing output files. */
   force: boolean;
-  /** Real paths of the folders below which its rows may name files. */
+  /** Real paths of the folders whose files its rows may use. */
   readable: readonly string[];
-  /** The folder that relative paths of those files start from; the current folder if absent. */
+  /** The base folder for relative paths of those files; the current folder if absent. */
   filesFrom?: string;
 }
 
@@ -78,10 +78,10 @@ export type UseRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
  * Reads a manifest once, checks every row, and determines its state. Sends and writes nothing.
- * @param take receives each valid row that is not known to be done. Rows that wait for others come last.
+ * @param onRow receives each valid row that is not known to be done. Rows that wait for others come last.
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
-export async function planBatch(batch: Batch, deps: PlanDeps, take: UseRow = () => undefined): Promise<Plan> {
+export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): Promise<Plan> {
   const graph = await RowGraph.read(batch.manifest, batch.name);
   const planning = new Planning(batch, deps, new Chains(graph));
   const waiting = new Map<number, Row>();
@@ -90,16 +90,16 @@ export async function planBatch(batch: Batch, deps: PlanDeps, take: UseRow = () 
     else if (graph.waitsFor(item.row).length > 0) waiting.set(item.row.index, item.row);
     else {
       const { row, record } = item;
-      // Do not cache a row with `over`: its content does not show whether the row that it names exists.
-      const mark = row.over === undefined ? deps.known?.contentHash(record) : undefined;
-      const planned = await planning.row(row, mark);
-      if (planned !== undefined) await take(planned);
+      // Do not cache a row with `over`: its content does not prove that the row it refers to exists.
+      const cacheKey = row.over === undefined ? deps.known?.contentHash(record) : undefined;
+      const planned = await planning.row(row, cacheKey);
+      if (planned !== undefined) await onRow?.(planned);
     }
   }
   for (const index of graph.order) {
     const row = waiting.get(index);
     const planned = row && (await planning.row(row));
-    if (planned !== undefined) await take(planned);
+    if (planned !== undefined) await onRow?.(planned);
   }
   deps.known?.write();
   const { plan } = planning;
@@ -119,13 +119,13 @@ export async function planRow(
   deps: PlanDeps,
   chains?: Chains,
 ): Promise<PlannedRow> {
-  const found = named(row, await deps.workOf(row, chains?.placeholders(row)), name, place);
+  const namedRow = nameRow(row, await deps.workOf(row, chains?.placeholders(row)), name, place);
   return chains === undefined
-    ? { ...found, ...(await rowStatusOf(found, deps)) }
-    : chains.planned(found, deps);
+    ? { ...namedRow, ...(await rowStatusOf(namedRow, deps)) }
+    : chains.planRow(namedRow, deps);
 }
 
-/** One pass through a manifest. Keeps what later rows need to know about earlier ones. */
+/** One pass through a manifest. Stores what later rows need from earlier ones. */
 class Planning {
   readonly plan: Plan;
   readonly #batch: Batch;
@@ -134,8 +134,8 @@ class Planning {
   readonly #ids = new Map<string, number>();
   readonly #paths = new Map<string, number>();
   readonly #hashes = new Map<string, number>();
-  /** The texts of reported problems: a wrong value in a matrix affects many rows, but is reported once. */
-  readonly #told = new Set<string>();
+  /** The messages already reported: a wrong value in a matrix affects many rows, but is reported once. */
+  readonly #reported = new Set<string>();
   #badLine = 0;
 
   constructor(batch: Batch, deps: PlanDeps, chains: Chains) {
@@ -161,59 +161,59 @@ class Planning {
       this.#badLine = problem.line;
       if (this.plan.problems.length >= maxProblems) continue;
       const text = problemText('', problem);
-      if (!this.#told.has(text)) this.plan.problems.push(problem);
-      this.#told.add(text);
+      if (!this.#reported.has(text)) this.plan.problems.push(problem);
+      this.#reported.add(text);
     }
   }
 
   /** Whether a row is cached and still done. Counts such a row. */
   async isKnown(record: ManifestRecord): Promise<boolean> {
     const { known, ledger } = this.#deps;
-    const found = known?.find(known.contentHash(record));
+    const cached = known?.find(known.contentHash(record));
     // Rows that wait for it need its job.
-    if (found === undefined || this.plan.chains.graph.isNeeded(found.id)) return false;
-    if (!(await isStillDone(found, `${this.#batch.name}/${found.id}`, ledger))) return false;
-    if (this.#isAlone(found, record.line)) {
+    if (cached === undefined || this.plan.chains.graph.isNeeded(cached.id)) return false;
+    if (!(await isStillDone(cached, `${this.#batch.name}/${cached.id}`, ledger))) return false;
+    if (this.#isUnique(cached, record.line)) {
       this.plan.counts.done += 1;
       this.plan.known += 1;
     }
     return true;
   }
 
-  /** Returns the row with its state; undefined if it is invalid. `mark` is its key in the cache. */
-  async row(row: Row, mark?: string): Promise<PlannedRow | undefined> {
+  /** Returns the row with its state; undefined if it is invalid. `cacheKey` is its key in the cache of done rows. */
+  async row(row: Row, cacheKey?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
     const named = work && this.#named(row, work);
     if (named === undefined) return undefined;
-    const found = { ...named, mark };
-    const planned = await this.#orRefused(row, () => this.#stateOf(found));
-    if (planned === undefined || planned.state !== 'new' || this.#isFree(planned))
-      return planned && this.#counted(planned);
+    const namedRow = { ...named, cacheKey };
+    const planned = await this.#refuseOnError(row, () => this.#stateOf(namedRow));
+    if (planned === undefined || planned.state !== 'new' || this.#isPathFree(planned))
+      return planned && this.#count(planned);
     // The existing file may belong to this row: another process may have just finished it.
-    const again = await this.#stateOf(found);
-    if (again.state !== 'new') return this.#counted(again);
-    const message = `${found.path} already exists; --force replaces it`;
+    const recheck = await this.#stateOf(namedRow);
+    if (recheck.state !== 'new') return this.#count(recheck);
+    const message = `${namedRow.path} already exists; --force replaces it`;
     this.refuse([{ line: row.line, field: 'output', message }]);
     return undefined;
   }
 
-  async #stateOf(found: NamedRow): Promise<PlannedRow> {
+  async #stateOf(namedRow: NamedRow): Promise<PlannedRow> {
     const { statusOf } = this.#deps;
     const { chains } = this.plan;
-    if (statusOf === undefined) return chains.planned(found, this.#deps);
-    return { ...found, ...statusOf(found), waitsFor: chains.graph.waitsFor(found.row) };
+    if (statusOf === undefined) return chains.planRow(namedRow, this.#deps);
+    return { ...namedRow, ...statusOf(namedRow), waitsFor: chains.graph.waitsFor(namedRow.row) };
   }
 
   #workOf(row: Row): Promise<Work | undefined> {
     const { graph } = this.plan.chains;
-    return this.#orRefused(row, () => {
+    return this.#refuseOnError(row, () => {
       const fault = graph.cycleOf(row.index) ?? graph.overFaultOf(row);
       if (fault !== undefined) throw usageError(fault);
       return this.#deps.workOf(row, this.plan.chains.placeholders(row));
     });
   }
 
-  async #orRefused<T>({ line }: Row, find: () => Promise<T>): Promise<T | undefined> {
+  async #refuseOnError<T>({ line }: Row, find: () => Promise<T>): Promise<T | undefined> {
     try {
       return await find();
     } catch (error) {
@@ -225,9 +225,9 @@ class Planning {
 
   #named(row: Row, work: Work): NamedRow | undefined {
     try {
-      const found = named(row, work, this.#batch.name, this.#batch.place);
-      checkNoSecret('the path', found.path, this.#deps.redact);
-      return this.#isAlone({ ...found, isNamed: row.id !== undefined }, row.line) ? found : undefined;
+      const namedRow = nameRow(row, work, this.#batch.name, this.#batch.place);
+      checkNoSecret('the path', namedRow.path, this.#deps.redact);
+      return this.#isUnique({ ...namedRow, isNamed: row.id !== undefined }, row.line) ? namedRow : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
@@ -235,14 +235,14 @@ class Planning {
     }
   }
 
-  #isAlone(
+  #isUnique(
     { id, isNamed, hash, path }: Pick<DoneRow, 'id' | 'isNamed' | 'hash' | 'path'>,
     line: number,
   ): boolean {
-    const [same, sameId, samePath] = [
-      first(this.#hashes, hash, line),
-      first(this.#ids, id, line),
-      first(this.#paths, sameFileName(path), line),
+    const [sameRequest, sameId, samePath] = [
+      earlierLine(this.#hashes, hash, line),
+      earlierLine(this.#ids, id, line),
+      earlierLine(this.#paths, sameFileName(path), line),
     ];
     if (sameId !== undefined) {
       const message = isNamed
@@ -255,21 +255,21 @@ class Planning {
       this.refuse([{ line, field: 'output', message: `${path} is also the output of line ${samePath}` }]);
       return false;
     }
-    if (same !== undefined)
-      this.plan.repeated.push({ line, message: `same request as line ${same}; each is paid for` });
+    if (sameRequest !== undefined)
+      this.plan.repeated.push({ line, message: `same request as line ${sameRequest}; each is paid for` });
     return true;
   }
 
-  #isFree({ path, work }: NamedRow): boolean {
+  #isPathFree({ path, work }: NamedRow): boolean {
     if (this.#batch.force || path.includes('{job}')) return true;
     const count = countOf(work);
     return pathsAt(path, count).every((each) => !pathExists(each));
   }
 
-  async #counted(planned: PlannedRow): Promise<PlannedRow> {
+  async #count(planned: PlannedRow): Promise<PlannedRow> {
     const { state, work, take } = planned;
     this.plan.counts[state] += 1;
-    this.plan.chains.know(planned);
+    this.plan.chains.record(planned);
     if (state === 'done' && take.job !== undefined) await rememberRow(planned, take.job, this.#deps);
     if (state === 'new' || state === 'rejected') this.#addCost(work);
     return planned;
@@ -278,23 +278,23 @@ class Planning {
   #addCost(work: Work): void {
     const model = modelOf(work) ?? 'no model';
     const cost = this.#deps.costOf(work);
-    const before = this.plan.costs.get(model) ?? { rows: 0, known: zero, unknown: 0 };
+    const earlier = this.plan.costs.get(model) ?? { rows: 0, known: zero, unknown: 0 };
     this.plan.costs.set(model, {
-      rows: before.rows + 1,
-      known: cost === undefined ? before.known : add(before.known, cost),
-      unknown: before.unknown + (cost === undefined ? 1 : 0),
+      rows: earlier.rows + 1,
+      known: cost === undefined ? earlier.known : add(earlier.known, cost),
+      unknown: earlier.unknown + (cost === undefined ? 1 : 0),
     });
   }
 }
 
-// Removes the dashes of flags: a row has fields.
+// Removes the dashes of flags, since a row has fields instead.
 function asField(message: string): string {
   return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 
-/** Returns the earlier line with the value, or remembers this line. */
-function first(lines: Map<string, number>, value: string, line: number): number | undefined {
-  const before = lines.get(value);
-  if (before === undefined) lines.set(value, line);
-  return before;
+/** Returns the earlier line with the value, or records this line. */
+function earlierLine(lines: Map<string, number>, value: string, line: number): number | undefined {
+  const earlier = lines.get(value);
+  if (earlier === undefined) lines.set(value, line);
+  return earlier;
 }

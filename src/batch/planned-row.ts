@@ -33,17 +33,17 @@ export function kindOf(work: Work): JobKind {
 }
 
 /** The values that identify the job of a request, and detect changes. */
-export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'> {
+export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'userBody' | 'variant'> {
   const { body } = work;
-  if (!isSpeech(work)) return { protocol: work.protocol.name, body, asked: work.asked };
+  if (!isSpeech(work)) return { protocol: work.protocol.name, body, userBody: work.userBody };
   return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
 }
 
 /** The hash of a request, independent of the row's name. */
 export function hashOf(work: Work): string {
-  const { protocol, body, asked = body, variant = '' } = submissionOf(work);
+  const { protocol, body, userBody = body, variant = '' } = submissionOf(work);
   return createHash('sha256')
-    .update([protocol, canonicalJson(asked), variant].join('\n'))
+    .update([protocol, canonicalJson(userBody), variant].join('\n'))
     .digest('hex');
 }
 
@@ -98,14 +98,14 @@ export const rowStates = [
 /**
  * The state of a row: `new` was never accepted. `running` was accepted, but no run has finished it. `rejected` was
  * refused at no cost, and is sent again. `changed` has a different request from the paid job of its id. `blocked` waits
- * for a row that a run does not carry out. `stale` was made from a video that has since been made again.
+ * for a row that a run does not run. `stale` was made from a video that has since been remade.
  */
 export type RowState = (typeof rowStates)[number];
 
 /** The states whose rows `batch retry` selects by a flag of that name. */
 export const retriedByKind: readonly RowState[] = ['failed', 'changed', 'stale'];
 
-/** What the ledger shows about a row. */
+/** The status of a row according to the ledger. */
 export interface RowStatus {
   state: RowState;
   take: Retry;
@@ -114,7 +114,7 @@ export interface RowStatus {
   /** The path of the retry's file if it differs from `rowPath`, the path of the row's file. */
   path?: string;
   rowPath?: string;
-  /** The state before a retry of which nothing is recorded yet. */
+  /** The state before a retry that has no record yet. */
   before?: RowState;
 }
 
@@ -125,14 +125,14 @@ export interface NamedRow {
   id: string;
   /** The key of its jobs: `NAME/ID`. */
   key: string;
-  /** The hash of its request, in which rows that it waits for are named by their ids. */
+  /** The hash of its request, in which rows that it waits for are represented by their ids. */
   hash: string;
   /** The absolute path of its file; may contain `{job}` and `{n}`, which are not known yet. */
   path: string;
   /** The folder that must contain its files. */
   root: string;
   /** Its key in the cache of done rows. */
-  mark?: string | undefined;
+  cacheKey?: string | undefined;
   /** The ids of the rows whose videos it uses. */
   waitsFor?: readonly string[];
   /** The row that blocks it or made it stale. */
@@ -161,7 +161,7 @@ export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>
 const hashDigits = 16;
 
 /** Determines a row's name and the path of its file. @throws MgwError('usage') naming the problem with its output. */
-export function named(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
+export function nameRow(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
   const hash = hashOf(work);
   const id = row.id ?? hash.slice(0, hashDigits);
   const prompt = fieldOf(work, 'prompt');
@@ -183,15 +183,15 @@ export function named(row: Row, work: Work, name: string, place: OutputPlace): N
   const template = fillColumns(place.template, (column) => columns[variableName(column)]);
   const path = pathOf({ ...place, template }, values, row.output);
   if (work.protocol === 'tts' && /\{job\}/.test(path))
-    throw usageError('{job} is not known before speech is sent: leave it out');
+    throw usageError('{job} is not known before speech is sent: remove it');
   const root = place.root ?? place.folder;
-  const own = countOf(work) === 1 ? path.replaceAll('{n}', '1') : path;
-  return { row, work, id, key: `${name}/${id}`, hash, path: own, root };
+  const finalPath = countOf(work) === 1 ? path.replaceAll('{n}', '1') : path;
+  return { row, work, id, key: `${name}/${id}`, hash, path: finalPath, root };
 }
 
-function pathOf(...given: Parameters<typeof outputPath>): string {
+function pathOf(...args: Parameters<typeof outputPath>): string {
   try {
-    return outputPath(...given);
+    return outputPath(...args);
   } catch (error) {
     throw usageError(messageOf(error));
   }

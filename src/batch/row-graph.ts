@@ -11,7 +11,7 @@ import type { Row } from './manifest/row.ts';
 export interface Input {
   /** The value of the field: `@intro:last`. */
   ref: string;
-  /** The row that it names. */
+  /** The id of that row. */
   id: string;
   part: Part;
 }
@@ -23,24 +23,24 @@ export class RowGraph {
   readonly #needed = new Set<string>();
   /** The positions of the rows that wait for others, each after those that it waits for. */
   readonly #order: number[] = [];
-  /** Rows that can never be carried out, by position. */
+  /** Rows that can never run, by position. */
   readonly #cycles = new Map<number, string>();
 
   /**
-   * Reads a manifest for the references of its rows. Invalid rows are left out.
+   * Reads a manifest for the references of its rows. Skips invalid rows.
    * @param name the name of the batch
    * @throws MgwError if the manifest cannot be read.
    */
   static async read(manifest: Manifest, name: string): Promise<RowGraph> {
     const ids = new Set<string>();
     const rows: Row[] = [];
-    const isForAll = manifest.defaults.some(namesRow);
-    const hasNone = (record: ManifestRecord): boolean => {
+    const hasDefaultReference = manifest.defaults.some(namesRow);
+    const hasNoReference = (record: ManifestRecord): boolean => {
       const id = idOf(record);
       if (id !== undefined) ids.add(id);
-      return !isForAll && !record.fields.some(namesRow);
+      return !hasDefaultReference && !record.fields.some(namesRow);
     };
-    for await (const item of manifest.items(hasNone)) if ('row' in item) rows.push(item.row);
+    for await (const item of manifest.items(hasNoReference)) if ('row' in item) rows.push(item.row);
     return new RowGraph(name, rows.length === 0 ? new Set() : ids, rows);
   }
 
@@ -57,20 +57,17 @@ export class RowGraph {
     return this.#needed.has(id);
   }
 
-  /**
-   * The positions of the rows that wait for others, in an order in which they can be carried out; rows of cycles come
-   * last.
-   */
+  /** The positions of the rows that wait for others, in an order in which they can run; rows of cycles come last. */
   get order(): readonly number[] {
     return [...this.#order, ...this.#cycles.keys()];
   }
 
-  /** Describes why the row at a position can never be carried out; undefined if it can. */
+  /** Returns the reason why the row at a position can never run; undefined if it can. */
   cycleOf(index: number): string | undefined {
     return this.#cycles.get(index);
   }
 
-  /** Describes what is wrong with the row that a row of speech is laid over; undefined if nothing is. */
+  /** Returns the problem with the target of a speech row's `over` field; undefined if the target is valid. */
   overFaultOf({ over }: Row): string | undefined {
     return over === undefined || this.#ids.has(over)
       ? undefined
@@ -97,55 +94,56 @@ export class RowGraph {
   #idIn(ref: string): string | undefined {
     if (this.#ids.size === 0) return undefined;
     const key = rowId(keyIn(ref));
-    const own = key.startsWith(`${this.#name}/`) ? key.slice(this.#name.length + 1) : key;
-    return this.#ids.has(own) ? own : undefined;
+    const id = key.startsWith(`${this.#name}/`) ? key.slice(this.#name.length + 1) : key;
+    return this.#ids.has(id) ? id : undefined;
   }
 
   #sort(waiting: readonly Row[]): void {
     const byId = new Map(waiting.flatMap((row) => (row.id === undefined ? [] : [[row.id, row] as const])));
-    const open = new Map(
+    const unmet = new Map(
       waiting.map((row) => [row, new Set(this.waitsFor(row).filter((id) => byId.has(id)))]),
     );
-    const after = new Map<string, Row[]>();
-    for (const [row, ids] of open) for (const id of ids) after.set(id, [...(after.get(id) ?? []), row]);
-    const ready = waiting.filter((row) => open.get(row)?.size === 0);
+    const dependents = new Map<string, Row[]>();
+    for (const [row, ids] of unmet)
+      for (const id of ids) dependents.set(id, [...(dependents.get(id) ?? []), row]);
+    const ready = waiting.filter((row) => unmet.get(row)?.size === 0);
     for (const row of ready) {
       this.#order.push(row.index);
-      open.delete(row);
+      unmet.delete(row);
       if (row.id === undefined || byId.get(row.id) !== row) continue;
-      for (const next of after.get(row.id) ?? []) {
-        const left = open.get(next);
-        left?.delete(row.id);
-        if (left?.size === 0) ready.push(next);
+      for (const dependent of dependents.get(row.id) ?? []) {
+        const remaining = unmet.get(dependent);
+        remaining?.delete(row.id);
+        if (remaining?.size === 0) ready.push(dependent);
       }
     }
-    for (const [row, text] of cyclesOf(open, byId)) this.#cycles.set(row.index, text);
+    for (const [row, text] of cyclesOf(unmet, byId)) this.#cycles.set(row.index, text);
   }
 }
 
-const maxShown = 10;
+const maxDisplayed = 10;
 
 // Each remaining row waits for another remaining row, so following them finds a cycle.
 function cyclesOf(
-  left: ReadonlyMap<Row, ReadonlySet<string>>,
+  unmet: ReadonlyMap<Row, ReadonlySet<string>>,
   byId: ReadonlyMap<string, Row>,
 ): Map<Row, string> {
   const texts = new Map<Row, string>();
-  for (const start of left.keys()) {
+  for (const start of unmet.keys()) {
     const path = new Set<Row>();
     let row: Row | undefined = start;
     while (row !== undefined && !path.has(row) && !texts.has(row)) {
       path.add(row);
-      const [id = ''] = left.get(row) ?? [];
+      const [id = ''] = unmet.get(row) ?? [];
       row = byId.get(id);
     }
     if (row === undefined) continue;
     const rows = [...path];
     const cycle = texts.has(row) ? [] : rows.slice(rows.indexOf(row));
     const ids = [...cycle, row].map(({ id = '' }) => id);
-    const shown = ids.length > maxShown ? [...ids.slice(0, maxShown), '…'] : ids;
-    const found = texts.get(row) ?? `rows that wait for each other: ${shown.join(' → ')}`;
-    for (const each of rows) texts.set(each, found);
+    const displayed = ids.length > maxDisplayed ? [...ids.slice(0, maxDisplayed), '…'] : ids;
+    const message = texts.get(row) ?? `rows that wait for each other: ${displayed.join(' → ')}`;
+    for (const each of rows) texts.set(each, message);
   }
   return texts;
 }
@@ -168,7 +166,7 @@ const assetFields = new Set(
   ),
 );
 
-/** Whether a field may name a job: an asset with an `@` at the beginning of a word. */
+/** Whether a field may refer to a job: an asset with an `@` at the beginning of a word. */
 export function mayRefer({ name, value }: Pick<WrittenField, 'name' | 'value'>): boolean {
   const hasReference = [value].flat().some((each) => typeof each === 'string' && /(^|\s)@/.test(each));
   return hasReference && assetFields.has(fieldName(name));

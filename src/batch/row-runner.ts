@@ -3,7 +3,7 @@ import type { Job } from '../job.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { carryOut, type RowOptions } from './carry-out.ts';
+import { runRow, type RowOptions } from './run-row.ts';
 import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { Batch } from './plan.ts';
@@ -21,15 +21,15 @@ export interface RunWatcher {
 
 /** Callbacks of a worker. */
 export interface WorkerWatcher {
-  /** A row was taken. */
+  /** A row was claimed. */
   began(batch: Batch, planned: PlannedRow): void;
   updated: RunWatcher['updated'];
-  /** A row has ended on this worker; `isGivenBack` if it returned to the queue for another try. */
-  ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
-  /** A row needs no work, or none that mgw may do without the user. */
-  left(batch: Batch, planned: PlannedRow): void;
-  /** A row is invalid; or this worker cannot run it, and returned it to the queue. */
-  bad(batch: Batch, id: string, why: string, isGivenBack: boolean): void;
+  /** A row has ended on this worker; `isReturned` if it went back to the queue for a retry. */
+  ended(batch: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void>;
+  /** Called for a row that needs no work, or only work that needs the user. */
+  skipped(batch: Batch, planned: PlannedRow): void;
+  /** A row is invalid, or went back to the queue (`isReturned`) because this worker cannot run it. */
+  bad(batch: Batch, id: string, why: string, isReturned: boolean): void;
   /** A row was quarantined because too many workers died while running it. */
   quarantined(batch: string, id: string): void;
   note(text: string): void;
@@ -41,7 +41,7 @@ export interface WorkerWatcher {
 export interface RunOptions extends RowOptions {
   pace: Pace;
   /** Returns the next retry of a row whose result is gone, if the command allows one. */
-  retake: (planned: PlannedRow) => PlannedRow | undefined;
+  nextRetry: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
 /** The maximum number of downloads and rows that wait for a retry, in addition to tasks in progress at the gateway. */
@@ -49,10 +49,7 @@ const maxInParallel = 8;
 /** The number of consecutive rows that find the gateway unreachable before the run stops. */
 const maxUnreachable = 5;
 
-/**
- * Carries out the rows of one run, many at a time. Each row starts as soon as a slot is free, and is forgotten when it
- * has ended.
- */
+/** Runs many rows at a time. Starts each row as soon as a slot is free, and drops it when it has ended. */
 export class BatchRun {
   readonly #deps: FlowDeps;
   readonly #options: RunOptions;
@@ -63,9 +60,9 @@ export class BatchRun {
   #open = 0;
   #onEnd: (() => void) | undefined;
   /** The number of rows that have ended. A refused row may be tried again once this number has grown. */
-  #moves = 0;
+  #endedCount = 0;
   #unreachable = 0;
-  #stop: MgwError | undefined;
+  #fatalError: MgwError | undefined;
 
   /** @param onDone called for each done row after its last event is recorded */
   constructor(
@@ -81,14 +78,14 @@ export class BatchRun {
     this.#signals = new RowSignals(deps.signals);
   }
 
-  /** The error that stopped the run, because it would end every row. */
+  /** The error that stopped the run, because every other row would fail too. */
   get stoppedBy(): MgwError | undefined {
-    return this.#stop;
+    return this.#fatalError;
   }
 
   /** True if no more rows are started. */
   get isOver(): boolean {
-    return this.#stop !== undefined || this.#deps.signals.soft.aborted;
+    return this.#fatalError !== undefined || this.#deps.signals.soft.aborted;
   }
 
   /** Starts a row as soon as a slot is free; does nothing if the run has stopped. Never throws. */
@@ -100,21 +97,21 @@ export class BatchRun {
   /** Waits for a free slot and takes up to `max`; none if the run has stopped. Never throws. */
   async slots(max: number): Promise<Slot[]> {
     const { pace, timeoutMs } = this.#options;
-    const room = (): number => pace.limit + maxInParallel - this.#open;
-    while (room() <= 0 && !this.isOver) await this.nextEnd();
+    const capacity = (): number => pace.limit + maxInParallel - this.#open;
+    while (capacity() <= 0 && !this.isOver) await this.nextEnd();
     if (this.isOver) return [];
-    if (pace.heldMs > timeoutMs) {
-      this.#stop = held(pace.heldMs);
+    if (pace.delayMs > timeoutMs) {
+      this.#fatalError = rateLimitedError(pace.delayMs);
       return [];
     }
     const { soft } = this.#deps.signals;
     try {
-      const count = await pace.enter(soft, Math.min(max, room()));
+      const count = await pace.enter(soft, Math.min(max, capacity()));
       const slots = Array.from({ length: count }, () => new Slot(pace, true));
       if (!this.isOver) return slots;
       for (const slot of slots) slot.leave();
     } catch (error) {
-      if (!soft.aborted) this.#stop ??= toMgwError(error);
+      if (!soft.aborted) this.#fatalError ??= toMgwError(error);
     }
     return [];
   }
@@ -123,7 +120,7 @@ export class BatchRun {
   start(planned: PlannedRow, slot: Slot): void {
     this.#watcher.began(planned);
     this.#open += 1;
-    void this.#carryOut(planned, slot).finally(() => {
+    void this.#runRow(planned, slot).finally(() => {
       this.#open -= 1;
       this.#onEnd?.();
     });
@@ -145,119 +142,134 @@ export class BatchRun {
     return new Promise((resolve) => (this.#onEnd = resolve));
   }
 
-  async #carryOut(planned: PlannedRow, slot: Slot): Promise<void> {
+  async #runRow(planned: PlannedRow, slot: Slot): Promise<void> {
     const end = await this.#attempts(planned, slot);
     slot.leave();
-    this.#moves += 1;
-    this.#judge(end);
+    this.#endedCount += 1;
+    this.#checkFatal(end);
     try {
       await this.#watcher.ended(end);
       await end.delivered?.();
       if (end.error === undefined) await this.#onDone(end);
     } catch (error) {
-      this.#stop ??= error instanceof MgwError ? error : new MgwError('local_io', messageOf(error));
+      this.#fatalError ??= error instanceof MgwError ? error : new MgwError('local_io', messageOf(error));
     }
   }
 
-  async #attempts(given: PlannedRow, slot: Slot): Promise<RowEnd & Partial<Pick<Delivered, 'delivered'>>> {
-    const { pace, retake } = this.#options;
-    let planned = given;
+  async #attempts(
+    firstTake: PlannedRow,
+    slot: Slot,
+  ): Promise<RowEnd & Partial<Pick<Delivered, 'delivered'>>> {
+    const { pace, nextRetry } = this.#options;
+    let planned = firstTake;
     let isPaid = false;
     const onPaid = (): void => {
       isPaid = true;
     };
     for (;;) {
-      const moves = this.#moves;
-      const own = this.#signals.open();
+      const endedBefore = this.#endedCount;
+      const rowSignals = this.#signals.open();
       const note = (text: string): void => this.#watcher.note(`${planned.id}: ${text}`);
       const onUpdate = (job: Job): void => this.#watcher.updated(planned, job);
       try {
-        const deps = { ...this.#deps, signals: own.signals, note };
-        const done = await carryOut(planned, deps, this.#options, { pace, slot, onPaid, onUpdate });
-        return { planned, job: done.job, files: done.files, isPaid, delivered: done.delivered };
+        const deps = { ...this.#deps, signals: rowSignals.signals, note };
+        const delivered = await runRow(planned, deps, this.#options, { pace, slot, onPaid, onUpdate });
+        return {
+          planned,
+          job: delivered.job,
+          files: delivered.files,
+          isPaid,
+          delivered: delivered.delivered,
+        };
       } catch (thrown) {
         const error = toMgwError(thrown);
         // Nothing was sent for the row. Once other rows make progress, the gateway has capacity again.
-        if (error.code === 'rate_limited' && error.charged === 'no' && this.#moves > moves && !this.isOver)
+        if (
+          error.code === 'rate_limited' &&
+          error.charged === 'no' &&
+          this.#endedCount > endedBefore &&
+          !this.isOver
+        )
           continue;
-        const next = error.exitCode === exitCodes.incomplete && !this.isOver ? retake(planned) : undefined;
-        if (next === undefined) return { planned, job: error.job, files: [], isPaid, error };
-        planned = next;
+        const nextTake =
+          error.exitCode === exitCodes.incomplete && !this.isOver ? nextRetry(planned) : undefined;
+        if (nextTake === undefined) return { planned, job: error.job, files: [], isPaid, error };
+        planned = nextTake;
       } finally {
-        own.close();
+        rowSignals.close();
       }
     }
   }
 
-  #judge({ planned, error }: RowEnd): void {
+  #checkFatal({ planned, error }: RowEnd): void {
     if (error?.exitCode === exitCodes.unavailable && error.code === 'unreachable') this.#unreachable += 1;
     else this.#unreachable = 0;
     if (error === undefined) return;
-    const isForAll =
+    const isFatal =
       (error.code === 'auth' && error.charged === 'no') ||
       error.code === 'balance' ||
       error.code === 'budget' ||
       error.code === 'internal' ||
-      (error.code === 'local_io' && error.job === undefined && !isOwnPath(planned, error)) ||
+      (error.code === 'local_io' && error.job === undefined && !isOwnOutputError(planned, error)) ||
       // The store would refuse the videos of the other rows too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable) ||
       this.#unreachable >= maxUnreachable;
-    if (isForAll) this.#stop ??= error;
+    if (isFatal) this.#fatalError ??= error;
   }
 }
 
 /** Whether the error is about the row's own `output`: its path leads through a file or a link, or is a folder. */
-export function isOwnPath({ row }: PlannedRow, { code, retry, charged }: MgwError): boolean {
+export function isOwnOutputError({ row }: PlannedRow, { code, retry, charged }: MgwError): boolean {
   return code === 'local_io' && charged === 'no' && retry === 'never' && row.output !== undefined;
 }
 
-function held(ms: number): MgwError {
+function rateLimitedError(ms: number): MgwError {
   const text = `The gateway accepts no submissions for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
   return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
 /** The signals of one row. */
-interface Own {
+interface RowSignalHandle {
   signals: Signals;
-  /** Forgets the signals of a row that has ended. */
+  /** Removes the signals of a row that has ended. */
   close(): void;
 }
 
 /**
- * Gives each row of a run its own signals: the time to add or remove a listener grows with the number of listeners of a
- * signal, and there may be thousands of rows.
+ * Creates separate signals for each row of a run. There may be thousands of rows, and adding or removing a listener
+ * takes longer the more listeners a signal has.
  */
 class RowSignals {
-  readonly #from: Signals;
+  readonly #source: Signals;
   readonly #open = new Set<{ soft: AbortController; hard: AbortController }>();
-  readonly #pass = (): void => {
-    for (const own of this.#open) this.#passTo(own);
+  readonly #forward = (): void => {
+    for (const controllers of this.#open) this.#forwardTo(controllers);
   };
 
-  constructor(from: Signals) {
-    this.#from = from;
-    from.soft.addEventListener('abort', this.#pass);
-    from.hard.addEventListener('abort', this.#pass);
+  constructor(source: Signals) {
+    this.#source = source;
+    source.soft.addEventListener('abort', this.#forward);
+    source.hard.addEventListener('abort', this.#forward);
   }
 
-  open(): Own {
-    const own = { soft: new AbortController(), hard: new AbortController() };
-    this.#open.add(own);
-    this.#passTo(own);
+  open(): RowSignalHandle {
+    const controllers = { soft: new AbortController(), hard: new AbortController() };
+    this.#open.add(controllers);
+    this.#forwardTo(controllers);
     return {
-      signals: { soft: own.soft.signal, hard: own.hard.signal },
-      close: () => this.#open.delete(own),
+      signals: { soft: controllers.soft.signal, hard: controllers.hard.signal },
+      close: () => this.#open.delete(controllers),
     };
   }
 
   close(): void {
-    this.#from.soft.removeEventListener('abort', this.#pass);
-    this.#from.hard.removeEventListener('abort', this.#pass);
+    this.#source.soft.removeEventListener('abort', this.#forward);
+    this.#source.hard.removeEventListener('abort', this.#forward);
   }
 
-  #passTo(own: { soft: AbortController; hard: AbortController }): void {
-    const { soft, hard } = this.#from;
-    if (soft.aborted) own.soft.abort(soft.reason);
-    if (hard.aborted) own.hard.abort(hard.reason);
+  #forwardTo(controllers: { soft: AbortController; hard: AbortController }): void {
+    const { soft, hard } = this.#source;
+    if (soft.aborted) controllers.soft.abort(soft.reason);
+    if (hard.aborted) controllers.hard.abort(hard.reason);
   }
 }

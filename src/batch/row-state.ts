@@ -46,10 +46,10 @@ export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowSta
   const { job } = take;
   if (job === undefined) return { state: 'new', take };
   const changes = changesOf(job, work, deps);
-  const own = ownPath(job, path);
-  const found = own === undefined ? { take } : { take, path: own, rowPath: path };
-  if (changes !== undefined) return { ...found, state: 'changed', changes };
-  return { ...found, state: stateOf(job, own ?? path, countOf(work), deps) };
+  const retryPath = recordedRetryPath(job, path);
+  const status = retryPath === undefined ? { take } : { take, path: retryPath, rowPath: path };
+  if (changes !== undefined) return { ...status, state: 'changed', changes };
+  return { ...status, state: stateOf(job, retryPath ?? path, countOf(work), deps) };
 }
 
 /** Returns the path of a retry's file, next to the earlier file: `clip.2.mp4` next to `clip.mp4`. */
@@ -60,9 +60,9 @@ export function pathOfTake(path: string, number: number): string {
 }
 
 // Returns the path of a retry's file, as recorded by the command that paid for it; undefined if there is none.
-function ownPath({ record }: Job, path: string): string | undefined {
-  const wanted = record.goals.map(({ output = '' }) => output);
-  return wanted.find((output) => {
+function recordedRetryPath({ record }: Job, path: string): string | undefined {
+  const outputs = record.goals.map(({ output = '' }) => output);
+  return outputs.find((output) => {
     const number = Number(/\.(\d+)(?:\.[^./\\]*)?$/.exec(output)?.[1] ?? 1);
     return number > 1 && output !== path && pathOfTake(path, number) === output;
   });
@@ -100,13 +100,13 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
   const named = pathFor(path, job);
   const paths = job.protocol === 'tts' ? [named] : pathsAt(named, job.record.results ?? 0, count);
   const files = paths.map((each) => job.files.find((file) => isSameOutput(file.path, each)));
-  const there = files.filter((file) => file !== undefined && isThere(file)) as JobFile[];
-  return paths.length > 0 && there.length === paths.length ? there : undefined;
+  const present = files.filter((file) => file !== undefined && isPresent(file)) as JobFile[];
+  return paths.length > 0 && present.length === paths.length ? present : undefined;
 }
 
 /** Removes leftovers of dead runs of a row whose job has ended, since runs skip this row. */
-export async function tidyRow(
-  { state, take, path, work }: Tidied,
+export async function removeRowLeftovers(
+  { state, take, path, work }: CleanUpTarget,
   deps: Parameters<typeof removeJobLeftovers>[2],
 ): Promise<void> {
   const { job } = take;
@@ -115,23 +115,23 @@ export async function tidyRow(
   await removeJobLeftovers(job, pathsAt(pathFor(path, job), count), deps);
 }
 
-type Tidied = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
+type CleanUpTarget = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
 
 // Synchronous, since a batch checks all its files and the thread pool takes ten times as long.
 /**
  * True for a regular file of this size. Also true for an object, because it is recorded only after the store has it.
  */
-export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
+export function isPresent({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
   if (isObjectUrl(path)) return true;
   try {
-    const found = statSync(path, { throwIfNoEntry: false });
-    return found?.isFile() === true && found.size === bytes;
+    const stats = statSync(path, { throwIfNoEntry: false });
+    return stats?.isFile() === true && stats.size === bytes;
   } catch {
     return false;
   }
 }
 
-// A record that has lost its beginning does not hold the request. The row is in doubt, not changed.
+// A record that has lost its beginning does not contain the request. The row is in doubt, not changed.
 function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefined {
   const { fingerprint, variant } = job.record;
   const submission = submissionOf(work);
@@ -145,9 +145,9 @@ function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefi
 /** Counts the rows in each state during a run. */
 export class Tally {
   readonly counts = Object.fromEntries(rowStates.map((state) => [state, 0])) as Record<RowState, number>;
-  /** Invalid rows, which are left out. */
+  /** Invalid rows, which are skipped. */
   bad = 0;
-  /** The number of rows to carry out. */
+  /** The number of rows to run. */
   chosen = 0;
   /** The number of rows that this run has ended, successfully or not. */
   ended = 0;

@@ -1,12 +1,12 @@
 import type { FlowDeps } from '../flows/settings.ts';
 import type { MgwError } from '../errors.ts';
-import type { Choice } from './choice.ts';
+import type { RowSelection } from './row-selection.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
 import { rememberRow } from './done-row-cache.ts';
 import { type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
 import type { Chains } from './chains.ts';
 import { BatchRun, type RunOptions, type RunWatcher } from './row-runner.ts';
-import { tidyRow, stateAfter, Tally, type RowEnd } from './row-state.ts';
+import { removeRowLeftovers, stateAfter, Tally, type RowEnd } from './row-state.ts';
 import type { Row } from './manifest/row.ts';
 import type { RowGraph } from './row-graph.ts';
 
@@ -14,17 +14,17 @@ import type { RowGraph } from './row-graph.ts';
 export interface ReadyRun {
   plan: Plan;
   tally: Tally;
-  /** The rows to carry out, by position. */
+  /** The rows to run, by position. */
   chosen: ReadonlyMap<number, ChosenRow>;
   /** Whether ffmpeg is needed because a frame of a video is an input of a row. */
   needsFrames: boolean;
 }
 
-/** Callbacks of a run. `left` is called for a row that the run leaves as it is. */
+/** Callbacks of a run. `skipped` is called for a row that the run leaves unchanged. */
 export interface BatchWatcher extends RunWatcher {
-  left(planned: PlannedRow): void;
-  /** Called before a row is carried out. */
-  chosen?: ((planned: PlannedRow) => Promise<void>) | undefined;
+  skipped(planned: PlannedRow): void;
+  /** Called before a row is run. If it throws, the row is not run, and the run ends. */
+  beforeRow?: ((planned: PlannedRow) => Promise<void>) | undefined;
 }
 
 /**
@@ -34,26 +34,26 @@ export interface BatchWatcher extends RunWatcher {
 export async function readyRun(
   batch: Batch,
   deps: { plan: PlanDeps; job: FlowDeps },
-  choice: Choice,
+  choice: RowSelection,
   onRow: (planned: PlannedRow, isChosen: boolean) => void,
 ): Promise<ReadyRun> {
   const tally = new Tally();
   const chosen = new Map<number, ChosenRow>();
   let needsFrames = false;
   const plan = await planBatch(batch, deps.plan, async (planned) => {
-    if (!choice.isAbout(planned)) return;
+    if (!choice.isInScope(planned)) return;
     const {
       state,
       id,
       work,
       take: { number },
     } = planned;
-    const isChosen = choice.toCarryOut(planned, number) !== undefined;
+    const isChosen = choice.rowToRun(planned, number) !== undefined;
     if (isChosen) chosen.set(planned.row.index, { id, take: number, state });
     needsFrames ||= isChosen && state !== 'running' && needsFrame(work);
     tally.count(state, isChosen);
     onRow(planned, isChosen);
-    if (!isChosen) await tidyRow(planned, deps.job);
+    if (!isChosen) await removeRowLeftovers(planned, deps.job);
   });
   tally.bad = plan.bad;
   tally.counts.done += plan.known;
@@ -61,14 +61,14 @@ export async function readyRun(
 }
 
 /**
- * Carries out the chosen rows of a batch, many at once. Reads the manifest a second time if there are any.
+ * Runs the chosen rows of a batch, many at once. Reads the manifest a second time if there are any.
  * @returns the error that stopped the run early; undefined if it was complete, or a signal stopped it
  * @throws MgwError if the manifest cannot be read.
  */
 export async function runBatch(
   batch: Batch,
   ready: ReadyRun,
-  choice: Choice,
+  choice: RowSelection,
   deps: { plan: PlanDeps; job: FlowDeps },
   options: RunOptions,
   watcher: BatchWatcher,
@@ -82,23 +82,23 @@ export async function runBatch(
   const settle = async ({ planned: { id }, job, error }: RowEnd, state: RowState): Promise<void> => {
     if (!chains.graph.isNeeded(id)) return;
     const latest = job ?? error?.job;
-    chains.ended(id, state, latest && (await deps.job.ledger.read(latest.id)));
+    chains.recordOutcome(id, state, latest && (await deps.job.ledger.read(latest.id)));
     order.settle(id);
   };
-  const run = new BatchRun(deps.job, options, counted(watcher, ready, settle), async (end) => {
+  const run = new BatchRun(deps.job, options, withTally(watcher, ready, settle), async (end) => {
     if (end.job !== undefined) await rememberRow(end.planned, end.job, deps.plan);
     await settle(end, 'done');
   });
   const begin = async (waiting: WaitingRow): Promise<void> => {
-    const { planned, isChosen } = await chosenNow(waiting, batch, chains, choice, deps.plan);
+    const { planned, isChosen } = await planChosen(waiting, batch, chains, choice, deps.plan);
     if (isChosen) {
-      await watcher.chosen?.(planned);
+      await watcher.beforeRow?.(planned);
       return run.begin(planned);
     }
-    ready.tally.move(waiting.found.state, planned.state);
-    watcher.left(planned);
-    await tidyRow(planned, deps.job);
-    chains.know(planned);
+    ready.tally.move(waiting.chosen.state, planned.state);
+    watcher.skipped(planned);
+    await removeRowLeftovers(planned, deps.job);
+    chains.record(planned);
     order.settle(planned.id);
   };
   try {
@@ -108,7 +108,7 @@ export async function runBatch(
       const found = 'row' in item ? chosen.get(item.row.index) : undefined;
       if (!('row' in item) || found === undefined) continue;
       const { row, record } = item;
-      const waiting = { row, found, mark: deps.plan.known?.contentHash(record) };
+      const waiting = { row, chosen: found, cacheKey: deps.plan.known?.contentHash(record) };
       if (!order.hasToWait(waiting)) await begin(waiting);
     }
     while (order.isOpen && !run.isOver) {
@@ -125,30 +125,30 @@ export async function runBatch(
 }
 
 // Another process may have worked on the row since it was planned, and a row that it waits for may have failed.
-async function chosenNow(
-  { row, found, mark }: WaitingRow,
+async function planChosen(
+  { row, chosen, cacheKey }: WaitingRow,
   batch: Batch,
   chains: Chains,
-  choice: Choice,
+  choice: RowSelection,
   deps: PlanDeps,
 ): Promise<{ planned: PlannedRow; isChosen: boolean }> {
-  const planned = { ...(await planRow(row, batch, deps, chains)), mark };
-  const because = found.state === 'running' ? undefined : chains.obstacleTo(row);
+  const planned = { ...(await planRow(row, batch, deps, chains)), cacheKey };
+  const because = chosen.state === 'running' ? undefined : chains.blockerOf(row);
   if (because === undefined) {
-    const own = choice.toCarryOut(planned, found.take);
-    return { planned: own ?? planned, isChosen: own !== undefined };
+    const toRun = choice.rowToRun(planned, chosen.take);
+    return { planned: toRun ?? planned, isChosen: toRun !== undefined };
   }
   const isUnpaid = ['new', 'rejected', 'blocked'].includes(planned.state);
-  return { planned: { ...planned, because, state: isUnpaid ? 'blocked' : found.state }, isChosen: false };
+  return { planned: { ...planned, because, state: isUnpaid ? 'blocked' : chosen.state }, isChosen: false };
 }
 
-function counted(
+function withTally(
   watcher: BatchWatcher,
   { tally, chosen }: ReadyRun,
   settle: (end: RowEnd, state: RowState) => Promise<void>,
 ): RunWatcher {
   return {
-    ...bound(watcher),
+    ...bindWatcher(watcher),
     began: (planned) => {
       tally.move(chosen.get(planned.row.index)?.state ?? planned.state, 'running');
       watcher.began(planned);
@@ -163,7 +163,7 @@ function counted(
   };
 }
 
-function bound(watcher: BatchWatcher): RunWatcher {
+function bindWatcher(watcher: BatchWatcher): RunWatcher {
   return {
     began: (planned) => watcher.began(planned),
     updated: (planned, job) => watcher.updated(planned, job),
@@ -172,7 +172,7 @@ function bound(watcher: BatchWatcher): RunWatcher {
   };
 }
 
-/** A row to carry out, with its state in the plan. */
+/** A row to run, with its state in the plan. */
 export interface ChosenRow {
   id: string;
   take: number;
@@ -182,8 +182,8 @@ export interface ChosenRow {
 /** A chosen row, as read from the manifest. */
 export interface WaitingRow {
   row: Row;
-  found: ChosenRow;
-  mark: string | undefined;
+  chosen: ChosenRow;
+  cacheKey: string | undefined;
 }
 
 /** Holds back rows of a run until the rows that they wait for have ended. */
@@ -207,10 +207,10 @@ export class RunOrder {
 
   /** Holds back a row that must wait for another. A paid row does not wait. */
   hasToWait(row: WaitingRow): boolean {
-    const id = row.found.state === 'running' ? undefined : this.#awaitedBy(row);
+    const id = row.chosen.state === 'running' ? undefined : this.#awaitedBy(row);
     if (id === undefined) return false;
     this.#count += 1;
-    this.#keep(id, row);
+    this.#addWaiting(id, row);
     return true;
   }
 
@@ -222,7 +222,7 @@ export class RunOrder {
     for (const row of rows) {
       const other = this.#awaitedBy(row);
       if (other === undefined) this.#ready.push(row);
-      else this.#keep(other, row);
+      else this.#addWaiting(other, row);
     }
   }
 
@@ -237,7 +237,7 @@ export class RunOrder {
     return this.#graph.waitsFor(row).find((id) => this.#awaited.has(id));
   }
 
-  #keep(id: string, row: WaitingRow): void {
+  #addWaiting(id: string, row: WaitingRow): void {
     const rows = this.#waiting.get(id);
     if (rows === undefined) this.#waiting.set(id, [row]);
     else rows.push(row);

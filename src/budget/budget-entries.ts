@@ -7,7 +7,7 @@ import {
   type BudgetEntries,
   decodeBudgetLine,
   encodeBudgetEvent,
-  ownerIn,
+  parseOwner,
   Reservations,
 } from './reservations.ts';
 import { openBudgetLog } from './file-budget.ts';
@@ -23,7 +23,7 @@ export async function readBudgetFile(path: string): Promise<BudgetEntries> {
     if (event === 'damaged') throw new MgwError('local_io', `A line of the budget in ${path} is damaged.`);
     reservations.apply(event);
   }
-  return reservations.counted();
+  return reservations.countedEntries();
 }
 
 /**
@@ -34,21 +34,26 @@ export async function readBudgetFile(path: string): Promise<BudgetEntries> {
 export async function writeBudgetFile(path: string, { limit, entries }: BudgetEntries): Promise<boolean> {
   const log = await openBudgetLog(path);
   try {
-    const there = await readBudgetFile(path);
-    const known = new Map(there.entries.map((entry) => [entry.id, entry]));
+    const existing = await readBudgetFile(path);
+    const known = new Map(existing.entries.map((entry) => [entry.id, entry]));
     const lines = entries.flatMap(({ id, amount, at, owner, state }) => {
-      const before = known.get(id);
-      const isKept = before?.state === 'kept' && compare(before.amount, amount) === 0;
+      const recorded = known.get(id);
+      const isSettled = recorded?.state === 'kept' && compare(recorded.amount, amount) === 0;
       return [
-        ...(before !== undefined
+        ...(recorded !== undefined
           ? []
-          : [encodeBudgetEvent({ type: 'reserve', id, amount, owner, limit: { amount: boundless } }, at)]),
-        ...(state === 'kept' && !isKept ? [encodeBudgetEvent({ type: 'keep', id, amount }, at)] : []),
+          : [
+              encodeBudgetEvent(
+                { type: 'reserve', id, amount, owner, limit: { amount: boundlessAmount } },
+                at,
+              ),
+            ]),
+        ...(state === 'kept' && !isSettled ? [encodeBudgetEvent({ type: 'keep', id, amount }, at)] : []),
       ];
     });
-    const now = new Date(0).toISOString();
-    if (limit !== undefined && there.limit === undefined)
-      lines.push(encodeBudgetEvent({ type: 'limit', ...limit }, now));
+    const epoch = new Date(0).toISOString();
+    if (limit !== undefined && existing.limit === undefined)
+      lines.push(encodeBudgetEvent({ type: 'limit', ...limit }, epoch));
     await log.append(lines.map((line) => `\n${line}\n`).join(''), true);
     return lines.length > 0;
   } finally {
@@ -56,7 +61,7 @@ export async function writeBudgetFile(path: string, { limit, entries }: BudgetEn
   }
 }
 
-const boundless = { digits: 10n ** 30n, scale: 0 };
+const boundlessAmount = { digits: 10n ** 30n, scale: 0 };
 
 /** Reads all budgets of a database. */
 export async function readBudgetRows(
@@ -80,10 +85,10 @@ export async function readBudgetRows(
     ),
   ]);
   return budgets.map(({ kind, name, amount, per }) => {
-    const own = reservations.filter((each) => each.kind === kind && each.budget === name);
-    const entries = own.map(({ id, at, state, ...each }) => ({
+    const budgetReservations = reservations.filter((each) => each.kind === kind && each.budget === name);
+    const entries = budgetReservations.map(({ id, at, state, ...each }) => ({
       ...{ id, at, state, amount: parseDecimal(each.amount) },
-      owner: ownerIn(tryParseJson(each.owner)),
+      owner: parseOwner(tryParseJson(each.owner)),
     }));
     const limit = amount === null ? undefined : { amount: parseDecimal(amount), ...(per && { per }) };
     return { kind, name, budget: { limit, entries } };

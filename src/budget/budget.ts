@@ -29,7 +29,7 @@ export interface Reservation extends Charge {
 export type ChargeOutcome =
   /** It was accepted: the amount is spent. */
   | 'accepted'
-  /** Nothing was accepted and nothing will be: the run gave up, or is certain to be dead. */
+  /** Nothing was accepted and nothing will be: the run gave up, or is certainly dead. */
   | 'none'
   /** Not known yet: it is being sent, or its response was lost. */
   | 'open';
@@ -64,11 +64,11 @@ export interface Budget {
    */
   reserve(charge: Charge, limit?: Limit): Promise<Decision>;
   /**
-   * The submission was accepted: the amount stays spent. A final amount replaces the reserved one, even if that was
-   * kept before; it is durable on return, because the settlement by the ledger cannot repeat it.
+   * Records that the submission was accepted, so that the amount is spent. A final amount replaces the reserved one,
+   * even after an earlier `keep`. It is durable on return, because a settlement from the ledger cannot repeat it.
    */
   keep(id: string, amount?: Decimal): Promise<void>;
-  /** The submission was certainly not accepted: the amount becomes available again. */
+  /** Records that the submission was definitely not accepted, so that the amount becomes available again. */
   release(id: string): Promise<void>;
   /**
    * Settles every reservation whose outcome is proven; durable if `outcomeOf` is given.

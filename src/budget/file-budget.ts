@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { open, stat, type FileHandle } from 'node:fs/promises';
 import { StringDecoder } from 'node:string_decoder';
 import { makeFolder } from '../files/make-folder.ts';
-import { plainFile } from '../files/whole-file.ts';
+import { regularFileFlags } from '../files/whole-file.ts';
 
 /** Dependencies of a budget in a file. */
 interface FileBudgetOptions {
@@ -24,19 +24,19 @@ interface FileBudgetOptions {
 }
 
 /**
- * A budget in an append-only file. The order of its lines decides. To reserve an amount, a process appends a line and
- * reads everything before it. The reservation counts only if it fits at that place. Lines are never changed, so every
- * process gets the same result, and no lock is needed.
+ * A budget in an append-only file. The order of its lines determines which reservations count. To reserve an amount, a
+ * process appends a line and reads everything before it. The reservation counts only if it fits at that place. Lines
+ * are never changed, so every process gets the same result, and no lock is needed.
  */
 export class FileBudget implements Budget {
   readonly #options: FileBudgetOptions;
   readonly #reservations = new Reservations();
   /** Reservations of this process: undefined until their line has been read back, then the decision. */
-  readonly #awaited = new Map<string, Decision | undefined>();
+  readonly #pendingDecisions = new Map<string, Decision | undefined>();
   #reading: Promise<void> = Promise.resolve();
-  #rest = '';
+  #partialLine = '';
   /** The error that reports a damaged file. Once set, it is never cleared. */
-  #broken: MgwError | undefined;
+  #damage: MgwError | undefined;
 
   constructor(options: FileBudgetOptions) {
     this.#options = options;
@@ -48,8 +48,8 @@ export class FileBudget implements Budget {
     return this.#tryToReserve(charge, limit);
   }
 
-  // Without a final amount, not synced: if the line is lost, the amount stays reserved until the ledger proves the
-  // outcome.
+  // Synced only if there is a final amount. If the line is lost, the amount remains reserved until the ledger proves
+  // the outcome.
   async keep(id: string, amount?: Decimal): Promise<void> {
     await this.#append([{ type: 'keep', id, amount }], amount !== undefined);
   }
@@ -74,7 +74,7 @@ export class FileBudget implements Budget {
 
   async state(): Promise<BudgetState> {
     await this.#read();
-    return this.#reservations.state(this.#at());
+    return this.#reservations.state(this.#timestamp());
   }
 
   close(): Promise<void> {
@@ -83,35 +83,35 @@ export class FileBudget implements Budget {
 
   async #tryToReserve(charge: Charge, limit: Limit | undefined): Promise<Decision> {
     const { id } = charge;
-    this.#awaited.set(id, undefined);
+    this.#pendingDecisions.set(id, undefined);
     try {
       await this.#append([{ type: 'reserve', ...charge, limit }], true);
       await this.#read();
-      const decision = this.#awaited.get(id);
-      if (decision === undefined) throw this.#unusable('a line that was just written cannot be read');
+      const decision = this.#pendingDecisions.get(id);
+      if (decision === undefined) throw this.#unusableError('a line that was just written cannot be read');
       return decision;
     } finally {
-      this.#awaited.delete(id);
+      this.#pendingDecisions.delete(id);
     }
   }
 
   // Returns true if an amount was released or replaced. The outcome is recorded first, so that the lines alone decide.
-  async #settleOpen(given?: OutcomeOf): Promise<boolean> {
-    const outcomeOf = given ?? this.#options.outcomeOf;
-    const settled: BudgetEvent[] = [];
+  async #settleOpen(recoveredOutcomeOf?: OutcomeOf): Promise<boolean> {
+    const outcomeOf = recoveredOutcomeOf ?? this.#options.outcomeOf;
+    const settlements: BudgetEvent[] = [];
     for (const reservation of this.#reservations.open()) {
       const { id } = reservation;
       const outcome = await outcomeOf(reservation);
-      if (outcome === 'accepted') settled.push({ type: 'keep', id });
-      if (outcome === 'none') settled.push({ type: 'release', id });
-      if (typeof outcome === 'object') settled.push({ type: 'keep', id, amount: outcome });
+      if (outcome === 'accepted') settlements.push({ type: 'keep', id });
+      if (outcome === 'none') settlements.push({ type: 'release', id });
+      if (typeof outcome === 'object') settlements.push({ type: 'keep', id, amount: outcome });
     }
-    if (settled.length > 0) await this.#append(settled, given !== undefined);
-    return settled.some((event) => event.type === 'release' || 'amount' in event);
+    if (settlements.length > 0) await this.#append(settlements, recoveredOutcomeOf !== undefined);
+    return settlements.some((event) => event.type === 'release' || 'amount' in event);
   }
 
   #append(events: BudgetEvent[], sync = false): Promise<void> {
-    const at = this.#at();
+    const at = this.#timestamp();
     // The newline before the line ends a torn line of another process.
     const text = events.map((event) => `\n${encodeBudgetEvent(event, at)}\n`).join('');
     return this.#options.log.append(text, sync);
@@ -119,38 +119,41 @@ export class FileBudget implements Budget {
 
   // One read at a time, each starting at the end of the last one.
   #read(): Promise<void> {
-    this.#reading = this.#reading.catch(() => undefined).then(() => this.#readOn());
+    this.#reading = this.#reading.catch(() => undefined).then(() => this.#readNext());
     return this.#reading;
   }
 
-  async #readOn(): Promise<void> {
-    if (this.#broken) throw this.#broken;
+  async #readNext(): Promise<void> {
+    if (this.#damage) throw this.#damage;
     for await (const text of this.#options.log.read()) {
-      const lines = (this.#rest + text).split('\n');
-      this.#rest = lines.pop() ?? '';
-      for (const line of lines) this.#take(line);
+      const lines = (this.#partialLine + text).split('\n');
+      this.#partialLine = lines.pop() ?? '';
+      for (const line of lines) this.#applyLine(line);
     }
   }
 
-  #take(line: string): void {
+  #applyLine(line: string): void {
     const event = decodeBudgetLine(line);
     if (event === 'torn') return;
     if (event === 'damaged') {
       // The line may have been a reservation that counts.
-      this.#broken = this.#unusable('a line of it is damaged, or was written by a later version of mgw');
-      throw this.#broken;
+      this.#damage = this.#unusableError(
+        'one of its lines is damaged, or was written by a later version of mgw',
+      );
+      throw this.#damage;
     }
     const decision = this.#reservations.apply(event);
-    if (event.type === 'reserve' && this.#awaited.has(event.id)) this.#awaited.set(event.id, decision);
+    if (event.type === 'reserve' && this.#pendingDecisions.has(event.id))
+      this.#pendingDecisions.set(event.id, decision);
   }
 
-  #at(): string {
+  #timestamp(): string {
     return new Date(this.#options.now()).toISOString();
   }
 
-  #unusable(why: string): MgwError {
+  #unusableError(reason: string): MgwError {
     const { path = 'memory' } = this.#options;
-    const text = `The record of the budget in ${path} cannot be used: ${why}. Nothing is sent under it. Move the file away and set the budget again; "mgw spend --by budget" shows what was spent.`;
+    const text = `The record of the budget in ${path} cannot be used: ${reason}. Nothing can be sent under it. Move the file away and set the budget again; "mgw spend --by budget" reports what was spent.`;
     return new MgwError('local_io', text, { retry: 'never', next: ['mgw', 'spend', '--by', 'budget'] });
   }
 }
@@ -166,12 +169,13 @@ export function budgetFolder(ledgerFolder: string, kind: BudgetKind): string {
   return join(ledgerFolder, 'budgets', kind);
 }
 
-/** Returns the file of a budget. The name may be any text. */
+/** Returns the file of a budget. The name may be any string. */
 export function budgetPath(ledgerFolder: string, kind: BudgetKind, name: string): string {
   const encoded = encodeURIComponent(name);
   // A file name has at most 255 bytes.
-  const short = encoded.length <= 200 ? encoded : `long-${createHash('sha256').update(name).digest('hex')}`;
-  return join(budgetFolder(ledgerFolder, kind), `${short}.jsonl`);
+  const fileName =
+    encoded.length <= 200 ? encoded : `long-${createHash('sha256').update(name).digest('hex')}`;
+  return join(budgetFolder(ledgerFolder, kind), `${fileName}.jsonl`);
 }
 
 /** Returns the names of the budgets of these files, except names that were too long for a file name. */
@@ -206,15 +210,15 @@ const { O_APPEND, O_CREAT, O_RDWR } = constants;
 const blockBytes = 64 * 1024;
 
 /**
- * Opens a log in a plain file, and creates it if it is missing.
+ * Opens a log in a regular file, and creates it if it is missing.
  * @throws MgwError('local_io') if it cannot be opened.
  */
 export async function openBudgetLog(path: string): Promise<BudgetLog> {
-  return local(path, async () => {
+  return withLocalErrors(path, async () => {
     await makeFolder(dirname(path));
-    const file = await open(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600);
+    const file = await open(path, O_RDWR | O_CREAT | O_APPEND | regularFileFlags, 0o600);
     try {
-      if (!(await file.stat()).isFile()) throw new Error('it is not a plain file');
+      if (!(await file.stat()).isFile()) throw new Error('it is not a regular file');
       // The file's name must survive a crash, as its content does.
       const folder = await open(dirname(path));
       await folder.sync().finally(() => folder.close());
@@ -239,8 +243,8 @@ class FileLog implements BudgetLog {
   }
 
   append(text: string, sync: boolean): Promise<void> {
-    return local(this.#path, async () => {
-      await this.#checkSame();
+    return withLocalErrors(this.#path, async () => {
+      await this.#checkNotReplaced();
       const bytes = Buffer.from(text);
       const { bytesWritten } = await this.#file.write(bytes);
       if (bytesWritten < bytes.length) throw new Error('no space left on device');
@@ -251,7 +255,7 @@ class FileLog implements BudgetLog {
   async *read(): AsyncIterable<string> {
     const block = this.#block;
     for (;;) {
-      const { bytesRead } = await local(this.#path, () =>
+      const { bytesRead } = await withLocalErrors(this.#path, () =>
         this.#file.read(block, 0, block.length, this.#offset),
       );
       if (bytesRead === 0) return;
@@ -265,21 +269,21 @@ class FileLog implements BudgetLog {
   }
 
   // If the file was replaced, the new one is a second budget that this process has not read.
-  async #checkSame(): Promise<void> {
+  async #checkNotReplaced(): Promise<void> {
     // Read before the status, because a concurrent read may advance the offset past the size found.
-    const known = this.#offset;
-    const [own, there] = await Promise.all([this.#file.stat(), stat(this.#path)]);
-    if (own.ino !== there.ino || own.dev !== there.dev || own.size < known)
-      throw new Error('it was replaced or cut while it was in use');
+    const readOffset = this.#offset;
+    const [opened, current] = await Promise.all([this.#file.stat(), stat(this.#path)]);
+    if (opened.ino !== current.ino || opened.dev !== current.dev || opened.size < readOffset)
+      throw new Error('it was replaced or truncated while it was in use');
   }
 }
 
-async function local<T>(path: string, action: () => Promise<T>): Promise<T> {
+async function withLocalErrors<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } catch (error) {
-    const why = messageOf(error);
-    throw new MgwError('local_io', `The budget's file ${path} cannot be used: ${why}.`, {
+    const reason = messageOf(error);
+    throw new MgwError('local_io', `The budget's file ${path} cannot be used: ${reason}.`, {
       retry: 'safe',
       cause: error,
     });

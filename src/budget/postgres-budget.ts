@@ -1,10 +1,10 @@
 import { type Decimal, formatDecimal, parseDecimal, subtract } from '../decimal.ts';
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
-import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
+import { leaseLostError } from '../ledger/postgres/lease-keeper.ts';
 import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, BudgetState } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
-import { ownerIn } from './reservations.ts';
+import { parseOwner } from './reservations.ts';
 
 /** Dependencies of a budget in a database. */
 export interface PostgresBudgetOptions {
@@ -16,8 +16,7 @@ export interface PostgresBudgetOptions {
    */
   outcomeOf: OutcomeOf;
   /**
-   * Ms since 1970. By default the clock of the database is used, so that a day begins at the same time for all
-   * machines.
+   * Milliseconds since 1970 (default: the database's clock, so that a day begins at the same time for all machines).
    */
   now?: () => number;
 }
@@ -31,7 +30,7 @@ export class PostgresBudget implements Budget {
   readonly #budgets: string;
   readonly #reservations: string;
   readonly #moment: string;
-  #isMade = false;
+  #isCreated = false;
 
   constructor(options: PostgresBudgetOptions) {
     const { database, now } = options;
@@ -49,7 +48,7 @@ export class PostgresBudget implements Budget {
   }
 
   async keep(id: string, amount?: Decimal): Promise<void> {
-    // Even after a release: an accepted submission is spent, whatever was recorded before.
+    // Also applies after a release: an accepted submission counts as spent.
     await this.#settleOne(id, 'kept', ['reserved', 'released', 'kept'], amount);
   }
 
@@ -62,7 +61,7 @@ export class PostgresBudget implements Budget {
   }
 
   async setLimit({ amount, per }: Limit): Promise<void> {
-    await this.#make();
+    await this.#create();
     await this.#run(
       `UPDATE ${this.#budgets} SET amount = $4::numeric, per = $5 WHERE kind = $1 AND name = $2`,
       [formatDecimal(amount), per ?? null],
@@ -74,7 +73,7 @@ export class PostgresBudget implements Budget {
       `WITH gone AS (DELETE FROM ${this.#reservations} WHERE kind = $1 AND budget = $2)
        DELETE FROM ${this.#budgets} WHERE kind = $1 AND name = $2`,
     );
-    this.#isMade = false;
+    this.#isCreated = false;
   }
 
   state(): Promise<BudgetState> {
@@ -85,22 +84,23 @@ export class PostgresBudget implements Budget {
     return Promise.resolve();
   }
 
-  async #state(given?: Limit): Promise<BudgetState> {
-    const window = (of: 'held' | 'kept'): string => `trim_scale(${inWindow(of, 'coalesce($4, per)')})::text`;
+  async #state(requestedLimit?: Limit): Promise<BudgetState> {
+    const window = (of: 'held' | 'kept'): string =>
+      `trim_scale(${sumInWindow(of, 'coalesce($4, per)')})::text`;
     const [row] = await this.#run<{ amount: string | null; per: Per | null; held: string; kept: string }>(
       `WITH ${this.#moment} SELECT trim_scale(amount)::text AS amount, per, ${window('held')} AS held, ${window('kept')} AS kept
        FROM ${this.#budgets} b, moment WHERE kind = $1 AND name = $2`,
-      [given === undefined ? null : (given.per ?? 'ever')],
+      [requestedLimit === undefined ? null : (requestedLimit.per ?? 'ever')],
     );
-    const own = row?.amount
+    const recordedLimit = row?.amount
       ? { amount: parseDecimal(row.amount), ...(row.per && { per: row.per }) }
       : undefined;
-    const limit = given ?? own;
+    const limit = requestedLimit ?? recordedLimit;
     return { limit, ...amountsOf(row?.held ?? '0', row?.kept ?? '0') };
   }
 
   async #tryToReserve({ id, amount, owner }: Charge, limit: Limit | undefined): Promise<Decision> {
-    await this.#make();
+    await this.#create();
     const values = [formatDecimal(amount), limit && formatDecimal(limit.amount), limit?.per ?? 'ever'];
     const { lease = null, instance = null } = owner;
     try {
@@ -111,10 +111,10 @@ export class PostgresBudget implements Budget {
         lease,
         instance,
       ]);
-      // An earlier try may have been committed although its response was lost. Then the amount is reserved already, and
-      // counts against the limit.
+      // An earlier attempt may have been committed although its response was lost. In that case the amount is already
+      // reserved, and counts against the limit.
       if (row?.made === true || (await this.#isReserved(id))) return { fits: true };
-      if (row?.held !== true && lease !== null) throw leaseLost();
+      if (row?.held !== true && lease !== null) throw leaseLostError();
     } catch (error) {
       if (isDuplicate(error)) return { fits: true };
       throw error;
@@ -125,15 +125,15 @@ export class PostgresBudget implements Budget {
   // A process that declares this one dead waits for this statement before it releases this one's reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
-    const raised = (window: 'day' | 'month'): string =>
-      `${window}_held = ${current(window, 'held')} + $4::numeric, ${window}_kept = ${current(window, 'kept')},
-       ${window} = greatest(b.${window}, ${head(window)})`;
+    const raisedSums = (window: 'day' | 'month'): string =>
+      `${window}_held = ${currentSum(window, 'held')} + $4::numeric, ${window}_kept = ${currentSum(window, 'kept')},
+       ${window} = greatest(b.${window}, ${windowNow(window)})`;
     return `WITH ${this.#moment},
       lease AS MATERIALIZED (SELECT FROM ${this.#options.database.table('leases')}
         WHERE id = $9::bigint AND instance = $10 AND until > clock_timestamp() FOR KEY SHARE),
-      fitted AS (UPDATE ${this.#budgets} b SET held = b.held + $4::numeric, ${raised('day')}, ${raised('month')}
+      fitted AS (UPDATE ${this.#budgets} b SET held = b.held + $4::numeric, ${raisedSums('day')}, ${raisedSums('month')}
         FROM moment WHERE b.kind = $1 AND b.name = $2 AND ($9::bigint IS NULL OR EXISTS (SELECT FROM lease))
-          AND ${inWindow('held', per)} + $4::numeric <= coalesce($5::numeric, b.amount)
+          AND ${sumInWindow('held', per)} + $4::numeric <= coalesce($5::numeric, b.amount)
         RETURNING greatest(moment.at, b.day) AS at),
       made AS (INSERT INTO ${this.#reservations} (id, kind, budget, amount, at, owner, state)
         SELECT $7, $1, $2, $4::numeric, fitted.at, $8, 'reserved' FROM fitted RETURNING id)
@@ -145,7 +145,7 @@ export class PostgresBudget implements Budget {
     return (await this.#run(text, [id])).length > 0;
   }
 
-  // Changes each sum by the difference to what it contained, so that the statement may be repeated.
+  // Adjusts each sum by the difference from its earlier value, so that the statement may be repeated.
   async #settleOne(
     id: string,
     to: 'kept' | 'released',
@@ -190,26 +190,28 @@ export class PostgresBudget implements Budget {
     );
     return rows.map(({ id, amount, at, owner }) => ({
       ...{ id, at, amount: parseDecimal(amount) },
-      owner: ownerIn(tryParseJson(owner)),
+      owner: parseOwner(tryParseJson(owner)),
     }));
   }
 
-  async #make(): Promise<void> {
-    if (this.#isMade) return;
+  async #create(): Promise<void> {
+    if (this.#isCreated) return;
     await this.#run(`INSERT INTO ${this.#budgets} (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`);
-    this.#isMade = true;
+    this.#isCreated = true;
   }
 
-  // $1 and $2 are the kind and name of the budget, $3 is the time if it is given.
+  // $1 and $2 are the kind and name of the budget, $3 is the time, if it is set.
   #run<T extends Record<string, unknown>>(text: string, values: readonly unknown[] = []): Promise<T[]> {
     const { database, kind, name, now } = this.#options;
-    const all = [kind, name, now?.() ?? null, ...values];
+    const allValues = [kind, name, now?.() ?? null, ...values];
     // PostgreSQL cannot find the type of an unused parameter, so the used ones are renumbered.
-    const used = [...new Set(text.match(/\$\d+/g))].sort((a, b) => Number(a.slice(1)) - Number(b.slice(1)));
-    const renumbered = text.replace(/\$\d+/g, (each) => `$${used.indexOf(each) + 1}`);
+    const usedParameters = [...new Set(text.match(/\$\d+/g))].sort(
+      (a, b) => Number(a.slice(1)) - Number(b.slice(1)),
+    );
+    const renumbered = text.replace(/\$\d+/g, (each) => `$${usedParameters.indexOf(each) + 1}`);
     return database.query<T>(
       renumbered,
-      used.map((each) => all[Number(each.slice(1)) - 1]),
+      usedParameters.map((each) => allValues[Number(each.slice(1)) - 1]),
     );
   }
 }
@@ -237,14 +239,14 @@ function amountsOf(held: string, kept: string): Pick<BudgetState, 'spent' | 'res
 }
 
 // The window of the row is at least as late as any reservation in it.
-function head(window: 'day' | 'month'): string {
+function windowNow(window: 'day' | 'month'): string {
   return `left(moment.at, ${window === 'day' ? 10 : 7})`;
 }
 
-function current(window: 'day' | 'month', of: 'held' | 'kept'): string {
-  return `CASE WHEN b.${window} >= ${head(window)} THEN b.${window}_${of} ELSE 0 END`;
+function currentSum(window: 'day' | 'month', of: 'held' | 'kept'): string {
+  return `CASE WHEN b.${window} >= ${windowNow(window)} THEN b.${window}_${of} ELSE 0 END`;
 }
 
-function inWindow(of: 'held' | 'kept', per: string): string {
-  return `CASE ${per} WHEN 'day' THEN ${current('day', of)} WHEN 'month' THEN ${current('month', of)} ELSE b.${of} END`;
+function sumInWindow(of: 'held' | 'kept', per: string): string {
+  return `CASE ${per} WHEN 'day' THEN ${currentSum('day', of)} WHEN 'month' THEN ${currentSum('month', of)} ELSE b.${of} END`;
 }

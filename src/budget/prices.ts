@@ -11,7 +11,7 @@ import {
   multiply,
   parseAmount,
   parseDecimal,
-  shifted,
+  divideByPowerOfTen,
   zero,
   type Decimal,
 } from '../decimal.ts';
@@ -27,7 +27,7 @@ export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_char
 interface Rate {
   conditions: { field: string; value: string }[];
   amounts: Map<Unit, Decimal>;
-  /** The billed seconds of each video if a request gives no duration. */
+  /** The billed seconds of each video if a request does not specify a duration. */
   defaultSeconds?: number;
   /** The number of reference images of a request that are free; 0 if absent. */
   freeReferenceImages?: number;
@@ -51,7 +51,7 @@ const freeImages = 'free_reference_images';
 
 /**
  * Parses a price: `second=0.12`, or `resolution=2K: second=0.40` for one value of a field. Rates are separated by `;`
- * or a line break. `default_seconds=5` is billed if a request gives no duration. Each reference image beyond
+ * or a line break. `default_seconds=5` is billed if a request does not specify a duration. Each reference image beyond
  * `free_reference_images=5` costs `reference_image=0.20`. A video costs at least `minimum=0.50`. `flags` lists the
  * existing fields, `units` the allowed units.
  * @throws Error whose message says what is wrong and what is allowed.
@@ -67,61 +67,59 @@ export function parsePrice(text: string, flags: readonly Flag[], units: readonly
 
 function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[]): Rate {
   // A ratio contains a colon too: `aspect-ratio=16:9: second=0.4`.
-  const [, before = '', after = text] = /^(.*):\s+(.*)$/.exec(text) ?? [];
-  const words = wordsOf(after, units);
+  const [, conditionText = '', amountText = text] = /^(.*):\s+(.*)$/.exec(text) ?? [];
+  const values = parseValues(amountText, units);
   const amounts = new Map<Unit, Decimal>();
   for (const unit of units) {
-    const value = words.get(unit);
+    const value = values.get(unit);
     if (value !== undefined) amounts.set(unit, amountOf(unit, value));
   }
   if (amounts.size === 0) throw new Error(`${shownValue(text)} has no unit; allowed: ${examples}`);
   if (amounts.has('reference_image') && amounts.size === 1)
-    throw new Error(
-      'reference_image is a part of a price; allowed: with second or video, such as second=0.12',
-    );
-  if (words.has(freeImages) && !amounts.has('reference_image'))
+    throw new Error('reference_image must be combined with second or video, such as second=0.12');
+  if (values.has(freeImages) && !amounts.has('reference_image'))
     throw new Error(`${freeImages} is allowed only with reference_image, such as reference_image=0.20`);
-  const minimum = words.get('minimum');
+  const minimumText = values.get('minimum');
   return {
-    conditions: pairs(before).map(([name, value]) => ({ field: fieldName(name, flags), value })),
+    conditions: parsePairs(conditionText).map(([name, value]) => ({ field: fieldName(name, flags), value })),
     amounts,
-    defaultSeconds: countIn(words, defaultSeconds),
-    freeReferenceImages: countIn(words, freeImages),
-    minimum: minimum === undefined ? undefined : amountOf('minimum', minimum),
+    defaultSeconds: countIn(values, defaultSeconds),
+    freeReferenceImages: countIn(values, freeImages),
+    minimum: minimumText === undefined ? undefined : amountOf('minimum', minimumText),
   };
 }
 
 // A minimum applies to videos only: speech is billed by its characters.
-function wordsOf(text: string, units: readonly Unit[]): Map<string, string> {
-  const isOfVideos = units.includes('video');
-  const names: string[] = [...units, defaultSeconds, ...(isOfVideos ? [freeImages, 'minimum'] : [])];
-  const words = new Map<string, string>();
-  for (const [name, value] of pairs(text)) {
+function parseValues(text: string, units: readonly Unit[]): Map<string, string> {
+  const hasVideoUnits = units.includes('video');
+  const names: string[] = [...units, defaultSeconds, ...(hasVideoUnits ? [freeImages, 'minimum'] : [])];
+  const values = new Map<string, string>();
+  for (const [name, value] of parsePairs(text)) {
     if (!names.includes(name))
       throw new Error(`${shownValue(name)} is not a unit; allowed: ${units.join(', ')}, ${examples}`);
-    if (words.has(name)) throw new Error(`${name} is given twice`);
-    words.set(name, value);
+    if (values.has(name)) throw new Error(`${name} is specified twice`);
+    values.set(name, value);
   }
-  return words;
+  return values;
 }
 
-function countIn(words: ReadonlyMap<string, string>, name: string): number | undefined {
-  const given = words.get(name);
-  if (given === undefined) return undefined;
-  if (!/^[1-9]\d{0,4}$/.test(given))
-    throw new Error(`${name}=${shownValue(given)}: must be a whole number above 0, such as 5`);
-  return Number(given);
+function countIn(values: ReadonlyMap<string, string>, name: string): number | undefined {
+  const text = values.get(name);
+  if (text === undefined) return undefined;
+  if (!/^[1-9]\d{0,4}$/.test(text))
+    throw new Error(`${name}=${shownValue(text)}: must be a whole number above 0, such as 5`);
+  return Number(text);
 }
 
-function pairs(text: string): [name: string, value: string][] {
+function parsePairs(text: string): [name: string, value: string][] {
   return text
     .split(/[\s,]+/)
     .filter((word) => word !== '')
     .map((word) => {
-      const split = word.indexOf('=');
-      if (split < 1 || split === word.length - 1)
+      const equalsIndex = word.indexOf('=');
+      if (equalsIndex < 1 || equalsIndex === word.length - 1)
         throw new Error(`${shownValue(word)} is not written as NAME=VALUE; allowed: ${examples}`);
-      return [word.slice(0, split), word.slice(split + 1)];
+      return [word.slice(0, equalsIndex), word.slice(equalsIndex + 1)];
     });
 }
 
@@ -135,15 +133,15 @@ function amountOf(name: string, value: string): Decimal {
 
 function fieldName(name: string, flags: readonly Flag[]): string {
   const field = name.replaceAll('_', '-');
-  const usable = flags.filter(({ kind }) => kind === 'text' || kind === 'switch').map(longName);
-  if (!usable.includes(field))
-    throw new Error(`unknown field ${shownValue(name)}; allowed: ${usable.join(', ')}`);
+  const allowedNames = flags.filter(({ kind }) => kind === 'text' || kind === 'switch').map(longName);
+  if (!allowedNames.includes(field))
+    throw new Error(`unknown field ${shownValue(name)}; allowed: ${allowedNames.join(', ')}`);
   return field;
 }
 
 /**
  * The maximum cost of a request; undefined if it is unknown, because no rate is certain to apply, or a rate depends on
- * a quantity that the request does not give. If a field is missing, the highest rate that may apply counts.
+ * a quantity that the request does not specify. If a field is missing, the highest rate that may apply counts.
  */
 export function costAtMost(
   price: Price,
@@ -167,47 +165,49 @@ export function costAtMost(
 // The rates with the most conditions among those that certainly apply, and all others that may take precedence over
 // them.
 function ratesThatMayHold(price: Price, body: JsonObject, flags: readonly Flag[]): Rate[] {
-  const judged = price.map((rate) => ({ rate, holds: holdsFor(rate, body, flags) }));
-  const sure = judged.filter(({ holds }) => holds === 'yes').map(({ rate }) => rate.conditions.length);
-  if (sure.length === 0) return [];
-  const least = Math.max(...sure);
-  return judged
-    .filter(({ rate, holds }) => holds !== 'no' && rate.conditions.length >= least)
+  const candidates = price.map((rate) => ({ rate, holds: holdsFor(rate, body, flags) }));
+  const certainCounts = candidates
+    .filter(({ holds }) => holds === 'yes')
+    .map(({ rate }) => rate.conditions.length);
+  if (certainCounts.length === 0) return [];
+  const minConditions = Math.max(...certainCounts);
+  return candidates
+    .filter(({ rate, holds }) => holds !== 'no' && rate.conditions.length >= minConditions)
     .map(({ rate }) => rate);
 }
 
 function holdsFor({ conditions }: Rate, body: JsonObject, flags: readonly Flag[]): 'yes' | 'no' | 'open' {
-  let answer: 'yes' | 'open' = 'yes';
+  let result: 'yes' | 'open' = 'yes';
   for (const { field, value } of conditions) {
     const flag = flags.find((one) => longName(one) === field);
-    const found = flag && at(body, flag.field);
-    if (flag === undefined || found === undefined || found === null) answer = 'open';
-    else if (!isSame(found, wanted(flag, value))) return 'no';
+    const bodyValue = flag && at(body, flag.field);
+    if (flag === undefined || bodyValue === undefined || bodyValue === null) result = 'open';
+    else if (!isSame(bodyValue, expectedValue(flag, value))) return 'no';
   }
-  return answer;
+  return result;
 }
 
-// The protocol may have its own words for a switch.
-function wanted(flag: Flag, value: string): Json {
+// The protocol may have its own values for a switch.
+function expectedValue(flag: Flag, value: string): Json {
   if (flag.kind !== 'switch') return value;
   const isOn = value.toLowerCase() === 'true';
   return flag.parse === undefined ? isOn : flag.parse(isOn);
 }
 
 // Letter case is ignored, since missing a rate would make the cost too low.
-function isSame(found: Json, value: Json): boolean {
-  return plainText(found) === plainText(value);
+function isSame(bodyValue: Json, value: Json): boolean {
+  return plainText(bodyValue) === plainText(value);
 }
 
 function plainText(value: Json): string {
   return (typeof value === 'string' ? value : JSON.stringify(value)).toLowerCase();
 }
 
-function costAt(rate: Rate, given: Quantity): Decimal | undefined {
+function costAt(rate: Rate, requested: Quantity): Decimal | undefined {
   const { amounts, defaultSeconds: length, minimum } = rate;
-  const { videos } = given;
-  const isDefault = given.isLengthOpen && length !== undefined && videos !== undefined;
-  const quantity = isDefault ? { ...given, seconds: length * videos } : given;
+  const { videos } = requested;
+  const isDefault = requested.isLengthOpen && length !== undefined && videos !== undefined;
+  const quantity = isDefault ? { ...requested, seconds: length * videos } : requested;
   let sum = zero;
   for (const [unit, amount] of amounts) {
     const count = countOf(unit, quantity, rate);
@@ -216,21 +216,21 @@ function costAt(rate: Rate, given: Quantity): Decimal | undefined {
   }
   if (minimum === undefined) return sum;
   if (videos === undefined) return undefined;
-  const least = multiply(minimum, decimalOf(videos));
-  return compare(sum, least) < 0 ? least : sum;
+  const minimumCost = multiply(minimum, decimalOf(videos));
+  return compare(sum, minimumCost) < 0 ? minimumCost : sum;
 }
 
 function countOf(unit: Unit, quantity: Quantity, { freeReferenceImages = 0 }: Rate): Decimal | undefined {
   const { seconds, videos, referenceImages = 0, characters, visibleCharacters } = quantity;
-  if (unit === 'second') return plain(seconds);
-  if (unit === 'video') return plain(videos);
+  if (unit === 'second') return positiveDecimal(seconds);
+  if (unit === 'video') return positiveDecimal(videos);
   if (unit === 'reference_image') return decimalOf(Math.max(0, referenceImages - freeReferenceImages));
   const count = unit === '10k_characters' ? characters : visibleCharacters;
-  return count === undefined ? undefined : shifted(decimalOf(count), 4);
+  return count === undefined ? undefined : divideByPowerOfTen(decimalOf(count), 4);
 }
 
-// The gateway may replace 0 by a default.
-function plain(count: number | undefined): Decimal | undefined {
+// The gateway may replace 0 with a default.
+function positiveDecimal(count: number | undefined): Decimal | undefined {
   try {
     return count === undefined || count === 0 ? undefined : parseDecimal(String(count));
   } catch {
@@ -245,12 +245,12 @@ export function jobCost(
   flags: readonly Flag[],
   multipliers: Multipliers = {},
 ): JobCost | undefined {
-  const most = costAtMost(price, quantity, flags, multipliers);
-  if (most === undefined) return undefined;
+  const maxCost = costAtMost(price, quantity, flags, multipliers);
+  if (maxCost === undefined) return undefined;
   const [characters, visibleCharacters] = [10_000, 10_000];
   const rate = costAtMost(price, { characters, visibleCharacters, body: quantity.body }, flags, multipliers);
   return {
-    at_most: formatDecimal(most),
+    at_most: formatDecimal(maxCost),
     ...(quantity.characters !== undefined && rate && { per_10k_characters: formatDecimal(rate) }),
   };
 }

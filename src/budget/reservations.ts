@@ -4,14 +4,11 @@ import { isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import { checkedLine, objectOfLine } from '../ledger/event-log.ts';
 import type { Charge, Decision, Limit, Per, Reservation, BudgetState } from './budget.ts';
 
-/** A line of a budget's file. The file's order decides: see {@link Reservations}. */
+/** A line of a budget's file. The order of the lines matters: see {@link Reservations}. */
 export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
-  /**
-   * Counts if it fits into `limit` at its place in the file. Without `limit`, the limit that was set last before it
-   * applies.
-   */
+  /** Counts if it fits within `limit` at its place in the file (default: the last limit that was set before it). */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
   /** A final amount replaces the reserved one. Older versions of mgw ignore it. */
   | { type: 'keep'; id: string; amount?: Decimal }
@@ -37,8 +34,8 @@ export class Reservations {
   #limit: Limit | undefined;
   #entries = new Map<string, Entry>();
   /** The sums of reserved and spent amounts, and of the spent amounts alone: by day, by month and in total. */
-  #held = new Map<string, Decimal>();
-  #kept = new Map<string, Decimal>();
+  #heldSums = new Map<string, Decimal>();
+  #spentSums = new Map<string, Decimal>();
 
   /** Applies a line. For a reservation, returns whether it fitted. */
   apply(event: RecordedBudgetEvent): Decision | undefined {
@@ -48,7 +45,7 @@ export class Reservations {
         break;
       case 'removed':
         this.#limit = undefined;
-        for (const map of [this.#entries, this.#held, this.#kept]) map.clear();
+        for (const map of [this.#entries, this.#heldSums, this.#spentSums]) map.clear();
         break;
       case 'reserve':
         return this.#reserve(event);
@@ -67,15 +64,15 @@ export class Reservations {
   }
 
   /** The limit, and all reservations that were not released. */
-  counted(): BudgetEntries {
+  countedEntries(): BudgetEntries {
     const isCounted = (entry: Entry): entry is BudgetEntries['entries'][number] => entry.state !== 'released';
     return { limit: this.#limit, entries: [...this.#entries.values()].filter(isCounted) };
   }
 
   /** The state of the budget at a time, ISO 8601 in UTC. */
   state(at: string, limit = this.#limit): BudgetState {
-    const spent = sumOf(this.#kept, limit?.per, at);
-    return { limit, spent, reserved: subtract(sumOf(this.#held, limit?.per, at), spent) };
+    const spent = sumOf(this.#spentSums, limit?.per, at);
+    return { limit, spent, reserved: subtract(sumOf(this.#heldSums, limit?.per, at), spent) };
   }
 
   #reserve({
@@ -85,30 +82,30 @@ export class Reservations {
     at,
     limit = this.#limit,
   }: RecordedBudgetEvent & { type: 'reserve' }): Decision {
-    const held = sumOf(this.#held, limit?.per, at);
+    const held = sumOf(this.#heldSums, limit?.per, at);
     if (limit === undefined || compare(add(held, amount), limit.amount) > 0)
       return { fits: false, state: this.state(at, limit) };
     const entry: Entry = { id, amount, owner, at, state: 'reserved' };
     this.#entries.set(id, entry);
-    change(this.#held, entry, add);
+    adjust(this.#heldSums, entry, add);
     return { fits: true };
   }
 
-  // Even after a release: an accepted submission is spent, whatever was recorded before.
+  // Also applies after a release: an accepted submission counts as spent.
   #keep(id: string, amount: Decimal | undefined): void {
     const entry = this.#entries.get(id);
     if (entry === undefined) return;
-    if (entry.state !== 'released') change(this.#held, entry, subtract);
-    if (entry.state === 'kept') change(this.#kept, entry, subtract);
-    const kept: Entry = { ...entry, amount: amount ?? entry.amount, state: 'kept' };
-    this.#entries.set(id, kept);
-    for (const sums of [this.#held, this.#kept]) change(sums, kept, add);
+    if (entry.state !== 'released') adjust(this.#heldSums, entry, subtract);
+    if (entry.state === 'kept') adjust(this.#spentSums, entry, subtract);
+    const keptEntry: Entry = { ...entry, amount: amount ?? entry.amount, state: 'kept' };
+    this.#entries.set(id, keptEntry);
+    for (const sums of [this.#heldSums, this.#spentSums]) adjust(sums, keptEntry, add);
   }
 
   #release(id: string): void {
     const entry = this.#entries.get(id);
     if (entry?.state !== 'reserved') return;
-    change(this.#held, entry, subtract);
+    adjust(this.#heldSums, entry, subtract);
     entry.state = 'released';
   }
 }
@@ -116,7 +113,7 @@ export class Reservations {
 type Sums = Map<string, Decimal>;
 
 // Updates all sums with each line. A file may have 100,000 lines, and recomputing a sum for each of them would be slow.
-function change(sums: Sums, { at, amount }: Entry, by: (sum: Decimal, amount: Decimal) => Decimal): void {
+function adjust(sums: Sums, { at, amount }: Entry, by: (sum: Decimal, amount: Decimal) => Decimal): void {
   for (const window of [windowOf('day', at), windowOf('month', at), windowOf(undefined, at)])
     sums.set(window, by(sums.get(window) ?? zero, amount));
 }
@@ -135,21 +132,21 @@ const version = 1;
 /** An event as one line of JSON with its time and a checksum, without a newline. */
 export function encodeBudgetEvent(event: BudgetEvent, at: string): string {
   const { type, ...members } = event;
-  return checkedLine({ v: version, at, type, ...withTexts(members) });
+  return checkedLine({ v: version, at, type, ...encodeMembers(members) });
 }
 
-function withTexts(members: Partial<Extract<BudgetEvent, { type: 'reserve' }>> & { per?: Per }): object {
+function encodeMembers(members: Partial<Extract<BudgetEvent, { type: 'reserve' }>> & { per?: Per }): object {
   const { amount, limit, owner, ...others } = members;
   return {
     ...others,
-    ...(owner && { owner: withNumberLast(owner) }),
+    ...(owner && { owner: withPidLast(owner) }),
     ...(amount !== undefined && { amount: formatDecimal(amount) }),
     ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
   };
 }
 
 // The number comes last, so that no part of a line ends like a complete line, and a torn line is recognized.
-function withNumberLast({ pid, ...others }: Owner): object {
+function withPidLast({ pid, ...others }: Owner): object {
   return { ...others, pid };
 }
 
@@ -160,21 +157,21 @@ function withNumberLast({ pid, ...others }: Owner): object {
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
   const json = objectOfLine(line, version);
-  return (json && eventIn(json)) ?? 'damaged';
+  return (json && parseEvent(json)) ?? 'damaged';
 }
 
-function eventIn(json: JsonObject): RecordedBudgetEvent | undefined {
+function parseEvent(json: JsonObject): RecordedBudgetEvent | undefined {
   const text = (name: string): string => textAt(json, name) ?? '';
   const at = text('at');
   switch (text('type')) {
     case 'limit':
-      return { at, type: 'limit', ...limitOf(text('amount'), text('per')) };
+      return { at, type: 'limit', ...parseLimit(text('amount'), text('per')) };
     case 'removed':
       return { at, type: 'removed' };
     case 'reserve': {
-      const limit = 'limit' in json ? limitOf(text('limit'), text('per')) : undefined;
+      const limit = 'limit' in json ? parseLimit(text('limit'), text('per')) : undefined;
       const amount = parseDecimal(text('amount'));
-      return { at, type: 'reserve', id: text('id'), amount, owner: ownerIn(json['owner']), limit };
+      return { at, type: 'reserve', id: text('id'), amount, owner: parseOwner(json['owner']), limit };
     }
     case 'keep':
       return {
@@ -190,14 +187,12 @@ function eventIn(json: JsonObject): RecordedBudgetEvent | undefined {
   }
 }
 
-function limitOf(amount: string, per: string): Limit {
+function parseLimit(amount: string, per: string): Limit {
   return { amount: parseDecimal(amount), ...((per === 'day' || per === 'month') && { per }) };
 }
 
-/**
- * Reads the owner of a reservation. If it names no process, it cannot be proved dead, so the reservation stays.
- */
-export function ownerIn(json: Json | undefined): Owner {
+/** Reads the owner of a reservation. An owner without a process cannot be proved dead, so its reservation remains. */
+export function parseOwner(json: Json | undefined): Owner {
   const { pid, start, host, instance, lease } = isObject(json) ? json : {};
   return {
     pid: typeof pid === 'number' ? pid : 1,

@@ -6,7 +6,7 @@ import {
   formatDecimal,
   multiply,
   parseDecimal,
-  shifted,
+  divideByPowerOfTen,
   zero,
 } from '../decimal.ts';
 import type { AttemptMoney, Job, RecordedEvent } from '../job.ts';
@@ -29,11 +29,11 @@ interface Expense {
   kind: 'spent' | 'failed' | 'doubt';
 }
 
-/** Returns the cost of each attempt of a job. Refused attempts cost nothing and are left out. */
+/** Returns the cost of each attempt of a job. Excludes refused attempts, which cost nothing. */
 export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined)[]): Expense[] {
-  const charges = chargesOf(events).filter(({ fate }) => fate !== 'none');
+  const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
   // The job follows the first task that was accepted.
-  const followed = charges.find(({ fate }) => fate === 'accepted');
+  const followedCharge = charges.find(({ outcome }) => outcome === 'accepted');
   return charges.map((charge) => ({
     at: charge.at,
     job: job.id,
@@ -41,8 +41,13 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
     key: job.key,
     budgets: charge.budgets ?? [],
     reservation: charge.reservation,
-    amount: charge === followed ? settledAmount(job, charge) : amountOf(charge),
-    kind: charge.fate !== 'accepted' ? 'doubt' : charge === followed && mayBeFree(job) ? 'failed' : 'spent',
+    amount: charge === followedCharge ? settledAmount(job, charge) : amountOf(charge),
+    kind:
+      charge.outcome !== 'accepted'
+        ? 'doubt'
+        : charge === followedCharge && mayBeFree(job)
+          ? 'failed'
+          : 'spent',
   }));
 }
 
@@ -55,15 +60,20 @@ function mayBeFree({ protocol, state, error, details }: Job): boolean {
 
 // The gateway charges for speech by its own count of characters, which its response contains.
 function settledAmount({ usage, state }: Job, charge: AttemptCharge): Decimal | undefined {
-  const words = at(usage as Json, 'text_words');
+  const characters = at(usage as Json, 'text_words');
   const rate = charge.cost?.per_10k_characters;
-  if (rate === undefined || typeof words !== 'number' || !Number.isSafeInteger(words) || words < 0)
+  if (
+    rate === undefined ||
+    typeof characters !== 'number' ||
+    !Number.isSafeInteger(characters) ||
+    characters < 0
+  )
     return amountOf(charge);
-  const counted = shifted(multiply(parseDecimal(rate), decimalOf(words)), 4);
+  const countedCost = divideByPowerOfTen(multiply(parseDecimal(rate), decimalOf(characters)), 4);
   const estimate = amountOf(charge);
   // The count of speech that broke off may be incomplete.
-  const isIncomplete = state === 'failed' && estimate !== undefined && compare(counted, estimate) < 0;
-  return isIncomplete ? estimate : counted;
+  const isIncomplete = state === 'failed' && estimate !== undefined && compare(countedCost, estimate) < 0;
+  return isIncomplete ? estimate : countedCost;
 }
 
 function amountOf({ cost }: AttemptCharge): Decimal | undefined {
@@ -75,12 +85,12 @@ export const spendGroups = ['model', 'day', 'batch', 'key', 'budget'] as const;
 export type SpendGroup = (typeof spendGroups)[number];
 
 /** The groups that an expense belongs to; `['']` if there are none. */
-export function groupsOf({ at: when, model, key, budgets }: Expense, by: SpendGroup): readonly string[] {
+export function groupsOf({ at: sentAt, model, key, budgets }: Expense, by: SpendGroup): readonly string[] {
   switch (by) {
     case 'model':
       return [model ?? ''];
     case 'day':
-      return [when.slice(0, 10)];
+      return [sentAt.slice(0, 10)];
     case 'batch':
       return [key?.includes('/') ? (key.split('/')[0] ?? '') : ''];
     case 'key':
@@ -126,9 +136,9 @@ interface AttemptCharge extends AttemptMoney {
   at: string;
   /**
    * `none`: it was refused, or a person found no task. `open`: it is being sent, or its outcome is unknown. `doubt`:
-   * the outcome stays unknown, since a person chose to send again.
+   * the outcome remains unknown, because a person chose to send again.
    */
-  fate: 'accepted' | 'none' | 'open' | 'doubt';
+  outcome: 'accepted' | 'none' | 'open' | 'doubt';
   /** True if the record of sending is lost, so that the attempt may have been sent under any reservation. */
   isLost?: true;
 }
@@ -140,39 +150,43 @@ interface AttemptCharge extends AttemptMoney {
 export function chargesOf(events: readonly (RecordedEvent | undefined)[]): AttemptCharge[] {
   const charges: AttemptCharge[] = [];
   const handles = new Set<string>();
-  for (const event of events) if (event !== undefined) apply(event, charges, handles);
+  for (const event of events) if (event !== undefined) applyEvent(event, charges, handles);
   const at = events.find((event) => event !== undefined)?.at ?? '';
-  if (events.includes(undefined) && !charges.some(({ fate }) => fate === 'accepted' || fate === 'open'))
-    charges.push({ attempt: 0, at, fate: handles.size > 0 ? 'accepted' : 'open', isLost: true });
+  if (
+    events.includes(undefined) &&
+    !charges.some(({ outcome }) => outcome === 'accepted' || outcome === 'open')
+  )
+    charges.push({ attempt: 0, at, outcome: handles.size > 0 ? 'accepted' : 'open', isLost: true });
   return charges;
 }
 
-function apply(event: RecordedEvent, charges: AttemptCharge[], handles: Set<string>): void {
+function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set<string>): void {
   if (event.type === 'sending') {
     const { attempt, at, cost, reservation, budgets } = event;
-    charges.push({ attempt, at, fate: 'open', cost, reservation, budgets });
+    charges.push({ attempt, at, outcome: 'open', cost, reservation, budgets });
   } else if (event.type === 'accepted') {
     // Two processes may have recorded the same response. A corrected handle belongs to the attempt of the wrong one.
-    if (!handles.has(event.handle) && event.instead_of === undefined) accept(charges);
+    if (!handles.has(event.handle) && event.instead_of === undefined) markAccepted(charges);
     handles.add(event.handle);
   } else if (event.type === 'unavailable' || event.type === 'rejected') {
-    const refused = charges.findLast(({ attempt }) => attempt === (event.attempt ?? attempt));
-    if (refused?.fate === 'open') refused.fate = 'none';
+    const refusedCharge = charges.findLast(({ attempt }) => attempt === (event.attempt ?? attempt));
+    if (refusedCharge?.outcome === 'open') refusedCharge.outcome = 'none';
   } else if (event.type === 'unknown') {
     if (event.attempt !== undefined && !charges.some(({ attempt }) => attempt === event.attempt))
-      charges.push({ attempt: event.attempt, at: event.at, fate: 'open', isLost: true });
+      charges.push({ attempt: event.attempt, at: event.at, outcome: 'open', isLost: true });
   } else if (event.type === 'resolved' && event.how !== 'adopted') {
     settle(charges, event.how === 'not-created' ? 'none' : 'doubt');
   }
 }
 
 // Marks the newest attempt that may have been accepted: an open one, or else one that seemed to be refused.
-function accept(charges: AttemptCharge[]): void {
-  const accepted =
-    charges.findLast(({ fate }) => fate === 'open') ?? charges.findLast(({ fate }) => fate !== 'accepted');
-  if (accepted !== undefined) accepted.fate = 'accepted';
+function markAccepted(charges: AttemptCharge[]): void {
+  const acceptedCharge =
+    charges.findLast(({ outcome }) => outcome === 'open') ??
+    charges.findLast(({ outcome }) => outcome !== 'accepted');
+  if (acceptedCharge !== undefined) acceptedCharge.outcome = 'accepted';
 }
 
-function settle(charges: AttemptCharge[], fate: AttemptCharge['fate']): void {
-  for (const charge of charges) if (charge.fate === 'open') charge.fate = fate;
+function settle(charges: AttemptCharge[], outcome: AttemptCharge['outcome']): void {
+  for (const charge of charges) if (charge.outcome === 'open') charge.outcome = outcome;
 }

@@ -33,7 +33,7 @@ export function createContext(io: Io, globals: Globals, startedAt?: number): Con
     trace: globals.verbose ? (line) => session.note(line) : undefined,
     signals: interruptions,
     startedAt,
-    around: (client) => watchedClient(client, bare),
+    wrapClient: (client) => watchedClient(client, bare),
   });
   const progress: Progress = { ...bare, note: (text) => session.note(text) };
   const close = async (): Promise<void> => {

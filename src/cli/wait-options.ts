@@ -3,7 +3,7 @@ import type { Context } from './context.ts';
 import { oneOf, repeatable, single } from './options.ts';
 import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/output.ts';
-import { isObjectUrl, noSidecar, parseObjectUrl } from '../store-url.ts';
+import { isObjectUrl, sidecarMessage, parseObjectUrl } from '../store-url.ts';
 
 /** The flags for waiting. The settings parse them, and have their defaults. */
 export interface WaitOptions {
@@ -142,7 +142,7 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
   } catch (error) {
     throw usageError(`--output: give ${messageOf(error)}.`);
   }
-  if (sidecar) throw usageError(noSidecar);
+  if (sidecar) throw usageError(sidecarMessage);
 }
 
 /**

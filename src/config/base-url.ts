@@ -48,21 +48,21 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
   return { ...(given ?? kept ?? { source: 'default' }), value: [...new Set(origins)] };
 }
 
-// The paths that the specification appends to the base URL (4 and 9). A base URL must not contain them itself.
+// The paths that the specification appends to the base URL (4 and 9). A base URL must not contain them.
 const ownPath = /^\/?(.*\/)?(v1beta|v1|api\/v3)(\/|$)/;
 
 /**
  * Normalizes a base URL: scheme, host, port, and an optional path prefix, without a slash at the end. Protocol B is
- * served at the root (specification 4.2), so a prefix is only for a gateway behind a proxy.
- * @throws Error whose message says what is allowed. It does not contain a URL with credentials.
+ * served at the root (specification 4.2), so a prefix is only useful for a gateway behind a proxy.
+ * @throws Error whose message states what is allowed. It does not contain a URL with credentials.
  */
 export function parseBaseUrl(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:\/\/[^/\\]/i.test(text) || /[\s\\\p{Cc}]/u.test(text))
     throw new Error('an address such as https://gateway.example.com');
   if (url.username !== '' || url.password !== '' || /^[^?#]*\/\/[^/?#]*@/.test(text))
-    throw new Error('an address without user name and password (to set the key, use mgw auth login)');
-  if (/[?#]/.test(text)) throw new Error('an address without a query and without #');
+    throw new Error('an address without a user name or password (to set the key, use mgw auth login)');
+  if (/[?#]/.test(text)) throw new Error('an address without a query or a fragment (#)');
   const own = ownPath.exec(url.pathname)?.[2];
   if (own !== undefined) throw new Error(`an address without /${own}, which mgw adds`);
   if (url.protocol === 'http:' && !allowHttp && !isLoopbackHost(url.hostname))
@@ -72,7 +72,7 @@ export function parseBaseUrl(text: string, allowHttp: boolean): string {
   return url.origin + url.pathname.replace(/(?<!\/)\/+$/, '');
 }
 
-/** Normalizes an origin (`https://host:port`). @throws Error whose message says what is allowed. */
+/** Normalizes an origin (`https://host:port`). @throws Error whose message states what is allowed. */
 export function parseOrigin(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const bare = /^https?:\/\/[^/\\?#@\s]+\/?$/i.test(text);

@@ -5,7 +5,7 @@ import type { Env, Layers, Origin } from './layers.ts';
 
 /**
  * Checks that an API key can be sent unchanged (design 3), and returns it.
- * @throws Error whose message says what is wrong, and contains no part of the key.
+ * @throws Error whose message states the problem, and contains no part of the key.
  */
 export function checkKey(key: string): string {
   const wrong = faultOf(key);
@@ -34,7 +34,7 @@ function strangeIn(key: string): string {
 
 /** The source of the key. */
 export interface KeyFound extends Origin {
-  /** Reads and checks the key. @throws MgwError('config') that says what is wrong, and contains no part of the key. */
+  /** Reads and checks the key. @throws MgwError('config') that states the problem, and contains no part of the key. */
   read: () => string;
   /** Reads the key for redaction. Returns '' if the key is invalid, because it is then never sent. Never throws. */
   readIfValid: () => string;
@@ -43,9 +43,9 @@ export interface KeyFound extends Origin {
 }
 
 /**
- * Finds the source of the key without reading it: the key that a program passes, MGW_API_KEY, the file that
- * MGW_API_KEY_FILE names, or the profile. An empty variable counts as the source. In CI, an empty variable is a secret
- * that was not passed on, and no other key may replace it.
+ * Finds the source of the key without reading it: the key that a program passes, MGW_API_KEY, the file at
+ * MGW_API_KEY_FILE, or the profile. An empty variable counts as the source. In CI, an empty variable is a secret that
+ * was not passed on, and no other key may replace it.
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
   const { flags, env, profile, profileName } = layers;
@@ -90,8 +90,8 @@ function found(
 }
 
 /**
- * Returns the key in the file MGW_API_KEY_FILE, for redaction. Undefined if the key is invalid, or the file is a pipe,
- * which could block.
+ * Returns the key in the file at MGW_API_KEY_FILE, for redaction. Undefined if the key is invalid, or the file is a
+ * pipe, which could block.
  */
 export function keyInPlainFile({ MGW_API_KEY_FILE: path }: Env): string | undefined {
   try {
@@ -121,7 +121,7 @@ function checked(where: string, read: () => string): string {
 const maxBytes = 64 * 1024;
 
 /**
- * Reads the file that MGW_API_KEY_FILE names: a regular file, or a pipe such as `<(pass show gateway)`.
+ * Reads the file at MGW_API_KEY_FILE: a regular file, or a pipe such as `<(pass show gateway)`.
  * @throws MgwError('config') that names the file if it cannot be read, is a folder, or is too large for a key file.
  */
 export function readKeyFile(path: string): string {

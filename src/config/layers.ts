@@ -42,7 +42,7 @@ export function lookUp(
 
 /**
  * Returns a setting, parsed by its rule, or the default.
- * @throws MgwError('usage' | 'config') that names the value, its source and what is allowed
+ * @throws MgwError('usage' | 'config') that contains the value, its source and what is allowed
  */
 export function read<T>(rule: Rule<T>, layers: Layers): Setting<T> {
   const raw = lookUp(rule, layers);
@@ -84,10 +84,10 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });
 }
 
-/** The profile to use if the user names none. */
+/** The profile to use if the user specifies none. */
 const defaultProfile = 'default';
 
-/** Checks the name of a profile. @throws MgwError('usage') that says what is allowed. */
+/** Checks the name of a profile. @throws MgwError('usage') that states what is allowed. */
 export function checkProfileName(name: string): string {
   if (/^[A-Za-z0-9][\w.-]{0,63}$/.test(name) && !/^(constructor|prototype)$/.test(name)) return name;
   throw usageError(

@@ -74,7 +74,7 @@ function folder(env: Env, host: Host, names: Names): Folder {
   const bases = host.platform === 'win32' ? [names.xdg, names.windows] : [names.xdg];
   for (const variable of bases) {
     const base = env[variable];
-    // The XDG specification says that relative paths must be ignored.
+    // The XDG specification requires that relative paths be ignored.
     if (base && path.isAbsolute(base)) return { path: path.join(base, 'mgw'), variable };
   }
   if (host.home === '') throw noHome();

@@ -89,7 +89,8 @@ function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
     // A FIFO must not block the command: with O_NONBLOCK it opens immediately, and is refused below.
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     const stat = fstatSync(descriptor);
-    if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
+    if (!stat.isFile())
+      throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a regular file');
     if (stat.size > maxBytes) throw broken(file, 'it is larger than 1 MiB');
     // Does not read, and so cannot quote, a file that other users may have written.
     checkOwner(file, stat);
@@ -112,7 +113,7 @@ function unreadable(file: string, error: unknown): MgwError {
     ENOENT: 'it is a symbolic link to a file that does not exist',
     ELOOP: 'it is a symbolic link to itself',
     EACCES: 'permission denied',
-    ENXIO: 'it is not a plain file',
+    ENXIO: 'it is not a regular file',
     EISDIR: 'it is a folder',
     ENOTDIR: 'a part of its path is not a folder',
   };

@@ -16,14 +16,14 @@ import { configFolder, type Folder, stateFolder, thisHost, type Host } from './p
 import { boolean, type Rule, rules, type SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
 
-/** Everything that the settings are resolved from. */
+/** The sources from which the settings are resolved. */
 export interface ResolveInput {
   flags: SettingFlags;
   env: Layers['env'];
   file: ConfigFile;
   /** The machine whose folders are used; default: this machine. */
   host?: Host;
-  /** Reads the file that MGW_API_KEY_FILE names; called only if the key is needed. */
+  /** Reads the file at MGW_API_KEY_FILE; called only if the key is needed. */
   readKeyFile?: (path: string) => string;
 }
 
@@ -61,7 +61,7 @@ export interface Settings extends RuleSettings {
 /**
  * Resolves the settings: a flag overrides the environment, which overrides the profile, which overrides the default. A
  * missing or invalid base URL or key is not an error here, and no file is read.
- * @throws MgwError('usage' | 'config') that names the value, its source and what is allowed.
+ * @throws MgwError('usage' | 'config') that contains the value, its source and what is allowed.
  */
 export function resolveSettings(input: ResolveInput): Settings {
   const layers = layersOf(input);
@@ -103,8 +103,8 @@ export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): L
 }
 
 /**
- * Returns the pause between polls in ms. The specification asks for 5 to 10 seconds (8); on loopback it may be shorter,
- * since there is no server to protect.
+ * Returns the pause between polls in ms. The specification recommends 5 to 10 seconds (8); on loopback it may be
+ * shorter, since there is no server to protect.
  * @throws MgwError if the pause is too short
  */
 export function resolvePollInterval(
@@ -120,8 +120,8 @@ export function resolvePollInterval(
 }
 
 /**
- * Returns how Protocol C sends the key (specification 5.5). By default, Authorization has a scheme, and any other
- * header has the bare key.
+ * Returns how Protocol C sends the key (specification 5.5). By default, Authorization contains a scheme and the key,
+ * and any other header contains only the key.
  * @throws MgwError if the header or the scheme is invalid
  */
 export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
@@ -140,7 +140,7 @@ export function resolveSandbox(layers: Layers): Setting<boolean> {
   return read(sandboxRule, { ...layers, profile: {} });
 }
 
-/** The address of a running sandbox, if MGW_SANDBOX names one (`mgw sandbox exec`, design 9). */
+/** The address of a running sandbox, if MGW_SANDBOX contains one (`mgw sandbox exec`, design 9). */
 function servedSandbox({ env }: Layers): string | undefined {
   const given = env['MGW_SANDBOX'] ?? '';
   return sandboxAddress.test(given) ? given : undefined;
@@ -213,8 +213,8 @@ function priceOf(
 
 /**
  * Returns the base URL.
- * @throws MgwError('config' | 'usage'), exit 2, if it is missing or invalid. The message says how to set it, and how to
- * use the sandbox.
+ * @throws MgwError('config' | 'usage'), exit 2, if it is missing or invalid. The message explains how to set it, and
+ * how to use the sandbox.
  */
 export function requireBaseUrl(settings: Settings): URL {
   if (settings.baseUrlProblem) throw settings.baseUrlProblem;
@@ -229,8 +229,8 @@ export function requireBaseUrl(settings: Settings): URL {
 
 /**
  * Reads and checks the API key.
- * @throws MgwError('config'), exit 2, if it is missing or invalid. The message says how to set it, and contains no part
- * of the key.
+ * @throws MgwError('config'), exit 2, if it is missing or invalid. The message explains how to set it, and contains no
+ * part of the key.
  */
 export function requireKey(settings: Settings): string {
   if (settings.key) return settings.key.read();

@@ -3,11 +3,11 @@ import { parseDuration } from '../clock.ts';
 import { parseStateUrl } from '../state-url.ts';
 import { parseEndpoint, parseStoreUrl } from '../store-url.ts';
 
-/** The command-line flags, under the names that commander gives them. A flag that was not given is absent. */
+/** The command-line flags, under commander's names for them. A flag that was not given is absent. */
 export interface SettingFlags {
   profile?: string;
   baseUrl?: string;
-  /** The key that a program passes. No flag takes a key, because process lists show flags. */
+  /** The key that a program passes. No flag accepts a key, because process lists show flags. */
   apiKey?: string;
   allowHttp?: boolean;
   allowInsecureDatabase?: boolean;
@@ -40,7 +40,7 @@ export interface Rule<T> {
   isSecret?: boolean;
   /**
    * Parses the text of a flag, a variable or `config set`, or a value of the config file.
-   * @throws Error whose message says what is allowed.
+   * @throws Error whose message states what is allowed.
    */
   parse: (given: unknown) => T;
   fallback: T;
@@ -108,7 +108,7 @@ export const rules = {
   budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
-  /** Where `doctor --update` reads the newest version. Nothing else requests it. */
+  /** The URL from which `doctor --update` reads the newest version. Nothing else requests it. */
   updateUrl: rule<string | undefined>('update_url', plainUrl, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
   /** The sandbox's balance in credits. */
@@ -117,7 +117,7 @@ export const rules = {
   sandboxPerMinute: rule<number | undefined>('sandbox.per_minute', positiveInteger, undefined),
 } satisfies Record<string, Rule<unknown>>;
 
-/** Parses the yes or no of a flag, a variable or `config set`. @throws Error whose message says what is allowed. */
+/** Parses the yes or no of a flag, a variable or `config set`. @throws Error whose message states what is allowed. */
 export function boolean(given: unknown): boolean {
   const word = String(given).toLowerCase();
   if (['true', '1', 'yes', 'on'].includes(word)) return true;
@@ -147,18 +147,18 @@ function retryCount(given: unknown): number {
 
 function positiveInteger(given: unknown): number {
   const count = wholeNumber(given);
-  if (!(count >= 1)) throw new Error('a whole number above 0');
+  if (!(count >= 1)) throw new Error('a positive whole number');
   return count;
 }
 
-/** Parses an amount of credits for the sandbox. @throws Error whose message says what is allowed. */
+/** Parses an amount of credits for the sandbox. @throws Error whose message states what is allowed. */
 export function credits(given: unknown): number {
   const text = String(given);
   if (!/^\d{1,9}(\.\d{1,6})?$/.test(text)) throw new Error('an amount of credits such as 100 or 0.5');
   return Number(text);
 }
 
-/** Checks the name of a standing budget. @throws Error whose message says what is allowed. */
+/** Checks the name of a standing budget. @throws Error whose message states what is allowed. */
 export function budgetName(given: unknown): string {
   const name = String(given);
   if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))
@@ -201,7 +201,7 @@ function amount(given: unknown): string {
   return String(given);
 }
 
-// A default must be a format that mgw knows. `--format` accepts any word.
+// A default must be a format that mgw supports. `--format` accepts any word.
 function speechFormatName(given: unknown): string {
   const name = String(given);
   if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
@@ -211,7 +211,7 @@ function speechFormatName(given: unknown): string {
 
 function word(given: unknown): string {
   const text = String(given);
-  if (text.trim() === '' || /\p{Cc}/u.test(text)) throw new Error('text on one line, not empty');
+  if (text.trim() === '' || /\p{Cc}/u.test(text)) throw new Error('one line of non-empty text');
   return text;
 }
 

@@ -68,7 +68,7 @@ export type Profile = z.infer<typeof profileSchema>;
 export type ConfigFile = z.infer<typeof configSchema>;
 export type FlagDefault = z.infer<typeof flagDefault>;
 
-/** Validates a config. Returns it, or one line that names the first invalid member. */
+/** Validates a config. Returns it, or one line about the first invalid member. */
 export function checkConfig(value: unknown): { file: ConfigFile } | { problem: string } {
   const result = z.safeParse(configSchema, value);
   if (result.success) return { file: result.data };

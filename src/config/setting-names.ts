@@ -5,7 +5,7 @@ import { resolveBaseUrl, resolveOrigins, parseBaseUrl, parseOrigin } from './bas
 import { findKey } from './key.ts';
 import { type Layers, type Origin, read, type Setting } from './layers.ts';
 import { configFolder, stateFolder, type Host } from './places.ts';
-import { shownUrl, hasPassword } from '../state-url.ts';
+import { maskPassword, hasPassword } from '../state-url.ts';
 import {
   folderSetting,
   resolveCAuth,
@@ -58,7 +58,7 @@ function checkModelName(model: string): void {
 
 /**
  * Converts words of the command line to the value to store in a profile.
- * @throws Error whose message says what is allowed.
+ * @throws Error whose message states what is allowed.
  */
 export function storedValue(path: KeyPath, words: readonly string[], profile: Profile): FlagDefault {
   const allowHttp = profile.allow_http ?? false;
@@ -116,7 +116,7 @@ function isPath(steps: readonly string[]): steps is KeyPath {
 /** A value as displayed. A duration is text with its unit. */
 export type ShownValue = string | number | boolean | string[];
 
-/** One setting as `mgw config list` shows it. */
+/** One setting as `mgw config list` prints it. */
 export interface SettingRow extends Origin {
   key: string;
   /** The value to display; absent if the setting has none. The API key is never shown. */
@@ -164,7 +164,7 @@ function ruleRows(layers: Layers): SettingRow[] {
     },
     state: () => {
       const { value, ...origin } = read(rules.state, layers);
-      return { ...origin, value: value === undefined ? value : shownUrl(value) };
+      return { ...origin, value: value === undefined ? value : maskPassword(value) };
     },
     poll_interval: () => asDuration(pollInterval(layers)),
   };

@@ -33,7 +33,7 @@ export async function changeConfig(
 }
 
 /**
- * Replaces the whole config file, even an invalid one, with a file that has mode 0600.
+ * Replaces the whole config file, even an invalid one, with a file of mode 0600.
  * @param before the bytes that the caller has read from it; undefined if there was no file
  * @throws MgwError('config') if another process has changed it since; ('local_io') if it cannot be written.
  */
@@ -64,7 +64,7 @@ async function replace(file: string, content: () => ConfigFile): Promise<void> {
   }
 }
 
-// The age in ms at which a lock counts as left behind by a dead process. A change takes far less time.
+// The age in ms after which a lock is treated as a leftover of a dead process. A change takes far less time.
 const maxChangeMs = 10_000;
 
 // Without a lock, two concurrent changes would each replace the whole file, and one would be lost.

@@ -13,10 +13,10 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Owner } from '../job.ts';
-import { plainFile, removeFile } from './whole-file.ts';
+import { regularFileFlags, removeFile } from './whole-file.ts';
 
 const { O_RDWR, O_CREAT, O_APPEND } = constants;
-const fitsHeader = /^[\x20-\x7e\x80-\xff]+$/;
+const headerPattern = /^[\x20-\x7e\x80-\xff]+$/;
 const maxLogBytes = 4 * 1024 * 1024;
 
 /** Data about an unfinished output: its result, its temporary files, and how many of its bytes are safe. */
@@ -25,7 +25,7 @@ export interface PartMetadata {
   identity: string;
   /** The name of the temporary file; absent if there is none yet. */
   part?: string;
-  /** The validator for a continuation, see `strongValidator`. */
+  /** The validator for resuming, see `strongValidator`. */
   validator?: string;
   /** The size of the whole file in bytes, if known. */
   total?: number;
@@ -33,7 +33,7 @@ export interface PartMetadata {
   durable?: number;
   /** The size and hash of the whole file, set when it is about to be published. */
   sealed?: { bytes: number; sha256: string };
-  /** Names of other temporary files, which are never continued. */
+  /** Names of other temporary files, which are never resumed. */
   scratch: string[];
   /** Whether the previous process may still write to its files. */
   isTakenOver?: boolean;
@@ -62,14 +62,14 @@ export interface ClaimLog {
 export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
- * Reads a log of claims. The order of its lines decides which process holds the lock, and no process can undo the line
- * of another. Unreadable lines are skipped.
+ * Reads a log of claims. The order of its lines determines which process holds the lock, and no process can undo the
+ * line of another. Unreadable lines are skipped.
  */
 export function readClaimLog(text: string): ClaimLog {
   const log: ClaimLog = { released: false, metadata: { identity: '', scratch: [] } };
   for (const line of text.split('\n')) {
     if (line === '') continue;
-    const entry = parsed(line);
+    const entry = parseLine(line);
     if (isClaim(entry)) addClaim(log, entry);
     else if (entry['released'] === true) log.released = true;
     else log.metadata = withNote(log.metadata, noteIn(entry));
@@ -82,14 +82,14 @@ export function readClaimLog(text: string): ClaimLog {
  * claim. Any other text belongs to another program.
  */
 export function isUnclaimed(text: string): boolean {
-  const start = '\n{"claim":"';
-  return start.startsWith(text) || text.startsWith(start);
+  const claimStart = '\n{"claim":"';
+  return claimStart.startsWith(text) || text.startsWith(claimStart);
 }
 
 /** Returns the metadata after a note. */
 export function withNote(metadata: PartMetadata, { scratch, ...note }: Note): PartMetadata {
-  const all = scratch === undefined ? metadata.scratch : [...metadata.scratch, scratch];
-  return { ...metadata, ...note, scratch: all };
+  const allScratch = scratch === undefined ? metadata.scratch : [...metadata.scratch, scratch];
+  return { ...metadata, ...note, scratch: allScratch };
 }
 
 function addClaim(log: ClaimLog, claim: Claim): void {
@@ -100,9 +100,9 @@ function addClaim(log: ClaimLog, claim: Claim): void {
 }
 
 function isClaim(entry: Record<string, unknown>): entry is Record<string, unknown> & Claim {
-  const texts = [entry['claim'], entry['after'], entry['identity']];
+  const strings = [entry['claim'], entry['after'], entry['identity']];
   const owner = entry['owner'] as Partial<Owner> | null | undefined;
-  return texts.every((text) => typeof text === 'string') && Number.isSafeInteger(owner?.pid);
+  return strings.every((text) => typeof text === 'string') && Number.isSafeInteger(owner?.pid);
 }
 
 function noteIn(entry: Record<string, unknown>): Note {
@@ -111,7 +111,7 @@ function noteIn(entry: Record<string, unknown>): Note {
   return {
     ...(typeof part === 'string' && { part }),
     ...('durable' in entry && isSize(durable) && { durable, validator: undefined, total: undefined }),
-    ...(typeof validator === 'string' && fitsHeader.test(validator) && { validator }),
+    ...(typeof validator === 'string' && headerPattern.test(validator) && { validator }),
     ...(isSize(total) && { total }),
     ...(isSize(bytes) && typeof sha256 === 'string' && { sealed: { bytes, sha256 } }),
     ...(typeof scratch === 'string' && { scratch }),
@@ -122,7 +122,7 @@ function isSize(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 
-function parsed(line: string): Record<string, unknown> {
+function parseLine(line: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(line);
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
@@ -148,9 +148,9 @@ export interface LogFile {
 export function openLog(path: string): LogFile | undefined {
   let file: number;
   try {
-    file = openSync(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600);
+    file = openSync(path, O_RDWR | O_CREAT | O_APPEND | regularFileFlags, 0o600);
   } catch (error) {
-    if (foreign.has(systemCode(error) ?? '')) return undefined;
+    if (foreignCodes.has(systemCode(error) ?? '')) return undefined;
     throw error;
   }
   const status = fstatSync(file);
@@ -159,9 +159,9 @@ export function openLog(path: string): LogFile | undefined {
   return undefined;
 }
 
-const foreign = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'EACCES', 'EPERM']);
+const foreignCodes = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'EACCES', 'EPERM']);
 
-/** Whether this is a plain file of the current user. */
+/** Whether this is a regular file of the current user. */
 export function isOwnFile(status: Stats): boolean {
   return status.isFile() && (process.getuid === undefined || status.uid === process.getuid());
 }
@@ -169,16 +169,16 @@ export function isOwnFile(status: Stats): boolean {
 /** Returns the whole text of a log. */
 export function textOf({ file }: LogFile): string {
   // A small buffer, which Node takes from its pool.
-  for (let room = 2048; ; room *= 4) {
-    const bytes = Buffer.allocUnsafe(room);
-    const length = readSync(file, bytes, 0, room, 0);
-    if (length < room) return bytes.toString('utf8', 0, length);
+  for (let capacity = 2048; ; capacity *= 4) {
+    const bytes = Buffer.allocUnsafe(capacity);
+    const length = readSync(file, bytes, 0, capacity, 0);
+    if (length < capacity) return bytes.toString('utf8', 0, length);
   }
 }
 
 /**
- * The log of a process that is waited for. It stays open, so that its last notes can be read after that process has
- * removed it.
+ * The log of the process that this one waits for. It stays open, so that its last notes can be read after that process
+ * has removed it.
  */
 export class WatchedLog {
   #log: LogFile | undefined;
@@ -221,11 +221,11 @@ export function append({ file }: LogFile, entry: Claim | Note | { released: true
 
 /** Whether the path still leads to this log. Its holder or a user may have removed it. */
 export function isInPlace({ path, status }: LogFile): boolean {
-  const named = lstatSync(path, { throwIfNoEntry: false });
-  return named !== undefined && named.ino === status.ino && named.dev === status.dev;
+  const current = lstatSync(path, { throwIfNoEntry: false });
+  return current !== undefined && current.ino === status.ino && current.dev === status.dev;
 }
 
-/** Removes files that a log names, as far as possible. */
+/** Removes the temporary files listed in a log. Ignores errors. */
 export function unlinkAll(target: string, names: readonly string[]): void {
   for (const name of names) {
     const path = partPath(target, name);
@@ -238,20 +238,20 @@ export function unlinkAll(target: string, names: readonly string[]): void {
 }
 
 /**
- * The state of the temporary file that a log names: missing, empty, a second link to the output (after a crash between
+ * The state of the temporary file listed in a log: missing, empty, a second link to the output (after a crash between
  * publishing and removing the first name), or a part of the result.
  */
 export function partState(target: string, name: string | undefined): 'gone' | 'empty' | 'output' | 'some' {
   const path = name === undefined ? undefined : partPath(target, name);
-  const found = path === undefined ? undefined : lstatSync(path, { throwIfNoEntry: false });
-  if (found === undefined) return 'gone';
-  if (!isOwnFile(found)) return 'some';
-  if (found.size === 0) return 'empty';
-  const output = found.nlink === 1 ? undefined : lstatSync(target, { throwIfNoEntry: false });
-  return output?.ino === found.ino && output.dev === found.dev ? 'output' : 'some';
+  const status = path === undefined ? undefined : lstatSync(path, { throwIfNoEntry: false });
+  if (status === undefined) return 'gone';
+  if (!isOwnFile(status)) return 'some';
+  if (status.size === 0) return 'empty';
+  const output = status.nlink === 1 ? undefined : lstatSync(target, { throwIfNoEntry: false });
+  return output?.ino === status.ino && output.dev === status.dev ? 'output' : 'some';
 }
 
-/** Returns the hash by which a log names a result. */
+/** Returns the hash that identifies a result in a log. */
 export function identityHash(identity: string): string {
   return createHash('sha256').update(identity).digest('hex');
 }
@@ -281,12 +281,12 @@ export function testFileOf(target: string): string {
 /** Removes the test file of a killed process. */
 export function removeTestFile(target: string): void {
   const path = testFileOf(target);
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  if (found !== undefined && isOwnFile(found) && found.size <= 1) removeFile(path);
+  const status = lstatSync(path, { throwIfNoEntry: false });
+  if (status !== undefined && isOwnFile(status) && status.size <= 1) removeFile(path);
 }
 
 /**
- * Returns the path of a temporary file that a log names, next to its output `target`. Returns undefined for any other
+ * Returns the path of a temporary file listed in a log, next to its output `target`. Returns undefined for any other
  * name, because a log may be copied or damaged, and must not make mgw open or remove other files.
  */
 export function partPath(target: string, name: string): string | undefined {

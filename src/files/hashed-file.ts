@@ -5,7 +5,7 @@ import { Worker } from 'node:worker_threads';
 import { syncFile } from './make-folder.ts';
 import { localError } from '../errors.ts';
 import { releaseBuffer } from '../media/buffers.ts';
-import { hashFile, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
+import { hashFile, maxSyncBytes, versionOf, type SealedFile } from './whole-file.ts';
 
 const maxPending = 4 * 1024 * 1024;
 
@@ -21,7 +21,7 @@ export class HashedFile {
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
-  #isFollowed = false;
+  #hasTriedThread = false;
   #length: number;
   #pending: Uint8Array[] = [];
   #pendingBytes = 0;
@@ -30,7 +30,7 @@ export class HashedFile {
 
   /**
    * @param file the descriptor, open for reading and writing; it is closed here
-   * @param length how many bytes of the file to keep
+   * @param length the number of bytes of the file to keep
    * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread takes tens of MB, and
    * time to start
    */
@@ -59,19 +59,19 @@ export class HashedFile {
       this.#pending.push(chunk);
       this.#pendingBytes += chunk.length;
     }
-    const isLittle = this.#writing === undefined && this.#pendingBytes <= littleBytes;
-    if (!isLittle) this.#writing ??= this.#drain();
+    const isSmall = this.#writing === undefined && this.#pendingBytes <= maxSyncBytes;
+    if (!isSmall) this.#writing ??= this.#drain();
     // Hash the chunks while the first of them are being written.
     for (const chunk of chunks) this.#hash?.update(chunk);
-    if (isLittle) this.#drainLittle();
+    if (isSmall) this.#drainSmall();
     if (this.#pendingBytes >= maxPending) await this.settle();
   }
 
   /** Overwrites bytes at the offset `at`, such as the lengths in a header. */
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
-    await this.#forget();
-    await this.#onDisk(() => writeSync(this.#file, bytes, 0, bytes.length, at));
+    await this.#discardHash();
+    await this.#attempt(() => writeSync(this.#file, bytes, 0, bytes.length, at));
   }
 
   /** Waits for pending writes. */
@@ -84,8 +84,8 @@ export class HashedFile {
   async restart(): Promise<void> {
     await this.settle();
     if (this.#length === 0 && this.#hash !== undefined) return;
-    await this.#forget();
-    await this.#onDisk(() => ftruncateSync(this.#file));
+    await this.#discardHash();
+    await this.#attempt(() => ftruncateSync(this.#file));
     this.#hash = createHash('sha256');
     this.#length = 0;
   }
@@ -93,7 +93,7 @@ export class HashedFile {
   /** Makes the written bytes durable, and returns their number. */
   async sync(): Promise<number> {
     const length = this.#length;
-    await this.#onDisk(() => syncFile(this.#file));
+    await this.#attempt(() => syncFile(this.#file));
     return length;
   }
 
@@ -101,47 +101,47 @@ export class HashedFile {
   async seal(): Promise<SealedFile> {
     await this.settle();
     const bytes = await this.sync();
-    const sha256 = await this.#onDisk(() => this.#digest());
-    return { path: this.path, bytes, sha256, version: await this.#onDisk(() => versionOf(this.#file)) };
+    const sha256 = await this.#attempt(() => this.#digest());
+    return { path: this.path, bytes, sha256, version: await this.#attempt(() => versionOf(this.#file)) };
   }
 
   /** Closes the file after pending writes. */
   async close(): Promise<void> {
     await this.#writing;
-    await this.#forget();
+    await this.#discardHash();
     closeSync(this.#file);
   }
 
   async #digest(): Promise<string> {
     // If the thread has failed, for example for lack of memory, the file is hashed here.
-    const threads = await this.#thread?.digest(this.#length).catch(() => undefined);
-    return threads ?? (this.#hash ?? (await hashFile(this.#file))).digest('hex');
+    const threadDigest = await this.#thread?.digest(this.#length).catch(() => undefined);
+    return threadDigest ?? (this.#hash ?? (await hashFile(this.#file))).digest('hex');
   }
 
-  async #forget(): Promise<void> {
+  async #discardHash(): Promise<void> {
     this.#hash = undefined;
     await this.#thread?.end();
     this.#thread = undefined;
-    this.#isFollowed = false;
+    this.#hasTriedThread = false;
   }
 
   // Tries once to start a thread. If that fails, the hash is computed here.
-  #follow(): void {
-    if (this.#length > this.#maxHashedHere && !this.#isFollowed) {
-      this.#isFollowed = true;
+  #notifyThread(): void {
+    if (this.#length > this.#maxHashedHere && !this.#hasTriedThread) {
+      this.#hasTriedThread = true;
       this.#thread = HashThread.begin(this.#file);
       if (this.#thread !== undefined) this.#hash = undefined;
     }
-    this.#thread?.reached(this.#length);
+    this.#thread?.notifyWritten(this.#length);
   }
 
   // Small data is written before a thread could be notified.
-  #drainLittle(): void {
+  #drainSmall(): void {
     try {
       const batch = this.#dequeue();
-      for (let rest = batch; rest.length > 0;)
-        rest = this.#after(rest, writevSync(this.#file, rest, this.#length));
-      this.#wrote(batch);
+      for (let remaining = batch; remaining.length > 0;)
+        remaining = this.#advance(remaining, writevSync(this.#file, remaining, this.#length));
+      this.#finishBatch(batch);
     } catch (error) {
       this.#failure = { error };
     }
@@ -151,9 +151,9 @@ export class HashedFile {
     try {
       while (this.#pending.length > 0) {
         const batch = this.#dequeue();
-        for (let rest = batch; rest.length > 0;)
-          rest = this.#after(rest, await writeChunks(this.#file, rest, this.#length));
-        this.#wrote(batch);
+        for (let remaining = batch; remaining.length > 0;)
+          remaining = this.#advance(remaining, await writeChunks(this.#file, remaining, this.#length));
+        this.#finishBatch(batch);
       }
     } catch (error) {
       this.#failure = { error };
@@ -168,21 +168,21 @@ export class HashedFile {
     return batch;
   }
 
-  #after(chunks: Uint8Array[], bytes: number): Uint8Array[] {
+  #advance(chunks: Uint8Array[], bytes: number): Uint8Array[] {
     this.#length += bytes;
-    return after(chunks, bytes);
+    return chunksAfter(chunks, bytes);
   }
 
-  #wrote(batch: Uint8Array[]): void {
+  #finishBatch(batch: Uint8Array[]): void {
     for (const chunk of batch) releaseBuffer(chunk);
-    this.#follow();
+    this.#notifyThread();
   }
 
   #check(): void {
     if (this.#failure !== undefined) throw localError(this.#failure.error, this.path, 'yes');
   }
 
-  async #onDisk<T>(work: () => Promise<T> | T): Promise<T> {
+  async #attempt<T>(work: () => Promise<T> | T): Promise<T> {
     try {
       return await work();
     } catch (error) {
@@ -198,23 +198,23 @@ function writeChunks(file: number, chunks: Uint8Array[], at: number): Promise<nu
 }
 
 // Returns the chunks of a batch after its first `bytes` bytes.
-function after(chunks: Uint8Array[], bytes: number): Uint8Array[] {
+function chunksAfter(chunks: Uint8Array[], bytes: number): Uint8Array[] {
   let left = bytes;
   // At the first chunk that is not skipped completely, `left` is minus the number of its remaining bytes.
   const first = chunks.findIndex((chunk) => (left -= chunk.length) < 0);
   if (first === -1) return [];
-  const cut = chunks[first]?.subarray(left) ?? Buffer.alloc(0);
-  return [cut, ...chunks.slice(first + 1)];
+  const partialChunk = chunks[first]?.subarray(left) ?? Buffer.alloc(0);
+  return [partialChunk, ...chunks.slice(first + 1)];
 }
 
-/** A message to the thread: how many bytes are written, and whether the file is complete. */
-interface Written {
+/** A message to the thread: the number of bytes written, and whether the file is complete. */
+interface WriteProgress {
   length: number;
-  isWhole: boolean;
+  isComplete: boolean;
 }
 
 /** The thread is notified once per this number of bytes, because each message costs time. */
-const wakeBytes = 8 * 1024 * 1024;
+const notifyBytes = 8 * 1024 * 1024;
 
 /**
  * Computes the SHA-256 of a file while it is written, in a thread that reads the written bytes from the file. The bytes
@@ -238,7 +238,7 @@ export class HashThread {
   }
 
   private constructor(fd: number) {
-    this.#worker = new Worker(`(${follow.toString()})()`, {
+    this.#worker = new Worker(`(${runThread.toString()})()`, {
       eval: true,
       workerData: fd,
       execArgv: [],
@@ -255,15 +255,15 @@ export class HashThread {
   }
 
   /** Notifies the thread of the number of bytes written. */
-  reached(length: number): void {
-    if (length - this.#notified < wakeBytes) return;
+  notifyWritten(length: number): void {
+    if (length - this.#notified < notifyBytes) return;
     this.#notified = length;
-    this.#notify({ length, isWhole: false });
+    this.#notify({ length, isComplete: false });
   }
 
   /** The hash of the whole file, lower-case hexadecimal. @throws Error if the thread has failed. */
   digest(length: number): Promise<string> {
-    this.#notify({ length, isWhole: true });
+    this.#notify({ length, isComplete: true });
     this.#worker.ref();
     return this.#digest;
   }
@@ -273,27 +273,27 @@ export class HashThread {
     await this.#worker.terminate();
   }
 
-  #notify(written: Written): void {
+  #notify(written: WriteProgress): void {
     this.#worker.postMessage(written);
   }
 }
 
 // Runs in the thread. It is passed as text, so it cannot use anything from this file.
-function follow(): void {
+function runThread(): void {
   const { createHash } = process.getBuiltinModule('node:crypto');
   const { readSync } = process.getBuiltinModule('node:fs');
   const { parentPort, ...thread } = process.getBuiltinModule('node:worker_threads');
   const fd = thread.workerData as number;
   const hash = createHash('sha256');
-  const piece = Buffer.allocUnsafeSlow(256 * 1024);
+  const chunk = Buffer.allocUnsafeSlow(256 * 1024);
   let at = 0;
-  parentPort?.on('message', ({ length, isWhole }: Written) => {
+  parentPort?.on('message', ({ length, isComplete }: WriteProgress) => {
     while (at < length) {
-      const read = readSync(fd, piece, 0, Math.min(piece.length, length - at), at);
+      const read = readSync(fd, chunk, 0, Math.min(chunk.length, length - at), at);
       if (read === 0) throw new Error('the file is shorter than what was written to it');
-      hash.update(piece.subarray(0, read));
+      hash.update(chunk.subarray(0, read));
       at += read;
     }
-    if (isWhole) parentPort.postMessage(hash.digest('hex'));
+    if (isComplete) parentPort.postMessage(hash.digest('hex'));
   });
 }

@@ -19,18 +19,18 @@ import { MgwError, systemCode } from '../errors.ts';
  */
 export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
   try {
-    await makeOne(folder, mode);
+    await createFolder(folder, mode);
   } catch (error) {
     const parent = path.dirname(folder);
     if (systemCode(error) !== 'ENOENT' || parent === folder) throw error;
     await makeFolder(parent, mode);
-    await makeOne(folder, mode);
+    await createFolder(folder, mode);
   }
 }
 
 /**
  * Like {@link makeFolder}, for files that other users must not access. A link to a folder is accepted if `mayBeLink`.
- * @throws also an error that explains why an existing folder is not safe ({@link folderFault})
+ * @throws the same errors, or one that explains why an existing folder is not safe ({@link folderFault})
  */
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
@@ -44,9 +44,9 @@ export function checkOwnFolder(folder: string, mayBeLink = false): void {
   if (fault === undefined) return;
   const text = `${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`;
   // The permissions of the system's temporary folder are not changed, since other users need it.
-  const isOwn = !isLink && statSync(folder).uid === process.geteuid?.();
-  const canClose = isOwn && realpathSync(folder) !== realpathSync(tmpdir());
-  if (!canClose) throw new Error(text);
+  const isOwned = !isLink && statSync(folder).uid === process.geteuid?.();
+  const canRestrict = isOwned && realpathSync(folder) !== realpathSync(tmpdir());
+  if (!canRestrict) throw new Error(text);
   throw new MgwError('local_io', text, { retry: 'never', next: ['chmod', '700', folder] });
 }
 
@@ -58,8 +58,8 @@ export function escapeFrom(root: string, folder: string): string | undefined {
   if (folder === root) return undefined;
   // If the root does not exist, both paths resolve to its nearest existing parent.
   const real = existingPath(folder);
-  const within = path.relative(existingPath(root), real);
-  return within.split(path.sep)[0] === '..' || path.isAbsolute(within) ? real : undefined;
+  const relativePath = path.relative(existingPath(root), real);
+  return relativePath.split(path.sep)[0] === '..' || path.isAbsolute(relativePath) ? real : undefined;
 }
 
 function existingPath(folder: string): string {
@@ -73,21 +73,21 @@ function existingPath(folder: string): string {
 }
 
 /** Returns a path without symbolic links in the part of it that exists. */
-export function realPlace(place: string): string {
+export function realPathOf(place: string): string {
   try {
     return realpathSync.native(place);
   } catch {
     const parent = path.dirname(place);
-    return parent === place ? place : path.join(realPlace(parent), path.basename(place));
+    return parent === place ? place : path.join(realPathOf(parent), path.basename(place));
   }
 }
 
-async function makeOne(folder: string, mode: number): Promise<void> {
+async function createFolder(folder: string, mode: number): Promise<void> {
   try {
     mkdirSync(folder, { mode });
   } catch (error) {
-    const there = systemCode(error) === 'EEXIST' && statSync(folder).isDirectory();
-    if (!there) throw error;
+    const exists = systemCode(error) === 'EEXIST' && statSync(folder).isDirectory();
+    if (!exists) throw error;
   }
   // Sync even if the folder existed: the process that created it may have died before its sync.
   await syncFolder(path.dirname(folder));
@@ -122,22 +122,22 @@ export function coalesce<T>(action: () => Promise<T>): () => Promise<T> {
   };
 }
 
-/** The syncs by folder: `ask` joins the next sync. */
-const syncs = new Map<string, { ask: () => Promise<void>; waiting: number }>();
+/** The syncs by folder: `sync` joins the next one. */
+const syncs = new Map<string, { sync: () => Promise<void>; waiting: number }>();
 
 /**
  * Makes the names in a folder durable. Otherwise a crash of the machine may lose a file's name, but not its bytes. One
  * sync covers all calls that are made before it begins.
  */
 export async function syncFolder(folder: string): Promise<void> {
-  const own = syncs.get(folder) ?? { ask: coalesce(() => syncNow(folder)), waiting: 0 };
-  syncs.set(folder, own);
-  own.waiting += 1;
+  const entry = syncs.get(folder) ?? { sync: coalesce(() => syncNow(folder)), waiting: 0 };
+  syncs.set(folder, entry);
+  entry.waiting += 1;
   try {
-    await own.ask();
+    await entry.sync();
   } finally {
-    own.waiting -= 1;
-    if (own.waiting === 0) syncs.delete(folder);
+    entry.waiting -= 1;
+    if (entry.waiting === 0) syncs.delete(folder);
   }
 }
 
@@ -151,12 +151,12 @@ async function syncNow(folder: string): Promise<void> {
     const file = openSync(folder, 'r');
     await syncFile(file).finally(() => closeSync(file));
   } catch (error) {
-    if (!cannotSync.has(systemCode(error) ?? '')) throw error;
+    if (!unsyncableCodes.has(systemCode(error) ?? '')) throw error;
   }
 }
 
 // Some file systems cannot sync a folder, and some folders can be written to but not read.
-const cannotSync = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP', 'EACCES', 'EPERM', 'EISDIR']);
+const unsyncableCodes = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP', 'EACCES', 'EPERM', 'EISDIR']);
 
 /** The user id of this process; undefined if the system has none. */
 type User = number | undefined;
@@ -164,8 +164,8 @@ type User = number | undefined;
 const thisUser = (): User => process.geteuid?.();
 
 /**
- * Returns why this user cannot trust a file or folder, in words that follow "it"; undefined if it is safe. Files of
- * root are trusted. Files of other users are not, not even by root, because they could redirect the key.
+ * Returns the reason why this user cannot trust a file or folder, phrased to follow "it"; undefined if it is safe.
+ * Files of root are trusted. Files of other users are not, not even by root, because they could redirect the key.
  */
 export function ownerFault({ uid }: Pick<Stats, 'uid'>, user: User = thisUser()): string | undefined {
   if (user === undefined || uid === user || uid === 0) return undefined;
@@ -180,17 +180,17 @@ export function linkFault(path: string, user: User = thisUser()): string | undef
 }
 
 /**
- * Returns why this user cannot store records in an existing folder, in words that follow "it": another user owns it or
- * a link in its place, or every user may write to it. Returns undefined if the folder is safe.
+ * Returns the reason why this user cannot store records in an existing folder, phrased to follow "it": another user
+ * owns it or a link in its place, or every user may write to it. Returns undefined if the folder is safe.
  * @throws the system's error if it cannot be examined
  */
 export function folderFault(path: string, user: User = thisUser()): string | undefined {
   const stat = statSync(path);
   const mode = (stat.mode & 0o7777).toString(8).padStart(4, '0');
-  const isOpen = user !== undefined && (stat.mode & 0o002) !== 0;
+  const isWorldWritable = user !== undefined && (stat.mode & 0o002) !== 0;
   return (
     linkFault(path, user) ??
     ownerFault(stat, user) ??
-    (isOpen ? `can be written by every user (mode ${mode})` : undefined)
+    (isWorldWritable ? `can be written by every user (mode ${mode})` : undefined)
   );
 }

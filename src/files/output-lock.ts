@@ -5,7 +5,7 @@ import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged, localError } from '../errors.ts';
 import type { Life, Owner } from '../job.ts';
 import { syncFile } from './make-folder.ts';
-import { plainFile, removeFile, openIfPossible } from './whole-file.ts';
+import { regularFileFlags, removeFile, openIfPossible } from './whole-file.ts';
 import {
   append,
   identityHash,
@@ -30,7 +30,7 @@ import {
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 
-/** The process that locks, and how it judges other processes. */
+/** The process that locks, and its access to the state of other processes. */
 export interface Claimant {
   owner: Owner;
   /** Throws if other processes may have declared this one dead and taken over its locks. */
@@ -46,7 +46,7 @@ export interface LockOptions {
   deadline: Deadline;
   signal?: AbortSignal;
   /** Creates the error at the deadline. */
-  late: () => Error;
+  lateError: () => Error;
   /** Whether money was spent, for errors of the disk. */
   charged: Charged;
 }
@@ -65,23 +65,23 @@ export interface OpenedPart {
  * to which each process appends its claim. A new claim overrides that of a dead process. A process that cannot be shown
  * to be dead, because it runs on another machine, keeps its lock. The second process does not wait for it. It uses
  * another name, so that two processes never write to one file.
- * @param identity the result to be created; the leftover of an earlier process is continued if it has the same identity
- * @throws the error of `late`; the signal's reason; MgwError('local_io').
+ * @param identity the result to be created; the leftover of an earlier process is resumed if it has the same identity
+ * @throws the error of `lateError`; the signal's reason; MgwError('local_io').
  */
 export async function acquireOutputLock(
   target: string,
   identity: string,
   options: LockOptions,
 ): Promise<OutputLock> {
-  const { deadline, clock, signal, late, charged } = options;
+  const { deadline, clock, signal, lateError, charged } = options;
   const watched = new WatchedLog(identityHash(identity));
   try {
     for (;;) {
-      const found = await firstFree(target, watched, options.claimant).catch((error: unknown) => {
+      const lock = await tryLogs(target, watched, options.claimant).catch((error: unknown) => {
         throw localError(error, target, charged);
       });
-      if (found !== 'busy') return found ?? new OutputLock(target, options.claimant);
-      if (deadline.remainingMs() <= 0) throw late();
+      if (lock !== 'busy') return lock ?? new OutputLock(target, options.claimant);
+      if (deadline.remainingMs() <= 0) throw lateError();
       await clock.sleep(100, signal);
     }
   } finally {
@@ -89,7 +89,7 @@ export async function acquireOutputLock(
   }
 }
 
-async function firstFree(
+async function tryLogs(
   target: string,
   watched: WatchedLog,
   claimant: Claimant,
@@ -97,11 +97,11 @@ async function firstFree(
   for (const path of logsOf(target, watched.identity)) {
     const file = openLog(path);
     if (file === undefined) continue;
-    const log = await claimed(file, target, watched.identity, claimant).catch((error: unknown) => {
+    const log = await claimLog(file, target, watched.identity, claimant).catch((error: unknown) => {
       closeSync(file.file);
       throw error;
     });
-    // The process that was waited for may have published this result, and removed its log.
+    // The process that held the lock may have published this result, and removed its log.
     if (typeof log === 'object')
       return new OutputLock(target, claimant, file, { sealed: watched.end(), ...log.metadata });
     if (log === 'busy') watched.watch(file);
@@ -111,14 +111,14 @@ async function firstFree(
   return undefined;
 }
 
-async function claimed(
+async function claimLog(
   file: LogFile,
   target: string,
   identity: string,
   { owner, lifeOf }: Claimant,
 ): Promise<ClaimLog | 'busy' | 'foreign'> {
   const text = textOf(file);
-  const { latest, released, metadata: left } = readClaimLog(text);
+  const { latest, released, metadata: leftover } = readClaimLog(text);
   if (latest === undefined && !isUnclaimed(text)) return 'foreign';
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (life !== 'dead') return life === 'alive' ? 'busy' : 'foreign';
@@ -130,14 +130,14 @@ async function claimed(
   // A process that lost its lease may resume with the file still open.
   const isTakenOver = latest?.owner.lease !== undefined && !released;
   const isUseless = isTakenOver
-    ? left.durable !== undefined
-    : isSpare(target, left, left.identity !== identity);
-  unlinkAll(target, [isUseless ? (left.part ?? []) : [], left.scratch].flat());
+    ? leftover.durable !== undefined
+    : isRemovable(target, leftover, leftover.identity !== identity);
+  unlinkAll(target, [isUseless ? (leftover.part ?? []) : [], leftover.scratch].flat());
   return isTakenOver ? { ...log, metadata: { ...noMetadata, identity, isTakenOver } } : log;
 }
 
 // Discard a leftover of another result. Keep it if it is unverified: it may hold audio that was paid for.
-function isSpare(target: string, { part, durable }: PartMetadata, isOfAnother: boolean): boolean {
+function isRemovable(target: string, { part, durable }: PartMetadata, isOfAnother: boolean): boolean {
   const state = partState(target, part);
   return state === 'output' || (isOfAnother && (durable !== undefined || state === 'empty'));
 }
@@ -153,7 +153,7 @@ export class OutputLock {
   /** Without a log, the output is created under a name that no other process knows. */
   constructor(
     readonly target: string,
-    { assertLease: assertLease }: Claimant,
+    { assertLease }: Claimant,
     log?: LogFile,
     metadata: PartMetadata = { identity: '', scratch: [] },
   ) {
@@ -184,24 +184,24 @@ export class OutputLock {
    */
   async openPart(): Promise<OpenedPart> {
     const { part, durable } = this.#metadata;
-    const left = part === undefined ? undefined : this.#openLeftover(part, durable === undefined);
-    if (left !== undefined) return left;
+    const leftover = part === undefined ? undefined : this.#openLeftover(part, durable === undefined);
+    if (leftover !== undefined) return leftover;
     // The process that used this name may resume, and write to it.
     if (this.#metadata.isTakenOver) return this.createScratch('part');
-    const plain = this.#log?.path.replace(/\.json$/, '') ?? this.#otherName();
-    return (await this.#create(plain, 'part')) ?? (await this.createScratch('part'));
+    const defaultPath = this.#log?.path.replace(/\.json$/, '') ?? this.#randomPath();
+    return (await this.#create(defaultPath, 'part')) ?? (await this.createScratch('part'));
   }
 
   /**
    * Creates another temporary file next to the output. It is removed when the lock is released, unless it was renamed.
    */
   async createScratch(kind: 'part' | 'scratch' = 'scratch'): Promise<OpenedPart> {
-    return (await this.#create(this.#otherName(), kind)) ?? this.createScratch(kind);
+    return (await this.#create(this.#randomPath(), kind)) ?? this.createScratch(kind);
   }
 
   /**
-   * Releases the lock. A temporary file that can be continued is left for the next process. A file that is not empty,
-   * but has no note of its `durable` bytes, is kept without a log, and the caller reports it.
+   * Releases the lock. A temporary file that can be resumed is left for the next process. A file that is not empty, but
+   * has no note of its `durable` bytes, is kept without a log, and the caller reports it.
    */
   release(): void {
     const { part, scratch, durable } = this.#metadata;
@@ -225,7 +225,7 @@ export class OutputLock {
   #openLeftover(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
     if (path === undefined) return undefined;
-    const file = openIfPossible(path, O_RDWR | plainFile);
+    const file = openIfPossible(path, O_RDWR | regularFileFlags);
     if (file === undefined) return undefined;
     const status = fstatSync(file);
     const { size, nlink } = status;
@@ -242,14 +242,14 @@ export class OutputLock {
   async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
     await this.note({ [kind]: basename(path) });
     try {
-      return { path, file: openSync(path, O_RDWR | O_CREAT | O_EXCL | plainFile, 0o666), isNew: true };
+      return { path, file: openSync(path, O_RDWR | O_CREAT | O_EXCL | regularFileFlags, 0o666), isNew: true };
     } catch (error) {
       if (systemCode(error) === 'EEXIST') return undefined;
       throw error;
     }
   }
 
-  #otherName(): string {
+  #randomPath(): string {
     return `${this.target}.${randomBytes(4).toString('hex')}.part`;
   }
 }
@@ -261,13 +261,13 @@ export class OutputLock {
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
   removeTestFile(target);
-  const own = identityHash(identity);
-  for (const path of logsOf(target, own)) {
+  const identityId = identityHash(identity);
+  for (const path of logsOf(target, identityId)) {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
     const log = openLog(path);
     if (log === undefined) continue;
     try {
-      await removeLeftover(log, target, own, claimant);
+      await removeLeftover(log, target, identityId, claimant);
     } finally {
       closeSync(log.file);
     }
@@ -293,7 +293,7 @@ async function removeLeftover(
   // A process on another machine that is making this output will find that the file exists.
   const { part = [], durable, scratch } = metadata;
   const state = partState(target, metadata.part);
-  const isSpare = durable !== undefined || state === 'output' || (state === 'empty' && life === 'dead');
-  unlinkAll(target, [isSpare ? part : [], scratch].flat());
+  const isRemovable = durable !== undefined || state === 'output' || (state === 'empty' && life === 'dead');
+  unlinkAll(target, [isRemovable ? part : [], scratch].flat());
   unlinkSync(log.path);
 }

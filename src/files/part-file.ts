@@ -9,12 +9,12 @@ import type { SealedFile } from './whole-file.ts';
 import { headBytes } from '../media/mp4.ts';
 
 /** Files of fewer bytes are hashed without a thread. */
-const maxHashedHere = 32 * 1024 * 1024;
+const maxHashedInline = 32 * 1024 * 1024;
 const syncBytes = 32 * 1024 * 1024;
 const syncMs = 2000;
 
 /**
- * The `.part` file of a download. Continues the leftover of an earlier process, up to the bytes that are known to be on
+ * The `.part` file of a download. Resumes the leftover of an earlier process, up to the bytes that are known to be on
  * disk. Every method throws MgwError('local_io') if the disk fails.
  */
 export class PartFile {
@@ -42,7 +42,7 @@ export class PartFile {
     try {
       const part = await lock.openPart();
       return new PartFile(
-        new HashedFile(part.path, part.file, keptLength(part, lock), maxHashedHere),
+        new HashedFile(part.path, part.file, usableLength(part, lock), maxHashedInline),
         lock,
         clock,
       );
@@ -70,22 +70,22 @@ export class PartFile {
     return this.#total;
   }
 
-  /** The validator for a continuation; undefined if nothing can be continued. */
+  /** The validator for resuming the download; undefined if it cannot be resumed. */
   get validator(): string | undefined {
     return this.length >= headBytes ? this.#validator : undefined;
   }
 
   /** Starts again, because the existing bytes belong to another representation or are broken. */
-  async restart(about: { validator?: string; total?: number } = {}): Promise<void> {
+  async restart(source: { validator?: string; total?: number } = {}): Promise<void> {
     await this.#syncing;
     await this.#file.restart();
-    this.#validator = about.validator;
-    this.#total = about.total;
+    this.#validator = source.validator;
+    this.#total = source.total;
     await this.#note(0);
   }
 
   /** Sets the size of the whole file. */
-  expect(total: number): void {
+  setTotal(total: number): void {
     this.#total = total;
   }
 
@@ -113,13 +113,13 @@ export class PartFile {
    * Closes the file. `whole`: this process will publish it. `part`: a later run can continue it. `nothing`: it is
    * useless.
    */
-  async close(kept: 'whole' | 'part' | 'nothing'): Promise<void> {
+  async close(outcome: 'whole' | 'part' | 'nothing'): Promise<void> {
     try {
       await Promise.allSettled([this.#syncing, this.#file.settle()]);
-      const isWorthKeeping = kept === 'whole' || (kept === 'part' && this.length > 0);
+      const isWorthKeeping = outcome === 'whole' || (outcome === 'part' && this.length > 0);
       if (!isWorthKeeping) unlinkAll(this.#lock.target, [basename(this.path)]);
       // An error here must not hide the one that ended the download. Without this note, only the latest bytes are lost.
-      else if (kept === 'part') await this.#sync().catch(() => undefined);
+      else if (outcome === 'part') await this.#sync().catch(() => undefined);
     } finally {
       await this.#file.close();
     }
@@ -152,7 +152,7 @@ export class PartFile {
 }
 
 // The bytes of an earlier run are used up to the length that its notes confirm.
-function keptLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): number {
+function usableLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): number {
   if (isNew) return 0;
   const { validator, total = Infinity, durable = 0 } = metadata;
   try {

@@ -14,7 +14,7 @@ import { dirname } from 'node:path';
 import { isLinkUnsupported, MgwError, systemCode, type Charged, localError } from '../errors.ts';
 import { syncFolder } from './make-folder.ts';
 import {
-  plainFile,
+  regularFileFlags,
   removeFile,
   intactVersion,
   isIntact,
@@ -42,8 +42,8 @@ export interface PublishOptions {
 /**
  * Gives a finished file its name in one step, durably. The file is published only if it still has the content that was
  * hashed, and no other program has written to or replaced it. Without `force` an existing file is never replaced; if it
- * is this very file, it stays. If two processes publish one target, one succeeds. Calling it again after a crash
- * completes the step.
+ * is already this file, it is left in place. If two processes publish one target, one succeeds. Calling it again after
+ * a crash completes the step.
  * @throws MgwError('output_exists' or 'local_io'), exit 10; the partial file is kept.
  */
 export async function publish(
@@ -58,8 +58,10 @@ export async function publish(
     if (version === undefined)
       throw new Error(`${printableLine(file.path)} was changed or removed in the meantime`);
     options.assertLease?.();
-    const isPut = force ? replace(file, target, charged) : putOnce(file, target, charged, options.isBegun);
-    if (await isPut) await confirm(file, target, version);
+    const isPublished = force
+      ? replace(file, target, charged)
+      : publishOnce(file, target, charged, options.isBegun);
+    if (await isPublished) await confirm(file, target, version);
     await syncFolder(dirname(target));
     removeFile(file.path);
   } catch (error) {
@@ -70,22 +72,22 @@ export async function publish(
 // On file systems whose inode numbers change, the content is compared again.
 async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<FileVersion | undefined> {
   const { path, version } = file;
-  const found = lstatSync(path, { bigint: true, throwIfNoEntry: false });
-  const isSealed = found?.isFile() === true && version !== undefined && isSameVersion(found, version);
+  const status = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  const isSealed = status?.isFile() === true && version !== undefined && isSameVersion(status, version);
   return isSealed ? version : intactVersion(file);
 }
 
 // Another file may have taken the name between the last check and the link or rename.
 async function confirm(file: WholeFile, target: string, version: FileVersion): Promise<void> {
-  const found = lstatSync(target, { bigint: true });
-  if (isSameFile(found, version) || (await intactVersion({ ...file, path: target }))) return;
+  const status = lstatSync(target, { bigint: true });
+  if (isSameFile(status, version) || (await intactVersion({ ...file, path: target }))) return;
   unlinkSync(target);
   throw new Error('another program replaced its partial file');
 }
 
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
   const existing = statusOf(target);
-  if (existing !== undefined && !isReplaceable(existing)) throw exists(target, existing, charged);
+  if (existing !== undefined && !isReplaceable(existing)) throw existsError(target, existing, charged);
   // By definition, a rename between two links to the same file does nothing.
   if (existing !== undefined && isLinkTo(path, existing)) return false;
   renameSync(path, target);
@@ -93,14 +95,19 @@ function replace({ path }: WholeFile, target: string, charged: Charged): boolean
 }
 
 // Returns false if the file already exists.
-async function putOnce(file: WholeFile, target: string, charged: Charged, isBegun = false): Promise<boolean> {
+async function publishOnce(
+  file: WholeFile,
+  target: string,
+  charged: Charged,
+  isBegun = false,
+): Promise<boolean> {
   try {
     linkSync(file.path, target);
     return true;
   } catch (error) {
-    const isTaken = systemCode(error) === 'EEXIST';
-    if (!isTaken && !isLinkUnsupported(error)) throw error;
-    if (!isTaken && reserve(target)) return renameOver(file.path, target);
+    const nameExists = systemCode(error) === 'EEXIST';
+    if (!nameExists && !isLinkUnsupported(error)) throw error;
+    if (!nameExists && reserveName(target)) return renameOver(file.path, target);
   }
   const existing = statusOf(target);
   if (
@@ -109,11 +116,11 @@ async function putOnce(file: WholeFile, target: string, charged: Charged, isBegu
   )
     return false;
   if (isBegun && isEmpty(existing)) return renameOver(file.path, target, false);
-  throw exists(target, existing, charged);
+  throw existsError(target, existing, charged);
 }
 
 // Some file systems have no hard links. An empty file claims the name, and the rename replaces only that file.
-function reserve(target: string): boolean {
+function reserveName(target: string): boolean {
   try {
     closeSync(openSync(target, 'wx'));
     return true;
@@ -134,8 +141,8 @@ function renameOver(path: string, target: string, isReserved = true): boolean {
 }
 
 function isLinkTo(path: string, existing: Stats): boolean {
-  const named = statusOf(path);
-  return named?.isFile() === true && named.ino === existing.ino && named.dev === existing.dev;
+  const status = statusOf(path);
+  return status?.isFile() === true && status.ino === existing.ino && status.dev === existing.dev;
 }
 
 /**
@@ -146,7 +153,7 @@ function isLinkTo(path: string, existing: Stats): boolean {
 export function checkOutput(target: string, options: PublishOptions): void {
   try {
     checkFree(target, { ...options, charged: 'no' });
-    tryFile(testFileOf(target));
+    createTestFile(testFileOf(target));
   } catch (error) {
     throw localError(error, target, 'no');
   }
@@ -163,12 +170,12 @@ export function checkFree(
 ): void {
   const existing = statusAt(target, charged);
   if (existing === undefined || (force && isReplaceable(existing)) || (isBegun && isEmpty(existing))) return;
-  throw exists(target, existing, charged);
+  throw existsError(target, existing, charged);
 }
 
 // Permission bits do not show ACLs, read-only mounts or full disks, so one byte is written as a test.
-function tryFile(path: string): void {
-  const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | plainFile, 0o600);
+function createTestFile(path: string): void {
+  const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | regularFileFlags, 0o600);
   try {
     // A file of at most one byte is the test file of another process, which may have been killed.
     if (fstatSync(file).size > 1) throw Object.assign(new Error(`${path} exists`), { code: 'EEXIST' });
@@ -202,19 +209,19 @@ function isEmpty(existing: Stats | undefined): boolean {
   return existing?.isFile() === true && existing.size === 0;
 }
 
-function exists(target: string, existing: Stats | undefined, charged: Charged): MgwError {
-  const shown = printableLine(target);
-  return new MgwError('output_exists', `${shown} ${describeExisting(existing)}`, {
+function existsError(target: string, existing: Stats | undefined, charged: Charged): MgwError {
+  const displayPath = printableLine(target);
+  return new MgwError('output_exists', `${displayPath} ${describeExisting(existing)}`, {
     charged,
     retry: charged === 'no' ? 'safe' : 'resume',
   });
 }
 
 function describeExisting(existing: Stats | undefined): string {
-  if (existing?.isDirectory()) return 'is a folder: name a file in it.';
+  if (existing?.isDirectory()) return 'is a folder: use a file in it.';
   if (existing?.isSymbolicLink())
-    return 'is a symbolic link: name another file, or replace the link with --force.';
+    return 'is a symbolic link: use another file, or replace the link with --force.';
   if (existing === undefined || existing.isFile())
-    return 'exists: name another file, or replace it with --force.';
-  return 'is not a plain file: name another one, or -o - for standard output.';
+    return 'exists: use another file, or replace it with --force.';
+  return 'is not a regular file: use another file, or -o - for standard output.';
 }

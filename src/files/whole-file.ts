@@ -17,7 +17,7 @@ export interface SealedFile extends WholeFile {
 }
 
 /** Up to this many bytes are read and written synchronously, because the thread pool would take longer. */
-export const littleBytes = 64 * 1024;
+export const maxSyncBytes = 64 * 1024;
 
 /** Identifies a file and its state. */
 export interface FileVersion {
@@ -37,17 +37,17 @@ export function versionOf(file: number): FileVersion {
 export async function hashFile(file: number): Promise<Hash> {
   const hash = createHash('sha256');
   const { size } = fstatSync(file);
-  const piece = Buffer.allocUnsafe(Math.min(size + 1, 1024 * 1024));
+  const buffer = Buffer.allocUnsafe(Math.min(size + 1, 1024 * 1024));
   for (let at = 0; ;) {
     const read =
-      size <= littleBytes ? readSync(file, piece, 0, piece.length, at) : await later(file, piece, at);
+      size <= maxSyncBytes ? readSync(file, buffer, 0, buffer.length, at) : await readAsync(file, buffer, at);
     if (read === 0) return hash;
-    hash.update(piece.subarray(0, read));
+    hash.update(buffer.subarray(0, read));
     at += read;
   }
 }
 
-async function later(file: number, piece: Buffer, at: number): Promise<number> {
+async function readAsync(file: number, piece: Buffer, at: number): Promise<number> {
   return (await readPiece(file, piece, 0, piece.length, at)).bytesRead;
 }
 
@@ -58,9 +58,9 @@ export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<bool
   return (await versionIfIntact(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
 }
 
-/** Returns the version of a plain file, not a link, if it has the recorded content; else undefined. */
+/** Returns the version of a regular file, not a link, if it has the recorded content; else undefined. */
 export async function intactVersion({ path, bytes, sha256 }: WholeFile): Promise<FileVersion | undefined> {
-  return versionIfIntact(path, { bytes, sha256 }, plainFile);
+  return versionIfIntact(path, { bytes, sha256 }, regularFileFlags);
 }
 
 async function versionIfIntact(
@@ -74,8 +74,8 @@ async function versionIfIntact(
     const status = fstatSync(file);
     if (!status.isFile() || status.size !== content.bytes) return undefined;
     const version = versionOf(file);
-    const isWhole = (await hashFile(file)).digest('hex') === content.sha256;
-    return isWhole && isSameVersion(versionOf(file), version) ? version : undefined;
+    const isIdentical = (await hashFile(file)).digest('hex') === content.sha256;
+    return isIdentical && isSameVersion(versionOf(file), version) ? version : undefined;
   } finally {
     closeSync(file);
   }
@@ -112,5 +112,5 @@ export function removeFile(path: string): void {
   }
 }
 
-/** Flags for opening a plain file: links are not followed, and a FIFO does not block. Windows has neither flag. */
-export const plainFile = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+/** Flags for opening a regular file: links are not followed, and a FIFO does not block. Windows has neither flag. */
+export const regularFileFlags = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);

@@ -62,8 +62,8 @@ export async function budgetsIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Finds the open reservations of all budgets of the session's ledger. A damaged budget is left out: nothing is sent
- * under it.
+ * Finds the open reservations of all budgets of the session's ledger. Skips a damaged budget, because nothing can be
+ * sent under it.
  * @returns a function that opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
@@ -71,13 +71,15 @@ export async function budgetsWithReservations(
   session: Sources & { budget(kind: BudgetKind, name: string): Promise<Budget> },
 ): Promise<BudgetsOf> {
   const database = await session.database();
-  let holding: Promise<Map<string, Map<string, OpenReservation>>> | undefined;
+  let reservationsByJob: Promise<Map<string, Map<string, OpenReservation>>> | undefined;
   const opened = new Map<string, Promise<Budget>>();
   return async (jobId) => {
-    holding ??= (database === undefined ? openInFiles(session) : openInDatabase(database)).then(byJob);
-    const own = [...((await holding).get(jobId) ?? [])];
+    reservationsByJob ??= (database === undefined ? openInFiles(session) : openInDatabase(database)).then(
+      byJob,
+    );
+    const jobBudgets = [...((await reservationsByJob).get(jobId) ?? [])];
     return Promise.all(
-      own.map(([path, { kind, name }]) => {
+      jobBudgets.map(([path, { kind, name }]) => {
         const budget = opened.get(path) ?? session.budget(kind, name);
         opened.set(path, budget);
         return budget;
@@ -88,13 +90,13 @@ export async function budgetsWithReservations(
 
 // Groups reservations by job, and keeps one for each budget.
 function byJob(open: readonly OpenReservation[]): Map<string, Map<string, OpenReservation>> {
-  const found = new Map<string, Map<string, OpenReservation>>();
+  const byJobId = new Map<string, Map<string, OpenReservation>>();
   for (const each of open) {
     const jobId = jobOfReservation(each.id);
-    const budgets = found.get(jobId) ?? new Map<string, OpenReservation>();
-    found.set(jobId, budgets.set(`${each.kind}/${each.name}`, each));
+    const budgets = byJobId.get(jobId) ?? new Map<string, OpenReservation>();
+    byJobId.set(jobId, budgets.set(`${each.kind}/${each.name}`, each));
   }
-  return found;
+  return byJobId;
 }
 
 /** An open reservation, and its budget. */
@@ -126,7 +128,7 @@ async function openInFiles(session: Pick<Sources, 'settings'>): Promise<OpenRese
 }
 
 /**
- * Returns the standing budget of `--budget-name` or the profile; none if neither names one.
+ * Returns the standing budget of `--budget-name` or the profile; empty if neither specifies one.
  * @throws MgwError('usage') if it was never set, MgwError('local_io') if it cannot be opened.
  */
 export async function configuredAllowance(
@@ -137,11 +139,11 @@ export async function configuredAllowance(
   if (name === undefined) return [];
   const budget = await open(name);
   const { limit } = await budget.state();
-  const raise = ['mgw', 'budget', 'set', name];
-  if (limit !== undefined) return [{ name, label: `the budget ${name}`, budget, raise }];
+  const raiseCommand = ['mgw', 'budget', 'set', name];
+  if (limit !== undefined) return [{ name, label: `the budget ${name}`, budget, raiseCommand }];
   // The profile's budget is for real money. The sandbox has its own budgets.
   if (settings.sandbox.value && source === 'profile') return [];
-  throw usageError(`There is no budget ${name}: give it a limit first.`, [...raise, 'AMOUNT']);
+  throw usageError(`There is no budget ${name}: set a limit first.`, [...raiseCommand, 'AMOUNT']);
 }
 
 /** The remaining amount of a budget. */
@@ -153,7 +155,7 @@ export interface Remainder {
 
 /**
  * Returns the remaining amounts of the budgets that a batch would run under: the standing budget, and the batch's own
- * if `amount` is given. Creates no budget.
+ * if `amount` is set. Creates no budget.
  * @throws MgwError('local_io') if a budget cannot be read.
  */
 export async function remaindersFor(
@@ -164,24 +166,28 @@ export async function remaindersFor(
   const settings = await session.settings();
   const stateOf = async (kind: BudgetKind, name: string): Promise<BudgetState> => {
     const path = budgetPath(ledgerFolder(settings), kind, name);
-    const isThere = (await session.database()) !== undefined || existsSync(path);
-    return isThere ? (await session.budget(kind, name)).state() : { spent: zero, reserved: zero };
+    const exists = (await session.database()) !== undefined || existsSync(path);
+    return exists ? (await session.budget(kind, name)).state() : { spent: zero, reserved: zero };
   };
-  const found: Remainder[] = [];
-  const judge = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
-    found.push({ label, limit, left: excess(limit, add(spent, reserved)) });
+  const remainders: Remainder[] = [];
+  const addRemainder = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
+    remainders.push({ label, limit, left: excess(limit, add(spent, reserved)) });
   };
   const name = settings.budget.value;
-  const shared = name === undefined ? undefined : await stateOf('standing', name);
-  if (shared?.limit !== undefined) judge(`the budget ${name}`, shared.limit, shared);
+  const standing = name === undefined ? undefined : await stateOf('standing', name);
+  if (standing?.limit !== undefined) addRemainder(`the budget ${name}`, standing.limit, standing);
   if (amount !== undefined)
-    judge(`the budget of the batch ${batch}`, { amount: parseAmount(amount) }, await stateOf('batch', batch));
-  return found;
+    addRemainder(
+      `the budget of the batch ${batch}`,
+      { amount: parseAmount(amount) },
+      await stateOf('batch', batch),
+    );
+  return remainders;
 }
 
 /**
  * Returns the deps of a command or batch that pays: under the standing budget, and under its own budget of `amount` (an
- * exact decimal) if one is given. The latter counts everything ever paid under `name`.
+ * exact decimal) if that is set. The latter counts everything ever paid under `name`.
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */
 export async function withBudget<D extends FlowDeps>(
@@ -194,9 +200,9 @@ export async function withBudget<D extends FlowDeps>(
   if (amount === undefined) return { ...deps, allowances: () => Promise.resolve(standing) };
   const limit = { amount: parseAmount(amount) };
   const budget = await deps.openBudget(kind, name);
-  const own: Allowance =
+  const allowance: Allowance =
     kind === 'command'
       ? { name: '--budget', label: 'the budget of this command', budget, limit }
       : { name: `batch ${name}`, label: `the budget of the batch ${name}`, budget, limit };
-  return { ...deps, allowances: () => Promise.resolve([...standing, own]) };
+  return { ...deps, allowances: () => Promise.resolve([...standing, allowance]) };
 }

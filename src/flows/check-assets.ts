@@ -10,7 +10,7 @@ import { version } from '../installation.ts';
 import type { Session } from './session.ts';
 
 /** An asset as its server describes it. */
-interface Described {
+interface AssetDescription {
   mime: string;
   /** The size; undefined if the server does not report it. */
   bytes: number | undefined;
@@ -26,7 +26,7 @@ const connectTimeoutMs = 10_000;
 
 /**
  * Checks each URL of a body with a request to its server, free of charge (design 17).
- * @throws MgwError('usage') that names every asset which cannot be fetched, or has the wrong type or size.
+ * @throws MgwError('usage') that lists every asset that cannot be fetched, or has the wrong type or size.
  */
 export async function checkAssetUrls(session: Session, protocol: Protocol, body: JsonObject): Promise<void> {
   const urls = protocol.inlineAssets
@@ -47,8 +47,8 @@ export async function checkUploads(
   store: Store,
   urls: ReadonlyMap<string, string>,
 ): Promise<void> {
-  const own = assetsOf(protocol, body).filter(({ value }) => urls.has(value));
-  await checkAll(own, ({ value }) => {
+  const uploads = assetsOf(protocol, body).filter(({ value }) => urls.has(value));
+  await checkAll(uploads, ({ value }) => {
     // A frame is stored under the hash of its own bytes.
     if (store.describe !== undefined && !value.includes('#')) return store.describe(value);
     return describe(session, urls.get(value) ?? '');
@@ -61,13 +61,13 @@ interface Asset {
 }
 
 function assetsOf(protocol: Protocol, body: JsonObject): Asset[] {
-  const found: Asset[] = [];
+  const assets: Asset[] = [];
   for (const field of protocol.assetFields ?? [])
     withAssets({ ...protocol, assetFields: [field] }, body, (value) => {
-      found.push({ value, kind: kindOf(field, value) });
+      assets.push({ value, kind: kindOf(field, value) });
       return value;
     });
-  return found;
+  return assets;
 }
 
 // Protocol B has all kinds of files in one list.
@@ -77,34 +77,37 @@ function kindOf(field: string, value: string): Kind {
   return /video|\.(mp4|mov|webm)$/i.test(name) ? 'video' : 'image';
 }
 
-async function checkAll(assets: readonly Asset[], ask: (asset: Asset) => Promise<Described>): Promise<void> {
+async function checkAll(
+  assets: readonly Asset[],
+  describeAsset: (asset: Asset) => Promise<AssetDescription>,
+): Promise<void> {
   const problems: string[] = [];
   for (const asset of assets) {
-    const problem = await ask(asset).then(
+    const problem = await describeAsset(asset).then(
       (described) => problemOf(asset, described),
       (error: unknown) => {
-        const failed = toMgwError(error);
-        if (failed.code === 'store' || failed.exitCode > 128) throw failed;
-        return failed.message;
+        const assetError = toMgwError(error);
+        if (assetError.code === 'store' || assetError.exitCode > 128) throw assetError;
+        return assetError.message;
       },
     );
-    if (problem !== undefined) problems.push(`${asset.kind} ${shown(asset.value)}: ${problem}`);
+    if (problem !== undefined) problems.push(`${asset.kind} ${displayUrl(asset.value)}: ${problem}`);
   }
   if (problems.length > 0) throw usageError(problems.join('\n'));
 }
 
-function problemOf({ kind }: Asset, { mime, bytes }: Described): string | undefined {
+function problemOf({ kind }: Asset, { mime, bytes }: AssetDescription): string | undefined {
   const [type = ''] = mime.toLowerCase().split(';');
-  const isOpen = type === '' || /^(application|binary)\/octet-stream$/.test(type.trim());
-  if (!isOpen && !type.trim().startsWith(`${kind}/`)) return `its type is ${printableLine(type, 80)}.`;
+  const isUnknownType = type === '' || /^(application|binary)\/octet-stream$/.test(type.trim());
+  if (!isUnknownType && !type.trim().startsWith(`${kind}/`)) return `its type is ${printableLine(type, 80)}.`;
   const max = maxBytes[kind];
   if (bytes === 0) return 'it is empty.';
   if (max === undefined || bytes === undefined || bytes <= max) return undefined;
-  return `it has ${(bytes / 2 ** 20).toFixed(1)} MiB; at most ${max / 2 ** 20} MiB are allowed.`;
+  return `it is ${(bytes / 2 ** 20).toFixed(1)} MiB; the limit is ${max / 2 ** 20} MiB.`;
 }
 
-// Sends HEAD, and then GET for one byte: some servers refuse HEAD, and a signature may cover only GET.
-async function describe(session: Session, address: string): Promise<Described> {
+// Sends HEAD, and then GET for one byte: some servers reject HEAD, and a signature may cover only GET.
+async function describe(session: Session, address: string): Promise<AssetDescription> {
   const { soft } = session.signals();
   const url = new URL(address);
   const client = createClient({
@@ -116,7 +119,7 @@ async function describe(session: Session, address: string): Promise<Described> {
   try {
     const request = { method: 'HEAD', path: url.pathname + url.search, headers: {} } as const;
     const head = await client.exchange(request, { auth: bearer, timeoutMs, signal: soft });
-    if (head.status === 200) return describedBy(head.headers, head.headers['content-length']);
+    if (head.status === 200) return descriptionFrom(head.headers, head.headers['content-length']);
   } catch {
     // The next request uses the same signal, and fails with the reason.
   } finally {
@@ -130,24 +133,25 @@ async function describe(session: Session, address: string): Promise<Described> {
     { gateway, headers, connectTimeoutMs, signal, onHead: () => undefined },
   ).catch((error: unknown) => {
     soft.throwIfAborted();
-    throw unfetched(error);
+    throw fetchError(error);
   });
   reply.message.destroy();
-  if (reply.status === 206) return describedBy(reply.headers, reply.headers['content-range']?.split('/')[1]);
-  if (reply.status === 200) return describedBy(reply.headers, reply.headers['content-length']);
+  if (reply.status === 206)
+    return descriptionFrom(reply.headers, reply.headers['content-range']?.split('/')[1]);
+  if (reply.status === 200) return descriptionFrom(reply.headers, reply.headers['content-length']);
   throw usageError(`it cannot be fetched: HTTP ${reply.status}.`);
 }
 
-function unfetched(error: unknown): MgwError {
+function fetchError(error: unknown): MgwError {
   return usageError(`it cannot be fetched from here: ${toMgwError(error).message}`);
 }
 
-function describedBy(headers: Record<string, string>, length: string | undefined): Described {
+function descriptionFrom(headers: Record<string, string>, length: string | undefined): AssetDescription {
   const bytes = Number(length ?? NaN);
   return { mime: headers['content-type'] ?? '', bytes: Number.isNaN(bytes) ? undefined : bytes };
 }
 
-// The query may hold a signature.
-function shown(value: string): string {
+// The query may contain a signature.
+function displayUrl(value: string): string {
   return printableLine(value.replace(/[?#].*$/s, '?…'), 200);
 }

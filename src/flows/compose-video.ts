@@ -5,10 +5,10 @@ import { compose, longName, type ComposeInput, dottedPath } from '../protocols/c
 import type { Settings } from '../config/resolve.ts';
 import { findProtocol, protocolNames } from '../protocols/registry.ts';
 import type { Checks, Flag, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
-import { valueInFile, violationMessage } from '../protocols/violations.ts';
+import { shownValue, valueInFile, violationMessage } from '../protocols/violations.ts';
 import { listedModels, type Listing, recallModels } from './models.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
-import { configured } from './settings.ts';
+import { withSettings } from './settings.ts';
 import type { Session } from './session.ts';
 import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
 
@@ -22,22 +22,25 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   endpoint?: string | undefined;
   /** Checks the status, type and size of each asset before the video is paid for. */
   checkAssets?: boolean | undefined;
-  /** Reads the local files that asset flags name. Without it these flags take URLs only. */
+  /** Reads the local files in the values of asset flags. If absent, these flags accept only URLs. */
   readLocalFile?: ReadLocalFile | undefined;
   /** Videos of earlier jobs, by the values of asset flags. Other values are looked up in the ledger. */
   inputs?: EarlierAssets | undefined;
 }
 
-/** A video that can be submitted: its request, and the body as the user gave it. */
+/** A video that can be submitted: its request, and the body that the user specified. */
 export interface ComposedVideo {
   /** The protocol with its settings applied. */
   protocol: Protocol;
   /** The body that is sent, completed from the configured defaults and the listing. */
   body: JsonObject;
-  /** The body as the user gave it, with aliases replaced: two commands with the same `asked` ask for the same video. */
-  asked: JsonObject;
+  /**
+   * The body that the user specified, with aliases replaced. Two commands with the same `userBody` request the same
+   * video.
+   */
+  userBody: JsonObject;
   exchange: Exchange;
-  /** Uploads the files that the body names, and returns the request with their URLs; absent if it names none. */
+  /** Uploads the files that the body refers to, and returns the request with their URLs; absent if there are none. */
   upload?: (() => Promise<Exchange>) | undefined;
   /** Whether the value of a body field came from a file. Messages do not quote such a value. */
   isFromFile?: (field: string) => boolean;
@@ -46,43 +49,57 @@ export interface ComposedVideo {
 /**
  * Composes a video from its parts and the configured defaults, completes it from the listing, and checks it.
  * @returns the video, advice about its body, and a note on the flags that are left to the model's defaults
- * @throws MgwError('usage') naming everything that is wrong, before anything is sent.
+ * @throws MgwError('usage') that lists every problem, before anything is sent.
  */
 export async function composeVideo(
   session: Session,
-  registered: Protocol,
+  baseProtocol: Protocol,
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
 ): Promise<{ video: ComposedVideo; advice: string[]; defaults: string | undefined }> {
-  const { body: given, set, fromFiles, check: isChecked = true, endpoint, readLocalFile, inputs } = parts;
+  const { body: rawBody, set, fromFiles, check: isChecked = true, endpoint, readLocalFile, inputs } = parts;
   const { flags, files } =
     readLocalFile === undefined
       ? { flags: parts.flags, files: new Map<string, never>() }
-      : await namedFiles(session, registered, parts.flags, readLocalFile, inputs);
-  const input = { body: given, flags, set, fromFiles };
-  const isFromFile = fileFields(registered, parts);
-  const modelField = registered.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
+      : await namedFiles(session, baseProtocol, parts.flags, readLocalFile, inputs);
+  const input = { body: rawBody, flags, set, fromFiles };
+  const isFromFile = fileFields(baseProtocol, parts);
+  const modelField = baseProtocol.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
   const isModelQuoted = !isFromFile(modelField);
   const settings = await session.settings();
-  const protocol = configured(registered, settings);
+  const protocol = withSettings(baseProtocol, settings);
   checkDefaultNames(settings);
-  const asked = protocol.normalise(compose(protocol, input));
-  const defaults = known(protocol, settings.defaultsFor(protocol.name, protocol.modelOf(asked)));
+  const userBody = protocol.normalise(compose(protocol, input));
+  const defaults = checkFlagNames(protocol, settings.defaultsFor(protocol.name, protocol.modelOf(userBody)));
   const hasDefaults = Object.keys(defaults).length > 0;
-  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : asked;
+  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : userBody;
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
-  const judge = (violations: Violation[], judged: JsonObject): void =>
-    refuse(protocol, violations, isFromFile, isModelQuoted ? protocol.modelOf(judged) : undefined);
-  if (isChecked) judge(faultsOfItsOwn(checks, composed, mayFill), composed);
-  const body = await completed(session, protocol, composed, parts, listing, isModelQuoted);
-  if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
+  const checkViolations = (violations: Violation[], checkedBody: JsonObject): void =>
+    throwViolations(
+      protocol,
+      violations,
+      isFromFile,
+      isModelQuoted ? protocol.modelOf(checkedBody) : undefined,
+    );
+  if (isChecked) checkViolations(violationsBeforeListing(checks, composed, mayFill), composed);
+  const unlisted: string[] = [];
+  const body = await completeFromListing(
+    session,
+    protocol,
+    composed,
+    parts,
+    listing,
+    isModelQuoted,
+    unlisted,
+  );
+  if (isChecked && (mayFill || body !== composed)) checkViolations(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
   const upload = uploadFor(session, protocol, body, files, { endpoint, checkAssets: parts.checkAssets });
-  const video = { protocol, body, asked, exchange, upload, isFromFile };
+  const video = { protocol, body, userBody, exchange, upload, isFromFile };
   return {
     video,
-    advice: checks.advise(body),
+    advice: [...unlisted, ...checks.advise(body)],
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
 }
@@ -97,21 +114,21 @@ function defaultsNote(protocol: Protocol, body: JsonObject, flags: readonly stri
   );
 }
 
-function refuse(
+function throwViolations(
   protocol: Protocol,
   violations: Violation[],
   isFromFile: (field: string) => boolean,
   model: string | undefined,
 ): void {
   if (violations.length === 0) return;
-  const shown = violations.map((violation) =>
+  const quotedViolations = violations.map((violation) =>
     isFromFile(violation.field) && violation.value !== ''
       ? { ...violation, value: valueInFile, allowed: violation.allowedAnyway ?? violation.allowed }
       : violation,
   );
   const isOfModel = violations.some(({ flag }) => flag === '--model');
   throw usageError(
-    violationMessage(shown, model),
+    violationMessage(quotedViolations, model),
     isOfModel ? ['mgw', 'models', '--protocol', protocol.name] : undefined,
   );
 }
@@ -121,34 +138,38 @@ function fileFields(
   { flags: table }: Protocol,
   { flags, set = [], fromFiles = [] }: BodyParts,
 ): (field: string) => boolean {
-  const given = table.filter((flag) => Object.hasOwn(flags, longName(flag)));
+  const usedFlags = table.filter((flag) => Object.hasOwn(flags, longName(flag)));
   const isRead = (flag: Flag): boolean => flag.kind === 'file' || fromFiles.includes(longName(flag));
   const isIn = (field: string, fields: readonly string[]): boolean =>
     fields.some((each) => field === each || field.startsWith(`${each}.`));
-  const read = given.filter(isRead).map(({ field }) => field);
-  const written = [
-    ...given.filter((flag) => !isRead(flag)).map(({ field }) => field),
+  const readFields = usedFlags.filter(isRead).map(({ field }) => field);
+  const writtenFields = [
+    ...usedFlags.filter((flag) => !isRead(flag)).map(({ field }) => field),
     ...set.map((entry) => dottedPath(entry.slice(0, Math.max(0, entry.indexOf('='))))),
   ];
-  const holdsRead = (field: string): boolean => read.some((each) => each.startsWith(`${field}.`));
+  const containsRead = (field: string): boolean => readFields.some((each) => each.startsWith(`${field}.`));
   return (field) =>
-    isIn(field, read) || holdsRead(field) || (fromFiles.includes('body') && !isIn(field, written));
+    isIn(field, readFields) ||
+    containsRead(field) ||
+    (fromFiles.includes('body') && !isIn(field, writtenFields));
 }
 
 // Returns the errors that the listing cannot change, to report them before it is fetched. A missing field may be filled
 // in from the listing.
-function faultsOfItsOwn(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
+function violationsBeforeListing(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
-// A dry run and --no-check fetch the listing only if the body lacks something.
-async function completed(
+// A dry run and --no-check fetch the listing only if the body lacks something. `unlisted` receives advice about a model
+// that the listing does not have, if the protocol does not refuse it.
+async function completeFromListing(
   session: Session,
   protocol: Protocol,
   body: JsonObject,
   { check = true, dryRun = false }: BodyParts,
   listing: Listing,
   isModelQuoted: boolean,
+  unlisted: string[],
 ): Promise<JsonObject> {
   const model = protocol.modelOf(body);
   const use = await listingUse(session, protocol, body);
@@ -157,11 +178,21 @@ async function completed(
   if (check && model !== undefined)
     refuseOtherProtocol(protocol, model, models ?? recallModels(await session.settings()), isModelQuoted);
   if (models === undefined) return body;
+  if (
+    check &&
+    protocol.complete === undefined &&
+    !models.some(({ id }) => id.replace(/^models\//, '') === model)
+  )
+    unlisted.push(
+      `--model: ${isModelQuoted ? shownValue(model) : valueInFile} is not in the gateway's model list.`,
+    );
   try {
     return protocol.complete?.(body, models) ?? body;
   } catch (error) {
     if (check)
-      throw isModelQuoted ? error : usageError(`--model: ${valueInFile} is not in the model list as given.`);
+      throw isModelQuoted
+        ? error
+        : usageError(`--model: ${valueInFile} is not in the model list exactly as written.`);
     session.note(`Could not complete the request from the model list: ${messageOf(error)}`);
     return body;
   }
@@ -173,23 +204,24 @@ async function listingUse(
   protocol: Protocol,
   body: JsonObject,
 ): Promise<ListingUse | undefined> {
-  const own = protocol.needsListing?.(body);
+  const protocolUse = protocol.needsListing?.(body);
   const model = protocol.modelOf(body);
-  if (own !== undefined || model === undefined) return own;
+  if (protocolUse !== undefined || model === undefined) return protocolUse;
   return isKnownToServe(protocol, model, await session.settings()) ? undefined : 'check';
 }
 
 // A default under a misspelt protocol would be ignored, and the video could cost more than intended.
 function checkDefaultNames({ videoDefaults = {}, profile }: Settings): void {
-  const stray = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
-  if (stray === undefined) return;
-  const text = `Profile ${profile.value} has defaults.video.${stray}, but there is no protocol ${stray}. Available: ${protocolNames.join(', ')}. Nothing was sent. Correct it in the config file.`;
+  const unknownName = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
+  if (unknownName === undefined) return;
+  const text = `Profile ${profile.value} has defaults.video.${unknownName}, but there is no protocol ${unknownName}. Available: ${protocolNames.join(', ')}. Nothing was sent. Correct it in the config file.`;
   throw new MgwError('config', text, { next: ['mgw', 'config', 'path'] });
 }
 
-function known(protocol: Protocol, defaults: Record<string, unknown>): Record<string, unknown> {
+function checkFlagNames(protocol: Protocol, defaults: Record<string, unknown>): Record<string, unknown> {
   const names = new Set(protocol.flags.map(longName));
-  const stray = Object.keys(defaults).find((name) => !names.has(name));
-  if (stray !== undefined) throw usageError(`defaults.video.${protocol.name}: there is no flag --${stray}.`);
+  const unknownFlag = Object.keys(defaults).find((name) => !names.has(name));
+  if (unknownFlag !== undefined)
+    throw usageError(`defaults.video.${protocol.name}: there is no flag --${unknownFlag}.`);
   return defaults;
 }

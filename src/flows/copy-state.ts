@@ -22,14 +22,14 @@ export interface CopyCounts {
 
 /**
  * Copies all jobs of a ledger into another one, with their claims. If it is interrupted, the next call continues.
- * @throws MgwError('conflict') if a process is working on a job: nothing was copied; or if the target holds a different
- * job or claim of the same name: the jobs before it were copied.
+ * @throws MgwError('conflict') if a process is working on a job (nothing was copied), or if the target contains a
+ * different job or claim of the same name (the jobs before it were copied).
  */
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
-  // At the first lookup of a claim, a folder without claims creates them from its jobs. Look one up while the target
-  // has no jobs, so that it creates none.
+  // The first claim lookup in a folder without claims rebuilds them from its jobs. Do a lookup now, while the target is
+  // empty, so that it rebuilds none.
   await to.claimed(names.after(''));
   const ids = (await from.ids()).reverse();
   // Check all jobs before copying any: if a process changed a job after it was copied, the copy would differ.
@@ -38,9 +38,9 @@ export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
     const job = await from.read(id);
     if (job === undefined) continue;
     // A confirmed claim without an event shows that the record has lost the event. A database does not confirm claims.
-    const lost = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
-    const events = [...(await from.events(id)), ...lost];
-    if (await isNewIn(to, id, events)) {
+    const lostEvents = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
+    const events = [...(await from.events(id)), ...lostEvents];
+    if (await isMissingIn(to, id, events)) {
       await to.create(id, events);
       copied += 1;
     }
@@ -69,14 +69,14 @@ function refuseInUse(job: Job | undefined): void {
   );
 }
 
-async function isNewIn(
+async function isMissingIn(
   to: Ledger,
   id: string,
   events: readonly (JobEvent | RecordedEvent | undefined)[],
 ): Promise<boolean> {
   if ((await to.read(id)) === undefined) return true;
-  const there = await to.events(id);
-  if (JSON.stringify(there) === JSON.stringify(events)) return false;
+  const existing = await to.events(id);
+  if (JSON.stringify(existing) === JSON.stringify(events)) return false;
   throw new MgwError(
     'conflict',
     `Job ${id} already exists in the target with a different record: both ledgers were used.`,
@@ -86,9 +86,9 @@ async function isNewIn(
 async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> {
   const content = await from.claimed(name);
   if (content === undefined) return;
-  const there = await to.claim(name, content);
-  if (there !== undefined && there !== content)
-    throw new MgwError('conflict', `${name} is already claimed in the target by ${there.slice(0, 80)}.`);
+  const existing = await to.claim(name, content);
+  if (existing !== undefined && existing !== content)
+    throw new MgwError('conflict', `${name} is already claimed in the target by ${existing.slice(0, 80)}.`);
   // Confirm an existing claim too, because an earlier copy may have been interrupted before this line.
   if (await from.isConfirmed(name)) await to.confirm(name);
 }

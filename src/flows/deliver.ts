@@ -12,10 +12,10 @@ import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './settings.ts';
 import { nextForOutput } from './next.ts';
 
-/** How much of a job is delivered, and the paths of its files. */
+/** The milestone to reach, and how the result is saved. */
 export interface DeliveryOptions {
   ask: Milestone;
-  /** Where the result is saved; absent if it is not saved. */
+  /** The place of the result; absent if it is not saved. */
   target?: Target | undefined;
   /** Overwrites files at the target. */
   force: boolean;
@@ -42,38 +42,40 @@ export interface FlowHooks {
 
 /** The result of a flow. */
 export interface Delivered {
-  /** The job as it is recorded at the end. */
+  /** The job as recorded at the end. */
   job: Job;
   files: JobFile[];
   /** Whether an earlier run had paid for the result, and nothing was sent. */
   isResumed: boolean;
-  /** Records whether the user was told of the result. If so, repeating the command makes a second take (design 4). */
-  delivered: (isTold?: boolean) => Promise<void>;
+  /**
+   * Records whether the result was reported to the user. If so, repeating the command makes a second take (design 4).
+   */
+  delivered: (isReported?: boolean) => Promise<void>;
 }
 
 /**
- * Waits for an accepted job as far as `wanted` says, and saves its files. Nothing here costs money.
+ * Waits until an accepted job reaches the milestone of the options, and saves its files. Nothing here costs money.
  * @throws MgwError as `watch` and `fetchResults` do.
  */
 export async function deliver(
   job: Job,
   protocol: Protocol,
-  wanted: DeliveryOptions,
+  options: DeliveryOptions,
   deps: FlowDeps,
   hooks: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
-  if (wanted.target?.kind === 'file' && isObjectUrl(wanted.target.path)) {
+  if (options.target?.kind === 'file' && isObjectUrl(options.target.path)) {
     const { deliverToObjects } = await import('./object-output.ts');
-    return deliverToObjects(job, wanted.target.path, wanted, deps, (path) =>
-      deliver(job, protocol, { ...wanted, target: { kind: 'file', path }, force: true }, deps, hooks),
+    return deliverToObjects(job, options.target.path, options, deps, (path) =>
+      deliver(job, protocol, { ...options, target: { kind: 'file', path }, force: true }, deps, hooks),
     );
   }
   hooks.onAccepted?.(job, hooks.isResumed);
   try {
-    return await awaited(job, protocol, wanted, deps, hooks);
+    return await waitAndSave(job, protocol, options, deps, hooks);
   } catch (thrown) {
     if (!(thrown instanceof MgwError)) throw thrown;
-    const { target } = wanted;
+    const { target } = options;
     const error = thrown.with({ job: thrown.job ?? job });
     if (target === undefined || target.kind === 'stdout') throw error;
     // The partial files of earlier runs will never be completed.
@@ -85,7 +87,7 @@ export async function deliver(
   }
 }
 
-async function awaited(
+async function waitAndSave(
   job: Job,
   protocol: Protocol,
   { ask, target, force, deadline, mark }: DeliveryOptions,
@@ -99,7 +101,7 @@ async function awaited(
     if (soft.aborted) throw interruptedError(soft, job, 'yes');
     return [];
   }
-  const waiting: WatchOptions = {
+  const watchOptions: WatchOptions = {
     deadline,
     intervalMs: deps.pollIntervalMs,
     atOnce: isResumed,
@@ -107,14 +109,14 @@ async function awaited(
   };
   if (target !== undefined) {
     const { key, trustedOrigins } = deps;
-    const saving = { target, force, mark, key, trustedOrigins, toStdout, onProgress };
-    return fetchResults(job, protocol, deps, { ...waiting, ...saving });
+    const saveOptions = { target, force, mark, key, trustedOrigins, toStdout, onProgress };
+    return fetchResults(job, protocol, deps, { ...watchOptions, ...saveOptions });
   }
-  if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, waiting);
+  if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, watchOptions);
   return [];
 }
 
-// The task was accepted and paid for, but its handle cannot be queried: no run may end in success.
+// The task was accepted and paid for, but its handle cannot be queried, so no run may succeed.
 function checkHandle(job: Job, protocol: Protocol): void {
   try {
     protocol.query(job.handle ?? '', job.model);

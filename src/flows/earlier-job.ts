@@ -16,7 +16,7 @@ import { type Session, transferDeadline } from './session.ts';
 
 /** An asset that is the video of an earlier job, or one of its frames. */
 export interface EarlierAsset {
-  /** `sha256:HEX.mp4` of the whole video. A frame has `#first` or `#last` after it: its own bytes depend on ffmpeg. */
+  /** `sha256:HEX.mp4` of the video, followed by `#first` or `#last` for a frame, whose own bytes depend on ffmpeg. */
   name: string;
   /** Returns the bytes that are sent: of the video, or of a PNG of the frame. */
   read: () => Promise<Uint8Array>;
@@ -30,53 +30,55 @@ export interface Part {
   /** The frame of the video; absent for the whole video. */
   place?: FramePlace | undefined;
   /** The flag and its value, for messages. */
-  shown: string;
+  label: string;
 }
 
-const refForm = /^@(.+?)(?:#(\d{1,4}))?(?::(first|last))?$/;
+const refPattern = /^@(.+?)(?:#(\d{1,4}))?(?::(first|last))?$/;
 
-/** Returns the key in the value of an asset flag that names a job: `intro` of `@intro#2:last`. */
+/** Returns the key in the value of an asset flag that refers to a job: `intro` of `@intro#2:last`. */
 export function keyIn(ref: string): string {
-  return refForm.exec(ref)?.[1] ?? '';
+  return refPattern.exec(ref)?.[1] ?? '';
 }
 
 /**
- * Reads the value of an asset flag that names a job.
+ * Reads the value of an asset flag that refers to a job.
  * @throws MgwError('usage') if the flag does not accept that part of a job.
  */
 export function partOf(ref: string, flag: string): Part {
-  const [, key = '', sample, place] = refForm.exec(ref) ?? [];
-  const shown = `--${flag} ${printableLine(ref, 100)}`;
-  if (/audio/.test(flag)) throw usageError(`${shown}: a job cannot be used as audio.`);
+  const [, key = '', sample, place] = refPattern.exec(ref) ?? [];
+  const label = `--${flag} ${printableLine(ref, 100)}`;
+  if (/audio/.test(flag)) throw usageError(`${label}: a job cannot be used as audio.`);
   const isVideo = /video/.test(flag);
   if (isVideo && place !== undefined)
-    throw usageError(`${shown}: takes a whole video. Write @${printableLine(key, 80)} instead.`);
+    throw usageError(`${label}: this flag requires a whole video. Use @${printableLine(key, 80)}.`);
   if (!isVideo && place === undefined)
-    throw usageError(`${shown}: takes an image. Write ${printableLine(ref, 100)}:last for the last frame.`);
+    throw usageError(
+      `${label}: this flag requires an image. Use ${printableLine(ref, 100)}:last for the last frame.`,
+    );
   return {
     key,
     index: sample === undefined ? 1 : Number(sample),
     place: place as FramePlace | undefined,
-    shown,
+    label,
   };
 }
 
 /**
  * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design
- * 17). A file that is gone is fetched again, which costs nothing.
+ * 17). A missing file is fetched again, which costs nothing.
  * @throws MgwError('usage') if there is no such job, it is not finished, or the flag does not accept that part of it;
  * exit 9 if the result cannot be fetched any more.
  */
 export async function earlierAsset(session: Session, ref: string, flag: string): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
-  const { key, index, shown } = part;
+  const { key, index, label } = part;
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  return assetOf(session, job, part, await videoOf(session, job, index, shown));
+  return assetOf(session, job, part, await videoOf(session, job, index, label));
 }
 
 /**
- * Returns the assets that a job's record can provide, the newest first: none if its video has not been saved yet.
- * Touches no file.
+ * Returns the assets that a job's record can provide, the newest first: none if its video has not been saved yet. Does
+ * not access any file.
  */
 export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
   const files = filesOfSample(job, part.index, fileCount(job, protocolOf(job)));
@@ -86,14 +88,14 @@ export function recordedAssets(session: Session, job: Job, part: Part): EarlierA
 function assetOf(
   session: Session,
   job: Job,
-  { index, place, shown }: Part,
+  { index, place, label }: Part,
   { sha256 }: JobFile,
 ): EarlierAsset {
   return {
     name: `sha256:${sha256}.mp4${place === undefined ? '' : `#${place}`}`,
     read: async () => {
-      const file = await videoOf(session, job, index, shown);
-      if (file.sha256 !== sha256) throw changed(file);
+      const file = await videoOf(session, job, index, label);
+      if (file.sha256 !== sha256) throw changedError(file);
       const copies = await copiesIn(session);
       try {
         const path = await copies.pathOf(file);
@@ -103,45 +105,45 @@ function assetOf(
       } finally {
         await copies.close();
       }
-      throw changed(file);
+      throw changedError(file);
     },
   };
 }
 
-async function videoOf(session: Session, job: Job, index: number, shown: string): Promise<JobFile> {
+async function videoOf(session: Session, job: Job, index: number, label: string): Promise<JobFile> {
   const isVideo = job.protocol !== 'tts';
-  if (!isVideo) throw usageError(`${shown}: ${job.id} is speech, not a video.`);
+  if (!isVideo) throw usageError(`${label}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
   if (index < 1 || index > count)
-    throw usageError(`${shown}: ${job.id} has only ${counted(count, 'video')}.`);
+    throw usageError(`${label}: ${job.id} has only ${counted(count, 'video')}.`);
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
     throw usageError(
-      `${shown}: ${job.id} ${job.state === 'failed' ? 'has failed' : 'was rejected'}, so there is no video.`,
+      `${label}: ${job.id} ${job.state === 'failed' ? 'has failed' : 'was rejected'}, so there is no video.`,
       ['mgw', 'jobs', 'show', job.id],
     );
   const path = goalOutput(job);
   if (job.state !== 'succeeded' || path === undefined)
     throw usageError(
-      `${shown}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}.`,
+      `${label}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}.`,
       ['mgw', 'jobs', 'fetch', job.id, ...(path === undefined ? ['-o', `${job.id}.mp4`] : [])],
     );
-  session.note(`${shown}: the file is gone. Fetching it again.`);
+  session.note(`${label}: the file is missing. Fetching it again.`);
   const deps = await session.jobDeps();
   const { protocol = protocolOf(job) } = await findJobHere(job.id, deps, ['jobs', 'fetch']);
-  const wanted = {
+  const options = {
     ask: 'file',
     target: { kind: 'file', path },
     force: false,
     deadline: await transferDeadline(session),
   } as const;
-  const fetched = await deliverFound(job, protocol, 'fetch', wanted, deps);
-  await fetched.delivered();
-  const again = fetched.files[index - 1];
-  if (again === undefined)
-    throw usageError(`${shown}: ${job.id} has only ${counted(fetched.files.length, 'video')}.`);
-  return again;
+  const delivery = await deliverFound(job, protocol, 'fetch', options, deps);
+  await delivery.delivered();
+  const newFile = delivery.files[index - 1];
+  if (newFile === undefined)
+    throw usageError(`${label}: ${job.id} has only ${counted(delivery.files.length, 'video')}.`);
+  return newFile;
 }
 
 /**
@@ -164,13 +166,13 @@ export async function savedFile(
 
 // Returns the files of a result, the newest first. They have the same content, saved in several places.
 function filesOfSample(job: Job, index: number, count: number): JobFile[] {
-  const asked = goalOutput(job);
-  const own = asked === undefined ? undefined : numberedPath(asked, index - 1, count);
-  const isOwn = ({ path }: JobFile): boolean =>
-    count === 1 || path === own || path.endsWith(`-${index}${extname(path)}`);
-  return job.files.filter(isOwn).reverse();
+  const goalPath = goalOutput(job);
+  const samplePath = goalPath === undefined ? undefined : numberedPath(goalPath, index - 1, count);
+  const isOfSample = ({ path }: JobFile): boolean =>
+    count === 1 || path === samplePath || path.endsWith(`-${index}${extname(path)}`);
+  return job.files.filter(isOfSample).reverse();
 }
 
-function changed({ path }: JobFile): MgwError {
+function changedError({ path }: JobFile): MgwError {
   return usageError(`${printableLine(path, 200)} changed while the command ran.`);
 }

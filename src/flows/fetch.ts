@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import type { Goal, Job } from '../job.ts';
-import { failedError, noResult, noSuchJob, pendingError, withoutHandle } from '../jobs/errors.ts';
+import { failedError, noResultError, noSuchJob, pendingError, noHandleError } from '../jobs/errors.ts';
 import { fetchPlace, fileCount, makeFolderOf, withTargets, type FetchPlace } from '../jobs/fetch-place.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
 import { stdoutText } from '../jobs/mark.ts';
@@ -23,22 +23,22 @@ export interface QueriedJob {
   error?: MgwError | undefined;
 }
 
-/** Asks the gateway once for the state of a job, without waiting. @throws MgwError as `observe` does. */
+/** Queries the gateway once for the state of a job, without waiting. @throws MgwError as `observe` does. */
 export async function queryJob(job: Job, protocol: Protocol, deps: FlowDeps): Promise<QueriedJob> {
   if (job.state === 'sending') return { job };
-  if (job.handle === undefined) return { job, error: withoutHandle(job) };
-  const { job: seen, verdict } = await observe(job, protocol, deps);
+  if (job.handle === undefined) return { job, error: noHandleError(job) };
+  const { job: queried, verdict } = await observe(job, protocol, deps);
   if (verdict.kind !== 'observation')
-    return { job: seen, error: unanswered(seen, verdict, deps.clock.now()) };
+    return { job: queried, error: queryError(queried, verdict, deps.clock.now()) };
   if (verdict.state === 'succeeded' && !hasResult(verdict))
-    return { job: seen, error: noResult(seen, verdict) };
+    return { job: queried, error: noResultError(queried, verdict) };
   if (verdict.warning !== undefined) deps.note(verdict.warning);
-  return { job: seen, error: seen.state === 'failed' ? failedError(seen) : undefined };
+  return { job: queried, error: queried.state === 'failed' ? failedError(queried) : undefined };
 }
 
-type Unanswered = Exclude<QueryVerdict, { kind: 'observation' }>;
+type FailedQuery = Exclude<QueryVerdict, { kind: 'observation' }>;
 
-function unanswered(job: Job, verdict: Unanswered, now: number): MgwError | undefined {
+function queryError(job: Job, verdict: FailedQuery, now: number): MgwError | undefined {
   if (verdict.kind === 'again' && verdict.isWell) return undefined;
   const { code, message, requestId } = verdict.failure;
   const kind = verdict.kind === 'missing' && isTooNew(job, now) ? 'again' : verdict.kind;
@@ -58,7 +58,7 @@ export async function waitFor(
   deps: FlowDeps,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
-  if (protocol === undefined) return spoken(job);
+  if (protocol === undefined) return deliveredSpeech(job);
   return deliverFound(job, protocol, 'wait', { ask: 'finish', force: false, deadline }, deps, hooks);
 }
 
@@ -73,8 +73,8 @@ export interface PlannedFetch extends FoundJob {
  * @param output the value of `-o`; if absent, each job's own output file
  * @param words the command, such as `jobs fetch`
  * @param protocol the protocol that every job must have
- * @returns each job once, however many REFs name it, and an error for each REF without a job
- * @throws MgwError('usage') if two results would go to one file, or the output cannot take them.
+ * @returns each job once, even if several REFs refer to it, and an error for each REF without a job
+ * @throws MgwError('usage') if two results would go to one file, or the output cannot hold them.
  */
 export async function planFetches(
   refs: readonly string[],
@@ -85,26 +85,26 @@ export async function planFetches(
 ): Promise<Map<string, PlannedFetch | { error: MgwError }>> {
   const place = await fetchPlace(output, refs.length);
   const plan = new Map<string, PlannedFetch | { error: MgwError }>();
-  const found = new Map<string, FoundJob & { ref: string }>();
+  const foundJobs = new Map<string, FoundJob & { ref: string }>();
   for (const ref of refs) {
     try {
       const each = await findJobHere(ref, deps, words, protocol);
-      if (!found.has(each.job.id)) found.set(each.job.id, { ...each, ref });
+      if (!foundJobs.has(each.job.id)) foundJobs.set(each.job.id, { ...each, ref });
     } catch (error) {
       plan.set(ref, { error: toMgwError(error) });
     }
   }
-  const all = [...found.values()].map((each, index) => ({
+  const jobs = [...foundJobs.values()].map((each, index) => ({
     ...each,
     index: index + 1,
     count: fileCount(each.job, each.protocol),
   }));
-  for (const each of withTargets(place, all)) plan.set(each.ref, { ...each, place });
+  for (const each of withTargets(place, jobs)) plan.set(each.ref, { ...each, place });
   return plan;
 }
 
 /** The options for fetching results. */
-export interface FetchWishes {
+export interface FetchOptions {
   /** Overwrites files at the target. */
   force: boolean;
   deadline: Deadline;
@@ -124,7 +124,7 @@ export interface FetchWishes {
  */
 export async function fetch(
   { job, protocol, place, target }: PlannedFetch,
-  { force, deadline, strict, mark, wait = true }: FetchWishes,
+  { force, deadline, strict, mark, wait = true }: FetchOptions,
   deps: FlowDeps,
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
@@ -146,32 +146,32 @@ export async function deliverFound(
   job: Job,
   protocol: Protocol,
   command: Goal['command'],
-  wanted: DeliveryOptions,
+  options: DeliveryOptions,
   deps: FlowDeps,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
-  const goal = goalOf(command, wanted.ask, wanted.target);
-  const ran = await inRun(goal, deps, onExisting(job, deps), async (found, own) => {
-    const files = await deliver(found, protocol, wanted, own, { ...hooks, isResumed: true });
-    if (wanted.strict) checkReceipts(found, files, own.note);
+  const goal = goalOf(command, options.ask, options.target);
+  const run = await inRun(goal, deps, onExisting(job, deps), async (existing, runDeps) => {
+    const files = await deliver(existing, protocol, options, runDeps, { ...hooks, isResumed: true });
+    if (options.strict) checkReceipts(existing, files, runDeps.note);
     return files;
   }).catch(async (error: unknown) => {
     if (error instanceof MgwError && error.handle !== undefined) throw error;
     // Another command removed the job before this run began, or with --force.
-    const fate = await deps.ledger.fateOf(job.id).catch(() => undefined);
-    throw fate === 'removed' ? noSuchJob(job.id) : error;
+    const jobState = await deps.ledger.claimState(job.id).catch(() => undefined);
+    throw jobState === 'removed' ? noSuchJob(job.id) : error;
   });
-  return { job: ran.job, files: ran.value, isResumed: true, delivered: ran.delivered };
+  return { job: run.job, files: run.value, isResumed: true, delivered: run.delivered };
 }
 
 async function checkFinished(job: Job, protocol: Protocol, deps: FlowDeps): Promise<void> {
   if (job.state === 'succeeded') return;
-  const seen = await queryJob(job, protocol, deps);
-  if (seen.job.state !== 'queued' && seen.job.state !== 'running') return;
-  throw (seen.error ?? pendingError(seen.job)).with({ job: seen.job });
+  const queried = await queryJob(job, protocol, deps);
+  if (queried.job.state !== 'queued' && queried.job.state !== 'running') return;
+  throw (queried.error ?? pendingError(queried.job)).with({ job: queried.job });
 }
 
-async function spoken(job: Job): Promise<Delivered> {
+async function deliveredSpeech(job: Job): Promise<Delivered> {
   const { speechProblem } = await import('../speech/earlier-run.ts');
   const problem = speechProblem(job);
   if (problem !== undefined) throw problem.with({ job });
@@ -181,11 +181,11 @@ async function spoken(job: Job): Promise<Delivered> {
 async function savedSpeech(
   job: Job,
   target: Target,
-  { force, deadline, mark }: FetchWishes,
+  { force, deadline, mark }: FetchOptions,
   deps: FlowDeps,
   stdout: Writable | undefined,
 ): Promise<Delivered> {
-  const done = await spoken(job);
+  const delivery = await deliveredSpeech(job);
   const [{ withObjects }, { deliverSaved }, { FileSink }, { StreamSink }] = await Promise.all([
     import('./speak.ts'),
     import('../speech/earlier-run.ts'),
@@ -199,10 +199,10 @@ async function savedSpeech(
     const path = await localPath(`${job.id}-`, url, deps);
     const sink = new ObjectSink(url, force, deps, { ...options, target: path });
     const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
-    const isThere = saved === undefined || isObjectUrl(saved.path);
-    if (isThere) await removeUploaded(job, path, deps);
-    const object = isThere ? saved : await upload(job, saved, url, { force, deadline }, deps);
-    return { ...done, job: (await deps.ledger.read(job.id)) ?? job, files: object ? [object] : [] };
+    const isUploaded = saved === undefined || isObjectUrl(saved.path);
+    if (isUploaded) await removeUploaded(job, path, deps);
+    const object = isUploaded ? saved : await upload(job, saved, url, { force, deadline }, deps);
+    return { ...delivery, job: (await deps.ledger.read(job.id)) ?? job, files: object ? [object] : [] };
   }
   if (mark && target.kind === 'stdout') deps.note(stdoutText);
   const sink =
@@ -211,6 +211,6 @@ async function savedSpeech(
       : new FileSink({ ...options, target: resolve(target.path) });
   if (sink === undefined) return refuseStdout();
   const file = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
-  const last = (await deps.ledger.read(job.id)) ?? job;
-  return { ...done, job: last, files: file === undefined ? [] : [file] };
+  const latestJob = (await deps.ledger.read(job.id)) ?? job;
+  return { ...delivery, job: latestJob, files: file === undefined ? [] : [file] };
 }

@@ -9,7 +9,7 @@ const run = promisify(execFile);
 const maxOutputBytes = 64 * 1024 * 1024;
 const timeoutMs = 120_000;
 
-/** Checks that ffmpeg can be started. @throws MgwError('usage') that names its package. */
+/** Checks that ffmpeg can be started. @throws MgwError('usage') with the package to install. */
 export async function checkFfmpeg(): Promise<void> {
   await run('ffmpeg', ['-version'], { timeout: timeoutMs }).catch((error: unknown) => {
     throw systemCode(error) === 'ENOENT' ? noFfmpeg() : usageError('ffmpeg -version failed.');
@@ -46,8 +46,8 @@ export async function takeFrame(path: string, place: FramePlace, signal: AbortSi
  * @throws MgwError('usage') if there is no ffmpeg, or it fails.
  */
 export async function encode(path: string, args: string[], signal: AbortSignal, list = ''): Promise<void> {
-  const whole = ['-y', '-xerror', ...args, '-movflags', '+faststart', '-f', 'mp4', `file:${path}`];
-  await output('ffmpeg', 'the film', whole, { signal }, list);
+  const allArguments = ['-y', '-xerror', ...args, '-movflags', '+faststart', '-f', 'mp4', `file:${path}`];
+  await output('ffmpeg', 'the film', allArguments, { signal }, list);
 }
 
 const streamSchema = z.looseObject({ codec_type: z.string() });
@@ -56,7 +56,7 @@ const probeSchema = z.object({
   format: z.object({ duration: z.coerce.number().check(z.positive()) }),
 });
 
-/** A stream of a media file, by the names that ffprobe gives its properties. */
+/** The properties of a media file's stream, under their names in ffprobe. */
 export type Stream = z.infer<typeof streamSchema>;
 
 /** The output of ffprobe for a media file. */
@@ -78,9 +78,9 @@ export async function probe(path: string, input: string[], signal: AbortSignal):
   const { data } = probeSchema.safeParse(tryParseJson(text.toString()));
   if (data === undefined)
     throw usageError(`ffprobe cannot read ${printableLine(path, 200)}: it has no duration.`);
-  const first = (type: string): Stream | undefined =>
+  const firstStream = (type: string): Stream | undefined =>
     data.streams.find(({ codec_type: each }) => each === type);
-  return { video: first('video'), audio: first('audio'), seconds: data.format.duration };
+  return { video: firstStream('video'), audio: firstStream('audio'), seconds: data.format.duration };
 }
 
 async function output(
@@ -90,22 +90,22 @@ async function output(
   limits: { signal: AbortSignal; timeout?: number },
   stdin?: string,
 ): Promise<Buffer> {
-  const silent = program === 'ffmpeg' ? ['-nostdin', '-v', 'error'] : ['-v', 'error'];
+  const quietFlags = program === 'ffmpeg' ? ['-nostdin', '-v', 'error'] : ['-v', 'error'];
   try {
-    const running = run(program, [...silent, ...args], {
+    const execution = run(program, [...quietFlags, ...args], {
       ...limits,
       encoding: 'buffer',
       maxBuffer: maxOutputBytes,
     });
     // Ignores write errors: a program that has failed no longer reads its input.
-    running.child.stdin?.on('error', () => undefined).end(stdin);
-    return (await running).stdout;
+    execution.child.stdin?.on('error', () => undefined).end(stdin);
+    return (await execution).stdout;
   } catch (error) {
     limits.signal.throwIfAborted();
     if (systemCode(error) === 'ENOENT') throw noFfmpeg();
     const { stderr = '' } = error as { stderr?: Buffer | string };
-    const why = printableLine(String(stderr).trim() || 'it failed', 300);
-    throw usageError(`${program} failed on ${printableLine(path, 200)}: ${why}.`);
+    const reason = printableLine(String(stderr).trim() || 'it failed', 300);
+    throw usageError(`${program} failed on ${printableLine(path, 200)}: ${reason}.`);
   }
 }
 

@@ -10,16 +10,16 @@ import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import type { Session } from './session.ts';
 import { accountOf, configuredGateway, type FlowDeps, type GatewayChoice } from './settings.ts';
 
-/** A job that a REF names, and its protocol; speech has none. */
+/** The job of a REF, and its protocol, which speech does not have. */
 export interface FoundJob {
   job: Job;
   protocol?: Protocol;
 }
 
 /**
- * Finds the job of a REF, at the gateway that it was submitted to. With a protocol, a handle that the ledger has never
- * seen is imported once the gateway has confirmed it (design 1).
- * @param words the command that takes the REF, such as `jobs wait`; the error about another gateway suggests it
+ * Finds the job of a REF, at the gateway that it was submitted to. With a protocol, a handle that is not in the ledger
+ * is imported once the gateway has confirmed it (design 1).
+ * @param words the command with the REF, such as `jobs wait`, which the error about another gateway suggests
  * @throws MgwError('usage') if there is no such job, or it belongs to another gateway or protocol; exit 9, 3 or 6 if
  * the gateway does not confirm the handle.
  */
@@ -29,23 +29,29 @@ export async function findJobHere(
   words: readonly string[],
   protocol?: Protocol,
 ): Promise<FoundJob> {
-  const found = await findJob(deps.ledger, ref, protocol?.name, deps.gateway);
-  if (found === undefined) {
+  const recorded = await findJob(deps.ledger, ref, protocol?.name, deps.gateway);
+  if (recorded === undefined) {
     if (protocol === undefined) return words[0] === 'video' ? unknownHandle(ref) : noSuchJob(ref);
-    const configured = deps.configured(protocol);
+    const configured = deps.withSettings(protocol);
     return { job: await importHandle(ref, configured, deps), protocol: configured };
   }
-  checkGateway(found, deps.gateway, deps.settings, [...words, found.id]);
-  if (protocol !== undefined && found.protocol !== protocol.name && found.protocol !== lostProtocol)
-    throw usageError(`${ref} is a job of ${found.protocol}.`, ['mgw', 'jobs', ...words.slice(-1), found.id]);
-  if (found.protocol === 'tts') return { job: found };
-  const configured = deps.configured(protocol ?? protocolOf(found));
-  const job = await reconcile(deps.ledger, found, (reply, body) => configured.readSubmission(reply, body));
+  checkGateway(recorded, deps.gateway, deps.settings, [...words, recorded.id]);
+  if (protocol !== undefined && recorded.protocol !== protocol.name && recorded.protocol !== lostProtocol)
+    throw usageError(`${ref} is a job of ${recorded.protocol}.`, [
+      'mgw',
+      'jobs',
+      ...words.slice(-1),
+      recorded.id,
+    ]);
+  if (recorded.protocol === 'tts') return { job: recorded };
+  const configured = deps.withSettings(protocol ?? protocolOf(recorded));
+  const job = await reconcile(deps.ledger, recorded, (reply, body) => configured.readSubmission(reply, body));
   return { job, protocol: configured };
 }
 
 /**
- * Returns the recorded job of a REF, for a command that needs no gateway. If one is configured, it must be the job's.
+ * Returns the recorded job of a REF, for a command that does not need a gateway. If one is configured, it must be the
+ * job's.
  * @param wordsOf returns the typed command for a job, without `mgw`; the error about another gateway suggests it
  * @param sendsKey whether the command may send the key
  * @throws MgwError('usage') if there is no such job, or it belongs to another gateway.
@@ -58,15 +64,15 @@ export async function recordedJobHere(
 ): Promise<Job> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
   const gateway = configuredGateway(settings);
-  const found = await recordedJob(ledger, ref, gateway);
+  const job = await recordedJob(ledger, ref, gateway);
   const choice = sendsKey ? settings : { ...settings, key: undefined };
-  if (gateway !== undefined) checkGateway(found, gateway, choice, wordsOf(found));
-  return found;
+  if (gateway !== undefined) checkGateway(job, gateway, choice, wordsOf(job));
+  return job;
 }
 
 // A handle does not identify its protocol.
 function unknownHandle(ref: string): never {
-  const text = `No such job: ${ref}. If it is a handle of the gateway, give its protocol or --model.`;
+  const text = `No such job: ${ref}. If it is a handle of the gateway, specify its protocol or --model.`;
   throw usageError(text).with({ protocols: protocolNames });
 }
 
@@ -76,14 +82,14 @@ function unknownHandle(ref: string): never {
  */
 export function protocolOf(job: Job): Protocol {
   if (job.protocol !== lostProtocol) return protocolNamed(job.protocol);
-  const text = `The record of ${job.id} is damaged and names no protocol. Run "mgw video PROTOCOL fetch ${job.id}" with its protocol (${protocolNames.join(', ')}).`;
+  const text = `The record of ${job.id} is damaged and does not contain the protocol. Run "mgw video PROTOCOL fetch ${job.id}" with its protocol (${protocolNames.join(', ')}).`;
   throw usageError(text, showCommand(job)).with({ job });
 }
 
 /**
  * Refuses a job of another gateway: the configured gateway does not know the job, and would charge for it.
  * @param words the command that was typed, without `mgw`
- * @throws MgwError('usage') naming both addresses, with the command that works.
+ * @throws MgwError('usage') with both URLs and the command that works.
  */
 export function checkGateway(
   job: Job,
@@ -91,32 +97,32 @@ export function checkGateway(
   settings: GatewayChoice,
   words: readonly string[],
 ): void {
-  const { id, base_url: own } = job;
-  if (own === '' || isSameGateway(own, gateway)) return;
-  const text = `${id} was submitted to ${own}, and the configured gateway is ${gateway}.`;
+  const { id, base_url: jobGateway } = job;
+  if (jobGateway === '' || isSameGateway(jobGateway, gateway)) return;
+  const text = `${id} was submitted to ${jobGateway}, and the configured gateway is ${gateway}.`;
   const flags = gatewayFlags(job, settings);
   if (flags !== undefined) throw usageError(text, ['mgw', ...flags, ...words]).with({ job });
-  const profile = new URL(own).host.replace(/[^\w.-]+/g, '-').replace(/^-/, '');
+  const profile = new URL(jobGateway).host.replace(/[^\w.-]+/g, '-').replace(/^-/, '');
   throw usageError(
-    `${text} No profile has a key for ${own}: log in there first, then repeat the command with --profile ${profile}.`,
-    ['mgw', 'auth', 'login', '--profile', profile, '--base-url', own],
+    `${text} No profile has a key for ${jobGateway}: log in there first, then repeat the command with --profile ${profile}.`,
+    ['mgw', 'auth', 'login', '--profile', profile, '--base-url', jobGateway],
   ).with({ job });
 }
 
 // Returns the flags with which a command uses the gateway of a job. Undefined if the key in use belongs to a profile of
-// another gateway: it must not be sent to this one, unless it paid for the job there.
-function gatewayFlags({ base_url: own, record }: Job, settings: GatewayChoice): string[] | undefined {
+// another gateway: that key must not be sent to the job's gateway, unless it paid for the job there.
+function gatewayFlags({ base_url: jobGateway, record }: Job, settings: GatewayChoice): string[] | undefined {
   // The sandbox's constant name is not a URL.
-  if (!URL.canParse(own)) return ['--sandbox'];
-  const [profile] = Object.entries(settings.baseUrls).find(([, url]) => isSameGateway(url, own)) ?? [];
+  if (!URL.canParse(jobGateway)) return ['--sandbox'];
+  const [profile] = Object.entries(settings.baseUrls).find(([, url]) => isSameGateway(url, jobGateway)) ?? [];
   const { key } = settings;
   if (profile === undefined && key?.source === 'profile' && accountOf(key.readIfValid()) !== record.account)
     return undefined;
-  const url = new URL(own);
-  const isPlain = url.protocol === 'http:' && !isLoopbackHost(url.hostname);
+  const url = new URL(jobGateway);
+  const isPlainHttp = url.protocol === 'http:' && !isLoopbackHost(url.hostname);
   return [
     ...(profile === undefined || profile === settings.profile.value ? [] : ['--profile', profile]),
-    ...['--base-url', own],
-    ...(isPlain ? ['--allow-http'] : []),
+    ...['--base-url', jobGateway],
+    ...(isPlainHttp ? ['--allow-http'] : []),
   ];
 }

@@ -27,16 +27,17 @@ export class LocalCopies {
 
   /**
    * Returns the path of a local file with the content of a result.
-   * @throws MgwError('store') if the store does not respond; exit 2 if the object is gone or differs from its record.
+   * @throws MgwError('store') if the store does not respond; exit 2 if the object was deleted or differs from its
+   * record.
    */
   async pathOf(file: JobFile): Promise<string> {
     if (!isObjectUrl(file.path)) return file.path;
     const deps = this.#deps;
     const deadline = this.#deadline;
     const store = await deps.objects();
-    const shown = printableLine(file.path, 200);
+    const displayPath = printableLine(file.path, 200);
     if (!(await store.has(file.path, file)))
-      throw usageError(`${shown} is not the object that was saved there, or it is gone.`);
+      throw usageError(`${displayPath} was replaced or deleted after it was saved.`);
     const url = await store.address(file.path);
     const target = await localPath(`${copyPrefix}${randomUUID()}-`, file.path, deps);
     const lock = await lockOutput(target, deps, { identity: copyPrefix, deadline });
@@ -44,10 +45,10 @@ export class LocalCopies {
     const { clock, signals, retries, userAgent, note } = deps;
     // The store is the user's own service, and may run on this machine.
     const gateway = { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [], userAgent };
-    const how = { gateway, clock, deadline, signal: signals.soft, retries, note };
-    const outcome = await download({ url, key: 'never' }, lock, how);
+    const downloadOptions = { gateway, clock, deadline, signal: signals.soft, retries, note };
+    const outcome = await download({ url, key: 'never' }, lock, downloadOptions);
     if (outcome.kind !== 'done' || outcome.file.sha256 !== file.sha256)
-      throw usageError(`${shown} no longer has the saved content.`);
+      throw usageError(`${displayPath} no longer has the saved content.`);
     return outcome.file.path;
   }
 

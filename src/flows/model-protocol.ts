@@ -9,13 +9,13 @@ import { shownValue, valueInFile } from '../protocols/violations.ts';
 import { type Listing, recallModels } from './models.ts';
 import type { Session } from './session.ts';
 
-type Listed = Pick<Model, 'id' | 'protocols'>;
+type ListedModel = Pick<Model, 'id' | 'protocols'>;
 
 /**
  * Finds the one protocol that serves a model (design 1).
  * @param dryRun do not fetch the listing if the protocol is known without it
  * @throws MgwError('usage') with `protocols` to choose from if two serve the model, or none is known; exit 3 or 6 if
- * only the listing can tell, and it could not be fetched.
+ * that depends on the listing, and it could not be fetched.
  */
 export async function protocolOfModel(
   session: Session,
@@ -24,34 +24,39 @@ export async function protocolOfModel(
   { dryRun }: { dryRun?: boolean | undefined } = {},
 ): Promise<Protocol> {
   const settings = await session.settings();
-  const local = dryRun ? protocolsOfModel(model, settings, recallModels(settings)) : [];
+  const knownProtocols = dryRun ? protocolsOfModel(model, settings, recallModels(settings)) : [];
   const use = protocolsOfModel(model, settings, []).length === 0 ? 'find' : 'check';
-  const models = local.length === 1 ? undefined : await listing(use);
-  const [only, ...others] = local.length === 1 ? local : protocolsOfModel(model, settings, models ?? []);
-  if (only !== undefined && others.length === 0) return protocolNamed(only);
-  if (only !== undefined)
-    throw choiceOf(`${shownValue(model)} is served by ${several([only, ...others])}.`, [only, ...others]);
+  const models = knownProtocols.length === 1 ? undefined : await listing(use);
+  const [first, ...others] =
+    knownProtocols.length === 1 ? knownProtocols : protocolsOfModel(model, settings, models ?? []);
+  if (first !== undefined && others.length === 0) return protocolNamed(first);
+  if (first !== undefined)
+    throw protocolChoiceError(`${shownValue(model)} is served by ${protocolList([first, ...others])}.`, [
+      first,
+      ...others,
+    ]);
   const ids = (models ?? []).map(({ id }) => id);
-  const meant = nearestName(model, ids);
-  const hint = meant === undefined || meant === model ? '' : ` Did you mean ${shownValue(meant)}?`;
-  throw choiceOf(`No protocol is known for the model ${shownValue(model)}.${hint}`, protocolNames);
+  const suggestion = nearestName(model, ids);
+  const hint =
+    suggestion === undefined || suggestion === model ? '' : ` Did you mean ${shownValue(suggestion)}?`;
+  throw protocolChoiceError(`No protocol is known for the model ${shownValue(model)}.${hint}`, protocolNames);
 }
 
 /**
- * Returns the names of the protocols that serve a model: by the marks of the listing, else by the specification, else
- * by the configured defaults of that model.
+ * Returns the names of the protocols that serve a model: according to the listing, else the specification, else the
+ * configured defaults of that model.
  */
 export function protocolsOfModel(
   model: string,
   { videoDefaults = {} }: Pick<Settings, 'videoDefaults'>,
-  models: readonly Listed[],
+  models: readonly ListedModel[],
 ): string[] {
-  // Protocol A's listings may give the name with the prefix of its path.
+  // Protocol A's listings may prefix the name with its path.
   const id = model.replace(/^models\//, '');
-  const marked = models.find((listed) => listed.id === id || listed.id === model)?.protocols ?? [];
-  if (marked.length > 0) return [...marked];
-  const specified = protocolNames.filter((name) => protocolNamed(name).models?.includes(id));
-  if (specified.length > 0) return specified;
+  const listedProtocols = models.find((listed) => listed.id === id || listed.id === model)?.protocols ?? [];
+  if (listedProtocols.length > 0) return [...listedProtocols];
+  const specifiedProtocols = protocolNames.filter((name) => protocolNamed(name).models?.includes(id));
+  if (specifiedProtocols.length > 0) return specifiedProtocols;
   const hasDefaults = (of: unknown): boolean => isObject(of) && Object.hasOwn(of, id);
   return protocolNames.filter((name) => hasDefaults(videoDefaults[name]));
 }
@@ -59,37 +64,37 @@ export function protocolsOfModel(
 /** Whether a protocol is known to serve a model without fetching the listing. */
 export function isKnownToServe(protocol: Protocol, model: string, settings: Settings): boolean {
   if (protocol.models?.includes(model)) return true;
-  const known = recalled.get(settings) ?? recallModels(settings);
-  recalled.set(settings, known);
-  return protocolsOfModel(model, settings, known).includes(protocol.name);
+  const models = modelCache.get(settings) ?? recallModels(settings);
+  modelCache.set(settings, models);
+  return protocolsOfModel(model, settings, models).includes(protocol.name);
 }
 
 // Cached, since each row of a batch needs the models.
-const recalled = new WeakMap<Settings, readonly Listed[]>();
+const modelCache = new WeakMap<Settings, readonly ListedModel[]>();
 
 /**
  * Refuses a model of another protocol before anything is sent.
  * @param models the listing; empty if it was not fetched
- * @param isQuoted whether the message may name the model; a value from a file is not quoted
+ * @param isQuoted whether the message may quote the model; a value from a file must not be quoted
  * @throws MgwError('usage') with the `protocols` that serve the model.
  */
 export function refuseOtherProtocol(
   protocol: Protocol,
   model: string,
-  models: readonly Listed[],
+  models: readonly ListedModel[],
   isQuoted = true,
 ): void {
-  const serving = protocolsOfModel(model, { videoDefaults: {} }, models);
-  if (serving.length === 0 || serving.includes(protocol.name)) return;
-  const shown = isQuoted ? shownValue(model) : valueInFile;
-  const text = `${shown} is served by ${several(serving)}, not by ${several([protocol.name])}.`;
-  throw choiceOf(text, serving);
+  const servingProtocols = protocolsOfModel(model, { videoDefaults: {} }, models);
+  if (servingProtocols.length === 0 || servingProtocols.includes(protocol.name)) return;
+  const quotedModel = isQuoted ? shownValue(model) : valueInFile;
+  const text = `${quotedModel} is served by ${protocolList(servingProtocols)}, not by ${protocolList([protocol.name])}.`;
+  throw protocolChoiceError(text, servingProtocols);
 }
 
-function choiceOf(text: string, protocols: readonly string[]): Error {
+function protocolChoiceError(text: string, protocols: readonly string[]): Error {
   return usageError(text).with({ protocols });
 }
 
-function several(names: readonly string[]): string {
+function protocolList(names: readonly string[]): string {
   return `Protocol${names.length > 1 ? 's' : ''} ${names.map((name) => name.toUpperCase()).join(' and ')}`;
 }

@@ -54,14 +54,14 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
       signal: limits.signal,
     },
   );
-  const read = readModels(reply);
-  if ('models' in read) {
+  const result = readModels(reply);
+  if ('models' in result) {
     // Failing to cache the listing must not fail the call.
-    if (id === undefined) await rememberModels(settings, read.models).catch(() => undefined);
-    return read.models;
+    if (id === undefined) await rememberModels(settings, result.models).catch(() => undefined);
+    return result.models;
   }
-  const { code, message, requestId } = read.failure;
-  throw new MgwError(code, withRetryDelay(message, read.failure), {
+  const { code, message, requestId } = result.failure;
+  throw new MgwError(code, withRetryDelay(message, result.failure), {
     requestId,
     retry: code === 'auth' ? 'never' : 'safe',
   });
@@ -75,29 +75,29 @@ export type KnownModel = Pick<Model, 'id' | 'protocols' | 'model_versions'>;
  * @throws the system's error.
  */
 export async function rememberModels(settings: Settings, models: readonly Model[]): Promise<void> {
-  const path = pathOf(settings);
-  const kept = models.map(({ id, protocols, model_versions }): KnownModel => ({
+  const path = cachePath(settings);
+  const cachedModels = models.map(({ id, protocols, model_versions }): KnownModel => ({
     id,
     protocols,
     model_versions,
   }));
-  const text = JSON.stringify({ models: kept });
+  const text = JSON.stringify({ models: cachedModels });
   // Skip the write if nothing changed, as is usual.
-  if (recalled(path) === text) return;
+  if (readCache(path) === text) return;
   await makeFolder(dirname(path));
   writeFileSync(`${path}.${process.pid}`, text, { mode: 0o600 });
   renameSync(`${path}.${process.pid}`, path);
 }
 
-/** Returns the models of the last listing of this gateway; empty if it was never listed. */
+/** Returns the models of the last listing of this gateway; empty if none was fetched. */
 export function recallModels(settings: Settings): KnownModel[] {
-  const kept = tryParseJson(recalled(pathOf(settings)));
-  const models = isObject(kept) && Array.isArray(kept['models']) ? kept['models'] : [];
-  return models.filter(isKnown);
+  const cached = tryParseJson(readCache(cachePath(settings)));
+  const models = isObject(cached) && Array.isArray(cached['models']) ? cached['models'] : [];
+  return models.filter(isKnownModel);
 }
 
 // Synchronous: starting the thread pool takes longer than reading this small file.
-function recalled(path: string): string {
+function readCache(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch {
@@ -105,13 +105,13 @@ function recalled(path: string): string {
   }
 }
 
-function isKnown(value: unknown): value is KnownModel {
+function isKnownModel(value: unknown): value is KnownModel {
   const { id, protocols, model_versions: versions } = (value ?? {}) as Partial<KnownModel>;
   return typeof id === 'string' && Array.isArray(protocols) && Array.isArray(versions);
 }
 
 // Each gateway has its own models. The sandbox has its own folder.
-function pathOf(settings: Settings): string {
+function cachePath(settings: Settings): string {
   const gateway = settings.baseUrl?.value ?? '';
   const name = createHash('sha256').update(gateway).digest('hex').slice(0, 32);
   return join(ledgerFolder(settings), 'models', `${name}.json`);
@@ -125,19 +125,19 @@ export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
 
 /** Returns a listing that is fetched at most once. */
 export function oneListing(session: Session): Listing {
-  const asked = new Map<ListingUse, Promise<Model[] | undefined>>();
-  let found: Model[] | undefined;
+  const requests = new Map<ListingUse, Promise<Model[] | undefined>>();
+  let listing: Model[] | undefined;
   return async (use) => {
-    if (found !== undefined) return found;
-    const answer = asked.get(use) ?? listedModels(session, use);
-    asked.set(use, answer);
-    return (found = await answer);
+    if (listing !== undefined) return listing;
+    const request = requests.get(use) ?? listedModels(session, use);
+    requests.set(use, request);
+    return (listing = await request);
   };
 }
 
 /**
  * Fetches the model listing. A submission that does not need it waits only briefly.
- * @returns undefined if it could not be fetched and is not needed: the checks and the gateway judge the body
+ * @returns undefined if it could not be fetched and is not needed: the checks and the gateway then validate the body
  * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
 export async function listedModels(session: Session, use: ListingUse): Promise<Model[] | undefined> {
@@ -159,10 +159,10 @@ function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean 
 function explain(error: MgwError, use: ListingUse): MgwError {
   if (use === 'check' || error.code === 'auth') return error;
   const { code, message, requestId, cause } = error;
-  const [what, flag] =
+  const [subject, advice] =
     use === 'fill'
       ? ['missing field is', 'Set it with --model-version']
-      : ['protocol of the model is', 'Name it (mgw video a, b or c)'];
-  const text = `The ${what} taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. ${flag}, or run the command again.`;
+      : ['protocol of the model is', 'Specify it (mgw video a, b or c)'];
+  const text = `The ${subject} taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. ${advice}, or run the command again.`;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
 }

@@ -10,11 +10,11 @@ import { isObjectUrl } from '../store-url.ts';
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
-/** The flags of a server that a command of its person needs. */
+/** The server's flags that a command printed for a person needs. */
 export type ServerFlags = Globals & Pick<SettingFlags, 'budgetName'>;
 
 /**
- * Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them.
+ * Returns the global flags that choose the gateway or the ledger, each with its value. A printed command needs them.
  */
 export function globalArguments(globals: Globals): string[][] {
   return [
@@ -26,26 +26,26 @@ export function globalArguments(globals: Globals): string[][] {
   ];
 }
 
-/** Returns the error with a `next` that uses the same gateway and ledger, unless `next` names its own gateway. */
+/** Returns the error with a `next` that uses the same gateway and ledger, unless `next` specifies its own gateway. */
 export function withGlobals(error: MgwError, globals: Globals): MgwError {
   return error.next === undefined ? error : error.with({ next: commandWithGlobals(error.next, globals) });
 }
 
 function commandWithGlobals(command: readonly string[], globals: Globals): string[] {
-  const [mgw, ...rest] = command;
-  // A text after `--` may look like a flag.
-  const words = rest.includes('--') ? rest.slice(0, rest.indexOf('--')) : rest;
-  if (mgw !== 'mgw' || words.at(-1) === '--help') return [...command];
-  const hasGateway = words.includes('--base-url') || words.includes('--sandbox');
+  const [mgw, ...args] = command;
+  // An argument after `--` may look like a flag.
+  const flagArgs = args.includes('--') ? args.slice(0, args.indexOf('--')) : args;
+  if (mgw !== 'mgw' || flagArgs.at(-1) === '--help') return [...command];
+  const hasGateway = flagArgs.includes('--base-url') || flagArgs.includes('--sandbox');
   const flags = globalArguments(globals).filter(
-    ([name = '']) => !words.includes(name) && (!hasGateway || name === '--profile'),
+    ([name = '']) => !flagArgs.includes(name) && (!hasGateway || name === '--profile'),
   );
-  return [mgw, ...flags.flat(), ...rest];
+  return [mgw, ...flags.flat(), ...args];
 }
 
 /**
- * Returns a command of a server for a person, with the server's gateway, ledger and standing budget. The person's shell
- * may lack the server's environment, so its values become flags.
+ * Returns a command for a person to run, with the server's gateway, ledger and standing budget. The person's shell may
+ * lack the server's environment, so its values become flags.
  * @param settings undefined if they are invalid
  */
 export function commandForPerson(
@@ -57,7 +57,7 @@ export function commandForPerson(
   if (settings?.profile.source === 'env') globals.profile = settings.profile.value;
   if (settings?.sandbox.value) globals.sandbox = true;
   else if (settings?.baseUrl?.source === 'env') globals.baseUrl = settings.baseUrl.value;
-  return commandWithGlobals(withKept(command, { budgetName }), globals);
+  return commandWithGlobals(withKeptFlags(command, { budgetName }), globals);
 }
 
 /** The flags of a failed command that the suggested command also needs. */
@@ -70,13 +70,13 @@ export interface KeptFlags {
   budgetName?: string | undefined;
 }
 
-/** Adds to a command the flags of the failed command that it accepts and does not have yet. */
-export function withKept(command: readonly string[], flags: KeptFlags): string[] {
+/** Adds to a suggested command the flags of the failed command that it accepts and lacks. */
+export function withKeptFlags(command: readonly string[], flags: KeptFlags): string[] {
   if (command.includes('--not-created')) return [...command];
   const { output, force, strict, mark, budget, budgetName } = flags;
   const isFetch = command.includes('fetch');
   const canPay = command.includes('resolve') && !command.includes('--adopt');
-  const saving =
+  const outputFlags =
     output === undefined || command.includes('-o')
       ? []
       : [
@@ -85,12 +85,12 @@ export function withKept(command: readonly string[], flags: KeptFlags): string[]
           ...(strict && isFetch ? [['--strict']] : []),
           ...(mark && isFetch ? [['--mark']] : []),
         ];
-  const paying = [
+  const budgetFlags = [
     ...(budget === undefined ? [] : [['--budget', budget]]),
     ...(budgetName === undefined ? [] : [['--budget-name', budgetName]]),
   ];
-  const missing = canPay ? paying.filter(([name = '']) => !command.includes(name)) : [];
-  return [...command, ...saving.flat(), ...missing.flat()];
+  const missingBudgetFlags = canPay ? budgetFlags.filter(([name = '']) => !command.includes(name)) : [];
+  return [...command, ...outputFlags.flat(), ...missingBudgetFlags.flat()];
 }
 
 /**
@@ -102,45 +102,48 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   // Keep a suggestion to run another program, since that fixes the cause.
   const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
   if (job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
-  if (next?.includes('resolve')) return error.with({ next: withKept(next, flags) });
-  const own = next?.includes('fetch') ? next : fetchCommand(job);
-  const isOther = own.includes('show') || (own !== next && retry !== 'resume');
-  return flags.output === undefined || isOther ? error : error.with({ next: withKept(own, flags) });
+  if (next?.includes('resolve')) return error.with({ next: withKeptFlags(next, flags) });
+  const command = next?.includes('fetch') ? next : fetchCommand(job);
+  const isUnsuitable = command.includes('show') || (command !== next && retry !== 'resume');
+  return flags.output === undefined || isUnsuitable
+    ? error
+    : error.with({ next: withKeptFlags(command, flags) });
 }
 
-// After these errors, the path stays unusable however often it is tried.
-const unusable = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
+// Retrying the same path cannot succeed after these errors.
+const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
 
 /**
  * Returns an output to use instead of one that has failed: a free path next to a file that exists, or the current
- * folder for a path that can hold no file. Undefined if another output does not help.
+ * folder for a path at which a file cannot be created. Undefined if another output does not help.
  */
-export function otherOutput(error: MgwError, output: string): string | undefined {
+export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);
-  if (error.path === undefined || !unusable.includes(systemCode(error.cause) ?? '')) return undefined;
+  if (error.path === undefined || !unusablePathCodes.includes(systemCode(error.cause) ?? ''))
+    return undefined;
   const { dir, name, ext } = parse(output);
-  const here = `${name.slice(0, 100)}${ext}`;
+  const pathHere = `${name.slice(0, 100)}${ext}`;
   if (/[\\/]$/.test(output)) return './';
-  return dir === '' || existsSync(here) ? freePath(here) : here;
+  return dir === '' || existsSync(pathHere) ? freePath(pathHere) : pathHere;
 }
 
-/** Returns the command that helps if a paid job could not be saved at an output; undefined if that is not known. */
+/** Returns the command to run if a paid job could not be saved at an output; undefined if none is known. */
 export function nextForOutput(error: MgwError, job: Job, output: string): string[] | undefined {
   const folder = error.path === undefined ? '' : dirname(error.path);
   if (systemCode(error.cause) === 'ENOENT' && folder !== '' && !existsSync(folder))
     return ['mkdir', '-p', folder];
-  const other = otherOutput(error, output);
-  return other === undefined ? undefined : [...fetchCommand(job), '-o', other];
+  const alternative = alternativeOutput(error, output);
+  return alternative === undefined ? undefined : [...fetchCommand(job), '-o', alternative];
 }
 
 /**
- * Returns a free path next to one that exists: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. Next
- * to an object, the name with the next number: only the store knows whether it is free.
+ * Returns a free path next to one that exists: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. For
+ * an object, returns the name with the next number, because only the store knows whether it is free.
  */
-function freePath(taken: string): string | undefined {
-  const { dir, name, ext } = parse(taken);
-  if (/[{}]|[\\/]$/.test(taken) || name === '') return undefined;
-  if (isObjectUrl(taken)) {
+function freePath(existingPath: string): string | undefined {
+  const { dir, name, ext } = parse(existingPath);
+  if (/[{}]|[\\/]$/.test(existingPath) || name === '') return undefined;
+  if (isObjectUrl(existingPath)) {
     const [, stem = name, number = '1'] = /^(.+)-(\d{1,9})$/.exec(name) ?? [];
     return `${dir}/${stem}-${Number(number) + 1}${ext}`;
   }

@@ -11,11 +11,11 @@ import { bestEffort, claimantOf, lockOutput, removeJobLeftovers } from '../jobs/
 import { numberedPath, pathsAt } from '../jobs/output.ts';
 import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
 import type { RecoveredAudio } from '../speech/sink.ts';
-import { otherOutput } from './next.ts';
+import { alternativeOutput } from './next.ts';
 import type { FlowDeps } from './settings.ts';
 
 /** How a result is uploaded. */
-interface Uploading {
+interface UploadOptions {
   /** Replaces existing objects. */
   force: boolean;
   deadline: Deadline;
@@ -24,18 +24,18 @@ interface Uploading {
 /**
  * Saves the results of a job as objects (design 17). Each is first completed and verified in a local file, which is
  * kept until the store has it.
- * @param make saves the results at a local path
- * @throws MgwError as `make` does; 'store' or 'output_exists' if they cannot be uploaded, charged 'yes'.
+ * @param save saves the results at a local path
+ * @throws MgwError as `save` does; 'store' or 'output_exists' if they cannot be uploaded, charged 'yes'.
  */
 export async function deliverToObjects(
   job: Job,
   url: string,
-  options: Uploading,
+  options: UploadOptions,
   deps: FlowDeps,
-  make: (path: string) => Promise<JobFile[]>,
+  save: (path: string) => Promise<JobFile[]>,
 ): Promise<JobFile[]> {
   const path = await localPath(`${job.id}-`, url, deps);
-  const uploaded = await uploadedBefore(job, url, deps);
+  const uploaded = await findUploadedFiles(job, url, deps);
   if (uploaded !== undefined) {
     const paths = pathsAt(path, uploaded.length);
     await removeJobLeftovers(job, paths, deps);
@@ -44,7 +44,7 @@ export async function deliverToObjects(
   }
   const stem = path.slice(0, path.length - extname(path).length);
   const files: JobFile[] = [];
-  for (const file of await make(path)) {
+  for (const file of await save(path)) {
     const [, number] = /^-(\d+)\./.exec(file.path.slice(stem.length)) ?? [];
     const object = number === undefined ? url : numberedPath(url, Number(number) - 1, 2);
     files.push(await upload(job, file, object, options, deps));
@@ -53,7 +53,7 @@ export async function deliverToObjects(
 }
 
 // An earlier run may have uploaded everything and died before it reported that.
-async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<JobFile[] | undefined> {
+async function findUploadedFiles(job: Job, url: string, deps: FlowDeps): Promise<JobFile[] | undefined> {
   const count = job.record.results ?? 0;
   const urls = pathsAt(url, count);
   const files = urls.flatMap((each) => job.files.find(({ path }) => path === each) ?? []);
@@ -63,7 +63,7 @@ async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<Jo
   return files;
 }
 
-/** The beginning of the names of downloaded objects in the upload folder. */
+/** The prefix of the names of downloaded objects in the upload folder. */
 export const copyPrefix = 'copy-';
 
 /**
@@ -100,40 +100,40 @@ export async function upload(
   job: Job,
   file: JobFile,
   url: string,
-  { force, deadline }: Uploading,
+  { force, deadline }: UploadOptions,
   deps: FlowDeps,
 ): Promise<JobFile> {
   const { ledger } = deps;
   // Only one process of this machine uploads. A second one then finds the object.
   const lock = await lockOutput(`${file.path}.upload`, deps, { identity: job.id, job, deadline });
   try {
-    const known = (await ledger.read(job.id)) ?? job;
-    const earlier = (known.record.uploads ?? []).filter((each) => each.url === url);
+    const latestJob = (await ledger.read(job.id)) ?? job;
+    const earlierUploads = (latestJob.record.uploads ?? []).filter((each) => each.url === url);
     const store = await deps.objects();
     await store.put(url, file, {
       force,
-      earlier,
-      onBegun: (begun) => ledger.append(job.id, { type: 'uploading', url, ...begun }),
+      earlierUploads,
+      onStarted: (started) => ledger.append(job.id, { type: 'uploading', url, ...started }),
     });
     const object = { ...file, path: url };
     await ledger.append(job.id, { type: 'file', file: object, instead_of: file.path });
     await bestEffort(deps, () => rm(file.path, { force: true }));
     return object;
   } catch (error) {
-    throw kept(error, file, job, url, force);
+    throw uploadError(error, file, job, url, force);
   } finally {
     await bestEffort(deps, () => lock.release());
   }
 }
 
-function kept(error: unknown, { path }: JobFile, job: Job, url: string, force: boolean): unknown {
+function uploadError(error: unknown, { path }: JobFile, job: Job, url: string, force: boolean): unknown {
   if (!(error instanceof MgwError)) return error;
-  const output = otherOutput(error, url) ?? url;
+  const output = alternativeOutput(error, url) ?? url;
   const next = ['mgw', 'jobs', 'fetch', job.id, '-o', output, ...(force ? ['--force'] : [])];
-  const paid = error.with({ charged: 'yes', retry: 'resume', job, next });
+  const paidError = error.with({ charged: 'yes', retry: 'resume', job, next });
   if (error.code === 'store' || error.code === 'output_exists')
-    paid.message = `${error.message} The result is kept as ${path}.`;
-  return paid;
+    paidError.message = `${error.message} The result is kept as ${path}.`;
+  return paidError;
 }
 
 /** A sink for speech that is saved as an object: it writes the file of {@link localPath}. */
@@ -156,9 +156,9 @@ export class ObjectSink extends FileSink {
 
   override async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
     const pattern = this.#url.split('{id}');
-    const isHere = ({ path }: JobFile): boolean =>
+    const matchesPattern = ({ path }: JobFile): boolean =>
       path.startsWith(pattern[0] ?? '') && path.endsWith(pattern.at(-1) ?? '');
-    for (const file of candidates.filter(isHere))
+    for (const file of candidates.filter(matchesPattern))
       if (await (await this.#deps.objects()).has(file.path, file)) return { file };
     return super.recover(candidates);
   }

@@ -5,8 +5,8 @@ import type { Limits } from '../sandbox/exchange.ts';
 import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
 
 /**
- * Opens the sandbox of `--sandbox`. Inside `mgw sandbox exec` this is the sandbox that it serves, whatever base URL and
- * key the script sets. Otherwise the sandbox runs in this process, with its data in `stateDir`.
+ * Opens the sandbox of `--sandbox`. Inside `mgw sandbox exec`, this is the sandbox of that command, regardless of the
+ * base URL and key that the script sets. Otherwise the sandbox runs in this process, with its data in `stateDir`.
  * @throws MgwError('local_io') if its folder cannot be used.
  */
 export async function openSandbox(
@@ -23,12 +23,12 @@ export async function openSandbox(
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
 }
 
-/** Returns the limits of the sandbox's account. Flags come before settings. */
-export function limitsOf(settings: Settings, given: Limits = {}): Limits {
+/** Returns the limits of the sandbox's account. Flags take precedence over settings. */
+export function limitsOf(settings: Settings, flags: Limits = {}): Limits {
   return {
-    balance: given.balance ?? settings.sandboxBalance.value,
-    concurrency: given.concurrency ?? settings.sandboxConcurrency.value,
-    perMinute: given.perMinute ?? settings.sandboxPerMinute.value,
+    balance: flags.balance ?? settings.sandboxBalance.value,
+    concurrency: flags.concurrency ?? settings.sandboxConcurrency.value,
+    perMinute: flags.perMinute ?? settings.sandboxPerMinute.value,
   };
 }
 
@@ -42,11 +42,11 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   try {
     return await server.startSandbox(options);
   } catch (error) {
-    throw readable(error, options);
+    throw toReadableError(error, options);
   }
 }
 
-function readable(error: unknown, { port, stateDir }: SandboxOptions): unknown {
+function toReadableError(error: unknown, { port, stateDir }: SandboxOptions): unknown {
   if (!(error instanceof Error)) return error;
   const { name, message } = error;
   if (name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);

@@ -19,7 +19,7 @@ interface Sources {
   signals(): Signals;
 }
 
-/** The place of the input files in the object storage of the sandbox. */
+/** The location of the input files in the object storage of the sandbox. */
 const sandboxInputs = 's3://sandbox/inputs';
 
 /**
@@ -29,15 +29,17 @@ const sandboxInputs = 's3://sandbox/inputs';
 export async function openInputs(session: Sources): Promise<Store | undefined> {
   const [{ endpoint, env }, settings] = await Promise.all([serviceOf(session), session.settings()]);
   const { sandbox, storeUrl, storeCommand, storeExpiresMs } = settings;
-  const place = sandbox.value ? { url: sandboxInputs } : { url: storeUrl.value, command: storeCommand.value };
-  const stored = { ...place, endpoint, expiresMs: storeExpiresMs.value };
-  return openStore(stored, env, await depsOf(session));
+  const location = sandbox.value
+    ? { url: sandboxInputs }
+    : { url: storeUrl.value, command: storeCommand.value };
+  const storeSettings = { ...location, endpoint, expiresMs: storeExpiresMs.value };
+  return openStore(storeSettings, env, await depsOf(session));
 }
 
-/** Describes why a gateway probably cannot fetch a file from a store; undefined if no reason is known. */
+/** Returns the reason why a gateway probably cannot fetch a file from a store; undefined if none is known. */
 export function reachProblem(store: string, gateway: string): string | undefined {
-  const [reach, from] = [reachOf(store), reachOf(gateway)];
-  if (reach !== 'public' && reach !== from && from !== 'loopback')
+  const [storeReach, gatewayReach] = [reachOf(store), reachOf(gateway)];
+  if (storeReach !== 'public' && storeReach !== gatewayReach && gatewayReach !== 'loopback')
     return `the gateway ${gateway} probably cannot reach ${store}, which is not public`;
   // Asset URLs have to be reachable from mainland China (specification 8).
   return /(^|\.)googleapis\.com$/.test(store) ? `${store} cannot be reached from mainland China` : undefined;
@@ -49,7 +51,7 @@ export async function openObjects(session: Sources): Promise<ObjectStore> {
   return (await import('../store/s3-store.ts')).openObjectStore(endpoint, env, await depsOf(session));
 }
 
-// With --sandbox only the sandbox's storage is used, whatever endpoint, bucket and credentials are configured.
+// With --sandbox only the sandbox's storage is used, regardless of the configured endpoint, bucket and credentials.
 async function serviceOf(session: Sources): Promise<{ endpoint: string | undefined; env: Settings['env'] }> {
   const { sandbox, storeEndpoint, env } = await session.settings();
   if (!sandbox.value) return { endpoint: storeEndpoint.value, env };

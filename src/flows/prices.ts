@@ -22,8 +22,8 @@ export type PriceQuery = Pick<Order, 'protocol' | 'model' | 'body'>;
  * @throws MgwError('config') if the configured price cannot be read.
  */
 export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settings: Settings): PricedOrder {
-  const { flags } = pricedBy(kind);
-  const what = kind === 'tts' ? 'speech' : `${model || 'no model'} (Protocol ${kind.toUpperCase()})`;
+  const { flags } = priceSchema(kind);
+  const subject = kind === 'tts' ? 'speech' : `${model || 'no model'} (Protocol ${kind.toUpperCase()})`;
   const key = priceKey(kind, model);
   const text = priceSetting(kind, model, settings);
   const price = text && readPrice(key, text, kind);
@@ -31,7 +31,7 @@ export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settin
   const example = kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT';
   const canBeSet = !settings.sandbox.value && (kind === 'tts' || model !== '');
   return {
-    what,
+    subject,
     cost,
     currency: currencyOf(settings),
     ...(canBeSet && { priceCommand: ['mgw', 'config', 'set', key, example] }),
@@ -45,7 +45,7 @@ export function currencyOf({ sandbox, currency }: Pick<Settings, 'sandbox' | 'cu
 
 /** Returns the price of a model from the settings or the sandbox; undefined if none is known. */
 export function priceSetting(kind: JobKind, model: string, settings: Settings): Setting<string> | undefined {
-  return settings.sandbox.value ? ofSandbox(kind, model) : settings.priceOf(kind, model);
+  return settings.sandbox.value ? sandboxPrice(kind, model) : settings.priceOf(kind, model);
 }
 
 /** The price of a model under one protocol. */
@@ -53,7 +53,7 @@ export interface ModelPrice {
   protocol: string;
   /** The price as configured. */
   price: string;
-  /** The maximum cost of the clip; absent if no clip was given or the price does not determine it. */
+  /** The maximum cost of the clip; absent if no clip was specified or the price does not determine it. */
   cost?: string;
 }
 
@@ -77,9 +77,9 @@ export function pricesOfModel(
     const price = priceSetting(name, id, settings);
     if (price === undefined) return [];
     const protocol = protocolNamed(name);
-    const known = new Set(protocol.flags.map(longName));
-    const given = Object.entries({ model: id, ...clip }).filter(([flag]) => known.has(flag));
-    const body = protocol.normalise(compose(protocol, { flags: Object.fromEntries(given) }));
+    const flagNames = new Set(protocol.flags.map(longName));
+    const usedFlags = Object.entries({ model: id, ...clip }).filter(([flag]) => flagNames.has(flag));
+    const body = protocol.normalise(compose(protocol, { flags: Object.fromEntries(usedFlags) }));
     const { cost } = clip === undefined ? {} : priceOf({ protocol: name, model: id, body }, settings);
     return [{ protocol: name, price: price.value, ...(cost && { cost: cost.at_most }) }];
   });
@@ -90,20 +90,20 @@ function priceKey(kind: JobKind, model: string): string {
   return kind === 'tts' ? 'prices.tts' : `prices.${kind}.${model}`;
 }
 
-/** Returns the flags and units that a price of a kind may use. */
-export function pricedBy(kind: JobKind): { flags: readonly Flag[]; units: readonly Unit[] } {
+/** Returns the flags and units allowed in a price of the given kind. */
+export function priceSchema(kind: JobKind): { flags: readonly Flag[]; units: readonly Unit[] } {
   return kind === 'tts'
     ? { flags: speechFlags, units: speechUnits }
     : { flags: protocolNamed(kind).flags, units: videoUnits };
 }
 
-function ofSandbox(kind: JobKind, model: string): Setting<string> | undefined {
+function sandboxPrice(kind: JobKind, model: string): Setting<string> | undefined {
   const value = priceText(kind, kind === 'tts' ? speechModel : model);
   return value === undefined ? undefined : { value, source: 'default' };
 }
 
 function readPrice(key: string, text: Setting<string>, kind: JobKind): Price {
-  const { flags, units } = pricedBy(kind);
+  const { flags, units } = priceSchema(kind);
   try {
     return parsePrice(text.value, flags, units);
   } catch (error) {

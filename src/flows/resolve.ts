@@ -11,7 +11,7 @@ import { withBudget } from './budgets.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
 import { protocolOf, recordedJobHere } from './find-job.ts';
-import { type FlowDeps, configured } from './settings.ts';
+import { type FlowDeps, withSettings } from './settings.ts';
 import type { Session } from './session.ts';
 import { payAndDeliver, videoOrder, type VideoSubmission } from './submit-video.ts';
 import { uploadFor } from './uploads.ts';
@@ -32,25 +32,27 @@ export async function resolve(
   session: Session,
   ref: string,
   resolution: Resolution,
-  wanted: ResolveOptions,
+  options: ResolveOptions,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
   // Only --resubmit needs a gateway.
   const sendsKey = resolution.how !== 'not-created';
-  const found = await recordedJobHere(session, ref, (job) => wordsOf(job, resolution), sendsKey);
-  const isSpeech = found.protocol === 'tts';
-  if (isSpeech || (found.protocol === lostProtocol && wanted.target === undefined)) {
-    const settled = await reconcile(ledger, found, () => unreadReply);
-    return done(await resolveJob(ledger, settled, isSpeech ? notCreated(found, resolution) : resolution));
+  const recorded = await recordedJobHere(session, ref, (job) => commandWords(job, resolution), sendsKey);
+  const isSpeech = recorded.protocol === 'tts';
+  if (isSpeech || (recorded.protocol === lostProtocol && options.target === undefined)) {
+    const reconciled = await reconcile(ledger, recorded, () => unreadReply);
+    return withoutFiles(
+      await resolveJob(ledger, reconciled, isSpeech ? requireNotCreated(recorded, resolution) : resolution),
+    );
   }
-  const protocol = configured(protocolOf(found), settings);
-  const job = await reconcile(ledger, found, (reply, body) => protocol.readSubmission(reply, body));
+  const protocol = withSettings(protocolOf(recorded), settings);
+  const job = await reconcile(ledger, recorded, (reply, body) => protocol.readSubmission(reply, body));
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
-  if (resolution.how === 'resubmit') return submitAgain(job, protocol, wanted, session, hooks);
+  if (resolution.how === 'resubmit') return submitAgain(job, protocol, options, session, hooks);
   const resolved = await resolveJob(ledger, job, resolution);
-  if (wanted.target === undefined) return done(resolved);
-  const { target, force, deadline } = wanted;
+  if (options.target === undefined) return withoutFiles(resolved);
+  const { target, force, deadline } = options;
   const file = { ask: 'file', target, force, deadline } as const;
   return deliverFound(resolved, protocol, 'fetch', file, await session.jobDeps(), hooks);
 }
@@ -68,7 +70,7 @@ export interface Doubt {
 export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
   const job = await recordedJobHere(session, ref, ({ id }) => ['jobs', 'resolve', id]);
   const state = shownState(job);
-  if (state !== 'unknown' && !isOpen(job)) {
+  if (state !== 'unknown' && !isInDoubt(job)) {
     const text = `Job ${job.id} is ${state}; there is nothing to resolve.`;
     throw usageError(text, showCommand(job)).with({ job });
   }
@@ -86,9 +88,9 @@ export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
       meaning: 'submit it again now: it may be charged twice',
     },
   ];
-  const open = ways.filter(({ resolution }) => isPossible(resolution, job));
+  const possibleWays = ways.filter(({ resolution }) => isPossible(resolution, job));
   const resolve = ['mgw', 'jobs', 'resolve', job.id];
-  return { job, ways: open.map((way) => ({ ...way, command: [...resolve, ...way.command] })) };
+  return { job, ways: possibleWays.map((way) => ({ ...way, command: [...resolve, ...way.command] })) };
 }
 
 // The task of speech cannot be fetched, and only a complete record can be sent again.
@@ -98,24 +100,24 @@ function isPossible(how: Resolution['how'], { protocol, record, request }: Job):
   return how === 'adopted' || (!record.elided && record.damaged === 0 && isObject(request));
 }
 
-function done(job: Job): Delivered {
+function withoutFiles(job: Job): Delivered {
   return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
 }
 
-function wordsOf({ id }: Job, resolution: Resolution): string[] {
+function commandWords({ id }: Job, resolution: Resolution): string[] {
   const how = { adopted: '--adopt', 'not-created': '--not-created', resubmit: '--resubmit' }[resolution.how];
   const handle = resolution.how === 'adopted' ? [resolution.handle] : [];
   return ['jobs', 'resolve', id, how, ...handle];
 }
 
-// The response to a speech call is its audio, which no record keeps. A response also cannot be read if its protocol
-// is lost.
+// The response to a speech call is its audio, which is not recorded. A response also cannot be read if its protocol is
+// lost.
 const unreadReply: SubmitVerdict = {
   kind: 'unknown',
   failure: { code: 'submit_unknown', message: 'The process ended before the response was read.' },
 };
 
-function notCreated(job: Job, resolution: Resolution): Resolution {
+function requireNotCreated(job: Job, resolution: Resolution): Resolution {
   if (resolution.how === 'not-created') return resolution;
   throw usageError(
     `A speech job has no task at the gateway: use --not-created, or run mgw tts again with ${newTakeFlag(job)}.`,
@@ -138,14 +140,14 @@ async function submitAgain(
   hooks: FlowHooks,
 ): Promise<Delivered> {
   const body = recordedRequest(job);
-  const given = await session.jobDeps();
+  const sessionDeps = await session.jobDeps();
   const { fingerprint } = job.record;
   const prepare = uploadFor(session, protocol, body, new Map());
-  let uploaded: Promise<Exchange> | undefined;
-  const upload = prepare && (() => (uploaded ??= prepare()));
-  const video = { protocol, body, asked: body, exchange: protocol.submission(body), upload };
+  let uploading: Promise<Exchange> | undefined;
+  const upload = prepare && (() => (uploading ??= prepare()));
+  const video = { protocol, body, userBody: body, exchange: protocol.submission(body), upload };
   const ask = target === undefined ? 'accept' : 'file';
-  const wanted: VideoSubmission = {
+  const submission: VideoSubmission = {
     ask,
     target,
     force,
@@ -154,9 +156,9 @@ async function submitAgain(
     fresh: false,
     sidecar: false,
   };
-  // The record holds the body as it was sent, not as the user gave it.
-  const order = { ...videoOrder(video, wanted, given), fingerprint };
-  const deps = await withBudget(given, 'command', fingerprint, budget);
+  // The record contains the body that was sent, not the one that the user specified.
+  const order = { ...videoOrder(video, submission, sessionDeps), fingerprint };
+  const deps = await withBudget(sessionDeps, 'command', fingerprint, budget);
   await order.beforeSending?.();
   // If a file is no longer in the store, the job must stay in doubt.
   await upload?.().catch((error: unknown) => {
@@ -164,20 +166,20 @@ async function submitAgain(
     const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
     throw error.with({ next, job }, `${error.message} First resolve the job with --not-created.`);
   });
-  if (isOpen(job)) await checkRoom(job, order, deps);
+  if (isInDoubt(job)) await checkBudgets(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
-  return payAndDeliver(order, video, wanted, deps, hooks, beginRun(resolved, deps));
+  return payAndDeliver(order, video, submission, deps, hooks, beginRun(resolved, deps));
 }
 
 function recordedRequest({ id, key, record, request }: Job): JsonObject {
   if (!record.elided && isObject(request)) return request;
   throw usageError(
-    `The record of ${id} does not contain its whole body, which was too large or held the API key; run the original command with ${newTakeFlag({ key })}.`,
+    `The record of ${id} does not contain its whole body, which was too large or contained the API key; run the original command with ${newTakeFlag({ key })}.`,
   );
 }
 
-// If the submission does not fit into the budgets, the job stays `unknown`.
-async function checkRoom(
+// If the submission does not fit within the budgets, the job remains `unknown`.
+async function checkBudgets(
   { id: name }: Job,
   order: Parameters<FlowDeps['priceOf']>[0],
   deps: FlowDeps,
@@ -190,23 +192,23 @@ async function checkRoom(
 /** A person's decision about an `unknown` job (design 4). */
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
 
-// Whether a person may decide. An adopted handle may be wrong as long as the gateway has never shown its task.
-function isOpen({ state, record }: Job): boolean {
+// Whether a person may decide. An adopted handle may be wrong until the gateway has returned its task.
+function isInDoubt({ state, record }: Job): boolean {
   return state === 'unknown' || record.isUnconfirmed === true;
 }
 
 /**
  * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that it should
- * be sent again. It replaces an earlier decision for a task that the gateway has never shown. Sends nothing.
+ * be sent again. It replaces an earlier decision for a task that the gateway has never returned. Sends nothing.
  * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
   if (resolution.how === 'adopted' && job.handle === resolution.handle) return job;
-  if (job.handle !== undefined && !isOpen(job)) {
+  if (job.handle !== undefined && !isInDoubt(job)) {
     const text = `Job ${job.id} was accepted as ${job.handle}; there is nothing to resolve.`;
     throw new MgwError('conflict', text, { next: showCommand(job), job });
   }
-  if (!isOpen(job)) throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
+  if (!isInDoubt(job)) throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
     throw usageError(
       `The record of ${job.id} is damaged; run its command again with ${newTakeFlag(job)} instead.`,
@@ -214,17 +216,17 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   }
   // If two people decide at once, the later decision must not undo an attempt that the earlier one began.
   const { how } = resolution;
-  const corrected = job.handle !== undefined && { instead_of: job.handle };
+  const correction = job.handle !== undefined && { instead_of: job.handle };
   const attempt = await lastAttempt(ledger, job);
-  await ledger.append(job.id, { type: 'resolved', attempt, how, ...corrected });
+  await ledger.append(job.id, { type: 'resolved', attempt, how, ...correction });
   if (how === 'adopted') {
     const { handle } = resolution;
-    await ledger.append(job.id, { type: 'accepted', handle, adopted: true, ...corrected });
+    await ledger.append(job.id, { type: 'accepted', handle, adopted: true, ...correction });
   }
   return (await ledger.read(job.id)) ?? job;
 }
 
-// A damaged record may hold fewer attempts than were made.
+// A damaged record may contain fewer attempts than were made.
 async function lastAttempt(ledger: Ledger, { id, record }: Job): Promise<number> {
   let attempt = record.attempts;
   while (record.damaged > 0 && (await ledger.claimed(names.attempt(id, attempt + 1))) !== undefined)

@@ -15,7 +15,7 @@ import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
 import {
   type FlowDeps,
-  configured,
+  withSettings,
   ledgerFolder,
   sandboxFolder,
   sharedLedger,
@@ -29,7 +29,7 @@ export interface Session {
   note(text: string): void;
   /** Removes the key from a string once the key is known: gateways quote a key that they refuse. */
   redact(text: string): string;
-  /** Reads the key, even from a file, so that {@link redact} removes it. For commands that use no gateway. */
+  /** Reads the key, even from a file, so that {@link redact} removes it. For commands that do not use a gateway. */
   hideKey(): Promise<void>;
   settings(): Promise<Settings>;
   /** Returns the gateway. @throws MgwError('config') if no base URL or no key is configured. */
@@ -44,7 +44,7 @@ export interface Session {
   /** The database of a shared ledger; undefined for a ledger in a folder. */
   database(): Promise<Database | undefined>;
   jobDeps(): Promise<FlowDeps>;
-  /** The signals by which the process is asked to end. */
+  /** The signals that stop the process. */
   signals(): Signals;
   /** Opens a budget of this ledger, or creates it. @throws MgwError('local_io') if it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
@@ -73,7 +73,7 @@ export interface SessionOptions {
   /** When the command began, ms since 1970, if the session serves one command. */
   startedAt?: number | undefined;
   /** Wraps the client, for instance to show its calls. */
-  around?: ((client: GatewayClient) => GatewayClient) | undefined;
+  wrapClient?: ((client: GatewayClient) => GatewayClient) | undefined;
 }
 
 type Closer = () => Promise<void> | void;
@@ -89,24 +89,24 @@ export function openSession(options: SessionOptions): Session {
   });
   const gateway = once(async () => {
     const resolved = await settings();
-    const found = await gatewayOf(resolved, closers);
+    const opened = await gatewayOf(resolved, closers);
     // In the sandbox, a prompt may contain the configured key by mistake.
-    secrets.add(found.key, resolved.sandbox.value ? resolved.key?.readIfValid() : undefined);
-    return found;
+    secrets.add(opened.key, resolved.sandbox.value ? resolved.key?.readIfValid() : undefined);
+    return opened;
   });
-  let limit: Deadline | undefined;
+  let deadline: Deadline | undefined;
   const client = once(async () => {
-    const opened = await clientOf(await gateway(), options.trace);
-    closers.push(() => opened.close());
+    const gatewayClient = await clientOf(await gateway(), options.trace);
+    closers.push(() => gatewayClient.close());
     const { withDeadline } = await import('../http/client.ts');
-    const limited = withDeadline(opened, { remainingMs: () => limit?.remainingMs() ?? Infinity });
-    return options.around?.(limited) ?? limited;
+    const limited = withDeadline(gatewayClient, { remainingMs: () => deadline?.remainingMs() ?? Infinity });
+    return options.wrapClient?.(limited) ?? limited;
   });
-  let opened: Ledger | undefined;
+  let current: Ledger | undefined;
   let signals: Signals | undefined;
-  const shared = once(async () => sharedLedgerOf(await settings(), options.clock, options.note));
+  const postgresLedger = once(async () => sharedLedgerOf(await settings(), options.clock, options.note));
   const ledger = once(
-    async () => (opened = (await shared()) ?? (await ledgerOf(await settings(), options.clock))),
+    async () => (current = (await postgresLedger()) ?? (await ledgerOf(await settings(), options.clock))),
   );
   const session: Session = {
     clock: options.clock,
@@ -116,11 +116,11 @@ export function openSession(options: SessionOptions): Session {
     settings,
     gateway,
     client,
-    deadline: once(async () => (limit = deadlineIn((await settings()).timeoutMs.value, options.clock))),
+    deadline: once(async () => (deadline = deadlineIn((await settings()).timeoutMs.value, options.clock))),
     ledger,
     database: async () => {
       await ledger();
-      return (await shared())?.database;
+      return (await postgresLedger())?.database;
     },
     jobDeps: once(() => jobDepsOf(session, options)),
     signals: () => (signals ??= options.signals()),
@@ -135,7 +135,7 @@ export function openSession(options: SessionOptions): Session {
     close: async () => {
       for (const close of closers.splice(0).reverse()) await close();
     },
-    closeLedger: async () => opened?.close(),
+    closeLedger: async () => current?.close(),
   };
   return session;
 }
@@ -143,8 +143,8 @@ export function openSession(options: SessionOptions): Session {
 /** Returns the deadline of one transfer: the timeout from now on, or the deadline of the command if that is earlier. */
 export async function transferDeadline(session: Session): Promise<Deadline> {
   const [{ timeoutMs }, client] = await Promise.all([session.settings(), session.client()]);
-  const own = deadlineIn(timeoutMs.value, session.clock);
-  return { remainingMs: () => Math.min(client.deadline?.remainingMs() ?? Infinity, own.remainingMs()) };
+  const transfer = deadlineIn(timeoutMs.value, session.clock);
+  return { remainingMs: () => Math.min(client.deadline?.remainingMs() ?? Infinity, transfer.remainingMs()) };
 }
 
 /** Returns a session whose requests all end at `deadline`. */
@@ -158,12 +158,12 @@ export function withinDeadline(session: Session, deadline: Deadline): Session {
 
 /** The secrets that a session knows so far. */
 class Secrets {
-  readonly #known: string[] = [];
+  readonly #secrets: string[] = [];
   #redactor = secretRedactor([]);
 
   add(...secrets: (string | undefined)[]): void {
-    this.#known.push(...secrets.filter((secret) => secret !== undefined));
-    this.#redactor = secretRedactor(this.#known);
+    this.#secrets.push(...secrets.filter((secret) => secret !== undefined));
+    this.#redactor = secretRedactor(this.#secrets);
   }
 
   redact(text: string): string {
@@ -192,14 +192,14 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
     import('../http/redacting-client.ts'),
   ]);
   const redact = redactor([key]);
-  const opened = createClient({
+  const client = createClient({
     baseUrl,
     key,
     userAgent: `mgw/${version}`,
     trace: trace && ((line) => trace(redact(line))),
   });
   // A short key may occur in responses by chance, and removing it would break them.
-  return key.length < minSecretLength ? opened : redactingClient(opened, secretRedactor([key]));
+  return key.length < minSecretLength ? client : redactingClient(client, secretRedactor([key]));
 }
 
 async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
@@ -250,7 +250,7 @@ async function jobDepsOf(session: Session, { startedAt }: SessionOptions): Promi
     account: accountOf(gateway.key),
     pollIntervalMs: gateway.pollIntervalMs,
     trustedOrigins: settings.trustedOrigins.value,
-    configured: (protocol) => configured(protocol, settings),
+    withSettings: (protocol) => withSettings(protocol, settings),
     objects: () => session.objects(),
     uploadFolder: join(ledgerFolder(settings), 'uploads'),
     openBudget: (kind, name) => session.budget(kind, name),
@@ -269,7 +269,7 @@ function storeParts(
   session: () => Session,
   closers: Closer[],
 ): Pick<Session, 'hasStore' | 'store' | 'objects'> {
-  const opened = async <T extends Store | ObjectStore | undefined>(opening: Promise<T>): Promise<T> => {
+  const withCloser = async <T extends Store | ObjectStore | undefined>(opening: Promise<T>): Promise<T> => {
     const store = await opening;
     if (store !== undefined) closers.push(() => store.close());
     return store;
@@ -279,8 +279,8 @@ function storeParts(
       const { sandbox, storeUrl, storeCommand } = await session().settings();
       return sandbox.value || storeUrl.value !== undefined || storeCommand.value !== undefined;
     },
-    store: once(async () => opened((await import('./open-stores.ts')).openInputs(session()))),
-    objects: once(async () => opened((await import('./open-stores.ts')).openObjects(session()))),
+    store: once(async () => withCloser((await import('./open-stores.ts')).openInputs(session()))),
+    objects: once(async () => withCloser((await import('./open-stores.ts')).openObjects(session()))),
   };
 }
 
@@ -291,10 +291,10 @@ async function allowancesOf(session: Session): Promise<Allowance[]> {
 
 // Does not cache a failure: a server keeps running, and its next call may succeed.
 function once<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
-  const forget = (error: unknown): never => {
-    made = undefined;
+  let cached: Promise<T> | undefined;
+  const dropFailure = (error: unknown): never => {
+    cached = undefined;
     throw error;
   };
-  return () => (made ??= make().catch(forget));
+  return () => (cached ??= make().catch(dropFailure));
 }

@@ -19,10 +19,10 @@ export interface FlowDeps extends JobDeps {
   key: string;
   trustedOrigins: readonly string[];
   settings: GatewayChoice;
-  /** The shortest pause between two polls of one job, ms. */
+  /** The minimum delay between two polls of one job, ms. */
   pollIntervalMs: number;
   /** Returns the protocol with its settings. */
-  configured: (protocol: Protocol) => Protocol;
+  withSettings: (protocol: Protocol) => Protocol;
   /** Opens the store for results. */
   objects: () => Promise<ObjectStore>;
   /** The folder in which results are completed before they are uploaded. Absolute path. */
@@ -37,7 +37,7 @@ export interface Gateway {
   key: string;
   /** The name of the gateway in the records (`base_url`). */
   name: string;
-  /** The shortest pause between two polls of one job, ms. */
+  /** The minimum delay between two polls of one job, ms. */
   pollIntervalMs: number;
 }
 
@@ -70,7 +70,7 @@ export function sandboxGateway(
   };
 }
 
-/** Returns a label that tells accounts apart in the ledger; the key cannot be derived from it. */
+/** Returns a label that distinguishes accounts in the ledger. The key cannot be derived from it. */
 export function accountOf(key: string): string {
   return createHmac('sha256', key).update('mgw account').digest('hex').slice(0, 16);
 }
@@ -112,7 +112,7 @@ export function configuredGateway({ sandbox, baseUrl }: Settings): string | unde
 }
 
 /** Returns the protocol with its settings applied, such as how it sends the key (specification 5.5). */
-export function configured(protocol: Protocol, settings: Settings): Protocol {
+export function withSettings(protocol: Protocol, settings: Settings): Protocol {
   const { authSetting } = protocol;
   return authSetting === undefined ? protocol : { ...protocol, auth: settings[authSetting].value };
 }

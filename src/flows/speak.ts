@@ -9,7 +9,7 @@ import { checkSidecarsFree, writeSidecars } from '../jobs/receipt.ts';
 import { outputOf } from '../jobs/output.ts';
 import type { JobFile } from '../job.ts';
 import { canonicalJson, type JsonObject } from '../json.ts';
-import { isObjectUrl, noSidecar } from '../store-url.ts';
+import { isObjectUrl, sidecarMessage } from '../store-url.ts';
 import { FileSink } from '../speech/file-sink.ts';
 import type { SpeechFormat } from '../speech/compose.ts';
 import { joinedPart, type Joiner } from '../speech/containers.ts';
@@ -23,20 +23,20 @@ import type { Delivered } from './deliver.ts';
 import type { FlowDeps } from './settings.ts';
 
 /** Options of the audio: see `composeSpeech`. */
-interface AudioForm {
+interface AudioOptions {
   format: SpeechFormat;
   /** The sample rate in hertz. */
   sampleRate: number;
 }
 
-/** A text short enough for one call. */
-export interface ComposedSpeech extends AudioForm {
+/** Speech text that is short enough for one call. */
+export interface ComposedSpeech extends AudioOptions {
   body: JsonObject;
 }
 
 /** The options of paid speech. */
 export interface SpeechSubmission {
-  /** An absolute path, `s3://BUCKET/KEY`, or the stream that takes the audio as it arrives. */
+  /** An absolute path, `s3://BUCKET/KEY`, or the stream that receives the audio as it arrives. */
   output: string | Writable;
   /** Overwrites the output. */
   force: boolean;
@@ -47,7 +47,7 @@ export interface SpeechSubmission {
   /** A deliberate second take. */
   fresh: boolean;
   /**
-   * If given, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
+   * If set, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
    * this deadline.
    */
   blockedByAnyDoubt?: Deadline;
@@ -56,7 +56,7 @@ export interface SpeechSubmission {
   key?: string | undefined;
   /** Words to find the job by. */
   tags?: string[] | undefined;
-  /** The maximum that all runs of this text may spend together, an exact decimal. */
+  /** The maximum that all runs with this text may spend together, an exact decimal. */
   budget?: string | undefined;
 }
 
@@ -67,25 +67,25 @@ export interface SpeechSubmission {
  */
 export async function speak(
   { body, format, sampleRate }: ComposedSpeech,
-  wanted: SpeechSubmission,
-  given: FlowDeps & SpeechDeps,
+  options: SpeechSubmission,
+  baseDeps: FlowDeps & SpeechDeps,
 ): Promise<Delivered> {
-  const { output, force, sidecar, fresh, blockedByAnyDoubt, deadline, key, tags } = wanted;
-  const deps = await underBudget([body], wanted, given);
+  const { output, force, sidecar, fresh, blockedByAnyDoubt, deadline, key, tags } = options;
+  const deps = await withSpeechBudget([body], options, baseDeps);
   const path = typeof output === 'string' ? output : '-';
-  if (sidecar && isObjectUrl(path)) throw usageError(noSidecar);
+  if (sidecar && isObjectUrl(path)) throw usageError(sidecarMessage);
   if (sidecar) await checkSidecarsFree({ kind: 'file', path }, 1, force);
   const variant = format.wav ? 'wav' : undefined;
   const order = { body, fresh, blockedByAnyDoubt, output: path, deadline, key, tags, variant };
   const isObject = isObjectUrl(path);
   const sink = isObject
-    ? await objectSink({ format, sampleRate }, body, path, wanted, deps)
-    : sinkOf({ format, sampleRate }, wanted, deps);
-  const { file, ...spoken } = await speakOnce(order, deps, withObjects(sink, deps, deadline));
-  if (file !== undefined && isObject) return uploaded(file, path, sink, wanted, spoken, deps);
+    ? await objectSink({ format, sampleRate }, body, path, options, deps)
+    : sinkOf({ format, sampleRate }, options, deps);
+  const { file, ...delivery } = await speakOnce(order, deps, withObjects(sink, deps, deadline));
+  if (file !== undefined && isObject) return uploadSpeech(file, path, sink, options, delivery, deps);
   const files = file === undefined ? [] : [file];
-  if (sidecar) await writeSidecars(spoken.job, files, version);
-  return { ...spoken, files };
+  if (sidecar) await writeSidecars(delivery.job, files, version);
+  return { ...delivery, files };
 }
 
 /** Returns a sink that can also recover speech that exists only as an object in the store. */
@@ -101,7 +101,7 @@ export function withObjects<Sink extends AudioSink>(sink: Sink, deps: FlowDeps, 
 
 // The file is named after the order, so that a rerun finds the file of an earlier run.
 async function objectSink(
-  { format, sampleRate }: AudioForm,
+  { format, sampleRate }: AudioOptions,
   body: JsonObject,
   url: string,
   { force, fresh, key, mark }: SpeechSubmission,
@@ -116,25 +116,25 @@ async function objectSink(
   return new ObjectSink(url, force, deps, options);
 }
 
-async function uploaded(
+async function uploadSpeech(
   file: JobFile,
   url: string,
   { target = '' }: AudioSink,
-  wanted: SpeechSubmission,
-  spoken: Omit<Delivered, 'files'>,
+  options: SpeechSubmission,
+  delivery: Omit<Delivered, 'files'>,
   deps: FlowDeps,
 ): Promise<Delivered> {
   const { removeUploaded, upload } = await import('./object-output.ts');
   if (isObjectUrl(file.path)) {
-    await removeUploaded(spoken.job, target, deps);
-    return { ...spoken, files: [file] };
+    await removeUploaded(delivery.job, target, deps);
+    return { ...delivery, files: [file] };
   }
-  const object = await upload(spoken.job, file, outputOf(url, spoken.job.id), wanted, deps);
-  return { ...spoken, job: (await deps.ledger.read(spoken.job.id)) ?? spoken.job, files: [object] };
+  const object = await upload(delivery.job, file, outputOf(url, delivery.job.id), options, deps);
+  return { ...delivery, job: (await deps.ledger.read(delivery.job.id)) ?? delivery.job, files: [object] };
 }
 
-/** A long text in pieces, one call for each, and how to join them. */
-export interface ComposedPieces extends AudioForm {
+/** Long text in pieces, one call for each, and how to join them. */
+export interface ComposedPieces extends AudioOptions {
   bodies: readonly JsonObject[];
   joiner: Joiner;
   /** The maximum number of concurrent calls. */
@@ -146,24 +146,24 @@ export interface ComposedPieces extends AudioForm {
 }
 
 /**
- * Speaks a long text in pieces, and joins them. A repeated call pays only for missing pieces.
+ * Speaks long text in pieces, and joins them. A repeated call pays only for missing pieces.
  * @throws PiecesError, MgwError.
  */
 export async function speakInPieces(
   pieces: ComposedPieces,
-  wanted: Omit<SpeechSubmission, 'sidecar' | 'key' | 'tags'>,
-  given: FlowDeps & SpeechDeps,
+  options: Omit<SpeechSubmission, 'sidecar' | 'key' | 'tags'>,
+  baseDeps: FlowDeps & SpeechDeps,
 ): Promise<SpokenPieces> {
   const { bodies, joiner: join, format, concurrency, onPiece } = pieces;
-  const deps = await underBudget(bodies, wanted, given);
-  const folder = folderOf(pieces, wanted);
-  const { fresh, deadline } = wanted;
+  const deps = await withSpeechBudget(bodies, options, baseDeps);
+  const folder = piecesFolder(pieces, options);
+  const { fresh, deadline } = options;
   const order = { bodies, fresh, deadline, concurrency, folder, mime: format.mime, join, onPiece };
-  return speakPieces(order, deps, sinkOf(pieces, wanted, deps, joinedPart(folder, bodies)));
+  return speakPieces(order, deps, sinkOf(pieces, options, deps, joinedPart(folder, bodies)));
 }
 
-// All pieces of a text share one budget.
-function underBudget(
+// All pieces share one budget.
+function withSpeechBudget(
   bodies: readonly JsonObject[],
   { budget }: Pick<SpeechSubmission, 'budget'>,
   deps: FlowDeps & SpeechDeps,
@@ -177,7 +177,7 @@ function underBudget(
 }
 
 // Returns the folder of the pieces: next to the output, where a person looks for them.
-function folderOf(
+function piecesFolder(
   { bodies, stateDir }: ComposedPieces,
   { output }: Pick<SpeechSubmission, 'output'>,
 ): string {
@@ -190,7 +190,7 @@ function folderOf(
 }
 
 function sinkOf(
-  { format, sampleRate }: AudioForm,
+  { format, sampleRate }: AudioOptions,
   { output, force, mark }: Pick<SpeechSubmission, 'output' | 'force' | 'mark'>,
   { note }: FlowDeps,
   part?: string,

@@ -4,7 +4,7 @@ import { foldJob } from '../ledger/fold.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { requestIdOf } from '../http/failures.ts';
 import type { Delivered, Mismatch, RecordedEvent } from '../job.ts';
-import { chosenJobs } from '../jobs/newest.ts';
+import { matchingJobs } from '../jobs/newest.ts';
 
 /** The cost of a ledger's jobs, by group and in total. */
 export interface SpendReport {
@@ -15,7 +15,7 @@ export interface SpendReport {
 
 /**
  * Adds up the cost of a ledger's jobs (design 14).
- * @param start ISO 8601 time; submissions before it are left out
+ * @param start ISO 8601 time; earlier submissions are excluded
  */
 export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Promise<SpendReport> {
   const [groups, total] = [new Map<string, Sums>(), new Sums()];
@@ -35,7 +35,7 @@ export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Prom
 }
 
 /**
- * Returns the cost of a ledger's jobs as `--json` shows it.
+ * Returns the cost of a ledger's jobs in the format of `--json`.
  * @param start as for {@link addUp}
  */
 export async function spendBy(
@@ -43,11 +43,11 @@ export async function spendBy(
   by: SpendGroup,
   start: string,
 ): Promise<Record<string, unknown>> {
-  return spentView(by, await addUp(ledger, by, start));
+  return spendView(by, await addUp(ledger, by, start));
 }
 
 /** Returns the members of the JSON document of a report. */
-export function spentView(by: SpendGroup, { groups, total }: SpendReport): Record<string, unknown> {
+export function spendView(by: SpendGroup, { groups, total }: SpendReport): Record<string, unknown> {
   return {
     by,
     rows: groups.map(([name, sums]) => ({ [by]: name || null, ...view(sums) })),
@@ -55,7 +55,7 @@ export function spentView(by: SpendGroup, { groups, total }: SpendReport): Recor
   };
 }
 
-// The number of records that are read together. A shared ledger reads them with one query.
+// The maximum number of records to read at once. A shared ledger reads them with one query.
 const maxAtOnce = 500;
 
 async function* recordsIn(
@@ -63,9 +63,9 @@ async function* recordsIn(
 ): AsyncGenerator<[id: string, events: Awaited<ReturnType<Ledger['events']>>]> {
   const ids = await ledger.ids();
   for (let start = 0; start < ids.length; start += maxAtOnce) {
-    const some = ids.slice(start, start + maxAtOnce);
-    const all = await Promise.all(some.map((id) => ledger.events(id)));
-    for (const [index, events] of all.entries()) yield [some[index] ?? '', events];
+    const batch = ids.slice(start, start + maxAtOnce);
+    const batchEvents = await Promise.all(batch.map((id) => ledger.events(id)));
+    for (const [index, events] of batchEvents.entries()) yield [batch[index] ?? '', events];
   }
 }
 
@@ -78,12 +78,12 @@ function sumView({ charges, total, known, unpriced }: Sum): Record<string, unkno
 }
 
 /** The evidence that a paid video differs from its request. */
-export interface Disputed {
+export interface DisputedFile {
   job: string;
   model?: string | undefined;
   /** The gateway's id of the task. */
   task?: string | undefined;
-  /** The gateway's id of the call that submitted it; absent if it gave none. */
+  /** The gateway's id of the call that submitted it; absent if it returned none. */
   request_id?: string | undefined;
   submitted_at?: string | undefined;
   finished_at?: string | undefined;
@@ -101,11 +101,14 @@ export interface Disputed {
  * Yields the evidence for each file that differs from its request (design 19), newest first. A file that was saved
  * several times counts once. @param since ISO 8601 time
  */
-export async function* disputedFiles(ledger: Ledger, since: string | undefined): AsyncGenerator<Disputed> {
-  for await (const { job } of chosenJobs(ledger, { mismatched: true, since })) {
+export async function* disputedFiles(
+  ledger: Ledger,
+  since: string | undefined,
+): AsyncGenerator<DisputedFile> {
+  for await (const { job } of matchingJobs(ledger, { mismatched: true, since })) {
     const events = await ledger.events(job.id);
     const amount = expensesOf(job, events).at(-1)?.amount;
-    const about = {
+    const jobFields = {
       job: job.id,
       model: job.model,
       task: job.handle,
@@ -114,20 +117,20 @@ export async function* disputedFiles(ledger: Ledger, since: string | undefined):
       finished_at: job.finished_at,
       price: amount && formatDecimal(amount),
     };
-    const bytes = new Set<string>();
+    const knownHashes = new Set<string>();
     for (const { path, sha256, unmarked_sha256, delivered, mismatches } of job.files) {
-      const isKnown = bytes.has(unmarked_sha256 ?? sha256);
-      bytes.add(unmarked_sha256 ?? sha256);
+      const isKnown = knownHashes.has(unmarked_sha256 ?? sha256);
+      knownHashes.add(unmarked_sha256 ?? sha256);
       if (mismatches !== undefined && !isKnown)
-        yield { ...about, path, sha256, unmarked_sha256, delivered, mismatches };
+        yield { ...jobFields, path, sha256, unmarked_sha256, delivered, mismatches };
     }
   }
 }
 
 // Returns the request id of the last response that was recorded before the task was accepted.
 function requestIdIn(events: readonly (RecordedEvent | undefined)[]): string | undefined {
-  const accepted = events.findIndex((event) => event?.type === 'accepted');
-  const before = accepted < 0 ? events : events.slice(0, accepted);
-  const reply = before.findLast((event) => event?.type === 'reply');
-  return reply && requestIdOf(reply.reply);
+  const acceptedIndex = events.findIndex((event) => event?.type === 'accepted');
+  const earlierEvents = acceptedIndex < 0 ? events : events.slice(0, acceptedIndex);
+  const replyEvent = earlierEvents.findLast((event) => event?.type === 'reply');
+  return replyEvent && requestIdOf(replyEvent.reply);
 }

@@ -3,14 +3,14 @@ import { MgwError, usageError } from '../errors.ts';
 import { version } from '../installation.ts';
 import type { Job } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
-import { afterAcceptance, fetchCommand } from '../jobs/errors.ts';
+import { acceptedJobError, fetchCommand } from '../jobs/errors.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
 import { type Began, inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import { goalOf, outputOf, pathsAt, type Target } from '../jobs/output.ts';
-import { isObjectUrl, noSidecar } from '../store-url.ts';
+import { isObjectUrl, sidecarMessage } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';
 import { deliver, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
@@ -25,7 +25,7 @@ export interface VideoSubmission extends DeliveryOptions {
   /** A deliberate second take. */
   fresh: boolean;
   /**
-   * If given, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
+   * If set, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
    * this deadline.
    */
   blockedByAnyDoubt?: Deadline;
@@ -33,43 +33,43 @@ export interface VideoSubmission extends DeliveryOptions {
   sidecar: boolean;
   /** The maximum that all runs of this submission may spend together, an exact decimal. */
   budget?: string | undefined;
-  /** Makes the folder of the file. If given, `{job}` in the target is replaced by the job's id, as in a batch. */
+  /** Creates the folder of the file. If set, `{job}` in the target is replaced by the job's id, as in a batch. */
   makeFolder?: ((path: string) => Promise<void>) | undefined;
 }
 
 /**
- * Submits a video, waits for it and saves it, as far as `wanted` says. Finds the job that an earlier or a concurrent
- * run of the same submission has paid for, or creates one and pays for it (design 4, 5). Before anything is paid, it
- * checks that the result can be saved.
- * @throws MgwError: exit 2 if the key names another body, 3 or 4 rejected, 5 failed, 6 never sent, 7 unknown, 8 not
- * finished at the deadline, 9 no result or a strict mismatch, 10 cannot be recorded or saved, 12 over a budget, 130/143
- * interrupted.
+ * Submits a video, then waits for it and saves it if the options require that. Finds the job that an earlier or a
+ * concurrent run of the same submission has paid for, or creates one and pays for it (design 4, 5). Before anything is
+ * paid, it checks that the result can be saved.
+ * @throws MgwError: exit 2 if the key belongs to another request, 3 or 4 rejected, 5 failed, 6 never sent, 7 unknown, 8
+ * not finished at the deadline, 9 no result or a strict mismatch, 10 cannot be recorded or saved, 12 over a budget,
+ * 130/143 interrupted.
  */
 export async function submitVideo(
   video: ComposedVideo,
-  wanted: VideoSubmission,
+  options: VideoSubmission,
   deps: FlowDeps,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
-  const order = videoOrder(video, wanted, deps);
-  const paying = await withBudget(deps, 'command', fingerprintOf(order, deps.gateway), wanted.budget);
-  const begin = (began: Began): Promise<Job> => createOrResume(order, paying, began);
-  return payAndDeliver(order, video, wanted, paying, hooks, begin);
+  const order = videoOrder(video, options, deps);
+  const paidDeps = await withBudget(deps, 'command', fingerprintOf(order, deps.gateway), options.budget);
+  const begin = (began: Began): Promise<Job> => createOrResume(order, paidDeps, began);
+  return payAndDeliver(order, video, options, paidDeps, hooks, begin);
 }
 
-/** Builds the order of a video. All orders of videos are built here. */
+/** Builds the order of a video. Every video order is built here. */
 export function videoOrder(
   video: ComposedVideo,
-  wanted: VideoSubmission,
+  options: VideoSubmission,
   { objects }: Pick<FlowDeps, 'objects'>,
 ): Order {
-  const { protocol, body, asked, exchange, upload } = video;
-  const { ask, target, key, tags, fresh, blockedByAnyDoubt, deadline } = wanted;
+  const { protocol, body, userBody, exchange, upload } = video;
+  const { ask, target, key, tags, fresh, blockedByAnyDoubt, deadline } = options;
   return {
     protocol: protocol.name,
     model: protocol.modelOf(body),
     body,
-    asked,
+    userBody,
     exchange,
     upload,
     auth: protocol.auth,
@@ -80,7 +80,7 @@ export function videoOrder(
     blockedByAnyDoubt,
     goal: goalOf('submit', ask, target),
     deadline,
-    beforeSending: () => checkPlaces(protocol.countOf?.(body) ?? 1, wanted, objects),
+    beforeSending: () => checkTargets(protocol.countOf?.(body) ?? 1, options, objects),
   };
 }
 
@@ -91,32 +91,32 @@ export function videoOrder(
 export async function payAndDeliver(
   order: Order,
   { protocol }: Pick<ComposedVideo, 'protocol'>,
-  wanted: VideoSubmission,
+  options: VideoSubmission,
   deps: FlowDeps,
   hooks: FlowHooks,
   begin: (began: Began) => Promise<Job>,
 ): Promise<Delivered> {
   let accepted: Job | undefined;
   try {
-    const { job, value, delivered } = await inRun(order.goal, deps, begin, async (found, own) => {
-      const { job: sent, isResumed } = await submit(found, order, own);
-      accepted = sent;
-      const target = await placeOf(accepted, wanted);
-      const all = { ...hooks, isResumed };
-      const files = await deliver(accepted, protocol, { ...wanted, target }, own, all);
-      if (!wanted.sidecar && !wanted.strict) return { files, isResumed };
-      const latest = (await own.ledger.read(accepted.id)) ?? accepted;
-      if (wanted.sidecar) await (await import('../jobs/receipt.ts')).writeSidecars(latest, files, version);
-      if (wanted.strict) checkReceipts(latest, files, own.note);
+    const { job, value, delivered } = await inRun(order.goal, deps, begin, async (begunJob, runDeps) => {
+      const { job: submitted, isResumed } = await submit(begunJob, order, runDeps);
+      accepted = submitted;
+      const target = await targetFor(accepted, options);
+      const allHooks = { ...hooks, isResumed };
+      const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
+      if (!options.sidecar && !options.strict) return { files, isResumed };
+      const latest = (await runDeps.ledger.read(accepted.id)) ?? accepted;
+      if (options.sidecar) await (await import('../jobs/receipt.ts')).writeSidecars(latest, files, version);
+      if (options.strict) checkReceipts(latest, files, runDeps.note);
       return { files, isResumed };
     });
     return { job, ...value, delivered };
   } catch (error) {
-    throw afterAcceptance(error, accepted);
+    throw acceptedJobError(error, accepted);
   }
 }
 
-async function placeOf(job: Job, { target, makeFolder }: VideoSubmission): Promise<Target | undefined> {
+async function targetFor(job: Job, { target, makeFolder }: VideoSubmission): Promise<Target | undefined> {
   if (target === undefined || target.kind === 'stdout') return target;
   if (makeFolder === undefined) return { ...target, path: outputOf(target.path, job.id) };
   const path = target.path.replaceAll('{job}', job.id);
@@ -128,15 +128,15 @@ async function placeOf(job: Job, { target, makeFolder }: VideoSubmission): Promi
   return { ...target, path };
 }
 
-async function checkPlaces(
+async function checkTargets(
   count: number,
-  wanted: VideoSubmission,
+  options: VideoSubmission,
   objects: FlowDeps['objects'],
 ): Promise<void> {
-  const { target, force, sidecar, makeFolder } = wanted;
+  const { target, force, sidecar, makeFolder } = options;
   if (target === undefined) return;
   if (target.kind === 'file' && isObjectUrl(target.path)) {
-    if (sidecar) throw usageError(noSidecar);
+    if (sidecar) throw usageError(sidecarMessage);
     const store = await objects();
     for (const url of pathsAt(target.path, count)) await store.checkFree(url, force);
     return;

@@ -10,7 +10,7 @@ export interface InputInUse extends UploadedInput {
   jobs: string[];
 }
 
-/** Why a file is kept: it is not old enough; a job that has not ended uses it; a row in the queue does. */
+/** The reason why a file is kept: it is too recent, an unfinished job uses it, or a queued row uses it. */
 export type KeepReason = 'newer' | 'job' | 'queue';
 
 /** The removed files, and the number of kept ones by reason. */
@@ -19,7 +19,7 @@ export interface PrunedInputs {
   kept: Record<KeepReason, number>;
 }
 
-/** Which files are pruned. */
+/** The files to prune. */
 export interface PruneInputs {
   /** Only files that were uploaded before this time are removed, ms since 1970. */
   before: number;
@@ -33,7 +33,7 @@ export interface PruneInputs {
  */
 export async function uploadedInputs(session: Session): Promise<InputInUse[]> {
   const files = await (await uploadsOf(session)).list();
-  const { users } = await usesOf(await session.ledger());
+  const { users } = await usageOf(await session.ledger());
   return files.map((file) => ({ ...file, jobs: users.get(file.name) ?? [] }));
 }
 
@@ -47,30 +47,36 @@ export async function removableInputs(
 ): Promise<PrunedInputs> {
   // List the files before reading the ledger: it records a job before that job relies on a file.
   const files = await (await uploadsOf(session)).list();
-  const { isNeeded } = await usesOf(await session.ledger());
+  const { isNeeded } = await usageOf(await session.ledger());
   const queue = new Set(await queued());
   const pruned: PrunedInputs = { removed: [], kept: { newer: 0, job: 0, queue: 0 } };
   for (const file of files) {
     const isOld = Date.parse(file.uploaded_at) < before;
-    const why = !isOld ? 'newer' : isNeeded(file.name) ? 'job' : queue.has(file.name) ? 'queue' : undefined;
-    if (why === undefined) pruned.removed.push(file);
-    else pruned.kept[why] += 1;
+    const reason = !isOld
+      ? 'newer'
+      : isNeeded(file.name)
+        ? 'job'
+        : queue.has(file.name)
+          ? 'queue'
+          : undefined;
+    if (reason === undefined) pruned.removed.push(file);
+    else pruned.kept[reason] += 1;
   }
   return pruned;
 }
 
 /**
- * Removes files that {@link removableInputs} found, unless a job or a row has begun to use them since.
- * @throws MgwError('store') if the store does not remove one; what was removed before stays removed.
+ * Removes files that {@link removableInputs} found, unless a job or a row has started to use them since.
+ * @throws MgwError('store') if the store does not remove one; files removed before the error are not restored.
  */
 export async function removeInputs(session: Session, options: PruneInputs): Promise<PrunedInputs> {
   const [uploads, ledger] = await Promise.all([uploadsOf(session), session.ledger()]);
   const { removed: files, kept } = await removableInputs(session, options);
   const removed: UploadedInput[] = [];
-  const known = new Set(await ledger.ids());
+  const knownIds = new Set(await ledger.ids());
   for (const file of files) {
-    const begun = (await ledger.ids()).filter((id) => !known.has(id));
-    if ((await usesOf(ledger, begun)).isNeeded(file.name)) {
+    const newIds = (await ledger.ids()).filter((id) => !knownIds.has(id));
+    if ((await usageOf(ledger, newIds)).isNeeded(file.name)) {
       kept.job += 1;
       continue;
     }
@@ -93,26 +99,26 @@ async function uploadsOf(session: Session): Promise<Uploads> {
   throw new MgwError('config', 'store.command uploads files but cannot list or remove them.');
 }
 
-/** Which jobs use which files. */
-interface Uses {
+/** The jobs that use each file. */
+interface InputUsage {
   users: Map<string, string[]>;
   isNeeded: (name: string) => boolean;
 }
 
-async function usesOf(ledger: Ledger, ids?: readonly string[]): Promise<Uses> {
+async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUsage> {
   const users = new Map<string, string[]>();
   const needed = new Set<string>();
-  // A record without its whole body does not show which files its job uses; no record shows the name of a frame.
+  // If a record lacks the whole body, the files of its job are unknown. The stored name of a frame is never recorded.
   let [isAnyNeeded, isAnyFrameNeeded] = [false, false];
   for (const id of [...(ids ?? (await ledger.ids()))].reverse()) {
     const job = await ledger.read(id);
     if (job === undefined) continue;
-    const isOpen = mayStillSend(job);
-    if (isOpen && (job.record.elided || job.record.damaged > 0)) isAnyNeeded = true;
+    const isUnfinished = mayStillSend(job);
+    if (isUnfinished && (job.record.elided || job.record.damaged > 0)) isAnyNeeded = true;
     for (const name of namesIn(job.request)) {
       const [file = ''] = name.split('#');
-      if (isOpen && name !== file) isAnyFrameNeeded = true;
-      if (isOpen) needed.add(file);
+      if (isUnfinished && name !== file) isAnyFrameNeeded = true;
+      if (isUnfinished) needed.add(file);
       users.set(file, [...(users.get(file) ?? []), id]);
     }
   }
@@ -132,6 +138,6 @@ function mayStillSend({ state, record }: Job): boolean {
 
 function namesIn(request: unknown): Set<string> {
   const text = JSON.stringify(request) ?? '';
-  const form = /"(sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?)"/g;
-  return new Set(Array.from(text.matchAll(form), ([, name = '']) => name));
+  const namePattern = /"(sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?)"/g;
+  return new Set(Array.from(text.matchAll(namePattern), ([, name = '']) => name));
 }

@@ -8,10 +8,10 @@ import { type Store, storedName } from '../store/store.ts';
 import type { EarlierAsset } from './earlier-job.ts';
 import type { Session } from './session.ts';
 
-/** Reads a local file that a flag names. @throws MgwError('usage') if reading it is not allowed, or fails. */
+/** Reads the local file in the value of a flag. @throws MgwError('usage') if reading it is not allowed, or fails. */
 export type ReadLocalFile = (path: string, flag: string) => Promise<Uint8Array>;
 
-/** Videos of earlier jobs and their frames, by the values of asset flags that name them. */
+/** Videos of earlier jobs and their frames, by the values of asset flags that refer to them. */
 export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 
 /** The files of a video by their names in the store. */
@@ -20,37 +20,37 @@ export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 /**
  * Replaces the local files among the values of asset flags with their names in the store, which depend only on the
  * content. Nothing is uploaded yet.
- * @param inputs the earlier jobs that the caller has resolved; any other value that names a job is looked up
+ * @param inputs the earlier jobs that the caller has resolved; any other value that refers to a job is looked up
  * @throws MgwError('usage') if a file cannot be read, or no store is configured.
  */
 export async function namedFiles(
   session: Session,
   protocol: Protocol,
-  given: Record<string, FlagValue>,
+  flagValues: Record<string, FlagValue>,
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
 ): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles }> {
-  const flags = { ...given };
+  const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();
   const nameOf = async (path: string, flag: string): Promise<string> => {
     if (isEarlierJob(path)) {
       if (protocol.inlineAssets !== true && !(await session.hasStore()))
-        throw withoutStore(flag, printableLine(path, 200), protocol);
+        throw noStoreError(flag, printableLine(path, 200), protocol);
       const { earlierAsset } = await import('./earlier-job.ts');
-      const earlier = inputs.get(path) ?? (await earlierAsset(session, path, flag));
-      files.set(earlier.name, earlier.read);
-      return earlier.name;
+      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag));
+      files.set(asset.name, asset.read);
+      return asset.name;
     }
     if (!isLocalPath(path)) return path;
-    const shown = printableLine(path, 200);
+    const displayPath = printableLine(path, 200);
     const content = await read(path, flag);
-    if (content.length === 0) throw usageError(`--${flag}: ${shown} is empty.`);
-    if (!(await session.hasStore())) throw withoutStore(flag, shown, protocol);
+    if (content.length === 0) throw usageError(`--${flag}: ${displayPath} is empty.`);
+    if (!(await session.hasStore())) throw noStoreError(flag, displayPath, protocol);
     const name = storedName(path, content);
     files.set(name, async () => {
-      const now = await read(path, flag);
-      if (storedName(path, now) === name) return now;
-      throw usageError(`--${flag}: ${shown} changed while the command ran.`);
+      const currentContent = await read(path, flag);
+      if (storedName(path, currentContent) === name) return currentContent;
+      throw usageError(`--${flag}: ${displayPath} changed while the command ran.`);
     });
     return name;
   };
@@ -64,16 +64,16 @@ export async function namedFiles(
   return { flags, files };
 }
 
-function withoutStore(flag: string, path: string, { name }: Protocol): Error {
+function noStoreError(flag: string, path: string, { name }: Protocol): Error {
   return usageError(
-    `--${flag}: ${path} is not a URL, and Protocol ${name.toUpperCase()} takes URLs only. Configure a store, and mgw uploads it: mgw config set store s3://BUCKET/PREFIX`,
+    `--${flag}: ${path} is not a URL, and Protocol ${name.toUpperCase()} accepts only URLs. To let mgw upload it, configure a store: mgw config set store s3://BUCKET/PREFIX`,
     ['mgw', 'config', 'set', '--help'],
   );
 }
 
 /**
- * Returns a function that completes a submission whose body names uploaded files: it uploads the missing files, and
- * builds the request with their URLs. Undefined if the body names none.
+ * Returns a function that completes a submission whose body refers to uploaded files: it uploads the missing files, and
+ * builds the request with their URLs. Undefined if the body refers to none.
  * @param files the files of this command; any other file must be in the store
  * @param options `checkAssets` first checks that the gateway can fetch each asset, by its status, type and size
  */
@@ -100,16 +100,16 @@ export function uploadFor(
     else {
       const store = await session.store();
       for (const name of names) urls.set(name, await urlOf(store, name, files));
-      await tellReach(session, [...urls.values()]);
+      await noteReachProblems(session, [...urls.values()]);
       if (checkAssets && store !== undefined)
         await (await import('./check-assets.ts')).checkUploads(session, protocol, body, store, urls);
     }
-    const sent = withAssets(protocol, body, (value) => urls.get(value) ?? value);
-    return protocol.submission(sent, { endpoint });
+    const bodyWithUrls = withAssets(protocol, body, (value) => urls.get(value) ?? value);
+    return protocol.submission(bodyWithUrls, { endpoint });
   };
 }
 
-async function tellReach(session: Session, urls: readonly string[]): Promise<void> {
+async function noteReachProblems(session: Session, urls: readonly string[]): Promise<void> {
   const { reachProblem } = await import('./open-stores.ts');
   const { hostname: gateway } = (await session.gateway()).baseUrl;
   for (const host of new Set(urls.map((url) => new URL(url).hostname))) {
@@ -119,7 +119,7 @@ async function tellReach(session: Session, urls: readonly string[]): Promise<voi
 }
 
 async function urlOf(store: Store | undefined, name: string, files: LocalFiles): Promise<string> {
-  if (store === undefined) throw usageError(`${name} is an uploaded file, and no store is configured.`);
+  if (store === undefined) throw usageError(`${name} is an uploaded file, but no store is configured.`);
   const read = files.get(name);
   if (!name.includes('#')) return store.url(name, read);
   const png = await frameOf(name, read);
@@ -133,6 +133,6 @@ async function base64Of(name: string, files: LocalFiles): Promise<string> {
 function frameOf(name: string, read: (() => Promise<Uint8Array>) | undefined): Promise<Uint8Array> {
   if (read !== undefined) return read();
   throw usageError(
-    `${name} is a frame of an earlier job. Run the original command, which names that job, again.`,
+    `${name} is a frame of an earlier job. Run the original command, which refers to that job, again.`,
   );
 }

@@ -22,7 +22,7 @@ export interface CollectDeps {
   peaksOf: (file: JobFile) => Promise<string | undefined>;
   /** Formats a command for a shell. */
   commandText: (words: readonly string[]) => string;
-  /** Folders whose paths are removed from texts, in addition to the folders of the files. */
+  /** Folders whose paths are removed from text, in addition to the folders of the files. */
   folders: readonly string[];
   /** The name of the currency. */
   currency: string;
@@ -49,7 +49,7 @@ async function itemOf(
 ): Promise<GalleryItem> {
   const state = stateOf(job);
   const files = await filesOf(job, deps);
-  const next = wayOn(
+  const next = nextCommand(
     job,
     state,
     job.files.some((file) => deps.fileState(file) === 'intact'),
@@ -63,8 +63,8 @@ async function itemOf(
     model: job.model,
     state,
     created: job.created_at,
-    // Leaves the prompt out if the row to make the job again contains it, so that the page contains it only once.
-    prompt: 'row' in redo && sayer(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
+    // Omits the prompt if the row that remakes the job contains it, so that the page contains it only once.
+    prompt: 'row' in redo && textToMake(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
     seed: requestedText(job, 'seed'),
     duration: requestedText(job, 'duration'),
     resolution: requestedText(job, 'resolution'),
@@ -81,7 +81,7 @@ async function itemOf(
 }
 
 // Returns the prompt, or the text of speech, in a manifest's row.
-function sayer(row: Record<string, unknown>): unknown {
+function textToMake(row: Record<string, unknown>): unknown {
   return row['prompt'] ?? row['text'];
 }
 
@@ -166,7 +166,7 @@ function foldersOf(job: Job): string[] {
 }
 
 /** Returns the next command for a job, as an argument vector; undefined if there is nothing to do. */
-function wayOn(job: Job, state: ShownState, hasFiles: boolean): string[] | undefined {
+function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] | undefined {
   switch (state) {
     case 'succeeded':
       return hasFiles ? undefined : fetched(job);
@@ -185,7 +185,7 @@ function wayOn(job: Job, state: ShownState, hasFiles: boolean): string[] | undef
   }
 }
 
-// Speech cannot be fetched again, because the gateway does not keep it.
+// Speech cannot be fetched again, because the gateway does not store it.
 function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
 }

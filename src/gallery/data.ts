@@ -11,7 +11,7 @@ export interface GalleryData {
   items: GalleryItem[];
 }
 
-/** The state of a job as the page shows it. `filtered` is a failure or refusal because of the content. */
+/** The state of a job on the page. `filtered` is a failure or refusal because of the content. */
 export type ShownState =
   | 'prepared'
   | 'sending'
@@ -23,7 +23,7 @@ export type ShownState =
   | 'rejected'
   | 'filtered';
 
-/** A job as the page shows it. */
+/** A job on the page. */
 export interface GalleryItem {
   id: string;
   /** The job's `--key`, or `NAME/ID` for a row of a batch. */
@@ -45,7 +45,7 @@ export interface GalleryItem {
   /** The name of the price's currency. */
   currency?: string;
   /**
-   * Whether the price was spent. `failed` if the task failed, for which the gateway may or may not charge; `doubt` if
+   * Whether the price was spent. `failed` if the task failed, which the gateway may or may not charge; `doubt` if
    * unknown.
    */
   charge?: 'spent' | 'failed' | 'doubt';
@@ -57,11 +57,11 @@ export interface GalleryItem {
   /** The user's rating, from 1 to 5. */
   rating?: number;
   note?: string;
-  /** When it was rated, ISO 8601 in UTC. */
+  /** The time of the rating, ISO 8601 in UTC. */
   rated?: string;
-  /** The row of a manifest that makes the result again. */
+  /** The row of a manifest that remakes the result. */
   redo?: Record<string, unknown>;
-  /** The reason why the result cannot be made again by a row. */
+  /** The reason why no row can remake the result. */
   noRedo?: string;
 }
 
@@ -85,7 +85,7 @@ export interface ExportedRating {
   job: string;
   rating?: number;
   note?: string;
-  /** When it was rated, ISO 8601 in UTC. */
+  /** The time of the rating, ISO 8601 in UTC. */
   at: string;
 }
 

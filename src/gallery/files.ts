@@ -3,11 +3,11 @@ import { statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, parse, relative, sep } from 'node:path';
 import { systemCode } from '../errors.ts';
-import { realPlace } from '../files/make-folder.ts';
+import { realPathOf } from '../files/make-folder.ts';
 import type { JobFile } from '../job.ts';
 import { loudness } from './data.ts';
 
-/** Whether a file has the recorded content. `changed` if something else is at its path. */
+/** Whether a file has the recorded content. `changed` if its path contains something else. */
 export type FileState = 'intact' | 'changed' | 'gone';
 
 /** Builds the relative URLs of files from the folder of a page. */
@@ -17,7 +17,7 @@ export class Links {
 
   /** @param folder The folder of the page. It need not exist. */
   constructor(folder: string) {
-    this.#from = realPlace(folder);
+    this.#from = realPathOf(folder);
   }
 
   /**
@@ -37,7 +37,7 @@ export class Links {
   // Resolves symbolic links, because `..` from the target of a link does not lead back to the folder that contains the
   // link.
   #realFolder(folder: string): string {
-    const real = this.#folders.get(folder) ?? realPlace(folder);
+    const real = this.#folders.get(folder) ?? realPathOf(folder);
     this.#folders.set(folder, real);
     return real;
   }

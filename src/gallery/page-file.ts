@@ -68,8 +68,8 @@ async function isOwn(path: string): Promise<boolean> {
 const mediaFolder = 'media';
 
 /**
- * Puts a job's files next to a page, as hard links if possible, and returns their new paths by their old ones. Leaves
- * out a file that does not have the recorded content, because an imported record may name any file of this user.
+ * Puts a job's files next to a page, as hard links if possible, and returns their new paths by their old ones. Skips a
+ * file that does not have the recorded content, because an imported record may refer to any file of this user.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function copyFiles(job: Job, page: string): Promise<Map<string, string>> {

@@ -11,9 +11,9 @@ import { speechFlags } from '../speech/flags.ts';
 type Redo = { row: JsonObject } | { why: string };
 
 /**
- * Returns the row of a manifest that makes a job's result again. The row's id depends only on the job, so that it is
- * the same in every page. Then a row that is run twice is paid for once.
- * @param redact Removes secrets and signatures from a string. A request that contains any gives no row.
+ * Returns the row of a manifest that remakes a job's result. The row's id depends only on the job, so that it is the
+ * same in every page, and a row that runs twice is paid for once.
+ * @param redact Removes secrets and signatures from a string. A request that contains any has no row.
  */
 export function redoRow(job: Job, redact: (text: string) => string): Redo {
   const request = requestOf(job);
@@ -28,7 +28,7 @@ export function redoRow(job: Job, redact: (text: string) => string): Redo {
 
 const maxNameLength = 96;
 
-// Replaces the suffix of a row that was itself made again, so that ids do not grow.
+// Replaces the suffix of a row that was itself remade, so that ids do not grow.
 function redoId({ id, key }: Job): string {
   const name = key?.split('/')[1] ?? key;
   const chance = id.slice(-8);
@@ -39,7 +39,7 @@ function bare(name: string): string {
   return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, maxNameLength);
 }
 
-// Converts the values of a body to flags if the flags give exactly the same values. The rest stays a body.
+// Converts the values of a body to flags if the flags set exactly the same values. The rest remains a body.
 function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
   const protocol = findProtocol(job.protocol);
   if (protocol === undefined) return undefined;
@@ -63,7 +63,7 @@ function takenFrom(body: JsonObject, flag: Flag): string | boolean | undefined {
   const last = steps.at(-1) ?? '';
   const value = memberOf(holder, last);
   const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
-  const given = [true, false, text].find((each) => says(flag, each, value));
+  const given = [true, false, text].find((each) => setsExactly(flag, each, value));
   if (given === undefined) return undefined;
   Reflect.deleteProperty(holder as JsonObject, last);
   return given;
@@ -74,7 +74,7 @@ function memberOf(holder: Json | undefined, step: string): Json | undefined {
   return (holder as JsonObject)[step];
 }
 
-function says(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
+function setsExactly(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
   if (value === undefined || (flag.kind === 'switch') !== (typeof given === 'boolean')) return false;
   // A blank text cannot be a flag: in a table a blank field is absent, and a flag refuses a blank value.
   if (typeof given === 'string' && given.trim() === '') return false;
@@ -85,7 +85,7 @@ function says(flag: Flag, given: string | boolean, value: Json | undefined): boo
   }
 }
 
-// Leaves out objects and lists whose whole content became flags, because the flags create them again.
+// Omits objects and lists whose whole content became flags, because the flags recreate them.
 function withoutEmpty(value: Json): Json | undefined {
   if (Array.isArray(value)) {
     const members = value.map(withoutEmpty);
@@ -128,7 +128,7 @@ function prefixed(
     .map(([name, value]) => [`${path}.${name}`, value]);
 }
 
-// A WAV file is requested as PCM. Only its file name tells it from raw PCM.
+// A WAV file is requested as PCM. Only its file name distinguishes it from raw PCM.
 function formatOf({ files, record }: Job, format: Json): Json {
   const path = files[0]?.path ?? record.goals.find(({ output }) => output !== undefined)?.output ?? '';
   return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;

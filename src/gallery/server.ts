@@ -140,7 +140,7 @@ const types: Record<string, string> = {
 
 /**
  * Sends a file, or the requested part of it. Responds with HTTP 404 if the content is not the recorded one, because an
- * imported record may name any file of this user.
+ * imported record may refer to any file of this user.
  */
 async function sendFile(
   request: IncomingMessage,

@@ -9,9 +9,9 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
   ['br', (zlib) => zlib.createBrotliDecompress()],
 ]);
 
-/** How many bytes are decoded at a time, so that a decompression bomb stays small until the reader sees it. */
+/** The number of bytes to decode at a time, so that a decompression bomb remains small until the reader detects it. */
 const sliceBytes = 1024;
-/** If decoding has not failed after this many bytes, the body is assumed to have the encoding that it declares. */
+/** If decoding has not failed after this many bytes, the body is assumed to have its declared encoding. */
 const maxUndecidedBytes = 256;
 
 /**
@@ -33,16 +33,16 @@ async function* decodeWith(
 ): AsyncGenerator<Uint8Array, void> {
   // zlib is loaded on demand, because it slows startup and most gateways do not compress.
   const decoder = create(await import('node:zlib'));
-  const out: Uint8Array[] = [];
+  const decoded: Uint8Array[] = [];
   let failure: Error | undefined;
-  decoder.on('data', (chunk: Uint8Array) => out.push(chunk)).on('error', (error) => (failure = error));
+  decoder.on('data', (chunk: Uint8Array) => decoded.push(chunk)).on('error', (error) => (failure = error));
   let undecided: Uint8Array[] | undefined = [];
   try {
     for await (const slice of slices(body)) {
       undecided?.push(slice);
-      await step(decoder, slice);
-      if (out.length > 0 || (undecided?.length ?? 0) > maxUndecidedBytes) undecided = undefined;
-      yield* out.splice(0);
+      await decodeSlice(decoder, slice);
+      if (decoded.length > 0 || (undecided?.length ?? 0) > maxUndecidedBytes) undecided = undefined;
+      yield* decoded.splice(0);
       if (failure === undefined) continue;
       // A premature end does not mean that the body has another encoding.
       if (systemCode(failure) !== 'Z_BUF_ERROR') yield* undecided ?? [];
@@ -61,14 +61,14 @@ async function* slices(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Arr
 }
 
 // A decoder reports a failure only to its error listeners.
-function step(decoder: Transform, slice: Uint8Array): Promise<void> {
+function decodeSlice(decoder: Transform, slice: Uint8Array): Promise<void> {
   return new Promise((resolve) => {
-    const done = (): void => {
-      decoder.off('error', done).off('end', done);
+    const settle = (): void => {
+      decoder.off('error', settle).off('end', settle);
       resolve();
     };
-    decoder.once('error', done).once('end', done);
-    if (slice.length > 0) decoder.write(slice, done);
+    decoder.once('error', settle).once('end', settle);
+    if (slice.length > 0) decoder.write(slice, settle);
     else decoder.end();
   });
 }

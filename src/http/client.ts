@@ -25,11 +25,11 @@ export interface CallOptions {
   timeoutMs: number;
   /** The deadline of the command. The call is cut one second later, in any phase. */
   deadline?: Deadline | undefined;
-  /** The maximum length of the body in bytes. A longer body is cut, and the reply says so. */
+  /** The maximum length of the body in bytes. A longer body is cut, and the reply is marked as incomplete. */
   maxBytes?: number;
   /**
-   * How many bytes of a streamed body may be buffered. They are read immediately, so that received bytes survive a
-   * reset of the connection.
+   * The maximum number of bytes of a streamed body to buffer. They are read immediately, so that received bytes survive
+   * a reset of the connection.
    */
   maxBuffered?: number;
   signal?: AbortSignal;
@@ -72,11 +72,11 @@ export interface GatewayClient {
    */
   stream(request: HttpRequest, options: CallOptions): Promise<StreamedReply>;
   /**
-   * Shared connections to the gateway's origin for results. The first caller opens them, and they stay open until the
+   * Shared connections to the gateway's origin for results. The first caller opens them, and they remain open until the
    * client is closed.
    */
   readonly downloadConnections: (open: () => Promise<Connections>) => Promise<Connections>;
-  /** The deadline of every call, if there is one. Retries end with it too. */
+  /** The deadline of every call, if there is one. It also ends retries. */
   readonly deadline?: Deadline;
   /** Closes idle connections. */
   close(): void;
@@ -105,7 +105,7 @@ const defaultMaxBuffered = 512 * 1024;
 export function createClient(options: ClientOptions): GatewayClient {
   const { baseUrl, trace, connectTimeoutMs: timeoutMs = defaultConnectTimeoutMs } = options;
   let shared: Promise<Connections> | undefined;
-  let kept: Promise<Connections> | undefined;
+  let resultConnections: Promise<Connections> | undefined;
   const sharedConnections = (): Promise<Connections> =>
     (shared ??= openConnections(baseUrl, { timeoutMs, maxConnections: 64 }));
   const open = (request: HttpRequest, call: CallOptions): Promise<Call> =>
@@ -121,15 +121,15 @@ export function createClient(options: ClientOptions): GatewayClient {
       return { status, headers, text: new TextDecoder().decode(bytes), complete };
     },
     stream: async (request, call) => {
-      const { limit, ...answer } = await open(request, call);
+      const { limit, ...response } = await open(request, call);
       limit.restart(msUntilCut(call));
-      return answer;
+      return response;
     },
-    downloadConnections: (make) => (kept ??= make()),
+    downloadConnections: (make) => (resultConnections ??= make()),
     close: () => {
-      for (const each of [shared, kept])
+      for (const each of [shared, resultConnections])
         each?.then(
-          (made) => made.destroy(new Error('the client was closed')),
+          (connections) => connections.destroy(new Error('the client was closed')),
           () => undefined,
         );
     },
@@ -156,7 +156,7 @@ async function sendOnOwnConnection(
   timeoutMs: number,
 ): Promise<Call> {
   let isRecorded = false;
-  let own: Connections | undefined;
+  let connections: Connections | undefined;
   const onConnected = async (socket: Socket): Promise<void> => {
     await call.onConnected(socket);
     isRecorded = true;
@@ -170,22 +170,22 @@ async function sendOnOwnConnection(
     const signals = [signal, call.connectSignal];
     const readsUpTo = call.maxBuffered && readBytes;
     const options = { timeoutMs, maxConnections: 1, signals, onConnected, readsUpTo };
-    own = await openConnections(client.baseUrl, options);
-    return own;
+    connections = await openConnections(client.baseUrl, options);
+    return connections;
   };
-  const end = (): void => own?.destroy(ended);
+  const destroy = (): void => connections?.destroy(callEnded);
   try {
-    return await send(request, { ...call, beforeFirstByte }, client, connect, end);
+    return await send(request, { ...call, beforeFirstByte }, client, connect, destroy);
   } catch (error) {
     // If the connection itself failed, report its error.
-    await own?.first?.finally(end);
-    end();
+    await connections?.first?.finally(destroy);
+    destroy();
     throw error;
   }
 }
 
 // Created once, because destroying a socket with a new error formats its stack, which is slow.
-const ended = new Error('the call has ended');
+const callEnded = new Error('the call has ended');
 
 // The request is validated before a connection is opened and the request is recorded.
 async function send(
@@ -211,21 +211,21 @@ async function send(
       call.beforeFirstByte?.();
       trace?.(`> ${method} ${baseUrl.origin}${path}`);
     };
-    const answer = await sendRequest(
+    const response = await sendRequest(
       connections,
       { method, origin: baseUrl.origin, path, headers, body },
       { beforeFirstByte, maxBuffered: call.maxBuffered ?? defaultMaxBuffered, signal: limit.signal },
     );
-    trace?.(`< ${answer.statusCode} ${answer.headers['content-type'] ?? ''}`);
+    trace?.(`< ${response.statusCode} ${response.headers['content-type'] ?? ''}`);
     const close = (): void => {
       limit.abort(new Error('the call was abandoned'));
       end();
     };
-    const { statusCode: status } = answer;
-    return { status, headers: answer.headers, body: bodyOf(answer, baseUrl, end), close, limit };
+    const { statusCode: status } = response;
+    return { status, headers: response.headers, body: bodyOf(response, baseUrl, end), close, limit };
   } catch (error) {
     limit.end();
-    if (error instanceof TransportError || !limit.passed) throw TransportError.sent(error, baseUrl);
+    if (error instanceof TransportError || !limit.hasPassed) throw TransportError.sent(error, baseUrl);
     const isCut = (call.deadline?.remainingMs() ?? Infinity) < call.timeoutMs;
     const timeoutError = new Error(
       isCut ? 'the deadline passed' : `no response within ${call.timeoutMs / 1000} s`,
@@ -234,10 +234,10 @@ async function send(
   }
 }
 
-async function* bodyOf(answer: WireResponse, url: URL, end: () => void): AsyncGenerator<Uint8Array, void> {
+async function* bodyOf(response: WireResponse, url: URL, end: () => void): AsyncGenerator<Uint8Array, void> {
   try {
-    yield* decodeBody(answer, answer.headers['content-encoding']);
-    if (answer.broken) throw answer.broken;
+    yield* decodeBody(response, response.headers['content-encoding']);
+    if (response.broken) throw response.broken;
   } catch (error) {
     throw TransportError.sent(error, url);
   } finally {
@@ -246,7 +246,7 @@ async function* bodyOf(answer: WireResponse, url: URL, end: () => void): AsyncGe
 }
 
 /**
- * Returns the path of a request, with the path of the base URL in front.
+ * Returns the path of a request, prefixed with the path of the base URL.
  * @throws TypeError if it is not percent-encoded.
  */
 function pathFor(request: HttpRequest, baseUrl: URL): string {
@@ -271,13 +271,14 @@ function headersFor(
     ...(client.key !== '' && { [auth.header]: `${auth.scheme} ${client.key}`.trim() }),
   };
   for (const [name, value] of Object.entries(headers)) {
-    if (!isToken.test(name)) throw new TypeError(`the header ${JSON.stringify(name)} has no valid name`);
-    if (!isSendable.test(value))
+    if (!tokenPattern.test(name))
+      throw new TypeError(`the header ${JSON.stringify(name)} is not a valid header name`);
+    if (!sendablePattern.test(value))
       throw new TypeError(`the header ${name} contains a character that cannot be sent`);
   }
   return headers;
 }
 
-// RFC 9110 5.6.2 and 5.5: visible ASCII, spaces, tabs, and the Latin-1 characters beyond ASCII.
-const isToken = /^[\w!#$%&'*+.^`|~-]+$/;
-const isSendable = /^[\t\x20-\x7e\x80-\xff]*$/;
+// RFC 9110 5.6.2 and 5.5: visible ASCII, spaces, tabs, and non-ASCII Latin-1 characters.
+const tokenPattern = /^[\w!#$%&'*+.^`|~-]+$/;
+const sendablePattern = /^[\t\x20-\x7e\x80-\xff]*$/;

@@ -10,7 +10,7 @@ import type * as Undici from './undici.ts';
 
 type Connector = buildConnector.connector;
 /** A proxy's address, and the agent that connects through it. */
-type Through = { address: string; agent: typeof ProxyAgent.proxyAgent };
+type ProxyRoute = { address: string; agent: typeof ProxyAgent.proxyAgent };
 
 /** An open connection: TCP, or TLS over it. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
@@ -22,8 +22,8 @@ export interface ConnectionOptions {
   /** The maximum number of connections. If it is 1, one connection is made, and never replaced. */
   maxConnections: number;
   /** For large bodies: the size in bytes of a reused buffer into which plain connections read. */
-  readsUpTo?: number | undefined;
-  /** Refuses addresses that this base URL must not lead to, including those that DNS returns. */
+  reusedBufferBytes?: number | undefined;
+  /** The base URL. Refuses addresses that it must not lead to, including those that DNS returns. */
   within?: URL;
   /** Signals that abort connecting, and have no effect on an open connection. */
   signals?: readonly (AbortSignal | undefined)[];
@@ -62,7 +62,7 @@ export class Connections {
   /** The proxy, or '' for none; set when the first connection is started. */
   proxy = '';
   readonly #undici: typeof Undici;
-  readonly #through: Through | undefined;
+  readonly #proxyRoute: ProxyRoute | undefined;
   readonly #url: URL;
   readonly #options: ConnectionOptions;
   /** All connections that are open or being opened, including those to a proxy. */
@@ -72,29 +72,34 @@ export class Connections {
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
 
-  constructor(undici: typeof Undici, through: Through | undefined, url: URL, options: ConnectionOptions) {
+  constructor(
+    undici: typeof Undici,
+    proxyRoute: ProxyRoute | undefined,
+    url: URL,
+    options: ConnectionOptions,
+  ) {
     this.#undici = undici;
-    this.#through = through;
+    this.#proxyRoute = proxyRoute;
     this.#url = url;
     this.#options = options;
     this.#onConnected = options.onConnected;
-    const { timeoutMs: timeout, readsUpTo, within } = options;
+    const { timeoutMs: timeout, reusedBufferBytes: readsUpTo, within } = options;
     // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable verification.
     const tls = { rejectUnauthorized: true, timeout };
     // Not for TLS: a TLS socket copies the bytes anyway when it decrypts them.
     const onread = readsUpTo && url.protocol === 'http:' ? reuseBuffers(readsUpTo) : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
-      through?.agent(through.address, tls, {
+      proxyRoute?.agent(proxyRoute.address, tls, {
         connect,
         factory: (origin: string | URL, { connect }: Pool.Options) =>
-          this.#pool(origin, this.#opener(connect)),
+          this.#pool(origin, this.#openerFor(connect)),
         clientFactory: (origin: URL, { connect }: Pool.Options) =>
-          this.#pool(origin, this.#tracked(connect as Connector)),
-      }) ?? this.#pool(url.origin, this.#opener(connect));
+          this.#pool(origin, this.#track(connect as Connector)),
+      }) ?? this.#pool(url.origin, this.#openerFor(connect));
   }
 
-  /** Opens a connection for inspection. Nothing is sent, and the caller destroys it. */
+  /** Opens a connection for inspection. Sends nothing. The caller must destroy the connection. */
   connect(): Promise<Socket> {
     return new Promise((resolve, reject) => {
       this.#onConnected = (socket) => {
@@ -108,7 +113,7 @@ export class Connections {
   }
 
   /** The number of connections that received more bytes than a response announced. */
-  get excesses(): number {
+  get excessCount(): number {
     return [...this.#opened].filter(hasExcess).length;
   }
 
@@ -116,7 +121,7 @@ export class Connections {
   destroy(reason: Error): void {
     this.#isEnded = true;
     for (const socket of this.#sockets) socket.destroy(reason);
-    // Destroyed after the sockets, because the errors of the sockets describe better what happened to a request.
+    // Destroyed after the sockets, because the sockets' errors describe the failure of a request better.
     setImmediate(() => void this.dispatcher.destroy(reason));
   }
 
@@ -136,21 +141,21 @@ export class Connections {
 
   // undici's types hide that a connector returns the socket. For a proxy, undici also sets the server name to an IP
   // address, which TLS forbids (RFC 6066 3) and Node 26 refuses.
-  #tracked(connector: Connector): Connector {
+  #track(connector: Connector): Connector {
     return (target, callback) => {
       const isNamed = !target.servername || !isAddress(target.servername);
-      const named = isNamed ? target : { ...target, servername: undefined };
-      const socket = (connector as (...args: Parameters<Connector>) => Socket)(named, callback);
+      const namedTarget = isNamed ? target : { ...target, servername: undefined };
+      const socket = (connector as (...args: Parameters<Connector>) => Socket)(namedTarget, callback);
       this.#sockets.add(socket);
       socket.once('close', () => this.#sockets.delete(socket));
     };
   }
 
   // For a direct connection, `connect` is an object of options. For a tunnel, it is the function that opens the tunnel.
-  #opener(connect: Pool.Options['connect']): Connector {
+  #openerFor(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';
-    if (isTunnel) this.proxy = this.#through?.address ?? '';
-    const connector = isTunnel ? connect : this.#tracked(this.#undici.buildConnector(connect));
+    if (isTunnel) this.proxy = this.#proxyRoute?.address ?? '';
+    const connector = isTunnel ? connect : this.#track(this.#undici.buildConnector(connect));
     return (target, callback) => {
       const opening = this.#open(connector, target);
       this.first ??= opening;
@@ -164,13 +169,13 @@ export class Connections {
   async #open(connector: Connector, target: buildConnector.Options): Promise<Socket> {
     if (this.#isEnded || (this.#options.maxConnections === 1 && this.first !== undefined))
       throw TransportError.sent(new Error('it is not opened again'), this.#url);
-    const socket = await this.#connected(connector, target);
+    const socket = await this.#connectSocket(connector, target);
     this.#opened.add(socket);
     socket.once('close', () => {
       if (!hasExcess(socket)) this.#opened.delete(socket);
     });
-    if (this.#options.maxConnections === 1) mendHead(socket);
-    this.#mendEnd(socket);
+    if (this.#options.maxConnections === 1) repairHead(socket);
+    this.#guardEnd(socket);
     try {
       await this.#onConnected?.(socket);
     } catch (error) {
@@ -183,31 +188,31 @@ export class Connections {
 
   // These listeners run before undici's own, which it adds to an open connection. If the end of the connection ends a
   // response that is paused, undici 7 crashes the process with an assertion (its issue 5360).
-  #mendEnd(socket: Socket): void {
+  #guardEnd(socket: Socket): void {
     const { kParser } = this.#undici;
-    const parsed = socket as Socket & { [kParser]?: Undici.Parser | null };
-    socket.once('end', () => parsed[kParser]?.resume());
+    const parserSocket = socket as Socket & { [kParser]?: Undici.Parser | null };
+    socket.once('end', () => parserSocket[kParser]?.resume());
     socket.on('error', () => {
       // Otherwise undici also treats a reset as the end of such a response.
-      if (parsed[kParser]) parsed[kParser].shouldKeepAlive = true;
+      if (parserSocket[kParser]) parserSocket[kParser].shouldKeepAlive = true;
     });
   }
 
-  async #connected(connector: Connector, target: buildConnector.Options): Promise<Socket> {
+  async #connectSocket(connector: Connector, target: buildConnector.Options): Promise<Socket> {
     const { timeoutMs, within, signals } = this.#options;
     const deadline = startLimit(timeoutMs, signals);
     const host = hostOf(this.#url);
     try {
       if (within && !(await isWithinReach(host, within))) throw privateAddressError(host);
-      return await promised(connector, { ...target, signal: deadline.signal });
+      return await connectAsync(connector, { ...target, signal: deadline.signal });
     } catch (error) {
-      throw this.#notConnected(error, deadline);
+      throw this.#connectError(error, deadline);
     } finally {
       deadline.end();
     }
   }
 
-  #notConnected(error: unknown, deadline: CallLimit): TransportError {
+  #connectError(error: unknown, deadline: CallLimit): TransportError {
     const { timeoutMs, maxConnections } = this.#options;
     if (deadline.signal.aborted && maxConnections === 1) this.destroy(new Error('it was abandoned'));
     // Only a plain connection that was accepted can be reset. Whether the system reports this here or after the first
@@ -215,59 +220,59 @@ export class Connections {
     const isReset = systemCode(error) === 'ECONNRESET' && this.#url.protocol === 'http:' && this.proxy === '';
     if (isReset) return TransportError.sent(error, this.#url);
     const [, status] = /^Proxy response \((\d+)\)/.exec(messageOf(error)) ?? [];
-    const words = deadline.passed
+    const message = deadline.hasPassed
       ? `no connection to ${this.#url.host} within ${timeoutMs / 1000} s`
       : status && `the proxy ${new URL(this.proxy).host} refused the tunnel with HTTP ${status}`;
-    return TransportError.unsent(words ? new Error(words, { cause: error }) : error, this.#url);
+    return TransportError.unsent(message ? new Error(message, { cause: error }) : error, this.#url);
   }
 }
 
 const hasExcess = ({ errored }: Socket): boolean => errored?.message === 'bad response';
 
 // undici's own connector ignores the signal; the one for tunnels does not.
-function promised(
+function connectAsync(
   connector: Connector,
   target: buildConnector.Options & { signal: AbortSignal },
 ): Promise<Socket> {
   return new Promise((resolve, reject) => {
     target.signal.throwIfAborted();
-    const aborted = (): void => reject(new Error(messageOf(target.signal.reason)));
-    target.signal.addEventListener('abort', aborted, { once: true });
+    const onAbort = (): void => reject(new Error(messageOf(target.signal.reason)));
+    target.signal.addEventListener('abort', onAbort, { once: true });
     connector(target, (error, socket) => (error === null ? resolve(socket) : reject(error)));
   });
 }
 
-/** How much of a head is examined, in bytes. undici refuses a longer one. */
-const maxBytes = 64 * 1024;
+/** The maximum number of bytes of a head to examine. undici rejects a longer head. */
+const maxHeadBytes = 64 * 1024;
 const headEnd = /\r?\n\r?\n/;
 
 /**
- * Lets undici read two kinds of heads that it refuses, on a connection for one response, because that response may
+ * Lets undici read two kinds of heads that it would reject, on a connection for one response, because that response may
  * contain the handle of a paid task. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1). If a body has both a
  * length and chunks, the chunks count (RFC 9112 6.3).
  */
-function mendHead(socket: Readable): void {
+function repairHead(socket: Readable): void {
   let head = '';
   const read = socket.read.bind(socket) as () => Buffer | null;
   // undici reads the bytes with this method. Latin-1 preserves every byte.
   socket.read = () => {
     // Node 26 returns one chunk per call.
     for (let chunk = read(); chunk !== null; chunk = read()) head += chunk.toString('latin1');
-    while (/^HTTP\/1\.[01] 100\b/.test(head) && headEnd.test(head)) head = head.slice(endOf(head));
-    const isHead = 'HTTP/1.'.startsWith(head.slice(0, 7));
-    if (isHead && head.length < maxBytes && !headEnd.test(head)) return null;
+    while (/^HTTP\/1\.[01] 100\b/.test(head) && headEnd.test(head)) head = head.slice(headLength(head));
+    const mayBeHead = 'HTTP/1.'.startsWith(head.slice(0, 7));
+    if (mayBeHead && head.length < maxHeadBytes && !headEnd.test(head)) return null;
     socket.read = read;
-    return Buffer.from(isHead ? mended(head) : head, 'latin1');
+    return Buffer.from(mayBeHead ? repairedHead(head) : head, 'latin1');
   };
 }
 
-function endOf(text: string): number {
-  const found = headEnd.exec(text);
-  return found === null ? text.length : found.index + found[0].length;
+function headLength(text: string): number {
+  const match = headEnd.exec(text);
+  return match === null ? text.length : match.index + match[0].length;
 }
 
-function mended(text: string): string {
-  const head = text.slice(0, endOf(text));
+function repairedHead(text: string): string {
+  const head = text.slice(0, headLength(text));
   if (!/^transfer-encoding:/im.test(head)) return text;
   return head.replace(/^content-length:.*\r?\n/gim, '') + text.slice(head.length);
 }

@@ -2,15 +2,15 @@ import { maxTimerMs, type Deadline, type Clock } from '../clock.ts';
 import { TransportError } from './transport-error.ts';
 
 // Created once, because the stack of an error is expensive.
-const timeIsUp = new Error('the deadline passed');
+const deadlinePassed = new Error('the deadline passed');
 
 /** The time limit of one call. The caller must end it, so that no timer outlives the call. */
 export interface CallLimit {
-  /** Aborts when the time is up or a parent aborts. */
+  /** Aborts when the time runs out or a parent aborts. */
   signal: AbortSignal;
-  /** Whether the time was up before a parent aborted. */
-  readonly passed: boolean;
-  /** Restarts the time: `ms` from now, or no limit if infinite. The parents are still followed. */
+  /** Whether the time ran out before a parent aborted. */
+  readonly hasPassed: boolean;
+  /** Restarts the time: `ms` from now, or no limit if infinite. It still follows the parents. */
   restart(ms: number): void;
   abort(reason: Error): void;
   /** Clears the timer and stops following the parents. */
@@ -23,15 +23,15 @@ export interface CallLimit {
  */
 export function startLimit(ms: number, parents: readonly (AbortSignal | undefined)[] = []): CallLimit {
   const controller = new AbortController();
-  let passed = false;
+  let hasExpired = false;
   let timer: NodeJS.Timeout | undefined;
-  const pass = (): void => {
-    passed = !controller.signal.aborted;
-    controller.abort(timeIsUp);
+  const expire = (): void => {
+    hasExpired = !controller.signal.aborted;
+    controller.abort(deadlinePassed);
   };
   const restart = (limitMs: number): void => {
     clearTimeout(timer);
-    timer = limitMs === Infinity ? undefined : setTimeout(pass, Math.min(limitMs, maxTimerMs));
+    timer = limitMs === Infinity ? undefined : setTimeout(expire, Math.min(limitMs, maxTimerMs));
   };
   restart(ms);
   const follow = (event: Event): void => controller.abort((event.target as AbortSignal).reason);
@@ -41,8 +41,8 @@ export function startLimit(ms: number, parents: readonly (AbortSignal | undefine
   }
   return {
     signal: controller.signal,
-    get passed() {
-      return passed;
+    get hasPassed() {
+      return hasExpired;
     },
     restart,
     abort: (reason) => controller.abort(reason),
@@ -55,7 +55,7 @@ export function startLimit(ms: number, parents: readonly (AbortSignal | undefine
 
 /** The time limits of a body. */
 export interface TimeLimits {
-  /** The longest time without a byte, in ms. */
+  /** The maximum time without a byte, in ms. */
   idleMs: number;
   /** The time at which the body is abandoned, even if bytes arrive. */
   deadline: Deadline;
@@ -73,7 +73,7 @@ export async function* withIdleTimeout(
   const chunks = body[Symbol.asyncIterator]();
   try {
     for (;;) {
-      const next = await inTime(chunks.next(), limits);
+      const next = await withinLimits(chunks.next(), limits);
       if (next.done === true) return;
       yield next.value;
     }
@@ -83,21 +83,21 @@ export async function* withIdleTimeout(
   }
 }
 
-async function inTime<T>(next: Promise<T>, { idleMs, deadline }: TimeLimits): Promise<T> {
+async function withinLimits<T>(read: Promise<T>, { idleMs, deadline }: TimeLimits): Promise<T> {
   const leftMs = deadline.remainingMs();
-  const why = leftMs < idleMs ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`;
+  const reason = leftMs < idleMs ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`;
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const giveUp = (): void => reject(new TransportError('sent', 'timeout', why));
-    if (leftMs <= 0) giveUp();
-    else timer = setTimeout(giveUp, Math.min(idleMs, leftMs, maxTimerMs));
+  const timeout = new Promise<never>((_, reject) => {
+    const abandon = (): void => reject(new TransportError('sent', 'timeout', reason));
+    if (leftMs <= 0) abandon();
+    else timer = setTimeout(abandon, Math.min(idleMs, leftMs, maxTimerMs));
   });
-  return Promise.race([late, next]).finally(() => clearTimeout(timer));
+  return Promise.race([timeout, read]).finally(() => clearTimeout(timer));
 }
 
 /** Aborts a transfer on which no bytes arrive for too long, or whose deadline has passed. */
 export interface IdleWatch {
-  /** Aborts after the idle time, at the deadline, or when `parent` aborts. Its reason says which. */
+  /** Aborts after the idle time, at the deadline, or when `parent` aborts. Its reason states the cause. */
   readonly signal: AbortSignal;
   /** Restarts the idle time, because bytes have arrived. */
   touch(): void;
@@ -107,36 +107,36 @@ export interface IdleWatch {
   stop(): void;
 }
 
-// Created once: the default error of an abort has its stack formatted, which is slow.
-const ended = new Error('the watch has ended');
+// Created once: the default abort error formats its stack, which is slow.
+const watchEnded = new Error('the watch has ended');
 
 /** Starts the idle watch of a transfer. */
 export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent?: AbortSignal): IdleWatch {
-  const given = new AbortController();
-  let last = clock.monotonic();
+  const controller = new AbortController();
+  let lastByteAt = clock.monotonic();
   const watch = async (): Promise<void> => {
     for (
-      let left = idleMs;
-      left > 0 && deadline.remainingMs() > 0;
-      left = last + idleMs - clock.monotonic()
+      let remainingMs = idleMs;
+      remainingMs > 0 && deadline.remainingMs() > 0;
+      remainingMs = lastByteAt + idleMs - clock.monotonic()
     ) {
-      await clock.sleep(Math.min(left, idleMs, deadline.remainingMs()), given.signal);
+      await clock.sleep(Math.min(remainingMs, idleMs, deadline.remainingMs()), controller.signal);
     }
     const isLate = deadline.remainingMs() <= 0;
-    given.abort(new Error(isLate ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`));
+    controller.abort(new Error(isLate ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`));
   };
   // Stopping the watch rejects its sleep, which is not an error.
   watch().catch(() => undefined);
-  const follow = (): void => given.abort(parent?.reason);
+  const follow = (): void => controller.abort(parent?.reason);
   if (parent?.aborted) follow();
   else parent?.addEventListener('abort', follow, { once: true });
   return {
-    signal: given.signal,
-    touch: () => (last = clock.monotonic()),
-    pause: () => (last = Infinity),
+    signal: controller.signal,
+    touch: () => (lastByteAt = clock.monotonic()),
+    pause: () => (lastByteAt = Infinity),
     stop: () => {
       parent?.removeEventListener('abort', follow);
-      given.abort(ended);
+      controller.abort(watchEnded);
     },
   };
 }

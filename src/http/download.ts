@@ -28,17 +28,17 @@ export interface DownloadProgress {
 export interface DownloadDeps {
   gateway: DownloadGateway;
   clock: Clock;
-  /** When the download is abandoned. Received bytes are kept for the next run. */
+  /** The time at which the download is abandoned. Received bytes are kept for the next run. */
   deadline: Deadline;
   /** Aborts the download. Received bytes are kept for the next run. */
   signal?: AbortSignal;
   /** Time limit for connecting, ms. Default 10 s. */
   connectTimeoutMs?: number;
-  /** Longest time without a byte, ms. Default 60 s. */
+  /** The maximum time without a byte, ms. Default 60 s. */
   idleTimeoutMs?: number;
-  /** How many attempts in a row may make no progress before the download is abandoned. */
+  /** The maximum number of consecutive attempts without progress before the download is abandoned. */
   retries: number;
-  /** Whether a response that is not media says that the result is not ready yet. */
+  /** Whether a response that is not media reports that the result is not ready yet. */
   notReady?: (reply: Reply) => boolean;
   onProgress?: (progress: DownloadProgress) => void;
   /** Shows a line to the user. */
@@ -55,7 +55,7 @@ export type DownloadOutcome =
   /** Another site requires a key (401, 403), but mgw sends no key there. */
   | { kind: 'refused'; failure: Failure; origin: string };
 
-/** The longest pause that a gateway may request, in ms. */
+/** The maximum pause that a gateway may request, in ms. */
 const maxPauseMs = 300_000;
 
 /**
@@ -75,7 +75,7 @@ export async function download(
   const file = await PartFile.open(output, deps.clock);
   let kept: 'whole' | 'part' | 'nothing' = 'part';
   try {
-    const outcome = await tries(source, file, deps);
+    const outcome = await runAttempts(source, file, deps);
     if (outcome.kind === 'done') kept = 'whole';
     return outcome;
   } catch (error) {
@@ -86,32 +86,36 @@ export async function download(
   }
 }
 
-/** Thrown if the server delivers a broken file. It contains the error to report. No part of the file is kept. */
+/** Thrown if the server delivers a broken file. It contains the error to report. Nothing of the file is kept. */
 class BrokenFile extends Error {
   readonly error: MgwError;
-  constructor(told: MgwError) {
-    super(told.message);
-    this.error = told;
+  constructor(error: MgwError) {
+    super(error.message);
+    this.error = error;
   }
 }
 
-async function tries(source: DownloadSource, file: PartFile, deps: DownloadDeps): Promise<DownloadOutcome> {
+async function runAttempts(
+  source: DownloadSource,
+  file: PartFile,
+  deps: DownloadDeps,
+): Promise<DownloadOutcome> {
   const options = optionsOf(file, deps);
-  const patience = new Patience(file, deps.retries);
-  for (let broken = 0; ;) {
+  const stalls = new StallCounter(file, deps.retries);
+  for (let brokenCount = 0; ;) {
     let result: Attempt | DownloadOutcome = await attempt(source, file, options);
     if (result.kind === 'received') {
       const mp4 = mp4Of(file);
-      const why = mp4?.flaw;
-      if (why === undefined)
+      const flaw = mp4?.flaw;
+      if (flaw === undefined)
         return { kind: 'done', mime: mimeOf(mp4 !== undefined, result.contentType), file: await file.seal() };
-      broken += 1;
-      if (broken > 1) throw new BrokenFile(corrupt(`The served file is broken: ${why}`));
+      brokenCount += 1;
+      if (brokenCount > 1) throw new BrokenFile(corrupt(`The served file is broken: ${flaw}`));
       await file.restart();
-      result = { kind: 'again', failure: { code: 'result_corrupt', message: `the file is broken: ${why}` } };
+      result = { kind: 'again', failure: { code: 'result_corrupt', message: `the file is broken: ${flaw}` } };
     }
     if (result.kind !== 'again') return result;
-    await pause(result.failure, patience, deps);
+    await pause(result.failure, stalls, deps);
   }
 }
 
@@ -137,79 +141,79 @@ function mp4Of({ descriptor, path }: PartFile): ReturnType<typeof mp4In> {
   }
 }
 
-/** Counts the attempts that made no progress. */
-class Patience {
+/** Counts consecutive attempts without progress. */
+class StallCounter {
   readonly #file: PartFile;
   readonly #retries: number;
-  #best: number;
-  #tries = 0;
+  #maxLength: number;
+  #stalledAttempts = 0;
 
   constructor(file: PartFile, retries: number) {
     this.#file = file;
     this.#retries = retries;
-    this.#best = file.length;
+    this.#maxLength = file.length;
   }
 
   /** The number of attempts in a row without progress, including this one; undefined if there were too many. */
   next(): number | undefined {
     const { length, total = Infinity } = this.#file;
     // A restart counts as progress only beyond the earlier length, and single bytes do not count. Otherwise the
-    // download could continue endlessly.
-    const isOn = length >= this.#best + Math.min(64 * 1024, Math.max(1, total / 100));
-    if (isOn) this.#best = length;
-    this.#tries = isOn ? 0 : this.#tries + 1;
-    return this.#tries > this.#retries ? undefined : this.#tries;
+    // download might never end.
+    const hasProgressed = length >= this.#maxLength + Math.min(64 * 1024, Math.max(1, total / 100));
+    if (hasProgressed) this.#maxLength = length;
+    this.#stalledAttempts = hasProgressed ? 0 : this.#stalledAttempts + 1;
+    return this.#stalledAttempts > this.#retries ? undefined : this.#stalledAttempts;
   }
 }
 
-async function pause(failure: Failure, patience: Patience, deps: DownloadDeps): Promise<void> {
+async function pause(failure: Failure, stalls: StallCounter, deps: DownloadDeps): Promise<void> {
   const { retryAfterMs: floorMs = 0, message } = failure;
-  const tries = patience.next();
+  const tries = stalls.next();
   const leftMs = deps.deadline.remainingMs();
-  if (leftMs <= 0) throw late(failure);
-  if (tries === undefined || floorMs > maxPauseMs) throw givenUp(failure);
+  if (leftMs <= 0) throw deadlineError(failure);
+  if (tries === undefined || floorMs > maxPauseMs) throw failedError(failure);
   const ms = backoffMs(tries, { floorMs });
   deps.note?.(`${message}; trying again in ${(ms / 1000).toFixed(1)} s.`);
   await deps.clock.sleep(Math.min(ms, leftMs), deps.signal);
-  if (ms >= leftMs) throw late(failure);
+  if (ms >= leftMs) throw deadlineError(failure);
 }
 
-function late({ message }: Failure): MgwError {
+function deadlineError({ message }: Failure): MgwError {
   const text = `The download did not finish before the time limit. The received part is kept (${message}).`;
   return new MgwError('pending', text, { charged: 'yes', retry: 'resume' });
 }
 
-const incomplete: readonly ErrorCode[] = ['result_corrupt', 'result_unavailable'];
+const incompleteCodes: readonly ErrorCode[] = ['result_corrupt', 'result_unavailable'];
 
-function givenUp(failure: Failure): MgwError {
+function failedError(failure: Failure): MgwError {
   const { code, message, requestId } = failure;
   return new MgwError(code, withRetryDelay(`The download failed: ${message}.`, failure), {
-    exit: incomplete.includes(code) ? 'incomplete' : 'unavailable',
+    exit: incompleteCodes.includes(code) ? 'incomplete' : 'unavailable',
     charged: 'yes',
     retry: 'resume',
     requestId,
   });
 }
 
-const memoryMs = 3000;
+const averagingMs = 3000;
 
 /**
  * Returns a speed meter. Call it with the number of bytes received so far. It returns bytes per second, weighted
  * towards the last three seconds, or undefined at first.
  */
 export function speedometer(clock: Clock, bytes: number): (bytes: number) => number | undefined {
-  const begin = clock.monotonic();
-  let last = { at: begin, bytes };
-  let weighed = 0;
+  const startedAt = clock.monotonic();
+  let previous = { at: startedAt, bytes };
+  let average = 0;
   let speed: number | undefined;
-  return (now) => {
-    const elapsed = clock.monotonic() - last.at;
+  return (received) => {
+    const elapsed = clock.monotonic() - previous.at;
     if (elapsed <= 0) return speed;
-    const current = (Math.max(0, now - last.bytes) * 1000) / elapsed;
-    const fading = Math.exp(-elapsed / memoryMs);
-    weighed = weighed * fading + current * (1 - fading);
-    last = { at: clock.monotonic(), bytes: now };
+    const current = (Math.max(0, received - previous.bytes) * 1000) / elapsed;
+    const decay = Math.exp(-elapsed / averagingMs);
+    average = average * decay + current * (1 - decay);
+    previous = { at: clock.monotonic(), bytes: received };
     // The average starts at zero. This removes the effect of that start.
-    return (speed = weighed / (1 - Math.exp((begin - last.at) / memoryMs)));
+    return (speed = average / (1 - Math.exp((startedAt - previous.at) / averagingMs)));
   };
 }

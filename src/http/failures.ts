@@ -2,7 +2,7 @@ import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { idAt, isObject, textAt, tryNestedJson, tryParseJson, type Json, at } from '../json.ts';
 
-// The places of the message in an error, best first.
+// The paths of the message in an error, best first.
 const messagePaths = [
   'error.message',
   'error',
@@ -28,11 +28,11 @@ const codePaths = [
 const requestIdPaths = ['Response.RequestId', 'request_id', 'requestId', 'header.reqid'];
 const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
 
-// The maximum length of a message in UTF-16 code units. Texts are cut to it before a pattern is applied.
+// The maximum length of a message in UTF-16 code units. Text is cut to this length before a pattern is applied.
 const maxMessageLength = 4000;
 const maxIdLength = 200;
 
-/** Returns the JSON of a body. Unwraps an array of one element, as some Google endpoints send. */
+/** Returns the JSON of a body. Unwraps an array of one element, which some Google endpoints send. */
 export function bodyOf(reply: Reply): Json | undefined {
   const body = tryParseJson(reply.text);
   return Array.isArray(body) && body.length === 1 && isObject(body[0]) && 'error' in body[0] ? body[0] : body;
@@ -40,9 +40,9 @@ export function bodyOf(reply: Reply): Json | undefined {
 
 /** Returns the gateway's id of a call, from its headers, its body, or `(request id: …)` at the end of a message. */
 export function requestIdOf(reply: Reply, body: Json | undefined = bodyOf(reply)): string | undefined {
-  const header = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
-  const member = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
-  const id = header ?? member ?? idInWords(wholeMessage(body)?.slice(-maxMessageLength) ?? '');
+  const headerId = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
+  const bodyId = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
+  const id = headerId ?? bodyId ?? idInWords(fullMessage(body)?.slice(-maxMessageLength) ?? '');
   return id?.slice(0, maxIdLength);
 }
 
@@ -51,20 +51,20 @@ function idInWords(words: string): string | undefined {
 }
 
 /**
- * Returns the message of an error body in any form that gateways use, at most 4000 UTF-16 code units; undefined if
+ * Returns the message of an error body in any format that gateways use, at most 4000 UTF-16 code units; undefined if
  * there is none. Converts a web page to its text.
  */
 export function messageIn(body: Json | undefined): string | undefined {
-  const message = wholeMessage(body);
+  const message = fullMessage(body);
   if (message === undefined) return undefined;
   return (isMarkup(message) ? markupText(message) : message).slice(0, maxMessageLength);
 }
 
 // A message may be the JSON of the upstream's own response.
-function wholeMessage(body: Json | undefined, depth = 0): string | undefined {
+function fullMessage(body: Json | undefined, depth = 0): string | undefined {
   const message = messagePaths.map((path) => textAt(body, path)).find((text) => text !== undefined);
   if (message === undefined || depth > 2) return message;
-  return wholeMessage(tryNestedJson(message), depth + 1) ?? message;
+  return fullMessage(tryNestedJson(message), depth + 1) ?? message;
 }
 
 /** Returns the gateway's own error code as text, or undefined. */
@@ -100,26 +100,26 @@ function statusIn(body: Json | undefined, nativeCode: string | undefined): numbe
 function fallbackMessage({ status, text }: Reply): string {
   if (text.trim() === '') return `HTTP ${status} with an empty body`;
   const words = (isMarkup(text) ? markupText(text) : text.trim()).slice(0, 300);
-  return words === '' ? `HTTP ${status} with a page that shows no text` : `HTTP ${status}: ${words}`;
+  return words === '' ? `HTTP ${status} with a page without text` : `HTTP ${status}: ${words}`;
 }
 
 // The text starts with the native code, so that `^1008 ` matches the code and not a number in a message.
-const balance =
+const balanceWords =
   /insufficient[_ -]?((user|account|token)[_ -]?)?(quota|balance|funds|credit)|quota is (exhausted|not enough)|quota_not_enough|TokenStatusExhausted|balance (is )?(not enough|insufficient|exhausted|too low)|not enough (balance|quota|credit)|pre_consume_token_quota|_lifetime|billing_hard_limit|out of credit|arrears|arrearage|AccountOverdue|额度不足|余额不足|额度已用尽|预扣费额度失败|欠费|^1008 /i;
-const policy =
+const policyWords =
   /content[_ -]?(policy|filter|moderation)|moderation|(?<!case[- ])sensitive|VoilationContent|ViolationContent|safety|prohibited[_ ](content|word|use)|responsible ai|risk not pass|^(1026|1027|1301|5041[1-4]) |bio_policy|敏感|违规/i;
-const noModel =
+const noModelWords =
   /model_not_found|no available channel|model .{0,80}(not found|does not exist|not exist)|no such model|无可用渠道/i;
-const notFound =
+const notFoundWords =
   /task_not_exist|task .{0,80}not (found|exist)|not[_ -]?found|does not exist|ResourceNotFound|invalid task_id|任务不存在/i;
-const rateLimited =
+const rateLimitWords =
   /rate[_ -]?limit|too many requests|RequestLimitExceeded|RESOURCE_EXHAUSTED|concurrency|^(1002|1302|1303|50429|50430) |请求数限制|负载已饱和/i;
 const authWords =
   /invalid (token|api[_ -]?key)|invalid_api_key|unauthori[sz]ed|AuthFailure|authentication|not granted|permission|access_denied|no access to|^(1004|2049) |无效的令牌|无权/i;
 const invalidWords =
   /invalid[_ -]?(request|param|argument|duration|resolution|ratio|image|api_platform|prompt|value)|bad[_ ]request|unprocessable|model_(price_error|mapping_failed)|is required|missing required|^(120[0-3]|2013) /i;
 
-const byStatus: Record<number, ErrorCode> = {
+const codeByStatus: Record<number, ErrorCode> = {
   401: 'auth',
   402: 'balance',
   403: 'auth',
@@ -134,19 +134,19 @@ const byStatus: Record<number, ErrorCode> = {
  */
 export function classify(text: string, status: number): ErrorCode {
   const words = text.slice(0, maxMessageLength + 2 * maxIdLength);
-  if (balance.test(words)) return 'balance';
-  if (noModel.test(words)) return 'not_found';
-  if (status === 429 || (status < 400 && rateLimited.test(words))) return 'rate_limited';
-  if (status < 500 && status !== 401 && policy.test(words)) return 'content_policy';
-  if (status < 500 && status !== 401 && status !== 403 && notFound.test(words)) return 'not_found';
+  if (balanceWords.test(words)) return 'balance';
+  if (noModelWords.test(words)) return 'not_found';
+  if (status === 429 || (status < 400 && rateLimitWords.test(words))) return 'rate_limited';
+  if (status < 500 && status !== 401 && policyWords.test(words)) return 'content_policy';
+  if (status < 500 && status !== 401 && status !== 403 && notFoundWords.test(words)) return 'not_found';
   if (status < 400 && authWords.test(words)) return 'auth';
   if (status < 400 && invalidWords.test(words)) return 'invalid_request';
   return (
-    byStatus[status] ?? (status >= 500 ? 'server_error' : status >= 400 ? 'invalid_request' : 'bad_reply')
+    codeByStatus[status] ?? (status >= 500 ? 'server_error' : status >= 400 ? 'invalid_request' : 'bad_reply')
   );
 }
 
-// The maximum part of a page that is examined, in UTF-16 code units.
+// The maximum length of a page to examine, in UTF-16 code units.
 const maxPageLength = 64 * 1024;
 
 /** Whether a body is a web page or other markup, as from proxies or for a wrong path. */
@@ -158,11 +158,11 @@ export function isMarkup(text: string): boolean {
 export function markupText(page: string): string {
   const head = page.slice(0, maxPageLength);
   const title = /<title[^<>]*>([^<]*)/i.exec(head)?.[1] ?? '';
-  return plain(title) || plain(shownText(head));
+  return plainText(title) || plainText(visibleText(head));
 }
 
 // Returns the text between the tags, without scripts.
-function shownText(page: string): string {
+function visibleText(page: string): string {
   const [start = '', ...parts] = page.split('<');
   const texts = parts.map((part) =>
     /^(script|style)\b|^[^>]*$/i.test(part) ? '' : part.slice(part.indexOf('>') + 1),
@@ -172,7 +172,7 @@ function shownText(page: string): string {
 
 const entities: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', nbsp: ' ' };
 
-function plain(text: string): string {
+function plainText(text: string): string {
   return text
     .replace(/&(?:#(\d{1,7})|(amp|lt|gt|quot|nbsp));/gi, (entity, number?: string, name?: string) => {
       if (name !== undefined) return entities[name.toLowerCase()] ?? entity;
@@ -183,14 +183,14 @@ function plain(text: string): string {
     .trim();
 }
 
-const byCode: Partial<Record<ErrorCode, string>> = {
-  auth: 'Check the key: "mgw auth status" shows where it comes from, and "mgw auth login" stores another.',
+const adviceByCode: Partial<Record<ErrorCode, string>> = {
+  auth: 'Check the key: "mgw auth status" shows its source, and "mgw auth login" stores another one.',
   balance: 'Top up the account of the key, or use the key of another account.',
 };
 
 /** Returns advice for a class of refusals (specification 5.1); undefined if there is none. */
 export function adviceFor(code: ErrorCode): string | undefined {
-  return byCode[code];
+  return adviceByCode[code];
 }
 
 /** Returns a gateway's message as a sentence, followed by the advice, if any. */
@@ -200,8 +200,8 @@ export function withAdvice(message: string, advice: string | undefined): string 
 
 /** Ends a string like a sentence, so that another one can follow. */
 export function asSentence(text: string): string {
-  const end = text.trimEnd();
-  return /[.!?。！？]$/.test(end) ? end : `${end}.`;
+  const trimmed = text.trimEnd();
+  return /[.!?。！？]$/.test(trimmed) ? trimmed : `${trimmed}.`;
 }
 
 /** Returns a message, followed by a sentence with the gateway's requested delay, if any. */
@@ -212,7 +212,7 @@ export function withRetryDelay(message: string, { retryAfterMs = 0 }: Pick<Failu
 }
 
 // The maximum length of a header that is parsed, in UTF-16 code units.
-const longest = 100;
+const maxHeaderLength = 100;
 
 /**
  * Returns the minimum delay before a retry in ms, from `Retry-After` (seconds or an HTTP date), `retry-after-ms` or
@@ -223,25 +223,25 @@ export function retryAfter(
   body?: Json,
   now: number = Date.now(),
 ): number | undefined {
-  const found = [
-    number(headers['retry-after-ms'], 1),
+  const delays = [
+    parseNumber(headers['retry-after-ms'], 1),
     ...(headers['retry-after'] ?? '')
-      .slice(0, longest)
+      .slice(0, maxHeaderLength)
       .split(/,\s(?=\d+$)/)
-      .map((value) => headerValue(value, now)),
+      .map((value) => parseRetryAfter(value, now)),
     retryInfo(body),
   ].filter((ms) => ms !== undefined);
-  return found.length > 0 ? Math.max(0, ...found) : undefined;
+  return delays.length > 0 ? Math.max(0, ...delays) : undefined;
 }
 
-function headerValue(value: string, now: number): number | undefined {
-  if (/^\s*-?[\d.]+(e\d+)?\s*$/i.test(value)) return number(value, 1000);
+function parseRetryAfter(value: string, now: number): number | undefined {
+  if (/^\s*-?[\d.]+(e\d+)?\s*$/i.test(value)) return parseNumber(value, 1000);
   // An HTTP date has a time of day. Date.parse would accept almost any word and number.
   const date = /\d\d:\d\d:\d\d/.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(date) ? undefined : date - now;
 }
 
-function number(text: string | undefined, unitMs: number): number | undefined {
+function parseNumber(text: string | undefined, unitMs: number): number | undefined {
   const value = text === undefined || text.trim() === '' ? Number.NaN : Number(text);
   return Number.isFinite(value) ? value * unitMs : undefined;
 }
@@ -252,5 +252,5 @@ function retryInfo(body: Json | undefined): number | undefined {
     ? details.find((entry) => isObject(entry) && 'retryDelay' in entry)
     : undefined;
   const seconds = /^([\d.]+)s$/.exec(textAt(info, 'retryDelay') ?? '')?.[1];
-  return number(seconds, 1000);
+  return parseNumber(seconds, 1000);
 }

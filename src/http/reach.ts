@@ -5,7 +5,7 @@ import { isLoopbackHost } from '../exchange.ts';
 
 /**
  * The network of a host: the public internet, a private network, or this machine. `never`: no result is fetched from
- * it, because it is link-local (where clouds have their secrets), reserved, or hidden in an IPv6 address.
+ * the host, because it is link-local (where clouds serve their secrets), reserved, or hidden in an IPv6 address.
  */
 export type Reach = 'public' | 'private' | 'loopback' | 'never';
 
@@ -18,9 +18,7 @@ const reachOfRange: Partial<Record<string, Reach>> = {
 };
 const privateName = /(^|\.)(localdomain|local|internal|lan|home\.arpa)$/;
 
-/**
- * Returns the network of a host by its written name or address, with or without IPv6's brackets. Makes no DNS lookup.
- */
+/** Returns the network of a host by its name or address, with or without IPv6's brackets. Makes no DNS lookup. */
 export function reachOf(host: string): Reach {
   const bare = bareHost(host);
   if (isAddress(bare)) return reachOfAddress(ipaddr.parse(bare));
@@ -31,7 +29,7 @@ export function reachOf(host: string): Reach {
 /** Whether a host is an IP address, with or without IPv6's brackets. */
 export function isAddress(host: string): boolean {
   const bare = bareHost(host);
-  // For a name, the library creates an error, which is slow.
+  // For a name, the library would create an error, which is slow.
   return mayBeAddress.test(bare) && ipaddr.isValid(bare);
 }
 
@@ -58,26 +56,28 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 
 /**
  * Whether a response of the gateway may refer to a host. Allowed are the host of the base URL, the public internet, and
- * networks that are not nearer to this machine than the base URL, judged by its name or DNS addresses.
+ * networks that are not nearer to this machine than the base URL, according to its name or DNS addresses.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
-  const [bare, own] = [bareHost(host), bareHost(baseUrl.hostname)];
-  if (bare === own) return true;
+  const [bare, gatewayHost] = [bareHost(host), bareHost(baseUrl.hostname)];
+  if (bare === gatewayHost) return true;
   const reach = reachOf(bare);
   if (reach === 'public') return true;
   if (reach === 'never') return false;
-  const led = await reachOfGateway(own);
-  return led === 'loopback' || led === reach;
+  const gatewayReach = await reachOfGateway(gatewayHost);
+  return gatewayReach === 'loopback' || gatewayReach === reach;
 }
 
 // In a company, the public name of the gateway may resolve to a private address.
-async function reachOfGateway(own: string): Promise<Reach> {
-  const written = reachOf(own);
-  if (written !== 'public' || isAddress(own)) return written;
-  const addresses = await lookup(own, { all: true }).catch(() => []);
+async function reachOfGateway(gatewayHost: string): Promise<Reach> {
+  const writtenReach = reachOf(gatewayHost);
+  if (writtenReach !== 'public' || isAddress(gatewayHost)) return writtenReach;
+  const addresses = await lookup(gatewayHost, { all: true }).catch(() => []);
   const reaches = addresses.map(({ address }) => reachOf(address));
   return (
-    reaches.find((reach) => reach === 'loopback') ?? reaches.find((reach) => reach === 'private') ?? written
+    reaches.find((reach) => reach === 'loopback') ??
+    reaches.find((reach) => reach === 'private') ??
+    writtenReach
   );
 }
 
@@ -98,8 +98,8 @@ export function lookupWithin(
 ): (hostname: string, options: LookupOptions, callback: Callback) => void {
   return (hostname, { family, all }, callback) => {
     addressesWithin(hostname, family, baseUrl).then(
-      ([first = { address: '', family: 0 }, ...more]) =>
-        all ? callback(null, [first, ...more]) : callback(null, first.address, first.family),
+      ([first = { address: '', family: 0 }, ...others]) =>
+        all ? callback(null, [first, ...others]) : callback(null, first.address, first.family),
       (error: unknown) => callback(error as Error, ''),
     );
   };

@@ -3,7 +3,7 @@ import { TransportError } from './transport-error.ts';
 
 type Redact = (text: string) => string;
 
-/** The maximum size of a refusal's body that is read, in bytes. */
+/** The maximum number of bytes to read of a refusal's body. */
 export const maxRefusalBytes = 1024 * 1024;
 
 /**
@@ -19,9 +19,9 @@ export function redactingClient(client: GatewayClient, redact: Redact): GatewayC
       return { ...reply, text: redact(reply.text), headers: cleanHeaders(reply.headers, redact) };
     },
     stream: async (request, options) => {
-      const answer = await client.stream(request, options);
-      const body = answer.status < 300 ? answer.body : cleanBody(answer, redact);
-      return { ...answer, headers: cleanHeaders(answer.headers, redact), body, clean: redact };
+      const response = await client.stream(request, options);
+      const body = response.status < 300 ? response.body : cleanBody(response, redact);
+      return { ...response, headers: cleanHeaders(response.headers, redact), body, clean: redact };
     },
   };
 }
@@ -35,7 +35,7 @@ export function cleanHeaders(headers: Record<string, string>, redact: Redact): R
 async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterable<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  let broken: TransportError | undefined;
+  let breakError: TransportError | undefined;
   try {
     for await (const chunk of body) {
       chunks.push(chunk);
@@ -45,8 +45,8 @@ async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterabl
     }
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
-    broken = error;
+    breakError = error;
   }
   yield Buffer.from(redact(Buffer.concat(chunks).toString('utf8')));
-  if (broken !== undefined) throw broken;
+  if (breakError !== undefined) throw breakError;
 }

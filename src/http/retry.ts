@@ -8,9 +8,9 @@ import { TransportError } from './transport-error.ts';
 export interface RetryOptions {
   clock: Clock;
   retries: number;
-  /** The number of retries if no connection can be made; `retries` by default. */
+  /** The number of retries if no connection can be made (default: `retries`). */
   unsentRetries?: number;
-  /** No attempt begins after this deadline. */
+  /** No attempt starts after this deadline. */
   deadline?: Deadline | undefined;
   note: (text: string) => void;
   signal?: AbortSignal;
@@ -23,15 +23,15 @@ export interface RetryOptions {
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
-    const { reply, problem, floorMs, permanent, cause } = await attempt(call);
+    const { reply, problem, floorMs, isPermanent: permanent, cause } = await attempt(call);
     options.signal?.throwIfAborted();
     const { retries, unsentRetries = retries } = options;
     const ms = backoffMs(tries, { floorMs });
     const isLate = ms >= (options.deadline?.remainingMs() ?? Infinity);
-    const last =
+    const isLast =
       permanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
-    if (reply !== undefined && (problem === undefined || last)) return reply;
-    if (last) throw new MgwError('unreachable', problem ?? 'no response', { retry: 'safe', cause });
+    if (reply !== undefined && (problem === undefined || isLast)) return reply;
+    if (isLast) throw new MgwError('unreachable', problem ?? 'no response', { retry: 'safe', cause });
     options.note(`${problem ?? 'no response'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
     await options.clock.sleep(ms, options.signal);
   }
@@ -41,7 +41,7 @@ interface Attempt {
   reply?: Reply;
   problem?: string;
   floorMs?: number;
-  permanent?: boolean;
+  isPermanent?: boolean;
   cause?: TransportError;
 }
 
@@ -51,11 +51,11 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
     if (reply.status !== 429 && reply.status < 500)
       return { reply, problem: reply.complete ? undefined : 'the response was cut' };
     const { message, retryAfterMs, code } = readFailure(reply);
-    const permanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;
-    return { reply, problem: message, floorMs: retryAfterMs, permanent };
+    const isPermanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;
+    return { reply, problem: message, floorMs: retryAfterMs, isPermanent: isPermanent };
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
-    return { problem: error.message, permanent: error.reason === 'certificate', cause: error };
+    return { problem: error.message, isPermanent: error.reason === 'certificate', cause: error };
   }
 }
 
@@ -68,15 +68,15 @@ export function backoffMs(
   options: { baseMs?: number; capMs?: number; floorMs?: number; random?: () => number } = {},
 ): number {
   const { baseMs = 500, capMs = 30_000, floorMs = 0, random = Math.random } = options;
-  const plain = Math.min(capMs, baseMs * 2 ** Math.min(tries, 30));
-  return Math.max(floorMs, plain * (0.75 + random() / 2));
+  const delayMs = Math.min(capMs, baseMs * 2 ** Math.min(tries, 30));
+  return Math.max(floorMs, delayMs * (0.75 + random() / 2));
 }
 
 /**
  * Returns the pause before the n-th further poll in ms: grows from `intervalMs` to twice that, with jitter in that
- * range (5 to 10 s by default: specification 8).
+ * range (default: 5 to 10 s, specification 8).
  */
 export function pollPauseMs(polls: number, intervalMs: number, random: () => number = Math.random): number {
-  const top = Math.min(2, 1.15 ** polls);
-  return intervalMs * (1 + (top - 1) * (0.5 + random() / 2));
+  const factor = Math.min(2, 1.15 ** polls);
+  return intervalMs * (1 + (factor - 1) * (0.5 + random() / 2));
 }

@@ -15,9 +15,9 @@ export interface WireRequest {
   body?: string | Uint8Array | undefined;
 }
 
-/** How one request is sent. */
+/** Options for sending one request. */
 export interface SendOptions {
-  /** How many bytes of the body may be buffered before the connection pauses. */
+  /** The maximum number of bytes of the body to buffer before the connection pauses. */
   maxBuffered: number;
   /** Ends the call. If it aborts before the first byte, nothing is sent. */
   signal: AbortSignal;
@@ -27,7 +27,7 @@ export interface SendOptions {
 
 /**
  * The head of a response, and its body as a stream of the bytes on the wire. The stream ends without an error even if
- * the body is cut off, so that a reader gets every byte that arrived. `broken` and `complete` show how it ended.
+ * the body is cut off, so that a reader receives every byte that arrived. `broken` and `complete` show how it ended.
  */
 export class WireResponse extends Readable {
   /** The reason why the body is incomplete, set when it ends. */
@@ -80,13 +80,13 @@ export class WireResponse extends Readable {
 
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
     // An unread body must not keep its connection open.
-    if (!this.#isEnded) this.#controller.abort(error ?? givenUp);
+    if (!this.#isEnded) this.#controller.abort(error ?? abandoned);
     callback(error);
   }
 }
 
 // Created once, because destroying a socket with a new error formats its stack, which is slow.
-const givenUp = new Error('the response was abandoned');
+const abandoned = new Error('the response was abandoned');
 
 /**
  * Sends one request once, and returns the response when its head has arrived. Does not follow redirects, retry or
@@ -98,11 +98,11 @@ export function sendRequest(
   request: WireRequest,
   { maxBuffered, signal, beforeFirstByte }: SendOptions,
 ): Promise<WireResponse> {
-  const { excesses } = connections;
-  const hasExcess = (): boolean => connections.excesses !== excesses;
+  const { excessCount: excessesBefore } = connections;
+  const hasExcess = (): boolean => connections.excessCount !== excessesBefore;
   return new Promise((resolve, reject) => {
     let controller: Controller | undefined;
-    let answer: WireResponse | undefined;
+    let response: WireResponse | undefined;
     const abort = (): void => {
       controller?.abort(signal.reason as Error);
       reject(signal.reason as Error);
@@ -110,31 +110,34 @@ export function sendRequest(
     signal.addEventListener('abort', abort, { once: true });
     const end = (error?: Error): void => {
       signal.removeEventListener('abort', abort);
-      answer?.finish(error);
+      response?.finish(error);
       if (error !== undefined) reject(error);
     };
     const handler: Dispatcher.DispatchHandler = {
-      onRequestStart: (given) => {
-        controller = given;
+      onRequestStart: (requestController) => {
+        controller = requestController;
         signal.throwIfAborted();
         beforeFirstByte?.();
       },
-      onResponseStart: (given, status, headers) => {
+      onResponseStart: (responseController, status, headers) => {
         // A 102 or 103 response is followed by the final response.
         if (status < 200) return;
-        answer = new WireResponse(status, joinValues(headers), given, { maxBuffered, hasExcess });
-        answer.on('error', () => undefined);
-        resolve(answer);
+        response = new WireResponse(status, joinValues(headers), responseController, {
+          maxBuffered,
+          hasExcess,
+        });
+        response.on('error', () => undefined);
+        resolve(response);
       },
-      onResponseData: (_, chunk) => answer?.receive(chunk),
+      onResponseData: (_, chunk) => response?.receive(chunk),
       onResponseEnd: () => end(),
-      onResponseError: (given, error) => {
-        if (answer !== undefined && !given.aborted) {
-          const rest = restOf(error);
-          if (rest !== '') answer.receive(Buffer.from(rest));
+      onResponseError: (failedController, error) => {
+        if (response !== undefined && !failedController.aborted) {
+          const remainingData = remainingDataOf(error);
+          if (remainingData !== '') response.receive(Buffer.from(remainingData));
         }
         end(error);
-        if (given?.aborted) answer?.destroy(error);
+        if (failedController?.aborted) response?.destroy(error);
       },
     };
     if (signal.aborted) abort();
@@ -144,7 +147,7 @@ export function sendRequest(
 
 // The packet that breaks the framing of a body may contain a handle. undici attaches it to its error. The size line of
 // a chunk is framing, and is removed.
-function restOf(error: Error): string {
+function remainingDataOf(error: Error): string {
   const { data } = error as { data?: unknown };
   return typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';
 }
@@ -160,6 +163,8 @@ function joinValues(headers: Headers): Record<string, string> {
  * 9112 6.3).
  */
 export function contentLengthOf(headers: Record<string, string>): number | undefined {
-  const stated = headers['transfer-encoding'] === undefined ? headers['content-length'] : undefined;
-  return stated !== undefined && /^\d{1,15}$/.test(stated) ? Number(stated) : undefined;
+  const declaredLength = headers['transfer-encoding'] === undefined ? headers['content-length'] : undefined;
+  return declaredLength !== undefined && /^\d{1,15}$/.test(declaredLength)
+    ? Number(declaredLength)
+    : undefined;
 }

@@ -14,9 +14,9 @@ export class StreamedCall {
   readonly #maxBuffered: number;
 
   /**
-   * @param idleMs how long the body of a refusal may be silent, ms
-   * @param deadline when the call is abandoned
-   * @param maxBuffered how many bytes of the stream may be buffered
+   * @param idleMs the maximum idle time of a refusal's body, ms
+   * @param deadline the time at which the call is abandoned
+   * @param maxBuffered the maximum number of bytes of the stream to buffer
    */
   constructor(idleMs: number, deadline: Deadline, maxBuffered = 4 * 1024 * 1024) {
     this.#idleMs = idleMs;
@@ -29,15 +29,15 @@ export class StreamedCall {
    * @throws TransportError if no head arrived.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
-    const answer = await client.stream(request, { ...options, maxBuffered: this.#maxBuffered });
-    const { status, headers } = answer;
+    const response = await client.stream(request, { ...options, maxBuffered: this.#maxBuffered });
+    const { status, headers } = response;
     if (status >= 200 && status < 300) {
-      this.stream = answer;
+      this.stream = response;
       return { status, headers, text: '', complete: false };
     }
     const limits = { idleMs: this.#idleMs, deadline: this.#deadline };
-    const { bytes, complete } = await readBounded(withIdleTimeout(answer.body, limits), maxRefusalBytes);
-    answer.close();
+    const { bytes, complete } = await readBounded(withIdleTimeout(response.body, limits), maxRefusalBytes);
+    response.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   }
 }

@@ -1,7 +1,7 @@
 import { messageOf, systemCode } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
-/** Why no complete response arrived. */
+/** The reason why no complete response arrived. */
 export type TransportReason =
   | 'unreachable'
   | 'certificate'
@@ -31,7 +31,12 @@ export class TransportError extends Error {
     if (cause instanceof TransportError) return cause;
     const reason = reasonOf(cause);
     const hint = reason === 'certificate' ? ': the certificate is not valid for it' : '';
-    return new TransportError('unsent', reason, `cannot reach ${url.host}${hint}: ${wordsOf(cause)}`, cause);
+    return new TransportError(
+      'unsent',
+      reason,
+      `cannot reach ${url.host}${hint}: ${causeText(cause)}`,
+      cause,
+    );
   }
 
   /** Returns the error of a request that was stopped immediately before its first byte. */
@@ -45,7 +50,7 @@ export class TransportError extends Error {
     return new TransportError(
       'sent',
       reason,
-      `the connection to ${url.host} broke: ${wordsOf(cause)}`,
+      `the connection to ${url.host} broke: ${causeText(cause)}`,
       cause,
     );
   }
@@ -61,7 +66,7 @@ function reasonOf(cause: unknown): TransportReason {
 }
 
 // An AggregateError (every address of a name failed) has an empty message.
-function wordsOf(cause: unknown): string {
+function causeText(cause: unknown): string {
   const inner: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
   // OpenSSL's messages contain the file and line of its source, so only the code is shown.
   const code = systemCode(cause) ?? '';

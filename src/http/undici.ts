@@ -9,7 +9,7 @@ export { buildConnector, Client, Pool };
 /** The symbol of a connection's response parser. */
 export const { kParser } = symbols;
 
-/** The members of that parser that mgw uses. */
+/** The members of the parser that mgw uses. */
 export interface Parser {
   /** Resumes reading after a pause. */
   resume(): void;

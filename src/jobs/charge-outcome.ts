@@ -10,7 +10,8 @@ import { names, readOwner } from '../ledger/names.ts';
 /**
  * Returns what the ledger proves about a reservation for a job. `accepted`: an attempt under it was accepted. `none`:
  * no attempt under it was accepted, and none can follow, since its process is dead or the job was accepted under
- * another reservation. A final amount: it was accepted, and its usage shows another cost than was reserved.
+ * another reservation. A final amount: it was accepted, and the cost according to its usage differs from the reserved
+ * amount.
  * @throws MgwError('local_io') if the ledger cannot be read.
  * @param isClosed true if the caller has claimed the job's next attempt, so that no process can send it
  */
@@ -21,21 +22,21 @@ export async function chargeOutcome(
 ): Promise<ChargeOutcome | Decimal> {
   const jobId = jobOfReservation(id);
   // Check the process before reading the record, so that its last write is not missed.
-  const isOver = (await ledger.lifeOf(owner)) === 'dead';
+  const isDead = (await ledger.lifeOf(owner)) === 'dead';
   const job = await ledger.read(jobId);
   if (job === undefined) return 'open';
   const events = await ledger.events(jobId);
   const charges = chargesOf(events);
-  const possible = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
-  if (possible.some(({ fate }) => fate === 'accepted')) {
-    const final = job.usage === undefined ? undefined : amountUnder(id, job, events);
-    return final === undefined || compare(final, amount) === 0 ? 'accepted' : final;
+  const matchingCharges = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
+  if (matchingCharges.some(({ outcome }) => outcome === 'accepted')) {
+    const finalAmount = job.usage === undefined ? undefined : amountUnder(id, job, events);
+    return finalAmount === undefined || compare(finalAmount, amount) === 0 ? 'accepted' : finalAmount;
   }
-  if (possible.some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
+  if (matchingCharges.some(({ outcome }) => outcome === 'open' || outcome === 'doubt')) return 'open';
   if (isClosed) return 'none';
-  if (!isOver && job.handle === undefined) return 'open';
+  if (!isDead && job.handle === undefined) return 'open';
   const next = await nextAttempt(ledger, job);
-  return next === 'free' || (isOver && next === 'unsent') ? 'none' : 'open';
+  return next === 'free' || (isDead && next === 'unsent') ? 'none' : 'open';
 }
 
 function amountUnder(
@@ -56,24 +57,24 @@ export async function chargeUsage(
   { ledger, allowances, note }: Pick<JobDeps, 'ledger' | 'allowances' | 'note'>,
 ): Promise<void> {
   if (job.usage === undefined) return;
-  const failed = (error: unknown): void =>
+  const noteFailure = (error: unknown): void =>
     note(`The final cost of ${job.id} could not be recorded in its budgets: ${messageOf(error)}`);
   try {
     const budgets = await allowances();
     if (budgets.length === 0) return;
     const events = withAcceptance(await ledger.events(job.id));
-    const id = chargesOf(events).find(({ fate }) => fate === 'accepted')?.reservation;
+    const id = chargesOf(events).find(({ outcome }) => outcome === 'accepted')?.reservation;
     const amount = id === undefined ? undefined : amountUnder(id, job, events);
     if (id === undefined || amount === undefined) return;
-    for (const { budget } of budgets) await budget.keep(id, amount).catch(failed);
+    for (const { budget } of budgets) await budget.keep(id, amount).catch(noteFailure);
   } catch (error) {
-    failed(error);
+    noteFailure(error);
   }
 }
 
 // The acceptance may have been impossible to record.
 function withAcceptance(events: (RecordedEvent | undefined)[]): (RecordedEvent | undefined)[] {
-  const isRecorded = chargesOf(events).some(({ fate }) => fate === 'accepted');
+  const isRecorded = chargesOf(events).some(({ outcome }) => outcome === 'accepted');
   return isRecorded ? events : [...events, { type: 'accepted', handle: '', at: '' }];
 }
 
@@ -103,12 +104,12 @@ export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }
 
-/** Claims of this process under which nothing was or will be sent, even if the ledger does not show that. */
-const abandoned = new Set<string>();
+/** Claims of this process under which nothing was or will be sent, even if the ledger does not prove that. */
+const abandonedClaims = new Set<string>();
 
 /** Notes that nothing was or will be sent under a claim of this process. */
 export function abandonClaim(claim: string): void {
-  abandoned.add(claim);
+  abandonedClaims.add(claim);
 }
 
 /** The claim of the next attempt to send a job. */
@@ -126,7 +127,7 @@ type NextAttempt =
   | 'changed'
   /** Its process died before it recorded `sending`, so nothing was sent. Another attempt may be made. */
   | 'unsent'
-  /** The attempt was claimed, and the fate of its process is unknown: it may have been sent. */
+  /** The attempt was claimed, and the state of its process is unknown: it may have been sent. */
   | 'unknown';
 
 /**
@@ -138,13 +139,17 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   const text = await ledger.claimed(name);
   if (text === undefined) return 'free';
   const owner = readOwner(text);
-  const life = abandoned.has(name) ? 'dead' : owner === undefined ? 'unknown' : await ledger.lifeOf(owner);
+  const life = abandonedClaims.has(name)
+    ? 'dead'
+    : owner === undefined
+      ? 'unknown'
+      : await ledger.lifeOf(owner);
   if (life === 'alive') return 'claimed';
   // Read the record after its process is known to be dead, so that its last write is not missed.
-  const last = await ledger.read(job.id);
-  if (last?.record.attempts !== job.record.attempts || last.handle !== job.handle) return 'changed';
+  const latest = await ledger.read(job.id);
+  if (latest?.record.attempts !== job.record.attempts || latest.handle !== job.handle) return 'changed';
   // If the claim was confirmed but the record has no event, the record has lost the event.
-  const isUnsent = life === 'dead' && last.record.damaged === 0 && !(await ledger.isConfirmed(name));
+  const isUnsent = life === 'dead' && latest.record.damaged === 0 && !(await ledger.isConfirmed(name));
   return isUnsent ? 'unsent' : 'unknown';
 }
 

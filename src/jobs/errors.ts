@@ -10,7 +10,7 @@ import {
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
 import { lostProtocol, nativeWord, type Job, type JobKind } from '../job.ts';
-import { interrupted } from '../payment/errors.ts';
+import { interruptionError } from '../payment/errors.ts';
 import type { Observation } from '../protocols/protocol.ts';
 import { shownState } from './reconcile.ts';
 
@@ -47,10 +47,10 @@ export function newTakeFlag({ key }: { key?: string | undefined }): string {
 }
 
 /** Exit 7: it is unknown whether the task exists (design 5). */
-export function unknownError(job: Job, why: string, requestId?: string): MgwError {
-  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again.`;
-  const way = 'Find out whether the task exists, then resolve the job.';
-  return new MgwError('submit_unknown', `${text} ${way}`, {
+export function unknownError(job: Job, reason: string, requestId?: string): MgwError {
+  const text = `${asSentence(reason)} The gateway may have accepted and charged job ${job.id}; it is not sent again.`;
+  const advice = 'Find out whether the task exists, then resolve the job.';
+  return new MgwError('submit_unknown', `${text} ${advice}`, {
     charged: 'maybe',
     retry: 'never',
     next: resolveCommand(job),
@@ -63,9 +63,11 @@ export function unknownError(job: Job, why: string, requestId?: string): MgwErro
 export function otherKeyError(job: Job, doubt: 'sending' | 'untold'): MgwError {
   const name = job.key === undefined ? 'without a key' : `under the key ${job.key}`;
   const state =
-    doubt === 'sending' ? 'is still being sent' : 'was accepted, and whose caller may not have been told';
-  const way = job.key === undefined ? '' : ` Call again with the key ${job.key}: nothing is paid twice.`;
-  const text = `The same request was submitted ${name} as job ${job.id}, which ${state}. Nothing was sent.${way}`;
+    doubt === 'sending'
+      ? 'is still being sent'
+      : 'was accepted, although its caller may not have received the response';
+  const advice = job.key === undefined ? '' : ` Call again with the key ${job.key}: this does not pay twice.`;
+  const text = `The same request was submitted ${name} as job ${job.id}, which ${state}. Nothing was sent.${advice}`;
   return new MgwError('conflict', text, { charged: 'no', retry: 'never', next: showCommand(job), job });
 }
 
@@ -82,16 +84,16 @@ export function failedError(job: Job): MgwError {
   return new MgwError(code, message, { exit: 'failed', charged: 'maybe', next: showCommand(job), job });
 }
 
-/** Exit 8: accepted, not finished when the wait ended. `trouble` is why the last query failed, if it did. */
+/** Exit 8: accepted, not finished when the wait ended. `trouble` is the error of the last query, if it failed. */
 export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Failure): MgwError {
   const word = nativeWord(job);
   const status = word === undefined ? '' : ` (${word})`;
-  const where =
+  const outcome =
     job.state === 'succeeded'
       ? `has succeeded, but its result could not be fetched before the wait ended${status}`
       : `is still ${job.state}${status}`;
-  const last = trouble === undefined ? '' : ` The last status query failed: ${wordsOf(trouble)}`;
-  return new MgwError('pending', `Job ${job.id} ${where}.${last}`, {
+  const lastFailure = trouble === undefined ? '' : ` The last status query failed: ${shortMessage(trouble)}`;
+  return new MgwError('pending', `Job ${job.id} ${outcome}.${lastFailure}`, {
     charged: 'yes',
     retry: 'resume',
     next: waitCommand(job),
@@ -101,7 +103,7 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
 }
 
 /** The failure's message, short enough for one line. */
-export function wordsOf({ message }: Failure): string {
+export function shortMessage({ message }: Failure): string {
   return message.slice(0, 300);
 }
 
@@ -110,15 +112,15 @@ export function interruptedError(signal: AbortSignal, job: Job | undefined, char
   const text =
     job?.handle === undefined
       ? 'Interrupted before anything was sent.'
-      : `Interrupted; job ${job.id} goes on.`;
-  return interrupted(signal, charged, text).with({ next: job && waitCommand(job), job });
+      : `Interrupted; job ${job.id} continues at the gateway.`;
+  return interruptionError(signal, charged, text).with({ next: job && waitCommand(job), job });
 }
 
 /**
- * Returns an error that came after a job was accepted: if the ledger is unavailable, the error says that the job was
- * charged. Without a job, returns the error as it is.
+ * Returns an error that came after a job was accepted: if the ledger is unavailable, the returned error reports that
+ * the job was charged. Without a job, returns the error unchanged.
  */
-export function afterAcceptance(error: unknown, job: Job | undefined): unknown {
+export function acceptedJobError(error: unknown, job: Job | undefined): unknown {
   if (job === undefined || !(error instanceof MgwError)) return error;
   if (error.code !== 'unreachable' || error.charged !== 'no') return error;
   return error.with({
@@ -129,7 +131,7 @@ export function afterAcceptance(error: unknown, job: Job | undefined): unknown {
 }
 
 /** Exit 10: accepted and charged, but the record could not be written: the user must see the handle (design 5). */
-export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwError {
+export function unrecordedHandleError(handle: string, job: Job, cause: unknown): MgwError {
   const text = `The gateway accepted the task as ${handle}, but that could not be recorded: ${messageOf(cause)}`;
   return new MgwError('local_io', text, {
     charged: 'yes',
@@ -145,20 +147,20 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
  * Returns the error of a run whose job was removed in the meantime. Only the handle still identifies the task, so the
  * user must see the handle. The same command would pay again.
  */
-export function afterRemoval(error: MgwError, job: Job): MgwError {
+export function removedJobError(error: MgwError, job: Job): MgwError {
   const { id, protocol, handle } = job;
   if (handle === undefined || protocol === 'tts' || error.handle !== undefined) return error.with({ job });
-  const why = systemCode(error) === 'ENOENT' ? '' : `${asSentence(error.message)} `;
-  const text = `${why}Job ${id} was removed while this command ran. Its task is ${handle}.`;
+  const reason = systemCode(error) === 'ENOENT' ? '' : `${asSentence(error.message)} `;
+  const text = `${reason}Job ${id} was removed while this command ran. Its task is ${handle}.`;
   const next = ['mgw', 'video', protocol, 'fetch', handle];
   return error.with({ charged: 'yes', retry: 'never', next, job, handle }, text);
 }
 
 /**
- * Why a job without a handle cannot be queried: exit 3 or 4 if it was rejected, 6 if it was never sent, 8 if another
- * process is sending it, 7 if its response was lost.
+ * Returns the error for a job without a handle, which cannot be queried: exit 3 or 4 if it was rejected, 6 if it was
+ * never sent, 8 if another process is sending it, 7 if its response was lost.
  */
-export function withoutHandle(job: Job): MgwError {
+export function noHandleError(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);
   if (shownState(job) === 'sending') return pendingError(job, { charged: 'maybe' });
   if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The response was lost');
@@ -171,10 +173,10 @@ export function withoutHandle(job: Job): MgwError {
   return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
 }
 
-/** Exit 9: the gateway says that the job finished, but shows no result (design 6). */
-export function noResult(job: Job, { nativeStatus, warning, requestId }: Observation): MgwError {
-  const shown = nativeStatus === '' ? '' : ` (${nativeStatus})`;
-  const text = `Job ${job.id} finished${shown}, but the gateway shows no result: ${warning ?? 'it names none.'}`;
+/** Exit 9: the gateway reports that the job finished, but returned no result (design 6). */
+export function noResultError(job: Job, { nativeStatus, warning, requestId }: Observation): MgwError {
+  const statusSuffix = nativeStatus === '' ? '' : ` (${nativeStatus})`;
+  const text = `Job ${job.id} finished${statusSuffix}, but the gateway returned no result${warning === undefined ? '.' : `: ${warning}`}`;
   return new MgwError('result_unavailable', text, {
     charged: 'yes',
     retry: 'resume',
@@ -183,7 +185,7 @@ export function noResult(job: Job, { nativeStatus, warning, requestId }: Observa
   });
 }
 
-/** Throws the error for a REF that names no job. */
+/** Throws the error for a REF without a job. */
 export function noSuchJob(ref: string): never {
   throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }

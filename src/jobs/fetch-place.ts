@@ -17,14 +17,14 @@ import {
 } from './output.ts';
 import { isObjectUrl } from '../store-url.ts';
 
-/** Where the results of one or more jobs are saved, from `-o`. */
+/** The place of the results of one or more jobs, from `-o`. */
 export type FetchPlace =
   | { kind: 'stdout' }
   | { kind: 'file'; path: string }
   /** A folder in which mgw chooses the names, or a template. A missing folder is created. */
   | { kind: 'names'; place: OutputPlace; isFolder: boolean }
   /** The output file of each job's own command. */
-  | { kind: 'asked' };
+  | { kind: 'default' };
 
 /** A job to fetch, its position from 1, and the number of its files. */
 export interface FetchItem {
@@ -38,9 +38,10 @@ export interface FetchItem {
  * @throws MgwError('usage') for several jobs and one file, and for a template that cannot be read.
  */
 export async function fetchPlace(target: Target | undefined, count: number): Promise<FetchPlace> {
-  if (target === undefined) return { kind: 'asked' };
+  if (target === undefined) return { kind: 'default' };
   if (target.kind === 'stdout') {
-    if (count > 1) throw usageError('Standard output takes one result: name one REF, or a folder with -o.');
+    if (count > 1)
+      throw usageError('Standard output can hold only one result: give one REF, or a folder with -o.');
     return target;
   }
   const { path } = target;
@@ -53,7 +54,7 @@ export async function fetchPlace(target: Target | undefined, count: number): Pro
     return { kind: 'names', place: templateOf(path.endsWith('/') ? path : `${path}/`), isFolder: true };
   if (count > 1)
     throw usageError(
-      `--output names a file for ${count} jobs: name a folder, or a template such as {id}.{ext}.`,
+      `--output is one file, but there are ${count} jobs: use a folder, or a template such as {id}.{ext}.`,
     );
   return { kind: 'file', path };
 }
@@ -68,7 +69,7 @@ function templateOf(path: string): OutputPlace {
 
 /**
  * Returns the jobs with the targets of their results.
- * @throws MgwError('usage') if a name cannot be made, leads outside its folder, or is the same for two jobs.
+ * @throws MgwError('usage') if a name cannot be built, leads outside its folder, or is the same for two jobs.
  */
 export function withTargets<Item extends FetchItem>(
   place: FetchPlace,
@@ -79,10 +80,10 @@ export function withTargets<Item extends FetchItem>(
     const target = targetIn(place, each);
     if (target.kind === 'stdout') return { ...each, target };
     for (const path of pathsAt(target.path, each.count)) {
-      const other = owners.get(sameFileName(path));
-      if (other !== undefined)
+      const otherId = owners.get(sameFileName(path));
+      if (otherId !== undefined)
         throw usageError(
-          `${each.job.id} and ${other} would both be saved as ${path}: give them different names, such as -o 'out/{id}.{ext}'.`,
+          `${each.job.id} and ${otherId} would both be saved as ${path}: use different names, such as -o 'out/{id}.{ext}'.`,
         );
       owners.set(sameFileName(path), each.job.id);
     }
@@ -92,8 +93,8 @@ export function withTargets<Item extends FetchItem>(
 
 /** Returns the number of a job's files according to its record; 1 for speech, which has no protocol. */
 export function fileCount({ request, record }: Job, protocol: Protocol | undefined): number {
-  const ordered = isObject(request) ? (protocol?.countOf?.(request) ?? 1) : 1;
-  return Math.max(ordered, record.results ?? 0);
+  const requestedCount = isObject(request) ? (protocol?.countOf?.(request) ?? 1) : 1;
+  return Math.max(requestedCount, record.results ?? 0);
 }
 
 /** Makes the folder of a name that mgw chose. @throws MgwError('local_io'). */
@@ -107,12 +108,12 @@ export async function makeFolderOf(place: FetchPlace, target: Target): Promise<v
 
 function targetIn(place: FetchPlace, { job, index, count }: FetchItem): Target {
   if (place.kind === 'stdout' || place.kind === 'file') return place;
-  if (place.kind === 'asked')
+  if (place.kind === 'default')
     return { kind: 'file', path: goalOutput(job) ?? `${job.id}.${extensionOf(job)}` };
   // Users know the job by its key, if it has one.
-  const own = place.isFolder ? (job.key === undefined ? '{id}.{ext}' : '{key}.{ext}') : undefined;
+  const defaultTemplate = place.isFolder ? (job.key === undefined ? '{id}.{ext}' : '{key}.{ext}') : undefined;
   try {
-    const path = outputPath(place.place, valuesOf(job, index), own);
+    const path = outputPath(place.place, valuesOf(job, index), defaultTemplate);
     return { kind: 'file', path: count === 1 ? path.replaceAll('{n}', '1') : path };
   } catch (error) {
     throw usageError(`--output for ${job.id}: ${messageOf(error)}`);

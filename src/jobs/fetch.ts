@@ -29,7 +29,7 @@ export interface FetchOptions extends WatchOptions, SaveOptions {
   toStdout: (bytes: Uint8Array) => Promise<void>;
 }
 
-type OnDisk = Target & { kind: 'file' };
+type FileTarget = Target & { kind: 'file' };
 
 /**
  * Makes sure, before anything is paid, that `count` files can be written to a target.
@@ -51,16 +51,16 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
 // Two concatenated videos are not a video.
 function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]): void {
   if (count <= 1) return;
-  const text = `There are ${count} videos, and standard output takes one: save them with -o FILE.`;
+  const text = `There are ${count} videos, but standard output can hold only one: save them with -o FILE.`;
   if (charged === 'no') throw usageError(text);
   throw new MgwError('local_io', text, { charged, retry: 'resume', next });
 }
 
 /**
  * Waits for a job and saves its results: each file is complete, verified and recorded, and its name never comes from
- * the server. Intact files of an earlier run are left as they are. A failure here never causes another submission
- * (design 6).
- * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3 if its address
+ * the server. Intact files of an earlier run are not replaced. A failure here never causes another submission (design
+ * 6).
+ * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3 if its URL
  * requires the key but is not trusted with it.
  */
 export async function fetchResults(
@@ -72,19 +72,19 @@ export async function fetchResults(
   const { target } = options;
   if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
   if (options.mark) deps.note(stdoutText);
-  const scratch = await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
+  const tempFolder = await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
     throw localError(error, tmpdir(), 'yes');
   });
   try {
-    const onDisk: OnDisk = { kind: 'file', path: join(scratch, 'result.mp4') };
-    const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false, mark: false });
+    const fileTarget: FileTarget = { kind: 'file', path: join(tempFolder, 'result.mp4') };
+    const files = await fetchTo(fileTarget, job, protocol, deps, { ...options, record: false, mark: false });
     checkOneForStdout(files.length, 'yes', fetchCommand(job));
     for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
-    const shown = files.map((file) => ({ ...file, path: '-' }));
-    for (const file of shown) if (file.mismatches !== undefined) deps.note(mismatchText(file));
-    return shown;
+    const stdoutFiles = files.map((file) => ({ ...file, path: '-' }));
+    for (const file of stdoutFiles) if (file.mismatches !== undefined) deps.note(mismatchText(file));
+    return stdoutFiles;
   } finally {
-    await bestEffort(deps, () => rm(scratch, { recursive: true, force: true }));
+    await bestEffort(deps, () => rm(tempFolder, { recursive: true, force: true }));
   }
 }
 
@@ -95,40 +95,41 @@ async function copyTo(
   write: (bytes: Uint8Array) => Promise<void>,
   clock: Clock,
 ): Promise<void> {
-  let last: Uint8Array = Buffer.alloc(0);
+  let lastByte: Uint8Array = Buffer.alloc(0);
   for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 })) {
     const bytes = chunk as Uint8Array;
-    await write(Buffer.concat([last, bytes.subarray(0, -1)]));
-    last = bytes.subarray(-1);
+    await write(Buffer.concat([lastByte, bytes.subarray(0, -1)]));
+    lastByte = bytes.subarray(-1);
   }
-  await clock.sleep(readerLeavesMs);
-  await write(last);
+  await clock.sleep(readerCloseMs);
+  await write(lastByte);
 }
 
-/** How long a reader that has read enough may take to close the pipe, ms. */
-const readerLeavesMs = 50;
+/** The time within which a reader that has read enough closes the pipe, ms. */
+const readerCloseMs = 50;
 
 async function fetchTo(
-  target: OnDisk,
+  target: FileTarget,
   job: Job,
   protocol: Protocol,
   deps: JobDeps,
   options: FetchOptions,
 ): Promise<JobFile[]> {
-  const saved = await savedBefore(job, protocol, target);
-  if (saved !== undefined) {
-    if (options.mark && saved.some(({ provenance }) => !provenance?.includes('xmp'))) deps.note(savedText);
-    return tidied(saved, job, deps);
+  const savedFiles = await findSavedFiles(job, protocol, target);
+  if (savedFiles !== undefined) {
+    if (options.mark && savedFiles.some(({ provenance }) => !provenance?.includes('xmp')))
+      deps.note(savedText);
+    return withoutLeftovers(savedFiles, job, deps);
   }
   const [path = ''] = pathsAt(target.path, 1);
   const locks = new Map<string, OutputLock>();
   const lock = async (place: Place): Promise<OutputLock> => {
     const identity = identityOf(job, place.index);
-    const held =
+    const outputLock =
       locks.get(place.path) ??
       (await lockOutput(place.path, deps, { identity, job, deadline: options.deadline }));
-    locks.set(place.path, held);
-    return held;
+    locks.set(place.path, outputLock);
+    return outputLock;
   };
   const speed = speedometer(deps.clock, 0);
   const inline = inlineMedia({
@@ -141,53 +142,55 @@ async function fetchTo(
     // If two processes fetch one job, the second waits and then finds the file.
     await lock({ path, index: 0 });
     const latest = (await deps.ledger.read(job.id)) ?? watched.job;
-    const others = await savedBefore(latest, protocol, target);
+    const savedByOther = await findSavedFiles(latest, protocol, target);
     files =
-      others ??
+      savedByOther ??
       (await saveAll(target, { ...watched, job: latest }, protocol, deps, { ...options, inline, lock }));
   } finally {
-    for (const held of locks.values()) await bestEffort(deps, () => held.release());
+    for (const outputLock of locks.values()) await bestEffort(deps, () => outputLock.release());
   }
-  return tidied(files, job, deps);
+  return withoutLeftovers(files, job, deps);
 }
 
 // Leftovers of earlier runs are useless once the files exist.
-async function tidied(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
+async function withoutLeftovers(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
   const paths = files.map(({ path }) => path);
   await removeJobLeftovers(job, paths, deps);
   return files;
 }
 
 async function saveAll(
-  target: OnDisk,
+  target: FileTarget,
   watched: WatchedJob,
   protocol: Protocol,
   deps: JobDeps,
   options: Parameters<typeof saveResult>[4],
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
-  const paths = pathsAt(target.path, observation.results.length, ordered(job, protocol));
-  if (paths.length < ordered(job, protocol))
-    deps.note(`${ordered(job, protocol)} videos were ordered; the gateway shows ${paths.length}.`);
+  const paths = pathsAt(target.path, observation.results.length, requestedCount(job, protocol));
+  if (paths.length < requestedCount(job, protocol))
+    deps.note(
+      `${requestedCount(job, protocol)} videos were requested; the gateway returned ${paths.length}.`,
+    );
   const files: JobFile[] = [];
-  let lost: MgwError | undefined;
+  let firstLoss: MgwError | undefined;
   for (const [index, path] of paths.entries()) {
     try {
       files.push(await saveResult(watched, { index, path }, protocol, deps, options));
     } catch (error) {
       if (!isLoss(error)) throw error;
-      if (lost !== undefined) deps.note(error.message);
-      lost ??= error;
+      if (firstLoss !== undefined) deps.note(error.message);
+      firstLoss ??= error;
     }
   }
-  if (lost !== undefined) throw withCount(lost, files.length, paths.length);
+  if (firstLoss !== undefined) throw withCount(firstLoss, files.length, paths.length);
   return files;
 }
 
 // A failed file does not stop the others; a full disk does.
 function isLoss(error: unknown): error is MgwError {
-  const kinds: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
-  return error instanceof MgwError && kinds.includes(error.exitCode);
+  const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
+  return error instanceof MgwError && lossExitCodes.includes(error.exitCode);
 }
 
 function withCount(error: MgwError, saved: number, count: number): MgwError {
@@ -195,15 +198,19 @@ function withCount(error: MgwError, saved: number, count: number): MgwError {
   return error;
 }
 
-// Returns the number of files that the submission ordered, according to its record.
-function ordered({ request }: Job, protocol: Protocol): number {
+// Returns the number of files that the submission requested, according to its record.
+function requestedCount({ request }: Job, protocol: Protocol): number {
   return isObject(request) ? (protocol.countOf?.(request) ?? 1) : 1;
 }
 
 /** Returns the files of a job at a target, if an earlier run saved all of them and they are intact. */
-async function savedBefore(job: Job, protocol: Protocol, target: OnDisk): Promise<JobFile[] | undefined> {
+async function findSavedFiles(
+  job: Job,
+  protocol: Protocol,
+  target: FileTarget,
+): Promise<JobFile[] | undefined> {
   if (job.state !== 'succeeded' || job.files.length === 0) return undefined;
-  const paths = pathsAt(target.path, job.record.results ?? 0, ordered(job, protocol));
+  const paths = pathsAt(target.path, job.record.results ?? 0, requestedCount(job, protocol));
   const files = paths.map((path) => {
     const file = job.files.findLast((each) => isSameOutput(each.path, path));
     return file && { ...file, path };

@@ -29,9 +29,9 @@ export function inlineMedia(hooks: InlineHooks): InlineMedia {
     openSink: async (index) => {
       const lock = await hooks.lock();
       // A later poll receives the media again, so the former file is removed.
-      const former = files.get(index);
+      const formerFile = files.get(index);
       files.delete(index);
-      if (former !== undefined) await unlink(former.path).catch(() => undefined);
+      if (formerFile !== undefined) await unlink(formerFile.path).catch(() => undefined);
       return hashingSink(lock, hooks.onBytes, (file) => files.set(index, file));
     },
     file: (index) => files.get(index),
@@ -41,7 +41,7 @@ export function inlineMedia(hooks: InlineHooks): InlineMedia {
 async function hashingSink(
   lock: OutputLock,
   onBytes: (bytes: number) => void,
-  done: (file: SealedFile) => void,
+  onSealed: (file: SealedFile) => void,
 ): ReturnType<OpenSink> {
   const { path, file } = await lock.createScratch().catch((error: unknown) => {
     throw localError(error, lock.target, 'yes');
@@ -57,7 +57,7 @@ async function hashingSink(
     },
     close: async () => {
       try {
-        done(await hashed.seal());
+        onSealed(await hashed.seal());
       } finally {
         await hashed.close();
       }
@@ -66,8 +66,8 @@ async function hashingSink(
 }
 
 /**
- * Returns the MIME type of a decoded file, or why it is not a video: text is not media, and an MP4 must be complete
- * (design 6).
+ * Returns the MIME type of a decoded file, or the reason why it is not a video. Text is not media, and an MP4 must be
+ * complete (design 6).
  */
 export function kindOf(path: string): { flaw?: string; mime?: string } {
   const file = openSync(path, 'r');
@@ -76,8 +76,8 @@ export function kindOf(path: string): { flaw?: string; mime?: string } {
     if (mp4 !== undefined)
       return mp4.flaw === undefined ? { mime: 'video/mp4' } : { flaw: `broken: ${mp4.flaw}` };
     const head = Buffer.alloc(headBytes);
-    const isWords = isText(head.subarray(0, readSync(file, head, 0, headBytes, 0)), undefined);
-    return isWords ? { flaw: 'text, not a video' } : {};
+    const isPlainText = isText(head.subarray(0, readSync(file, head, 0, headBytes, 0)), undefined);
+    return isPlainText ? { flaw: 'text, not a video' } : {};
   } finally {
     closeSync(file);
   }

@@ -4,7 +4,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { JobDeps, Order } from './order.ts';
 import { isSameOutput } from './output.ts';
 import { reconcile, shownState } from './reconcile.ts';
-import { interruptedError, pendingError, withoutHandle } from './errors.ts';
+import { interruptedError, pendingError, noHandleError } from './errors.ts';
 
 /** Processes of other machines that run a job and are not known to be alive or dead. */
 export interface UncertainRuns {
@@ -12,10 +12,10 @@ export interface UncertainRuns {
   owners: Owner[];
 }
 
-type Wanted = Pick<Order, 'key' | 'variant' | 'goal' | 'isOneShot' | 'blockedByAnyDoubt'>;
+type OrderMatch = Pick<Order, 'key' | 'variant' | 'goal' | 'isOneShot' | 'blockedByAnyDoubt'>;
 
 /** The interval at which a lease is read while waiting for it, ms. */
-const lookMs = 500;
+const leasePollMs = 500;
 
 /** Whether a run of the command that paid for a job is known to be alive. */
 export function isRunning(job: Job): boolean {
@@ -43,7 +43,7 @@ export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, befo
   );
 }
 
-/** Whether a living process other than this one was the first to begin a job. */
+/** Whether another live process was the first to start the job. */
 export function isRunElsewhere(job: Job, { instance }: Owner): boolean {
   const [first] = runsOf(job);
   return first !== undefined && first.owner.instance !== instance;
@@ -59,7 +59,7 @@ function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
  */
 export function continuesWith(
   job: Job,
-  { key, variant, goal, isOneShot, blockedByAnyDoubt }: Wanted,
+  { key, variant, goal, isOneShot, blockedByAnyDoubt }: OrderMatch,
   isNewest: boolean,
 ): boolean {
   const isUnknown = shownState(job) === 'unknown';
@@ -75,12 +75,15 @@ export function continuesWith(
 }
 
 // Whether a job is a row of the batch of a row's key: the rows of a batch may have the same request.
-function isOfBatch({ key: other = '' }: Job, key: string): boolean {
+function isOfBatch({ key: otherKey = '' }: Job, key: string): boolean {
   const batch = key.slice(0, key.indexOf('/') + 1);
-  return batch !== '' && other.startsWith(batch);
+  return batch !== '' && otherKey.startsWith(batch);
 }
 
-/** Returns why a job of the same request under another key blocks a row of an agent's batch; undefined if it does not. */
+/**
+ * Returns the reason why a job of the same request under another key blocks a row of an agent's batch; undefined if it
+ * does not block it.
+ */
 export function doubtForRow(
   job: Job,
   key: string,
@@ -92,26 +95,27 @@ export function doubtForRow(
 }
 
 /**
- * Returns why a job of the same request under another key blocks an agent's submission: it is being sent, or it was
- * accepted and the caller was never told. An agent that did not get the result may try again under another key.
+ * Returns the reason why a job of the same request under another key blocks an agent's submission: it is being sent, or
+ * it was accepted but the caller was never notified. An agent that did not get the result may try again under another
+ * key.
  */
 export function doubtAbout(
   job: Job,
-  { key, isOneShot = false, blockedByAnyDoubt }: Pick<Wanted, 'key' | 'isOneShot' | 'blockedByAnyDoubt'>,
+  { key, isOneShot = false, blockedByAnyDoubt }: Pick<OrderMatch, 'key' | 'isOneShot' | 'blockedByAnyDoubt'>,
 ): 'sending' | 'untold' | undefined {
   if (blockedByAnyDoubt === undefined || job.key === key) return undefined;
-  // Rows that another batch has paid for are refused before, unless the agent has asked to repeat them.
+  // Rows that another batch has paid for are refused earlier, unless the agent requested to repeat them.
   if (key?.includes('/') && job.key?.includes('/')) return undefined;
   const runs = runsOf(job);
   const isAccepted = job.handle !== undefined;
-  // The caller is about to be told of the acceptance, unless the run also waits for a result.
+  // The caller is about to be notified of the acceptance, unless the run also waits for a result.
   if (runs.some(({ ask }) => !isAccepted || isOneShot || ask === 'accept')) return 'sending';
   if (!isAccepted || job.key === undefined || ['failed', 'rejected'].includes(job.state)) return undefined;
   // An interrupted stream cannot be resumed. A fetched file means that the caller knew of the job.
-  const isLeft = isOneShot ? job.state === 'succeeded' : job.files.length === 0;
+  const isUnfetched = isOneShot ? job.state === 'succeeded' : job.files.length === 0;
   const { goals } = job.record;
-  const isTold = goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined);
-  return isLeft && !isTold ? 'untold' : undefined;
+  const isReported = goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined);
+  return isUnfetched && !isReported ? 'untold' : undefined;
 }
 
 /**
@@ -137,7 +141,7 @@ export async function withReadReply(
  */
 export async function uncertainRuns(
   job: Job,
-  wanted: Wanted,
+  order: OrderMatch,
   isNewest: boolean,
   alive: ReadonlySet<string>,
   ledger: Ledger,
@@ -145,16 +149,16 @@ export async function uncertainRuns(
   const { sender, lifeOf } = job.record;
   const isResumed = continuesWith(
     { ...job, record: { ...job.record, lifeOf: () => 'dead' } },
-    wanted,
+    order,
     isNewest,
   );
   if (!isResumed) return undefined;
-  const running = runsOf(job).map(({ owner }) => owner);
-  if (sender !== undefined && lifeOf(sender) === 'alive') running.push(sender);
-  const owners = [...new Map(running.map((owner) => [owner.lease, owner])).values()];
+  const runningOwners = runsOf(job).map(({ owner }) => owner);
+  if (sender !== undefined && lifeOf(sender) === 'alive') runningOwners.push(sender);
+  const owners = [...new Map(runningOwners.map((owner) => [owner.lease, owner])).values()];
   for (const owner of owners) {
-    const isKnown = owner.lease === undefined || alive.has(owner.lease);
-    if (isKnown || (await ledger.uncertainLease(owner)) === undefined) return undefined;
+    const isAlive = owner.lease === undefined || alive.has(owner.lease);
+    if (isAlive || (await ledger.uncertainLease(owner)) === undefined) return undefined;
   }
   return owners.length > 0 ? { job, owners } : undefined;
 }
@@ -179,8 +183,8 @@ export async function waitForRenewal(
     );
     for (let lease: typeof first | undefined = first; lease?.until === first.until;) {
       const leftMs = deadline.remainingMs();
-      if (leftMs <= 0) throw job.handle === undefined ? withoutHandle(job) : pendingError(job);
-      await clock.sleep(Math.min(lookMs, leftMs, lease.leftMs + 10), signals.soft).catch(() => {
+      if (leftMs <= 0) throw job.handle === undefined ? noHandleError(job) : pendingError(job);
+      await clock.sleep(Math.min(leasePollMs, leftMs, lease.leftMs + 10), signals.soft).catch(() => {
         throw interruptedError(signals.soft, job, 'no');
       });
       lease = await ledger.uncertainLease(owner);

@@ -7,14 +7,17 @@ import type { JobDeps } from './order.ts';
 
 /** The result to lock, its job, and the deadline. */
 export interface LockRequest {
-  /** Identifies the result: a partial file of the same identity is continued. */
+  /** Identifies the result: a partial file of the same identity is resumed. */
   identity: string;
   deadline: Deadline;
   /** The paid job; absent if nothing was paid yet. */
   job?: Job;
 }
 
-/** Identifies every speech output. Partial audio is never continued; the record of the job names it. */
+/**
+ * The identity of all speech outputs. They need no identity per job, because partial audio is never resumed and the
+ * job's record contains its path.
+ */
 export const speechIdentity = 'speech';
 
 /** Identifies one of a job's files for its lock; it does not change if its URL is signed again. */
@@ -24,10 +27,10 @@ export function identityOf({ id, protocol }: Pick<Job, 'id' | 'protocol'>, index
 
 /** Returns this process as the claimant of an output's lock. */
 export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'ledger'>): Promise<Claimant> {
-  const held = await lease();
+  const currentLease = await lease();
   return {
-    owner: held.owner,
-    assertLease: () => held.assertLease(),
+    owner: currentLease.owner,
+    assertLease: () => currentLease.assertLease(),
     lifeOf: (owner) => ledger.lifeOf(owner),
   };
 }
@@ -38,15 +41,15 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
  * @throws MgwError: exit 8 if another process still holds the lock at the deadline; exit 10 if the lock cannot be
  * written; exit 130 or 143 after a signal.
  */
-export async function lockOutput(path: string, deps: JobDeps, holding: LockRequest): Promise<OutputLock> {
-  const { identity, deadline, job } = holding;
+export async function lockOutput(path: string, deps: JobDeps, request: LockRequest): Promise<OutputLock> {
+  const { identity, deadline, job } = request;
   const charged = job === undefined ? 'no' : 'yes';
-  const busy = `Another process is still writing ${path}.`;
-  const late = (): MgwError =>
-    job === undefined ? new MgwError('pending', busy, { charged, retry: 'safe' }) : pendingError(job);
+  const busyText = `Another process is still writing ${path}.`;
+  const lateError = (): MgwError =>
+    job === undefined ? new MgwError('pending', busyText, { charged, retry: 'safe' }) : pendingError(job);
   const { clock, signals } = deps;
   const claimant = await claimantOf(deps);
-  const lock = { claimant, clock, deadline, signal: signals.soft, late, charged } as const;
+  const lock = { claimant, clock, deadline, signal: signals.soft, lateError, charged } as const;
   return acquireOutputLock(path, identity, lock).catch((error: unknown) => {
     throw signals.soft.aborted ? interruptedError(signals.soft, job, charged) : error;
   });

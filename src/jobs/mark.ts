@@ -5,16 +5,16 @@ import { localError } from '../errors.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 import { BoxWalk, type Content, HeaderReader, startsMp4 } from '../media/mp4.ts';
-import { id3Tags, withText } from '../media/id3.ts';
+import { id3Tags, textFrameEdits } from '../media/id3.ts';
 import { kindsIn, maxXmpBytes, originsIn, textIn, xmpId } from '../media/provenance.ts';
 
 const term = 'http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia';
 
-/** Says that `--mark` does not change a file in place. */
+/** The note that `--mark` does not change a file in place. */
 export const savedText =
   '--mark does not change a file that is already saved: save it again under another name to mark it.';
-/** Says that `--mark` does not change standard output. */
-export const stdoutText = '--mark adds nothing to standard output: save a file with -o FILE to mark it.';
+/** The note that `--mark` does not change standard output. */
+export const stdoutText = '--mark does not apply to standard output: save a file with -o FILE to mark it.';
 
 /** A change that marks a file: `bytes` replace the `replaced` bytes at the offset `at`. */
 interface Edit {
@@ -28,8 +28,8 @@ interface Edit {
  * trained algorithm. It is written as XMP at the end of an MP4, so that nothing moves, or into a TXXX frame of an MP3's
  * ID3v2 tag. An existing XMP packet or tag is extended. The same file always gives the same copy. The lock removes the
  * copy if the process dies.
- * @param note called with the reason if the file stays unchanged
- * @returns undefined if the file stays unchanged
+ * @param note called with the reason if the file remains unchanged
+ * @returns undefined if the file remains unchanged
  * @throws MgwError('local_io'), exit 10; the file is paid for.
  */
 export async function markedCopy(
@@ -63,16 +63,19 @@ async function copyEdited(from: string, edits: readonly Edit[], to: HashedFile):
     for await (const chunk of createReadStream(from, { start, end: end - 1 }))
       await to.write([chunk as Uint8Array]);
   };
-  let done = 0;
+  let copiedBytes = 0;
   for (const { at, replaced, bytes } of edits) {
-    await write(done, at);
+    await write(copiedBytes, at);
     await to.write([bytes]);
-    done = at + replaced;
+    copiedBytes = at + replaced;
   }
-  await write(done, Infinity);
+  await write(copiedBytes, Infinity);
 }
 
-/** Returns the change that marks a file, `marked` if it already names the term, or why it cannot be marked. */
+/**
+ * Returns the change that marks a file, `marked` if it already contains the term, or the reason why it cannot be
+ * marked.
+ */
 function editsOf(path: string): Edit[] | string {
   const file = openSync(path, 'r');
   try {
@@ -88,27 +91,27 @@ function editsOf(path: string): Edit[] | string {
   }
 }
 
-const hasManifest = 'it has a C2PA manifest, which a change would break';
+const manifestProblem = 'it has a C2PA manifest, which a change would break';
 
 function movieEdits(file: number): Edit[] | string {
   const { kinds, packets } = originsIn(file);
-  if (kinds.includes('c2pa')) return hasManifest;
+  if (kinds.includes('c2pa')) return manifestProblem;
   const last = lastBox(file);
-  if (last === undefined || isOpen(file, last)) return 'its last box has no size';
+  if (last === undefined || isUnsized(file, last)) return 'its last box has no size';
   const [packet, ...others] = packets;
   if (packet === undefined) return [{ at: last.end, replaced: 0, bytes: xmpBox(xmp()) }];
   const text = textIn(file, packet.content);
   if (text.includes(term)) return 'marked';
-  const merged =
+  const mergedPacket =
     packet.content.end - packet.content.start > maxXmpBytes || others.length > 0
       ? undefined
       : mergedXmp(text);
-  if (merged === undefined || typeBefore(file, packet.box) !== packet.box.type)
+  if (mergedPacket === undefined || typeBefore(file, packet.box) !== packet.box.type)
     return 'its XMP cannot be merged with the mark';
   // Readers skip a box of type `free`.
   return [
     { at: packet.box.start - 4, replaced: 4, bytes: Buffer.from('free') },
-    { at: last.end, replaced: 0, bytes: xmpBox(merged) },
+    { at: last.end, replaced: 0, bytes: xmpBox(mergedPacket) },
   ];
 }
 
@@ -116,11 +119,11 @@ const property = 'DigitalSourceType';
 
 function tagEdits(file: number): Edit[] | string {
   const tags = id3Tags(file);
-  if (kindsIn(tags).includes('c2pa')) return hasManifest;
+  if (kindsIn(tags).includes('c2pa')) return manifestProblem;
   const sources = tags.flatMap(({ frames }) => frames).filter(({ text }) => text.includes(property));
   if (sources.some(({ text }) => text.includes(term))) return 'marked';
   const isReadable = sources.length === 0 && tags.every(({ canGrow }) => canGrow);
-  const edits = isReadable ? withText(tags[0], property, term) : undefined;
+  const edits = isReadable ? textFrameEdits(tags[0], property, term) : undefined;
   return edits ?? 'its ID3 tag cannot be merged with the mark';
 }
 
@@ -132,7 +135,7 @@ function lastBox(file: number): Content | undefined {
 }
 
 // A size of 0 means "to the end of the file", which would then include an appended box.
-function isOpen(file: number, box: Content): boolean {
+function isUnsized(file: number, box: Content): boolean {
   const header = Buffer.alloc(4);
   readSync(file, header, 0, 4, box.start - 8);
   return header.readUInt32BE(0) === 0 && typeBefore(file, box) === box.type;
@@ -172,8 +175,8 @@ function xmp(): string {
   ].join('\n');
 }
 
-// Returns undefined if the packet has no place for the mark, or already names another source: a property must not occur
-// twice.
+// Returns undefined if the packet has no place for the mark, or already contains another source: a property must not
+// occur twice.
 function mergedXmp(text: string): string | undefined {
   const at = [...text.matchAll(/<\/[\w.-]{1,40}:RDF\s{0,40}>/g)].at(-1)?.index ?? -1;
   if (at < 0 || text.includes(property)) return undefined;

@@ -7,7 +7,7 @@ import { sizeOf } from '../protocols/requested-value.ts';
 /**
  * The filters of a list of jobs; a job must match all of them.
  */
-export interface JobChoice {
+export interface JobFilter {
   state?: readonly string[] | undefined;
   protocol?: string | undefined;
   model?: readonly string[] | undefined;
@@ -26,74 +26,78 @@ export interface JobChoice {
  */
 export async function newestJobs(
   ledger: Ledger,
-  options: JobChoice,
+  options: JobFilter,
   limit: number,
 ): Promise<{ shown: Job[]; more: number }> {
   const shown: Job[] = [];
-  for await (const { job, older } of chosenJobs(ledger, options, Math.min(limit, maxAtOnce)))
+  for await (const { job, older } of matchingJobs(ledger, options, Math.min(limit, maxAtOnce)))
     if (shown.push(job) >= limit) return { shown, more: older };
   return { shown, more: 0 };
 }
 
-// The number of records that are read together. A shared ledger reads them with one query.
+// The maximum number of records to read at once. A shared ledger reads them with one query.
 const maxAtOnce = 200;
 
 /**
- * Yields the jobs that match a choice, newest first, each with the number of older ids. Reads `atOnce` records at a
+ * Yields the jobs that match a filter, newest first, each with the number of older ids. Reads `atOnce` records at a
  * time.
  */
-export async function* chosenJobs(
+export async function* matchingJobs(
   ledger: Ledger,
-  options: JobChoice,
+  options: JobFilter,
   atOnce = maxAtOnce,
 ): AsyncGenerator<{ job: Job; older: number }> {
   const { since, state } = options;
-  const ids = await ledger.listed({ leaveOutSucceeded: state?.includes('succeeded') === false });
-  const counted = since === undefined ? ids.length : countSince(ids, since);
-  for (let start = 0; start < counted; start += atOnce) {
-    const some = ids.slice(start, Math.min(counted, start + atOnce));
-    const jobs = await Promise.all(some.map((id) => ledger.read(id)));
+  const ids = await ledger.listed({ excludeSucceeded: state?.includes('succeeded') === false });
+  const candidateCount = since === undefined ? ids.length : countSince(ids, since);
+  for (let start = 0; start < candidateCount; start += atOnce) {
+    const batch = ids.slice(start, Math.min(candidateCount, start + atOnce));
+    const jobs = await Promise.all(batch.map((id) => ledger.read(id)));
     for (const [index, job] of jobs.entries())
-      if (job !== undefined && isChosen(job, options)) yield { job, older: counted - start - index - 1 };
+      if (job !== undefined && matchesFilter(job, options))
+        yield { job, older: candidateCount - start - index - 1 };
   }
 }
 
-// Ids sort by time, and a job is recorded a moment after its id is made.
+// Ids sort by time, and a job is recorded a moment after its id is created.
 const idLeadMs = 60_000;
 
 function countSince(ids: Ids, since: string): number {
-  const first = Date.parse(since) - idLeadMs;
+  const earliest = Date.parse(since) - idLeadMs;
   let [count, end] = [0, ids.length];
   while (count < end) {
     const middle = (count + end) >>> 1;
-    if (timeOf(ids.at(middle) ?? '') < first) end = middle;
+    if (timeOf(ids.at(middle) ?? '') < earliest) end = middle;
     else count = middle + 1;
   }
   return count;
 }
 
-function isChosen(job: Job, { state, protocol, model, since, key, batch, mismatched }: JobChoice): boolean {
+function matchesFilter(
+  job: Job,
+  { state, protocol, model, since, key, batch, mismatched }: JobFilter,
+): boolean {
   if (protocol !== undefined && job.protocol !== protocol) return false;
   if (model !== undefined && !model.includes(job.model ?? '')) return false;
   if (since !== undefined && job.created_at < since) return false;
   if (mismatched && !job.files.some(({ mismatches }) => mismatches !== undefined)) return false;
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
-  if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
+  if (key !== undefined && !key.some((pattern) => matchesKey(job.key, pattern))) return false;
   return state === undefined || state.includes(shownState(job));
 }
 
-function isNamed(key: string | undefined, pattern: string): boolean {
+function matchesKey(key: string | undefined, pattern: string): boolean {
   return pattern.endsWith('*') ? key?.startsWith(pattern.slice(0, -1)) === true : key === pattern;
 }
 
 const maxRead = 100;
-const maxAlike = 40;
+const maxSimilar = 40;
 /** Jobs of the same size are preferred if there are at least this many. */
 const minSameSize = 3;
-// A job that was left alone and queried hours later says nothing about the model.
+// The duration of a job that was queried only hours later does not reflect the model's speed.
 const maxDurationMs = 3_600_000;
 
-const known = new WeakMap<Ledger, Map<string, Promise<number | undefined>>>();
+const durationCache = new WeakMap<Ledger, Map<string, Promise<number | undefined>>>();
 
 /**
  * Returns how long jobs like this one usually take from submission to result, in ms. This is the median of earlier jobs
@@ -101,29 +105,29 @@ const known = new WeakMap<Ledger, Map<string, Promise<number | undefined>>>();
  * at most the newest hundred records, once per process for all jobs that are alike.
  */
 export function usualDurationMs(ledger: Ledger, job: Job): Promise<number | undefined> {
-  const durations = known.get(ledger) ?? new Map<string, Promise<number | undefined>>();
-  known.set(ledger, durations);
-  const name = [job.base_url, job.protocol, job.model, sizeOf(job)].join('\n');
-  const duration = durations.get(name) ?? readDuration(ledger, job);
-  durations.set(name, duration);
+  const durations = durationCache.get(ledger) ?? new Map<string, Promise<number | undefined>>();
+  durationCache.set(ledger, durations);
+  const cacheKey = [job.base_url, job.protocol, job.model, sizeOf(job)].join('\n');
+  const duration = durations.get(cacheKey) ?? readDuration(ledger, job);
+  durations.set(cacheKey, duration);
   return duration;
 }
 
 async function readDuration(ledger: Ledger, job: Job): Promise<number | undefined> {
-  const alike: { ms: number; size: string }[] = [];
+  const similarJobs: { ms: number; size: string }[] = [];
   for (const id of (await ledger.listed()).slice(0, maxRead)) {
-    if (alike.length === maxAlike) break;
+    if (similarJobs.length === maxSimilar) break;
     const other = await ledger.read(id);
-    const ms = other && isAlike(other, job) ? durationOf(other) : undefined;
-    if (other !== undefined && ms !== undefined) alike.push({ ms, size: sizeOf(other) });
+    const ms = other && isSimilar(other, job) ? durationOf(other) : undefined;
+    if (other !== undefined && ms !== undefined) similarJobs.push({ ms, size: sizeOf(other) });
   }
   const size = sizeOf(job);
-  const same = alike.filter((other) => other.size === size);
-  const durations = (same.length >= minSameSize ? same : alike).map(({ ms }) => ms);
+  const sameSize = similarJobs.filter((other) => other.size === size);
+  const durations = (sameSize.length >= minSameSize ? sameSize : similarJobs).map(({ ms }) => ms);
   return durations.sort((one, other) => one - other)[Math.floor(durations.length / 2)];
 }
 
-function isAlike(one: Job, other: Job): boolean {
+function isSimilar(one: Job, other: Job): boolean {
   return one.protocol === other.protocol && one.model === other.model && one.base_url === other.base_url;
 }
 

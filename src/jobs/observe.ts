@@ -25,7 +25,7 @@ export interface PollResult {
 
 const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
 
-const never: Deadline = { remainingMs: () => Infinity };
+const noDeadline: Deadline = { remainingMs: () => Infinity };
 
 /**
  * Polls a job once, records what changed, and returns the verdict with the job as recorded. Network errors, unreadable
@@ -38,25 +38,25 @@ export async function observe(
   protocol: Protocol,
   deps: JobDeps,
   openSink: OpenSink = discard,
-  deadline: Deadline = never,
+  deadline: Deadline = noDeadline,
 ): Promise<PollResult> {
   const { verdict, spooled } = await query(job.handle ?? '', job.model, protocol, deps, openSink, deadline);
   if (verdict.kind !== 'observation') return { job, verdict, spooled };
-  return { job: await recordSeen(job, verdict, deps), verdict, spooled };
+  return { job: await recordObservation(job, verdict, deps), verdict, spooled };
 }
 
 /**
  * Records the changes in an observation, and returns the job as recorded.
  * @throws MgwError('local_io') if the record cannot be written.
  */
-export async function recordSeen(job: Job, seen: Observation, deps: JobDeps): Promise<Job> {
-  const event = change(job, seen, deps.redact);
+export async function recordObservation(job: Job, observation: Observation, deps: JobDeps): Promise<Job> {
+  const event = changeEvent(job, observation, deps.redact);
   if (event === undefined) return job;
   await record(job, event, deps);
   return (await deps.ledger.read(job.id)) ?? job;
 }
 
-// If an observation cannot be recorded, the next poll sees it again; the paid job goes on.
+// If an observation cannot be recorded, the next poll makes it again; the paid job continues.
 async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   try {
     await deps.ledger.append(job.id, event);
@@ -73,13 +73,13 @@ export async function query(
   protocol: Protocol,
   deps: JobDeps,
   openSink: OpenSink = discard,
-  deadline: Deadline = never,
+  deadline: Deadline = noDeadline,
 ): Promise<Omit<PollResult, 'job'>> {
   const request = protocol.query(handle, model);
   const options = {
     auth: protocol.auth,
     timeoutMs: deps.requestTimeoutMs ?? queryTimeoutMs,
-    ...(deadline !== never && { deadline }),
+    ...(deadline !== noDeadline && { deadline }),
     signal: deps.signals.soft,
   };
   try {
@@ -109,19 +109,24 @@ async function spooledExchange(
   deps: JobDeps,
   { openSink, deadline }: { openSink: OpenSink; deadline: Deadline },
 ): Promise<Reply> {
-  const answer = await deps.client.stream(request, options);
+  const response = await deps.client.stream(request, options);
   // Media may take until the deadline as long as bytes keep arriving. Other responses have the usual timeout.
   let hasMedia = false;
-  const open: OpenSink = (index) => {
+  const openAndNote: OpenSink = (index) => {
     hasMedia = true;
     return openSink(index);
   };
-  const time = deadlineIn(options.timeoutMs, deps.clock);
-  const end = { remainingMs: () => (hasMedia ? afterDeadline(deadline) : time.remainingMs()) };
-  const spool = new MediaSpool({ members, openSink: open, maxTextBytes: 16 * 1024 * 1024 });
+  const callDeadline = deadlineIn(options.timeoutMs, deps.clock);
+  const bodyDeadline = {
+    remainingMs: () => (hasMedia ? afterDeadline(deadline) : callDeadline.remainingMs()),
+  };
+  const spool = new MediaSpool({ members, openSink: openAndNote, maxTextBytes: 16 * 1024 * 1024 });
   let complete = true;
   try {
-    for await (const chunk of withIdleTimeout(answer.body, { idleMs: options.timeoutMs, deadline: end })) {
+    for await (const chunk of withIdleTimeout(response.body, {
+      idleMs: options.timeoutMs,
+      deadline: bodyDeadline,
+    })) {
       await spool.push(chunk);
       if (spool.overflow) break;
     }
@@ -130,38 +135,51 @@ async function spooledExchange(
     deps.note(`The response broke off: ${messageOf(error)}`);
     complete = false;
   } finally {
-    answer.close();
+    response.close();
   }
   const { text: raw, spooled, overflow } = await spool.end();
-  const text = answer.clean?.(raw) ?? raw;
-  return { status: answer.status, headers: answer.headers, text, spooled, complete: complete && !overflow };
+  const text = response.clean?.(raw) ?? raw;
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    spooled,
+    complete: complete && !overflow,
+  };
 }
 
-/** Whether an observation names anything to fetch. */
+/** Whether an observation contains anything to fetch. */
 export function hasResult({ results }: Observation): boolean {
   return results.some(({ sources }) => sources.length > 0);
 }
 
 // Only changes are recorded. Success is never undone (design 6), and never recorded without proof.
-function change(job: Job, seen: Observation, redact: (text: string) => string): JobEvent | undefined {
-  const native_status = redact(seen.nativeStatus).slice(0, 200);
+function changeEvent(
+  job: Job,
+  observation: Observation,
+  redact: (text: string) => string,
+): JobEvent | undefined {
+  const native_status = redact(observation.nativeStatus).slice(0, 200);
   if (job.state === 'succeeded') return undefined;
-  if (seen.state === 'failed' || (seen.state === 'succeeded' && seen.unproven !== true)) {
+  if (
+    observation.state === 'failed' ||
+    (observation.state === 'succeeded' && observation.unproven !== true)
+  ) {
     // Each of several files keeps its position, even if it has no details.
-    const details = seen.results.map((result) => result.details ?? {});
+    const details = observation.results.map((result) => result.details ?? {});
     return {
       type: 'finished',
-      state: seen.state,
+      state: observation.state,
       native_status,
-      progress: seen.progress,
-      error: seen.failure && recordOf(redactTexts(seen.failure, redact)),
-      results: hasResult(seen) ? seen.results.length : 0,
-      usage: redactTexts(seen.usage, redact),
+      progress: observation.progress,
+      error: observation.failure && recordOf(redactTexts(observation.failure, redact)),
+      results: hasResult(observation) ? observation.results.length : 0,
+      usage: redactTexts(observation.usage, redact),
       ...(details.some((file) => Object.keys(file).length > 0) && { details: redactTexts(details, redact) }),
     };
   }
-  const state = seen.state === 'queued' ? 'queued' : 'running';
-  const { progress } = seen;
-  const same = job.state === state && job.native_status === native_status && job.progress === progress;
-  return same ? undefined : { type: 'observed', state, native_status, progress };
+  const state = observation.state === 'queued' ? 'queued' : 'running';
+  const { progress } = observation;
+  const isUnchanged = job.state === state && job.native_status === native_status && job.progress === progress;
+  return isUnchanged ? undefined : { type: 'observed', state, native_status, progress };
 }

@@ -22,28 +22,31 @@ export interface Order {
   /** The body that is sent and recorded. */
   body: Json;
   /**
-   * The body as the user gave it, before it is completed from configured defaults or the listing. The fingerprint is
-   * computed from it, so that a changed default or listing does not cause another payment. Default: `body`.
+   * The body that the user specified, before it is completed from configured defaults or the listing. The fingerprint
+   * is computed from it, so that a changed default or listing does not cause another payment. Default: `body`.
    */
-  asked?: Json;
+  userBody?: Json;
   /**
-   * The fingerprint of the job whose recorded body is sent again, because the record does not have the body as given.
+   * The fingerprint of the job whose recorded body is sent again, because the record does not contain the user's
+   * original body.
    */
   fingerprint?: string;
   /**
-   * Distinguishes jobs with the same body, such as the pieces of a long text: none of them continues another one. It is
+   * Distinguishes jobs with the same body, such as the pieces of long text: none of them continues another one. It is
    * not part of the fingerprint, because a job in doubt blocks every submission of its body.
    */
   variant?: string | undefined;
   exchange: Exchange;
-  /** Uploads the files that the body names, and returns the exchange with their URLs. The URLs are never recorded. */
+  /**
+   * Uploads the files that the body refers to, and returns the exchange with their URLs. The URLs are never recorded.
+   */
   upload?: (() => Promise<Exchange>) | undefined;
   auth: AuthScheme;
   /** Reads the response; never throws. */
   read: (reply: Reply, body: unknown) => SubmitVerdict;
   /**
-   * Makes the call and returns the part of the response that proves something: the whole exchange by default,
-   * or only the head if the response is a stream that the caller reads.
+   * Makes the call and returns the part of the response that proves something: the whole exchange (the default), or
+   * only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Permanently names the job. */
@@ -53,15 +56,15 @@ export interface Order {
   /** A deliberate second take: ignores earlier jobs of the same body. */
   fresh: boolean;
   /**
-   * If given, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job
-   * that is being sent.
+   * If set, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job that
+   * is being sent.
    */
   blockedByAnyDoubt?: Deadline;
   goal: Goal;
   /** True if the response itself is the result, which cannot be fetched later. */
   isOneShot?: boolean;
   /** Creates the error for a submission in doubt that has no task to adopt. */
-  unknownError?: (job: Job, why: string, requestId?: string) => MgwError;
+  unknownError?: (job: Job, reason: string, requestId?: string) => MgwError;
   /** The deadline of waiting, and of the retries of a refused submission. */
   deadline: Deadline;
   /** Runs before anything is paid for. Throws if the result could not be saved (exit 10). */
@@ -75,10 +78,15 @@ const maxRecordedText = 16 * 1024;
 
 /** Returns the hash that identifies a submission, regardless of the API key (design 4). */
 export function fingerprintOf(
-  { protocol, body, asked = body, fingerprint }: Pick<Order, 'protocol' | 'body' | 'asked' | 'fingerprint'>,
+  {
+    protocol,
+    body,
+    userBody = body,
+    fingerprint,
+  }: Pick<Order, 'protocol' | 'body' | 'userBody' | 'fingerprint'>,
   gateway: string,
 ): string {
-  const parts = [gatewayName(gateway), protocol, canonicalJson(asked)];
+  const parts = [gatewayName(gateway), protocol, canonicalJson(userBody)];
   return fingerprint ?? createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 
@@ -88,12 +96,12 @@ export function isSameGateway(one: string, other: string): boolean {
 }
 
 // A cache of the last result, since each row of a batch has the same gateway.
-let lastNamed = { gateway: '', name: '' };
+let lastGateway = { gateway: '', name: '' };
 
 // A base URL with one name for loopback. The sandbox's constant name is not a URL, and is returned unchanged.
 function gatewayName(gateway: string): string {
-  if (lastNamed.gateway !== gateway) lastNamed = { gateway, name: nameOfGateway(gateway) };
-  return lastNamed.name;
+  if (lastGateway.gateway !== gateway) lastGateway = { gateway, name: nameOfGateway(gateway) };
+  return lastGateway.name;
 }
 
 function nameOfGateway(gateway: string): string {
@@ -104,40 +112,40 @@ function nameOfGateway(gateway: string): string {
 }
 
 /**
- * Returns the body as the ledger keeps it, without the API key. In a large body, each long string is replaced by its
+ * Returns the body as the ledger records it, without the API key. In a large body, each long string is replaced by its
  * hash; if that is not enough, the whole body is. `elided` if this is not the body that was sent, so that it cannot be
  * sent again from the record.
  * @param redact removes the API key from a string
  */
 export function recordedBody(
-  given: Json,
+  original: Json,
   redact: (text: string) => string = (text) => text,
 ): { request: Json; elided?: true } {
-  const body = withTexts(given, redact);
+  const body = mapStrings(original, redact);
   const text = canonicalJson(body);
-  if (text !== canonicalJson(given)) return { ...recordedBody(body), elided: true };
+  if (text !== canonicalJson(original)) return { ...recordedBody(body), elided: true };
   if (text.length <= maxRecordedBody) return { request: body };
-  const shortened = withTexts(body, (value) => (value.length > maxRecordedText ? named(value) : value));
+  const shortened = mapStrings(body, (value) => (value.length > maxRecordedText ? hashedText(value) : value));
   const fits = canonicalJson(shortened).length <= maxRecordedBody;
-  return { request: fits ? shortened : named(text), elided: true };
+  return { request: fits ? shortened : hashedText(text), elided: true };
 }
 
-function withTexts(value: Json, change: (text: string) => Json): Json {
+function mapStrings(value: Json, change: (text: string) => Json): Json {
   if (typeof value === 'string') return change(value);
-  if (Array.isArray(value)) return value.map((each) => withTexts(each, change));
+  if (Array.isArray(value)) return value.map((each) => mapStrings(each, change));
   if (!isObject(value)) return value;
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
   return Object.fromEntries(
-    members.map(([name, member]) => [nameAfter(change, name), withTexts(member as Json, change)]),
+    members.map(([name, member]) => [changedName(change, name), mapStrings(member as Json, change)]),
   );
 }
 
-function nameAfter(change: (text: string) => Json, name: string): string {
+function changedName(change: (text: string) => Json, name: string): string {
   const changed = change(name);
   return typeof changed === 'string' ? changed : name;
 }
 
-function named(text: string): JsonObject {
+function hashedText(text: string): JsonObject {
   return { sha256: createHash('sha256').update(text).digest('hex'), bytes: Buffer.byteLength(text) };
 }
 
@@ -156,7 +164,7 @@ export interface JobDeps extends PayDeps {
   /** When the command began, ms since 1970. If absent, the time of the first search for the job counts. */
   startedAt?: number | undefined;
   /**
-   * Set if processes share turns to submit. A job is then left to the living process that began it first, so that no
+   * Set if processes take turns to submit. A job is then left to the living process that began it first, so that no
    * other process uses a turn for it. Called when this process starts to wait for that process.
    */
   onWaitForOther?: () => void;
@@ -167,16 +175,16 @@ export const queryTimeoutMs = 30_000;
 
 /**
  * Refuses a name that contains the API key, because records and file names would store it.
- * @param what the flag or field that gives the name
+ * @param label the flag or field that contains the name
  * @throws MgwError('usage') that does not quote the name.
  */
 export function checkNoSecret(
-  what: string,
+  label: string,
   name: string | undefined,
   redact: (text: string) => string,
 ): void {
   if (name === undefined || redact(name) === name) return;
   throw usageError(
-    `${what} contains the API key, which records would store. Nothing was sent. Choose another value.`,
+    `${label} contains the API key, which records would store. Nothing was sent. Choose another value.`,
   );
 }

@@ -1,11 +1,11 @@
 import { basename, dirname, extname, isAbsolute, relative, resolve, sep } from 'node:path';
-import { escapeFrom, realPlace } from '../files/make-folder.ts';
+import { escapeFrom, realPathOf } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
 import type { Milestone, Goal, Job } from '../job.ts';
 
-/** Where a result goes: a file or an object (`s3://BUCKET/KEY`), or standard output. */
+/** The place of a result: a file or an object (`s3://BUCKET/KEY`), or standard output. */
 export type Target = { kind: 'file'; path: string } | { kind: 'stdout' };
 
 /**
@@ -20,12 +20,15 @@ export function numberedPath(path: string, index: number, count: number): string
 }
 
 /**
- * The absolute paths of `count` files at the path of a target; the names never come from the server. `asked` is the
- * number that was ordered: if fewer files arrived, they keep the names that were checked before anything was paid.
+ * Returns the absolute paths of `count` files at the path of a target; the names never come from the server.
+ * `requested` is the number of files in the request: if fewer files arrived, they keep the names that were checked
+ * before anything was paid.
  */
-export function pathsAt(path: string, count: number, asked = count): string[] {
+export function pathsAt(path: string, count: number, requested = count): string[] {
   const absolute = absoluteOutput(path);
-  return Array.from({ length: count }, (_, index) => numberedPath(absolute, index, Math.max(count, asked)));
+  return Array.from({ length: count }, (_, index) =>
+    numberedPath(absolute, index, Math.max(count, requested)),
+  );
 }
 
 /** Builds the goal of a command: its ask and its target. */
@@ -35,8 +38,8 @@ export function goalOf(command: Goal['command'], ask: Milestone, target: Target 
 }
 
 /**
- * Returns the absolute path of the output that the job's command named, preferring one that was not delivered yet.
- * Undefined if it named none.
+ * Returns the absolute path of the output that the job's command specified, preferring one that was not delivered yet.
+ * Undefined if it specified none.
  */
 export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
@@ -55,7 +58,7 @@ export function outputOf(template: string, id: string): string {
 export function isSameOutput(one: string, other: string): boolean {
   if (one === other) return true;
   if (!isAbsolute(one) || !isAbsolute(other) || basename(one) !== basename(other)) return false;
-  return realPlace(dirname(one)) === realPlace(dirname(other));
+  return realPathOf(dirname(one)) === realPathOf(dirname(other));
 }
 
 /** True if a file exists at a path; false if that cannot be determined. */
@@ -72,7 +75,10 @@ export interface OutputPlace {
   /** Absolute path. */
   folder: string;
   template: string;
-  /** Absolute path of the folder that must contain every file, also after symbolic links; `folder` if absent. */
+  /**
+   * Absolute path of the folder that must contain every file, even after symbolic links are resolved (default:
+   * `folder`).
+   */
   root?: string;
 }
 
@@ -104,17 +110,20 @@ const maxPathBytes = 1024;
 export const openPlaceholders = ['job', 'n'] as const;
 
 /**
- * Returns the output that `-o` names: a folder, or a template whose folder ends before the first placeholder.
+ * Returns the output that `-o` specifies: a folder, or a template whose folder ends before the first placeholder.
  * @param hasColumns whether columns of rows may be placeholders; then {@link outputPath} refuses unknown names
  * @throws Error whose message says what is wrong.
  */
-export function outputPlace(given = defaultTemplate, hasColumns = false): OutputPlace {
-  if (given.trim() === '' || given.includes('\0'))
-    throw new Error('give a template such as clips/{id}.{ext}');
-  const named = /[\\/]$/.test(given) ? `${given}${defaultTemplate}` : given;
-  const fixed = named.slice(0, named.includes('{') ? named.indexOf('{') : named.length);
-  const end = fixed.lastIndexOf('/') + 1;
-  const place = { folder: absoluteOutput(fixed.slice(0, end)), template: named.slice(end) };
+export function outputPlace(output = defaultTemplate, hasColumns = false): OutputPlace {
+  if (output.trim() === '' || output.includes('\0'))
+    throw new Error('must be a template such as clips/{id}.{ext}');
+  const fullTemplate = /[\\/]$/.test(output) ? `${output}${defaultTemplate}` : output;
+  const fixedPrefix = fullTemplate.slice(
+    0,
+    fullTemplate.includes('{') ? fullTemplate.indexOf('{') : fullTemplate.length,
+  );
+  const end = fixedPrefix.lastIndexOf('/') + 1;
+  const place = { folder: absoluteOutput(fixedPrefix.slice(0, end)), template: fullTemplate.slice(end) };
   if (!hasColumns) checkPlaceholders(place.template);
   return place;
 }
@@ -131,23 +140,23 @@ export function fixedExtension(template: string): string {
 }
 
 /**
- * Returns the absolute path of a file. `own` is a template for this file alone. {@link openPlaceholders} without a
- * value stay in the path.
+ * Returns the absolute path of a file. `fileTemplate` replaces the template for this file. {@link openPlaceholders}
+ * without a value remain in the path.
  * @throws Error whose message says what is wrong.
  */
-export function outputPath(place: OutputPlace, values: OutputValues, own?: string): string {
-  const template = own ?? place.template;
+export function outputPath(place: OutputPlace, values: OutputValues, fileTemplate?: string): string {
+  const template = fileTemplate ?? place.template;
   checkLength(template);
   checkPlaceholders(template);
-  const name = template.replace(token, (text: string, placeholder?: Placeholder) => {
+  const name = template.replace(placeholderPattern, (text: string, placeholder?: Placeholder) => {
     if (placeholder === undefined) return text.charAt(0);
     const value = values[placeholder];
     if (value === undefined && (openPlaceholders as readonly string[]).includes(placeholder)) return text;
     if (value === undefined || value === '') throw new Error(`no value is known for {${placeholder}}`);
-    return inName(value);
+    return sanitizeForName(value);
   });
   checkLength(name);
-  return inside(place, name);
+  return pathInside(place, name);
 }
 
 function checkLength(name: string): void {
@@ -161,17 +170,17 @@ function checkLength(name: string): void {
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
   // `outputPath` refuses such a template.
   if (template.length > maxPathBytes) return template;
-  return template.replace(token, (text: string, name?: string) => {
+  return template.replace(placeholderPattern, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;
     const value = valueOf(name);
-    return value === undefined ? text : inName(value).replace(/[{}]/g, '-');
+    return value === undefined ? text : sanitizeForName(value).replace(/[{}]/g, '-');
   });
 }
 
-const token = /\{\{|\}\}|\{([^{}]*)\}/g;
+const placeholderPattern = /\{\{|\}\}|\{([^{}]*)\}/g;
 
 function checkPlaceholders(template: string): void {
-  for (const [text, name] of template.matchAll(token))
+  for (const [text, name] of template.matchAll(placeholderPattern))
     if (name !== undefined && !placeholders.includes(name as Placeholder))
       throw new Error(
         `there is no ${printableLine(text, 40)}; available: ${placeholders.map((each) => `{${each}}`).join(' ')}`,
@@ -179,35 +188,36 @@ function checkPlaceholders(template: string): void {
 }
 
 // A value must not lead to another folder or a hidden file.
-function inName(value: string): string {
-  const plain = value
+function sanitizeForName(value: string): string {
+  const sanitized = value
     .slice(0, 4 * maxNameBytes)
     .replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-')
     .replace(/^\.+/, '_');
-  return plain.slice(0, maxNameBytes);
+  return sanitized.slice(0, maxNameBytes);
 }
 
-function inside(place: OutputPlace, name: string): string {
+function pathInside(place: OutputPlace, name: string): string {
   const { folder } = place;
-  if (isObjectUrl(folder)) return objectIn(folder, name);
+  if (isObjectUrl(folder)) return objectUrlFor(folder, name);
   const path = resolve(folder, name);
-  const within = relative(folder, path);
-  if (isAbsolute(name) || within === '' || within.split(sep)[0] === '..')
+  const relativePath = relative(folder, path);
+  if (isAbsolute(name) || relativePath === '' || relativePath.split(sep)[0] === '..')
     throw new Error(`${printableLine(name, 100)} is not in the output folder ${folder}`);
-  if (/[\\/]$/.test(name)) throw new Error(`${printableLine(name, 100)} names a folder: name a file in it`);
-  const parts = within.split(sep);
+  if (/[\\/]$/.test(name)) throw new Error(`${printableLine(name, 100)} is a folder: use a file in it`);
+  const parts = relativePath.split(sep);
   if (hasUnsafe(name))
     throw new Error(`${printableLine(name, 100)} contains a line break or a control character`);
-  const hidden = parts.find((part) => part.startsWith('.'));
-  if (hidden !== undefined)
-    throw new Error(`${printableLine(hidden, 60)} starts with a dot: hidden files are not written`);
+  const hiddenPart = parts.find((part) => part.startsWith('.'));
+  if (hiddenPart !== undefined)
+    throw new Error(`${printableLine(hiddenPart, 60)} starts with a dot: hidden files are not written`);
   checkLinks(place.root ?? folder, dirname(path));
-  const long = parts.find((part) => Buffer.byteLength(part) > maxNameBytes);
-  if (long !== undefined) throw new Error(`${printableLine(long, 60)} is longer than ${maxNameBytes} bytes`);
+  const longPart = parts.find((part) => Buffer.byteLength(part) > maxNameBytes);
+  if (longPart !== undefined)
+    throw new Error(`${printableLine(longPart, 60)} is longer than ${maxNameBytes} bytes`);
   return path;
 }
 
-function objectIn(folder: string, name: string): string {
+function objectUrlFor(folder: string, name: string): string {
   if (hasUnsafe(name))
     throw new Error(`${printableLine(name, 100)} contains a line break or a control character`);
   const url = `${folder}${name}`;
@@ -215,12 +225,12 @@ function objectIn(folder: string, name: string): string {
   return url;
 }
 
-/** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error naming its destination. */
+/** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error with its destination. */
 export function checkLinks(root: string, folder: string): void {
-  const real = escapeFrom(root, folder);
-  if (real === undefined) return;
+  const destination = escapeFrom(root, folder);
+  if (destination === undefined) return;
   throw new Error(
-    `a symbolic link leads from ${printableLine(folder)} to ${printableLine(real)}, outside the output folder ${printableLine(root)}`,
+    `a symbolic link leads from ${printableLine(folder)} to ${printableLine(destination)}, outside the output folder ${printableLine(root)}`,
   );
 }
 
@@ -233,9 +243,9 @@ export function slugOf(text: string): string {
       .match(/[\p{L}\p{N}]+/gu) ?? [];
   let slug = '';
   for (const word of words) {
-    const next = slug === '' ? word : `${slug}-${word}`;
-    if (Buffer.byteLength(next) > 60) break;
-    slug = next;
+    const longerSlug = slug === '' ? word : `${slug}-${word}`;
+    if (Buffer.byteLength(longerSlug) > 60) break;
+    slug = longerSlug;
   }
   return slug === '' && words[0] !== undefined ? Array.from(words[0]).slice(0, 15).join('') : slug;
 }

@@ -14,7 +14,7 @@ import { syncFolder } from '../files/make-folder.ts';
 import { withoutSignatures } from '../redact.ts';
 import { pathsAt, type Target } from './output.ts';
 
-type Asked = Pick<Job, 'protocol' | 'request'>;
+type JobRequest = Pick<Job, 'protocol' | 'request'>;
 type Receipt = Pick<JobFile, 'delivered' | 'mismatches' | 'provenance'>;
 
 // Models round sides to multiples of 8 or 16.
@@ -29,8 +29,8 @@ const durationSeconds = 0.1;
  * @returns no measurements if the file is not an MP4
  * @throws MgwError('local_io'), exit 10, if the file cannot be read.
  */
-export function receiptOf(path: string, job: Asked, protocol: Protocol): Receipt {
-  const { delivered, ...provenance } = reading(path, (file) => ({
+export function receiptOf(path: string, job: JobRequest, protocol: Protocol): Receipt {
+  const { delivered, ...provenance } = withOpenFile(path, (file) => ({
     delivered: measureMp4(file),
     ...provenanceIn(file),
   }));
@@ -38,9 +38,9 @@ export function receiptOf(path: string, job: Asked, protocol: Protocol): Receipt
   return { ...(delivered && { delivered }), ...(mismatches.length > 0 && { mismatches }), ...provenance };
 }
 
-/** Returns what a file says about its origin, as a member of its record. @throws MgwError('local_io'), exit 10. */
+/** Returns a file's statements about its origin, as a member of its record. @throws MgwError('local_io'), exit 10. */
 export function provenanceOf(path: string): Pick<JobFile, 'provenance'> {
-  return reading(path, provenanceIn);
+  return withOpenFile(path, provenanceIn);
 }
 
 function provenanceIn(file: number): Pick<JobFile, 'provenance'> {
@@ -48,7 +48,7 @@ function provenanceIn(file: number): Pick<JobFile, 'provenance'> {
   return kinds.length > 0 ? { provenance: kinds } : {};
 }
 
-function reading<Value>(path: string, read: (file: number) => Value): Value {
+function withOpenFile<Value>(path: string, read: (file: number) => Value): Value {
   try {
     const file = openSync(path, 'r');
     try {
@@ -64,21 +64,21 @@ function reading<Value>(path: string, read: (file: number) => Value): Value {
 /**
  * Returns the differences between a video and its request. A property that the request leaves open is never a mismatch.
  */
-export function mismatchesOf(job: Asked, delivered: Delivered, protocol: Protocol): Mismatch[] {
+export function mismatchesOf(job: JobRequest, delivered: Delivered, protocol: Protocol): Mismatch[] {
   const { width, height } = delivered;
   const size = width === undefined || height === undefined ? undefined : { width, height };
-  const given = (name: string): Json | undefined => requestedValue(job, name);
+  const requested = (name: string): Json | undefined => requestedValue(job, name);
   return [
-    ...durationMismatch(given('duration'), delivered),
-    ...(size === undefined ? [] : resolutionMismatch(job, protocol, given('resolution'), size)),
-    ...(size === undefined ? [] : ratioMismatch(given('aspect-ratio'), size)),
-    ...fpsMismatch(given('fps'), delivered),
-    ...audioMismatch(given('audio'), delivered),
+    ...durationMismatch(requested('duration'), delivered),
+    ...(size === undefined ? [] : resolutionMismatch(job, protocol, requested('resolution'), size)),
+    ...(size === undefined ? [] : ratioMismatch(requested('aspect-ratio'), size)),
+    ...fpsMismatch(requested('fps'), delivered),
+    ...audioMismatch(requested('audio'), delivered),
   ];
 }
 
-function durationMismatch(asked: Json | undefined, { duration, fps }: Delivered): Mismatch[] {
-  const seconds = positive(asked);
+function durationMismatch(requested: Json | undefined, { duration, fps }: Delivered): Mismatch[] {
+  const seconds = positiveNumber(requested);
   if (seconds === undefined || duration === undefined) return [];
   // Both durations are rounded to a millisecond.
   const tolerance = Math.max(durationSeconds, fps === undefined ? 0 : 1 / fps) + 0.0005;
@@ -92,41 +92,42 @@ interface Size {
 }
 
 function resolutionMismatch(
-  { request }: Asked,
+  { request }: JobRequest,
   protocol: Protocol,
-  asked: Json | undefined,
+  requested: Json | undefined,
   { width, height }: Size,
 ): Mismatch[] {
-  if (typeof asked !== 'string') return [];
-  const made = (isObject(request) ? protocol.convertedResolution?.(request) : undefined) ?? asked;
-  const sides = shortSides(made);
-  const short = Math.min(width, height);
-  const isWithin = sides === undefined || (short >= sides[0] - sidePixels && short <= sides[1] + sidePixels);
-  return isWithin ? [] : [{ field: 'resolution', asked, delivered: `${width}x${height}` }];
+  if (typeof requested !== 'string') return [];
+  const expected = (isObject(request) ? protocol.convertedResolution?.(request) : undefined) ?? requested;
+  const sides = shortSides(expected);
+  const shortSide = Math.min(width, height);
+  const isWithin =
+    sides === undefined || (shortSide >= sides[0] - sidePixels && shortSide <= sides[1] + sidePixels);
+  return isWithin ? [] : [{ field: 'resolution', asked: requested, delivered: `${width}x${height}` }];
 }
 
-function ratioMismatch(asked: Json | undefined, { width, height }: Size): Mismatch[] {
-  const ratio = typeof asked === 'string' ? ratioOf(asked) : undefined;
-  if (typeof asked !== 'string' || ratio === undefined) return [];
+function ratioMismatch(requested: Json | undefined, { width, height }: Size): Mismatch[] {
+  const ratio = typeof requested === 'string' ? ratioOf(requested) : undefined;
+  if (typeof requested !== 'string' || ratio === undefined) return [];
   if (Math.abs(width / height / ratio - 1) <= ratioTolerance) return [];
-  return [{ field: 'aspect_ratio', asked, delivered: `${width}x${height}` }];
+  return [{ field: 'aspect_ratio', asked: requested, delivered: `${width}x${height}` }];
 }
 
-function fpsMismatch(asked: Json | undefined, { fps }: Delivered): Mismatch[] {
-  const rate = positive(asked);
+function fpsMismatch(requested: Json | undefined, { fps }: Delivered): Mismatch[] {
+  const rate = positiveNumber(requested);
   if (rate === undefined || fps === undefined || Math.abs(fps / rate - 1) <= fpsTolerance) return [];
   return [{ field: 'fps', asked: rate, delivered: fps }];
 }
 
-function audioMismatch(asked: Json | undefined, { audio }: Delivered): Mismatch[] {
-  const wanted = typeof asked === 'string' ? words[asked] : asked;
-  if (typeof wanted !== 'boolean' || wanted === audio) return [];
-  return [{ field: 'audio', asked: wanted, delivered: audio }];
+function audioMismatch(requested: Json | undefined, { audio }: Delivered): Mismatch[] {
+  const isAudioRequested = typeof requested === 'string' ? audioValues[requested] : requested;
+  if (typeof isAudioRequested !== 'boolean' || isAudioRequested === audio) return [];
+  return [{ field: 'audio', asked: isAudioRequested, delivered: audio }];
 }
 
-const words: Partial<Record<string, boolean>> = { Enabled: true, Disabled: false };
+const audioValues: Partial<Record<string, boolean>> = { Enabled: true, Disabled: false };
 
-function positive(value: Json | undefined): number | undefined {
+function positiveNumber(value: Json | undefined): number | undefined {
   const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
   return typeof number === 'number' && Number.isFinite(number) && number > 0 ? number : undefined;
 }
@@ -142,13 +143,13 @@ export function mismatchTexts({ mismatches = [] }: Pick<JobFile, 'mismatches'>):
 
 /** Describes what was delivered, such as `2 s, 1280x720, 24 fps, no sound`. */
 export function deliveredText({ duration, width, height, fps, audio }: Delivered): string {
-  const facts = [
+  const parts = [
     duration === undefined ? undefined : `${duration} s`,
     width === undefined ? undefined : `${width}x${height}`,
     fps === undefined ? undefined : `${fps} fps`,
     audio ? 'sound' : 'no sound',
   ];
-  return facts.filter((fact) => fact !== undefined).join(', ');
+  return parts.filter((fact) => fact !== undefined).join(', ');
 }
 
 /** Describes the mismatches of a file in one line. */
@@ -164,15 +165,15 @@ function nameOf({ path }: Pick<JobFile, 'path'>): string {
 export function strictError(job: Job, files: readonly JobFile[]): MgwError | undefined {
   const differing = files.filter(({ mismatches }) => mismatches !== undefined);
   if (differing.length === 0) return undefined;
-  const paid = differing.some(({ path }) => path === '-')
+  const paidText = differing.some(({ path }) => path === '-')
     ? 'It was paid for.'
     : 'The file is kept; the video was paid for.';
-  const text = `${differing.map(mismatchText).join(' ')} ${paid}`;
+  const text = `${differing.map(mismatchText).join(' ')} ${paidText}`;
   return new MgwError('result_corrupt', text, { charged: 'yes', next: showCommand(job) });
 }
 
 /**
- * Checks that no file differs from its request, as `--strict` demands.
+ * Checks that no file differs from its request, as `--strict` requires.
  * @param note called for each file that cannot be measured
  * @throws what {@link strictError} returns.
  */
@@ -217,7 +218,7 @@ function isSidecar(json: Json | undefined): boolean {
 
 /**
  * Writes a sidecar next to each file of a job: how it was made and where it came from (design 13). Only the owner can
- * read a sidecar, and no address in it is signed.
+ * read a sidecar, and the URLs in it are not signed.
  * @param version the version of mgw
  * @throws MgwError('local_io'), exit 10: the files themselves are saved.
  */
@@ -226,7 +227,7 @@ export async function writeSidecars(job: Job, files: readonly JobFile[], version
 }
 
 function contentOf(job: Job, file: JobFile, version: string): object {
-  const { path, ...about } = file;
+  const { path, ...fileDetails } = file;
   const { id, key, handle, protocol, model, base_url, created_at, submitted_at, finished_at } = job;
   const request = job.request as Json | undefined;
   return {
@@ -243,7 +244,7 @@ function contentOf(job: Job, file: JobFile, version: string): object {
     finished_at,
     cost: job.cost,
     usage: job.usage,
-    file: { name: basename(path), ...about },
+    file: { name: basename(path), ...fileDetails },
     request,
   };
 }

@@ -7,17 +7,17 @@ const maxTextLength = 4000;
 
 /**
  * Returns a gateway's response in a form that may be recorded and shown. The key is removed, because gateways quote a
- * key that they refuse. Every text is cut to 4000 UTF-16 code units.
+ * key that they refuse. Every string is cut to 4000 UTF-16 code units.
  */
-export function redactTexts<T>(said: T, redact: (text: string) => string): T {
-  return redactAll(said, redact) as T;
+export function redactTexts<T>(response: T, redact: (text: string) => string): T {
+  return redactAll(response, redact) as T;
 }
 
-function redactAll(said: unknown, redact: (text: string) => string): unknown {
-  if (typeof said === 'string') return redact(said).slice(0, maxTextLength);
-  if (Array.isArray(said)) return said.map((each: unknown) => redactAll(each, redact));
-  if (typeof said !== 'object' || said === null) return said;
-  const members = Object.entries(said).map(([name, value]) => [redact(name), redactAll(value, redact)]);
+function redactAll(response: unknown, redact: (text: string) => string): unknown {
+  if (typeof response === 'string') return redact(response).slice(0, maxTextLength);
+  if (Array.isArray(response)) return response.map((each: unknown) => redactAll(each, redact));
+  if (typeof response !== 'object' || response === null) return response;
+  const members = Object.entries(response).map(([name, value]) => [redact(name), redactAll(value, redact)]);
   return Object.fromEntries(members);
 }
 
@@ -41,14 +41,14 @@ export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean
   return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');
 }
 
-/** The state to show: a submission is `unknown` if its process is gone and its response was not recorded. */
+/** The state to show: a submission is `unknown` if its process has died and its response was not recorded. */
 export function shownState(job: Job): Job['state'] {
   return isAbandoned(job) && job.record.pendingReply === undefined ? 'unknown' : job.state;
 }
 
 /**
  * Brings a job whose run died to the state that its record proves (design 4). Reads a response that was recorded but
- * not read. A submission without a recorded response becomes `unknown`. Other jobs stay as they are.
+ * not read. A submission without a recorded response becomes `unknown`. Other jobs are unchanged.
  * @throws MgwError('local_io') if that cannot be recorded.
  */
 export async function reconcile(
@@ -58,20 +58,23 @@ export async function reconcile(
 ): Promise<Job> {
   if (!isUnsettled(job)) return job;
   // Read the record again after its process is known to be dead, so that its last write is not missed.
-  const last = (await ledger.read(job.id)) ?? job;
-  const event = isUnsettled(last) ? proven(last, read) : undefined;
-  if (event === undefined) return last;
+  const latest = (await ledger.read(job.id)) ?? job;
+  const event = isUnsettled(latest) ? provenEvent(latest, read) : undefined;
+  if (event === undefined) return latest;
   await ledger.append(job.id, event);
-  return (await ledger.read(job.id)) ?? last;
+  return (await ledger.read(job.id)) ?? latest;
 }
 
-// A damaged record may still hold the response.
+// A damaged record may still contain the response.
 function isUnsettled(job: Job): boolean {
   const isUnread = job.state === 'unknown' && job.record.pendingReply !== undefined;
   return isAbandoned(job) || (isUnread && job.handle === undefined);
 }
 
-function proven(job: Job, read: (reply: Reply, body: JsonObject) => SubmitVerdict): JobEvent | undefined {
+function provenEvent(
+  job: Job,
+  read: (reply: Reply, body: JsonObject) => SubmitVerdict,
+): JobEvent | undefined {
   const { pendingReply, attempts } = job.record;
   const body = isObject(job.request) ? job.request : {};
   const event: JobEvent = pendingReply

@@ -1,44 +1,43 @@
 import { messageOf, MgwError, usageError } from '../errors.ts';
 import { backoffMs } from '../http/retry.ts';
 import { type Job, type JobKind, lostFingerprint } from '../job.ts';
-import { jobIdForm, type Ids } from '../ledger/names.ts';
+import { jobIdPattern, type Ids } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printableLine } from '../printable.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { isSameGateway, type JobDeps, recordedBody } from './order.ts';
-import { query, recordSeen } from './observe.ts';
+import { query, recordObservation } from './observe.ts';
 import { type Json, canonicalJson, isObject } from '../json.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
 import { noSuchJob, resolveCommand, showCommand } from './errors.ts';
 
-const keyForm = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
+const keyPattern = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
 
 /** Describes what {@link isKeyName} allows. */
-export const keyNameForm =
+export const keyNameRules =
   '1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..';
 
 /** Whether a name can be a key: it is safe in a script, a file name and a log. */
 export function isKeyName(name: string): boolean {
-  return keyForm.test(name) && !name.includes('..');
+  return keyPattern.test(name) && !name.includes('..');
 }
 
 /** Refuses an invalid key, `last`, and a key together with `--new`. @throws MgwError('usage'). */
 export function checkKeyName(key: string | undefined, fresh: boolean | undefined): void {
   if (key === undefined) return;
-  if (fresh)
-    throw usageError('--key and --new contradict each other: a key permanently names one submission.');
-  if (key === 'last') throw usageError('--key: last is not allowed, because @last names the newest job.');
+  if (fresh) throw usageError('--key and --new cannot be combined: a key permanently names one submission.');
+  if (key === 'last') throw usageError('--key: last is not allowed, because @last is the newest job.');
   if (isKeyName(key)) return;
-  const shown = key === '' ? 'an empty name' : printableLine(key, 60);
-  throw usageError(`--key: ${shown} is not allowed; allowed: ${keyNameForm}`);
+  const displayKey = key === '' ? 'an empty name' : printableLine(key, 60);
+  throw usageError(`--key: ${displayKey} is not allowed; allowed: ${keyNameRules}`);
 }
 
 /**
- * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is
- * given), or a handle that the ledger knows. Undefined if nothing matches.
- * @param gateway the configured gateway: its job is preferred if a handle names tasks of several
- * @throws MgwError('usage') if a part or a handle matches several jobs, or a REF in the form of mgw's own ids names no
- * job.
+ * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if that is
+ * set), or a handle in the ledger. Undefined if nothing matches.
+ * @param gateway the configured gateway: its job is preferred if several gateways have a task with the handle
+ * @throws MgwError('usage') if a part or a handle matches several jobs, or no job exists for a REF in the form of mgw's
+ * own ids.
  */
 export async function findJob(
   ledger: Ledger,
@@ -48,41 +47,41 @@ export async function findJob(
 ): Promise<Job | undefined> {
   if (ref === '@last') return lastJob(ledger, protocol);
   if (ref.startsWith('@')) return (await keyedJob(ledger, ref.slice(1))) ?? noSuchJob(ref);
-  if (jobIdForm.test(ref)) return (await lostJob(ledger, ref)) ?? noSuchJob(ref);
-  const found = (await byHandle(ledger, ref, protocol, gateway)) ?? (await byPart(ledger, ref));
-  return found === undefined && ref.startsWith('job_') ? noSuchJob(ref) : found;
+  if (jobIdPattern.test(ref)) return (await lostJob(ledger, ref)) ?? noSuchJob(ref);
+  const job = (await byHandle(ledger, ref, protocol, gateway)) ?? (await byPart(ledger, ref));
+  return job === undefined && ref.startsWith('job_') ? noSuchJob(ref) : job;
 }
 
 /**
- * The job that a key names in a ledger; undefined if the name is free, or its job was never created.
+ * Returns the job of a key; undefined if the key is free, or its job was never created.
  * @throws MgwError('submit_unknown') if its record is lost.
  */
 export async function namedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
-  let named: Job | undefined;
-  const end = await follow(ledger, { key, fingerprint: lostFingerprint }, ({ job, fate, holder }) => {
-    if (fate === 'lost') throw lostRecord(`the job that the key ${key} names`, holder.job);
-    named = job;
+  let latest: Job | undefined;
+  const chainEnd = await follow(ledger, { key, fingerprint: lostFingerprint }, ({ job, fate, holder }) => {
+    if (fate === 'lost') throw lostRecord(`the job with the key ${key}`, holder.job);
+    latest = job;
     return fate === 'there' || fate === 'unmade';
   });
-  if (end?.isFree === false) throw lostClaim(end.name, key);
-  return named;
+  if (chainEnd?.isFree === false) throw lostClaim(chainEnd.name, key);
+  return latest;
 }
 
 /**
  * Returns a job whose record is lost and that may have been paid for. It can be shown, removed and resolved like any
- * other. Undefined if the ledger knows nothing of it.
+ * other. Undefined if the ledger has no trace of it.
  * @throws MgwError('local_io') if it cannot be recorded.
  */
 async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
-  const found = await findJobById(ledger, id);
-  if (found.fate !== 'lost') return found.job;
+  const lookup = await findJobById(ledger, id);
+  if (lookup.fate !== 'lost') return lookup.job;
   await ledger.create(id, [undefined]);
   return ledger.read(id);
 }
 
-/** Exit 7: a claim names a job whose record is lost, so it is unknown whether it was paid for. */
-export function lostRecord(what: string, id: string): MgwError {
-  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then resolve the job.`;
+/** Exit 7: a claim belongs to a job whose record is lost, so it is unknown whether it was paid for. */
+export function lostRecord(subject: string, id: string): MgwError {
+  const text = `The record of ${subject} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then resolve the job.`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: resolveCommand({ id }) });
 }
 
@@ -91,16 +90,16 @@ export function lostRecord(what: string, id: string): MgwError {
  * @param key the key that was claimed, if any
  */
 export function lostClaim(name: string, key?: string): MgwError {
-  const way = key === undefined ? '--new submits it anyway.' : 'Another --key submits it anyway.';
-  const text = `The claim ${name} is damaged, so a submission may have been accepted and charged. It is not sent again. ${way}`;
+  const advice = key === undefined ? '--new submits it anyway.' : 'Another --key submits it anyway.';
+  const text = `The claim ${name} is damaged, so a submission may have been accepted and charged. It is not sent again. ${advice}`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** Returns the error (exit 2) for a key that names a job with another body. It lists the differences. */
+/** Returns the error (exit 2) for a key that belongs to a job with another request. It lists the differences. */
 export function keyConflict(key: string, job: Job, body: Json): MgwError {
   const changes = differences(job.request as Json, recordedBody(body).request).slice(0, 8);
-  const what = changes.length > 0 ? changes.join('; ') : 'the gateway, the protocol or the file format';
-  const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission permanently. Choose another key.`;
+  const changeText = changes.length > 0 ? changes.join('; ') : 'the gateway, the protocol or the file format';
+  const text = `The key ${key} belongs to job ${job.id}, which was submitted with a different request: ${changeText}. A key permanently names one submission. Choose another key.`;
   return new MgwError('conflict', text, { next: showCommand(job), job });
 }
 
@@ -122,10 +121,10 @@ export function differences(
     );
   }
   if (isHidden(path)) return [`${path || 'body'} differs`];
-  return [`${path || 'body'} was ${shown(before)}, is ${shown(now)}`];
+  return [`${path || 'body'} was ${formatValue(before)}, is ${formatValue(now)}`];
 }
 
-function shown(value: Json | undefined): string {
+function formatValue(value: Json | undefined): string {
   return value === undefined ? 'absent' : JSON.stringify(value).slice(0, 80);
 }
 
@@ -160,36 +159,36 @@ export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
   return latest;
 }
 
-// Only the keys of a batch's rows have a slash. The key of a row that was retried names its latest job.
+// Only the keys of a batch's rows have a slash. The key of a row that was retried belongs to its latest job.
 async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
   return key.includes('/') ? (await latestRetry(ledger, key)).job : namedJob(ledger, key);
 }
 
 async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<Job> {
-  const fits = (job: Job): boolean => protocol === undefined || job.protocol === protocol;
-  return (await firstJob(ledger, await ledger.listed(), fits)) ?? noSuchJob('@last');
+  const matches = (job: Job): boolean => protocol === undefined || job.protocol === protocol;
+  return (await firstJob(ledger, await ledger.listed(), matches)) ?? noSuchJob('@last');
 }
 
-// Gateways, and the protocols of one, may number their tasks alike. Of several jobs of one task, the newest is returned.
+// Gateways, and the protocols of one, may use the same task ids. Of several jobs of one task, the newest is returned.
 async function byHandle(
   ledger: Ledger,
   handle: string,
   protocol: JobKind | undefined,
   gateway: string | undefined,
 ): Promise<Job | undefined> {
-  const known: Job[] = [];
+  const candidates: Job[] = [];
   for (const id of await ledger.lookup('handle', handle)) {
     const job = await ledger.read(id);
-    if (job?.handle === handle) known.push(job);
+    if (job?.handle === handle) candidates.push(job);
   }
-  const here = known.filter((job) => gateway !== undefined && isSameGateway(job.base_url, gateway));
-  const near = here.length > 0 ? here : known;
-  const fitting = near.filter((job) => job.protocol === protocol);
-  const [found, ...others] = fitting.length > 0 ? fitting : near;
-  const isSameTask = ({ base_url, protocol: own }: Job): boolean =>
-    own === found?.protocol && isSameGateway(base_url, found.base_url);
-  if (found === undefined || others.every(isSameTask)) return found;
-  const names = [found, ...others].map((job) => `${job.id} (Protocol ${job.protocol}, ${job.base_url})`);
+  const atGateway = candidates.filter((job) => gateway !== undefined && isSameGateway(job.base_url, gateway));
+  const preferred = atGateway.length > 0 ? atGateway : candidates;
+  const ofProtocol = preferred.filter((job) => job.protocol === protocol);
+  const [newest, ...others] = ofProtocol.length > 0 ? ofProtocol : preferred;
+  const isSameTask = ({ base_url, protocol: otherProtocol }: Job): boolean =>
+    otherProtocol === newest?.protocol && isSameGateway(base_url, newest.base_url);
+  if (newest === undefined || others.every(isSameTask)) return newest;
+  const names = [newest, ...others].map((job) => `${job.id} (Protocol ${job.protocol}, ${job.base_url})`);
   throw usageError(`${handle} is the handle of ${names.length} jobs: ${names.slice(0, 5).join(', ')}`);
 }
 
@@ -201,10 +200,10 @@ async function byPart(ledger: Ledger, part: string): Promise<Job | undefined> {
   return ids[0] === undefined ? undefined : ledger.read(ids[0]);
 }
 
-async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): Promise<Job | undefined> {
+async function firstJob(ledger: Ledger, ids: Ids, matches: (job: Job) => boolean): Promise<Job | undefined> {
   for (let index = 0; index < ids.length; index += 1) {
     const job = await ledger.read(ids.at(index) ?? '');
-    if (job !== undefined && fits(job)) return job;
+    if (job !== undefined && matches(job)) return job;
   }
   return undefined;
 }
@@ -215,12 +214,12 @@ export async function recordedJob(ledger: Ledger, ref: string, gateway?: string)
 }
 
 /**
- * Imports a handle that the ledger has never seen, once the gateway has confirmed it (design 1).
+ * Imports a handle that is not in the ledger, once the gateway has confirmed it (design 1).
  * @throws MgwError('usage') if it is not a handle of the protocol; exit 9 if the gateway does not know it, 3 if it
  * refuses the key, 6 if it does not respond.
  */
 export async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
-  const seen = await confirmed(handle, protocol, deps);
+  const observation = await confirmHandle(handle, protocol, deps);
   const { ledger, clock, gateway, account } = deps;
   const id = await ledger.newId(clock.now());
   await ledger.create(id, [
@@ -228,11 +227,11 @@ export async function importHandle(handle: string, protocol: Protocol, deps: Job
     { type: 'accepted', handle },
   ]);
   const job = (await ledger.read(id)) ?? noSuchJob(handle);
-  return recordSeen(job, seen, deps);
+  return recordObservation(job, observation, deps);
 }
 
 // Only the state of the task confirms that it exists.
-async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Promise<Observation> {
+async function confirmHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Observation> {
   checkHandle(handle, protocol);
   for (let tries = 0; ; tries += 1) {
     const { verdict } = await query(handle, undefined, protocol, deps);
@@ -242,15 +241,15 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
     const isLate = pauseMs >= (deps.client.deadline?.remainingMs() ?? Infinity);
     const isLast = verdict.kind !== 'again' || verdict.isWell === true || isLate || tries >= deps.retries;
     if (isLast) {
-      const isOpen = verdict.kind === 'again' && verdict.isWell !== true;
-      const exit = verdict.kind === 'unauthorized' ? 'auth' : isOpen ? 'unavailable' : 'incomplete';
-      const text = isOpen
+      const isTemporary = verdict.kind === 'again' && verdict.isWell !== true;
+      const exit = verdict.kind === 'unauthorized' ? 'auth' : isTemporary ? 'unavailable' : 'incomplete';
+      const text = isTemporary
         ? message
         : `No such job: ${handle}. The gateway does not know that handle: ${message}`;
-      throw new MgwError(isOpen || exit === 'auth' ? code : 'not_found', text, {
+      throw new MgwError(isTemporary || exit === 'auth' ? code : 'not_found', text, {
         exit,
-        retry: isOpen ? 'safe' : 'never',
-        ...(!isOpen && { next: ['mgw', 'jobs', 'ls'] }),
+        retry: isTemporary ? 'safe' : 'never',
+        ...(!isTemporary && { next: ['mgw', 'jobs', 'ls'] }),
         requestId,
       });
     }

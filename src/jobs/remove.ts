@@ -14,64 +14,64 @@ import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { timeOf } from '../ledger/names.ts';
 
-/** Why a job is not removed: a process is working on it, or it has not ended and may have been paid for. */
+/** The reason why a job is not removed: a process is working on it, or it has not ended and may have been paid for. */
 export type Obstacle = 'in_use' | 'open';
 
 /** Opens the budgets in which a job has an open reservation. */
 export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
 
 /**
- * Removes a job from the ledger once its reservations are settled. Its `--key` becomes free; saved files stay. If the
- * job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed. If
- * it was sent, a run that is about to begin waits until the job is removed or kept.
+ * Removes a job from the ledger once its reservations are settled. Its `--key` becomes free; saved files are kept. If
+ * the job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
+ * If it was sent, a run that is about to begin waits until the job is removed or kept.
  * @param force removes it despite an obstacle
  * @returns the obstacle; undefined if the job was removed
  * @throws MgwError('local_io') if that cannot be recorded.
  */
 export async function removeJob(
   ledger: Ledger,
-  given: Job,
+  original: Job,
   force: boolean,
   budgetsOf: BudgetsOf,
 ): Promise<Obstacle | undefined> {
-  let closed: Job | undefined;
-  for (let job: Job | undefined = given; job !== undefined; job = await ledger.read(job.id)) {
+  let closedJob: Job | undefined;
+  for (let job: Job | undefined = original; job !== undefined; job = await ledger.read(job.id)) {
     if (!force) {
       const obstacle = await obstacleOf(ledger, job);
       if (obstacle !== undefined) return obstacle;
     }
-    const next = await keepFromSending(ledger, job, force);
-    if (next === 'claimed') return 'in_use';
-    if (next === 'closed') closed = job;
-    if (next === 'kept' || next === 'closed') break;
+    const outcome = await keepFromSending(ledger, job, force);
+    if (outcome === 'claimed') return 'in_use';
+    if (outcome === 'closed') closedJob = job;
+    if (outcome === 'kept' || outcome === 'closed') break;
   }
   let run: string | undefined;
-  const leave = async (): Promise<void> => {
-    if (closed !== undefined) await reopen(ledger, closed);
+  const undo = async (): Promise<void> => {
+    if (closedJob !== undefined) await abandonAttempt(ledger, closedJob);
     if (run !== undefined)
-      await ledger.append(given.id, { type: 'detached', run, exit_code: exitCodes.usage });
+      await ledger.append(original.id, { type: 'detached', run, exit_code: exitCodes.usage });
   };
   try {
-    if (!force && closed === undefined) run = await announce(ledger, given.id);
-    const last = force ? undefined : await ledger.read(given.id);
-    const obstacle = last && (await obstacleOf(ledger, last));
+    if (!force && closedJob === undefined) run = await beginRemovalRun(ledger, original.id);
+    const latest = force ? undefined : await ledger.read(original.id);
+    const obstacle = latest && (await obstacleOf(ledger, latest));
     if (obstacle !== undefined) {
-      await leave();
+      await undo();
       return obstacle;
     }
-    await settleRemoved(ledger, await budgetsOf(given.id), given.id, closed !== undefined);
-    await ledger.remove(given.id);
+    await settleRemoved(ledger, await budgetsOf(original.id), original.id, closedJob !== undefined);
+    await ledger.remove(original.id);
     return undefined;
   } catch (error) {
     // The first error is the one to report.
-    await leave().catch(() => undefined);
+    await undo().catch(() => undefined);
     throw error;
   }
 }
 
-// Records a run of this removal. Runs that begin after it wait for it, and the last look at the job finds those that
+// Records a run of this removal. Runs that begin after it wait for it, and the last check of the job finds those that
 // began before it.
-async function announce(ledger: Ledger, id: string): Promise<string> {
+async function beginRemovalRun(ledger: Ledger, id: string): Promise<string> {
   const run = randomUUID().slice(0, 8);
   const { owner } = await ledger.lease();
   await recordBegan(ledger, id, { type: 'began', run, owner, command: 'rm', ask: 'accept' });
@@ -91,14 +91,14 @@ export async function recordBegan(
     await ledger.append(id, began);
     return true;
   } catch (error) {
-    if ((await ledger.fateOf(id)) === 'removed') return false;
+    if ((await ledger.claimState(id)) === 'removed') return false;
     throw error;
   }
 }
 
 // Records that the claimed attempt was abandoned. Otherwise a run that began in the meantime would wait for it as long
 // as this process lives, and two such processes would wait for each other.
-async function reopen(ledger: Ledger, job: Job): Promise<void> {
+async function abandonAttempt(ledger: Ledger, job: Job): Promise<void> {
   abandonClaim(attemptClaim(job));
   const message = 'Not sent, because a process was about to remove the job';
   const attempt = job.record.attempts + 1;
@@ -136,10 +136,10 @@ async function keepFromSending(
 }
 
 /**
- * Why a job is kept; if several reasons apply, the first one. `newer`: it is not old enough. `open`: it has not ended,
- * or its record is damaged. `in_use`: a process is working on it. `undelivered`: the command that paid for it did not
- * deliver it, and would resume it. `speech`: without the job, the speech would be paid for again. `key`: its key
- * permanently names it.
+ * The reasons for keeping a job; the first that applies counts. `newer`: it is too recent. `open`: it has not ended, or
+ * its record is damaged. `in_use`: a process is working on it. `undelivered`: the command that paid for it did not
+ * deliver it, and would resume it. `speech`: without the job, the speech would be paid for again. `key`: it has a key,
+ * and its command would pay again.
  */
 export const keepReasons = ['newer', 'open', 'in_use', 'undelivered', 'speech', 'key'] as const;
 export type KeepReason = (typeof keepReasons)[number];
@@ -194,7 +194,7 @@ async function reasonToKeep(
   if (!isFinal(job.state) || job.record.damaged > 0) return 'open';
   if (job.record.runs.some(({ owner }) => job.record.lifeOf(owner) !== 'dead')) return 'in_use';
   if (job.state === 'succeeded' && isUndelivered(job)) return 'undelivered';
-  if (job.protocol === 'tts' && (isStandingPiece(job) || (await blocksSpeech(job, ledger)))) return 'speech';
+  if (job.protocol === 'tts' && (isExistingPiece(job) || (await blocksSpeech(job, ledger)))) return 'speech';
   return job.key !== undefined && !keys ? 'key' : undefined;
 }
 
@@ -211,7 +211,7 @@ function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
 }
 
 // `tts --split` recognises a complete piece by its job; the piece's name contains the job's fingerprint.
-function isStandingPiece({ files, record: { fingerprint } }: Job): boolean {
+function isExistingPiece({ files, record: { fingerprint } }: Job): boolean {
   const isPiece = (path: string): boolean => basename(path).endsWith(`-${fingerprint.slice(0, 16)}`);
   return files.some(({ path }) => isPiece(path) && existsSync(path));
 }
@@ -219,8 +219,8 @@ function isStandingPiece({ files, record: { fingerprint } }: Job): boolean {
 // Speech that was billed and broke off blocks another payment, unless a later job replaced it.
 async function blocksSpeech({ id, state, record }: Job, ledger: Ledger): Promise<boolean> {
   if (state !== 'failed') return false;
-  const others = await ledger.lookup('fingerprint', record.fingerprint);
-  for (const other of others)
-    if (other > id && (await ledger.read(other))?.handle !== undefined) return false;
+  const siblingIds = await ledger.lookup('fingerprint', record.fingerprint);
+  for (const siblingId of siblingIds)
+    if (siblingId > id && (await ledger.read(siblingId))?.handle !== undefined) return false;
   return true;
 }

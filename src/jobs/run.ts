@@ -8,7 +8,7 @@ import type { JobDeps } from './order.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { readOwner } from '../ledger/names.ts';
 import { attemptClaim, nextAttempt } from './charge-outcome.ts';
-import { afterRemoval, interruptedError, noSuchJob, withoutHandle } from './errors.ts';
+import { removedJobError, interruptedError, noSuchJob, noHandleError } from './errors.ts';
 import { removeJob, recordBegan } from './remove.ts';
 import { shownState } from './reconcile.ts';
 
@@ -21,53 +21,53 @@ export interface RunResult<T> {
   /** The job as it is recorded at the end. */
   job: Job;
   /**
-   * Records that the run ended, and whether the user was told of the result. If so, repeating the command makes a
+   * Records that the run ended, and whether the result was reported to the user. If so, repeating the command makes a
    * second take (design 4).
    */
-  delivered: (isTold?: boolean) => Promise<void>;
+  delivered: (isReported?: boolean) => Promise<void>;
 }
 
 /**
  * Runs a command on a job. Records `began` before `work`, and `detached` if it fails, so that the same command resumes.
- * The caller records the delivery once the user has been told. All work is done under the lease that the run began
- * with, which `work` gets in its deps. If the process was suspended for longer than the lease, other processes may have
- * continued the job.
- * @param begin finds the job and records the event that it is given, or leaves a job in doubt as it is
- * @throws what `begin` throws; what `work` throws, with the job as it is then.
+ * The caller records the delivery once the result was reported to the user. All work is done under the lease that the
+ * run began with, which `work` receives in its deps. If the process was suspended for longer than the lease, other
+ * processes may have continued the job.
+ * @param begin finds the job and records its argument, or leaves a job in doubt unchanged
+ * @throws what `begin` throws; what `work` throws, with the current job.
  */
 export async function inRun<T, D extends JobDeps>(
   goal: Goal,
   deps: D,
   begin: (began: Began) => Promise<Job>,
-  work: (job: Job, own: D, run: string) => Promise<T>,
+  work: (job: Job, runDeps: D, run: string) => Promise<T>,
 ): Promise<RunResult<T>> {
   const run = randomUUID().slice(0, 8);
   const lease = await deps.lease();
   const job = await begin({ type: 'began', run, owner: lease.owner, ...goal });
-  const own = {
+  const runDeps = {
     ...deps,
     lease: () =>
-      Promise.resolve(lease).then((held) => {
-        held.assertLease();
-        return held;
+      Promise.resolve(lease).then((currentLease) => {
+        currentLease.assertLease();
+        return currentLease;
       }),
   };
   try {
-    const value = await work(job, own, run);
-    const delivered = (isTold = true): Promise<void> =>
+    const value = await work(job, runDeps, run);
+    const delivered = (isReported = true): Promise<void> =>
       deps.ledger.append(
         job.id,
-        isTold ? { type: 'delivered', run } : { type: 'detached', run, exit_code: exitCodes.interrupted },
+        isReported ? { type: 'delivered', run } : { type: 'detached', run, exit_code: exitCodes.interrupted },
       );
     return { value, job: (await deps.ledger.read(job.id)) ?? job, delivered };
   } catch (error) {
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
     // If the ledger failed, report that error: it may contain the handle.
     if (!(error instanceof MgwError)) throw error;
-    if (error.code === 'budget' && (await isForgotten(job, deps))) throw error.with({ job: undefined });
-    const known = error.job ?? job;
-    const latest = await deps.ledger.read(job.id).catch(() => known);
-    if (latest === undefined) throw afterRemoval(error, known);
+    if (error.code === 'budget' && (await tryToDiscard(job, deps))) throw error.with({ job: undefined });
+    const knownJob = error.job ?? job;
+    const latest = await deps.ledger.read(job.id).catch(() => knownJob);
+    if (latest === undefined) throw removedJobError(error, knownJob);
     // The task was accepted before the process lost its lease.
     const isPaid = job.handle === undefined && latest.handle !== undefined && error.code === 'unreachable';
     throw error.with({ job: latest, ...(isPaid && { charged: 'yes', retry: 'resume' }) });
@@ -81,13 +81,13 @@ export async function inRun<T, D extends JobDeps>(
  */
 export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
   return (began) => {
-    if (job.handle === undefined) throw withoutHandle(job);
+    if (job.handle === undefined) throw noHandleError(job);
     return beginRun(job, deps)(began);
   };
 }
 
 /**
- * Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. Waits while another process is removing
+ * Begins a run on an existing job, sent or not: the `begin` of {@link inRun}. Waits while another process is removing
  * the job.
  * @throws MgwError('usage') if it was removed.
  */
@@ -96,7 +96,7 @@ export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job
     (await continueRun(job, deadlineIn(maxRemovalMs, deps.clock), deps, began)) ?? noSuchJob(job.id);
 }
 
-/** How long a run waits for a process that is removing its job and may have been suspended, ms. */
+/** The maximum time to wait for a process that is removing the job and may have been suspended, ms. */
 const maxRemovalMs = 5000;
 
 /**
@@ -127,18 +127,18 @@ async function waitForRemover(
   { ledger, clock, signals }: JobDeps,
 ): Promise<Job | undefined> {
   for (;;) {
-    const last = await ledger.read(job.id);
-    if (last === undefined || deadline.remainingMs() <= 0) return last;
-    if (!(await isBeingRemoved(last, ledger))) return last;
+    const latest = await ledger.read(job.id);
+    if (latest === undefined || deadline.remainingMs() <= 0) return latest;
+    if (!(await isBeingRemoved(latest, ledger))) return latest;
     await ledger.flush();
     await clock.sleep(50, signals.soft).catch(() => {
-      throw interruptedError(signals.soft, last, last.handle === undefined ? 'maybe' : 'yes');
+      throw interruptedError(signals.soft, latest, latest.handle === undefined ? 'maybe' : 'yes');
     });
   }
 }
 
-// A process that removes a job claims its next attempt, or if it was sent, begins a run of its own. Then it looks for
-// runs for the last time, and may not have seen this one.
+// A process that removes a job claims its next attempt, or if it was sent, begins a run of its own. Then it checks for
+// runs a last time, and may have missed this one.
 async function isBeingRemoved(job: Job, ledger: Ledger): Promise<boolean> {
   const { runs, lifeOf } = job.record;
   if (job.handle !== undefined)
@@ -151,12 +151,12 @@ async function isBeingRemoved(job: Job, ledger: Ledger): Promise<boolean> {
 
 // A job that a budget refused leaves no record (design 14), unless an attempt to send it was made or another process
 // continues it. Never throws: the error that ended the run must be reported.
-async function isForgotten(job: Job, { ledger, allowances, note }: JobDeps): Promise<boolean> {
+async function tryToDiscard(job: Job, { ledger, allowances, note }: JobDeps): Promise<boolean> {
   try {
-    const last = await ledger.read(job.id);
-    if (last?.state !== 'prepared' || last.submitted_at !== undefined) return false;
+    const latest = await ledger.read(job.id);
+    if (latest?.state !== 'prepared' || latest.submitted_at !== undefined) return false;
     const budgetsOf = async (): Promise<Budget[]> => (await allowances()).map(({ budget }) => budget);
-    return (await removeJob(ledger, last, false, budgetsOf)) === undefined;
+    return (await removeJob(ledger, latest, false, budgetsOf)) === undefined;
   } catch {
     note(`Could not remove the record of ${job.id}, which was never sent.`);
     return false;

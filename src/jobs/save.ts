@@ -31,7 +31,7 @@ export interface SaveOptions {
   mark?: boolean | undefined;
 }
 
-interface Saving extends SaveOptions {
+interface ResultOptions extends SaveOptions {
   deadline: Deadline;
   intervalMs: number;
   inline: InlineMedia;
@@ -46,32 +46,32 @@ export interface Place {
   path: string;
 }
 
-/** The number of times that an expired address is requested again. */
+/** The maximum number of requests for a new URL. */
 const maxRefreshes = 3;
 
 /** The minimum size of a video, bytes. No container has a shorter header. */
 const minVideoBytes = 8;
 
 /**
- * Saves one result of a finished job under `path`, measures it and records it. Requests a new address if one has
- * expired, and waits for a result that is not ready yet.
- * @throws MgwError: exit 9 gone or broken, 10 cannot be saved here, 3 its address requires the key but is not trusted
- * with it, 8 not ready at the deadline.
+ * Saves one result of a finished job under `path`, measures it and records it. Requests a new URL if one has expired,
+ * and waits for a result that is not ready yet.
+ * @throws MgwError: exit 9 gone or broken, 10 cannot be saved here, 3 its URL requires the key but is not trusted with
+ * it, 8 not ready at the deadline.
  */
 export async function saveResult(
   watched: WatchedJob,
   place: Place,
   protocol: Protocol,
   deps: JobDeps,
-  options: Saving,
+  options: ResultOptions,
 ): Promise<JobFile> {
   const { job } = watched;
-  const standing = await intactFile(job, place, options.force);
-  if (standing !== undefined) return standing;
+  const intact = await intactFile(job, place, options.force);
+  if (intact !== undefined) return intact;
   const result = watched.observation.results[place.index] ?? { sources: [] };
-  if (result.sources.length === 0) throw noSource(watched, place.index);
+  if (result.sources.length === 0) throw noSourceError(watched, place.index);
   const output = await options.lock(place);
-  const { file: part, mime = result.mime } = await obtained(result.sources, place, {
+  const { file: part, mime = result.mime } = await obtainResult(result.sources, place, {
     job,
     protocol,
     deps,
@@ -80,17 +80,17 @@ export async function saveResult(
     output,
   });
   const receipt = receiptOf(part.path, job, protocol);
-  const marked = options.mark ? await markedCopy(part, output, deps.note) : undefined;
-  const { bytes, sha256 } = marked ?? part;
-  const mark = marked && { ...provenanceOf(marked.path), unmarked_sha256: part.sha256 };
-  const file: JobFile = { path: place.path, bytes, sha256, mime, ...receipt, ...mark };
+  const markedFile = options.mark ? await markedCopy(part, output, deps.note) : undefined;
+  const { bytes, sha256 } = markedFile ?? part;
+  const markFields = markedFile && { ...provenanceOf(markedFile.path), unmarked_sha256: part.sha256 };
+  const file: JobFile = { path: place.path, bytes, sha256, mime, ...receipt, ...markFields };
   // Recorded before it is published, so that a later run recognises the file by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
-  const { assertLease: assertLease } = output;
-  await publish(marked ?? part, file.path, {
+  const { assertLease } = output;
+  await publish(markedFile ?? part, file.path, {
     force: options.force,
     isBegun: recordedAt(job, place) !== undefined,
-    assertLease: assertLease,
+    assertLease,
   });
   if (file.mismatches !== undefined && options.record !== false) deps.note(mismatchText(file));
   return file;
@@ -101,7 +101,7 @@ function recordedAt(job: Job, { path }: Place): JobFile | undefined {
   return job.files.findLast((file) => isSameOutput(file.path, path));
 }
 
-// A file that this job saved before stays. Any other file must not be overwritten.
+// A file that this job saved earlier is kept. Any other file must not be overwritten.
 async function intactFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
   const { path } = place;
   const recorded = recordedAt(job, place);
@@ -118,62 +118,66 @@ interface Work {
   job: Job;
   protocol: Protocol;
   deps: JobDeps;
-  options: Saving;
+  options: ResultOptions;
   watched: WatchedJob;
   output: OutputLock;
 }
 
 /** A complete result in a temporary file next to its output. */
-interface Obtained {
+interface DownloadedResult {
   file: SealedFile;
   mime?: string;
 }
 
-async function obtained(given: readonly Source[], place: Place, work: Work): Promise<Obtained> {
-  let sources = given;
+async function obtainResult(
+  firstSources: readonly Source[],
+  place: Place,
+  work: Work,
+): Promise<DownloadedResult> {
+  let sources = firstSources;
   for (let rounds = 0, refreshes = 0; ; rounds += 1) {
-    const outcome = await firstThatWorks(sources, work);
+    const outcome = await trySources(sources, work);
     if (outcome.kind === 'done') return outcome;
-    if (outcome.kind === 'broken') throw corrupt(work.job, outcome.failure.message);
-    if (outcome.kind === 'refused') throw refusedThere(outcome, work.job);
-    if (outcome.kind === 'expired' && refreshes >= maxRefreshes) throw gone(outcome.failure, work.job);
+    if (outcome.kind === 'broken') throw corruptError(work.job, outcome.failure.message);
+    if (outcome.kind === 'refused') throw untrustedSiteError(outcome, work.job);
+    if (outcome.kind === 'expired' && refreshes >= maxRefreshes) throw goneError(outcome.failure, work.job);
     if (outcome.kind === 'expired') refreshes += 1;
     else if (rounds === 0) work.deps.note(`Not ready yet: ${asSentence(outcome.failure.message)}`);
     await pause(rounds, outcome.failure, work);
-    sources = (await refreshed(place.index, work)) ?? sources;
+    sources = (await refreshSources(place.index, work)) ?? sources;
   }
 }
 
 /** The outcome of one source. `broken`: the media inside the response are invalid, and another attempt cannot help. */
 type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
-type Failed = Exclude<Outcome, { kind: 'done' }>;
+type FailedOutcome = Exclude<Outcome, { kind: 'done' }>;
 
-// Sources of one result are tried in order. "Not ready yet" outweighs "gone".
-async function firstThatWorks(sources: readonly Source[], work: Work): Promise<Outcome> {
-  const failed: Failed[] = [];
+// Sources of one result are tried in order. "Not ready yet" takes precedence over "gone".
+async function trySources(sources: readonly Source[], work: Work): Promise<Outcome> {
+  const failures: FailedOutcome[] = [];
   for (const source of sources) {
     const outcome =
       source.kind === 'inline' ? inlineFile(source.index, work) : await downloadFrom(source, work);
     if (outcome.kind === 'done') return outcome;
-    failed.push(outcome);
+    failures.push(outcome);
   }
-  const worst = ['not-ready', 'refused', 'expired', 'broken'] as const;
-  const told = worst
-    .map((kind) => failed.find((each) => each.kind === kind))
+  const priority = ['not-ready', 'refused', 'expired', 'broken'] as const;
+  const reported = priority
+    .map((kind) => failures.find((each) => each.kind === kind))
     .find((each) => each !== undefined);
   return (
-    told ?? {
+    reported ?? {
       kind: 'expired',
-      failure: { code: 'result_unavailable', message: 'the gateway names no address' },
+      failure: { code: 'result_unavailable', message: 'the gateway returned no URL' },
     }
   );
 }
 
 function inlineFile(index: number, { watched, options }: Work): Outcome {
   const file = options.inline.file(index);
-  const broken = (why: string): Outcome => ({
+  const broken = (reason: string): Outcome => ({
     kind: 'broken',
-    failure: { code: 'result_corrupt', message: `the video inside the response is ${why}` },
+    failure: { code: 'result_corrupt', message: `the video inside the response is ${reason}` },
   });
   const fault = watched.spooled[index]?.fault;
   if (file === undefined || fault !== undefined) return broken(`broken: ${fault ?? 'it is missing'}`);
@@ -217,7 +221,7 @@ function addressOf(source: Exclude<Source, { kind: 'inline' }>, baseUrl: URL): s
   return source.kind === 'url' ? source.url : baseUrl.href.replace(/\/$/, '') + source.path;
 }
 
-// However a download ends, the job is paid for and its result can be fetched again.
+// Even if a download fails, the job is paid for and its result can be fetched again.
 function withNext(error: unknown, job: Job): unknown {
   if (!(error instanceof MgwError) || error.next !== undefined) return error;
   return error.with({ next: fetchCommand(job) });
@@ -234,18 +238,18 @@ async function pause(rounds: number, failure: Failure, { job, deps, options }: W
 
 // The last success counts: a later status cannot take the result away. Media inside the new response are discarded, so
 // that they cannot replace media saved from the first response.
-async function refreshed(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
+async function refreshSources(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
   const { verdict } = await observe(job, protocol, deps);
   const isSuccess = verdict.kind === 'observation' && verdict.state === 'succeeded';
   const sources = isSuccess ? (verdict.results[index]?.sources ?? []) : [];
-  const fresh = sources.filter((source) => source.kind !== 'inline');
-  return fresh.length > 0 ? fresh : undefined;
+  const urlSources = sources.filter((source) => source.kind !== 'inline');
+  return urlSources.length > 0 ? urlSources : undefined;
 }
 
-/** Exit 9: the gateway names no address of a result. */
-function noSource({ job, observation }: WatchedJob, index: number): MgwError {
-  const why = observation.warning ?? `the gateway names no address for file ${index + 1}.`;
-  return new MgwError('result_unavailable', `A result of ${job.id} is not available: ${why}`, {
+/** Exit 9: the gateway returned no URL for a result. */
+function noSourceError({ job, observation }: WatchedJob, index: number): MgwError {
+  const reason = observation.warning ?? `the gateway returned no URL for file ${index + 1}.`;
+  return new MgwError('result_unavailable', `A result of ${job.id} is not available: ${reason}`, {
     charged: 'yes',
     retry: 'resume',
     next: fetchCommand(job),
@@ -253,8 +257,8 @@ function noSource({ job, observation }: WatchedJob, index: number): MgwError {
   });
 }
 
-/** Exit 9: no address serves the result, or none does any longer. */
-function gone(failure: Failure, job: Job): MgwError {
+/** Exit 9: the result is not available at any URL, or no longer. */
+function goneError(failure: Failure, job: Job): MgwError {
   return new MgwError('result_unavailable', `The result of ${job.id} is not available: ${failure.message}`, {
     charged: 'yes',
     retry: 'resume',
@@ -264,8 +268,8 @@ function gone(failure: Failure, job: Job): MgwError {
 }
 
 /** Exit 9: the response is not a video. */
-function corrupt(job: Job, why: string): MgwError {
-  return new MgwError('result_corrupt', `The result of ${job.id} is unusable: ${why}.`, {
+function corruptError(job: Job, reason: string): MgwError {
+  return new MgwError('result_corrupt', `The result of ${job.id} is unusable: ${reason}.`, {
     charged: 'yes',
     retry: 'resume',
     next: fetchCommand(job),
@@ -273,7 +277,7 @@ function corrupt(job: Job, why: string): MgwError {
 }
 
 /** Exit 3: an untrusted site requires the key. */
-function refusedThere({ failure, origin }: { failure: Failure; origin: string }, job: Job): MgwError {
+function untrustedSiteError({ failure, origin }: { failure: Failure; origin: string }, job: Job): MgwError {
   const text = `The result is at ${origin}, which requires a key (${failure.message}). mgw sent none, because that is not the gateway's own site. If you trust it: --trust-origin ${origin}`;
   return new MgwError('auth', text, {
     charged: 'yes',

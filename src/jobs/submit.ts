@@ -1,7 +1,7 @@
 import { messageOf, MgwError } from '../errors.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
-import { notAccepted } from '../payment/errors.ts';
+import { notAcceptedError } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
 import { abandonClaim, attemptClaim, eventOfEndedProcess, nextAttempt } from './charge-outcome.ts';
 import type { JobDeps, Order } from './order.ts';
@@ -10,7 +10,7 @@ import {
   pendingError,
   rejectedError,
   unknownError as taskUnknownError,
-  unrecordedHandle,
+  unrecordedHandleError,
 } from './errors.ts';
 import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
@@ -30,20 +30,20 @@ class SentElsewhere extends Error {}
 
 /**
  * Sends a job until the gateway accepts or rejects it, or waits for another process that does (design 5). A job that
- * was accepted before stays as it is.
+ * was already accepted is unchanged.
  * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 8 another process is still sending, 10 not
  * recordable, 12 over a budget, 130/143 interrupted.
  */
-export async function submit(given: Job, order: Order, deps: JobDeps): Promise<SubmittedJob> {
+export async function submit(original: Job, order: Order, deps: JobDeps): Promise<SubmittedJob> {
   const { ledger } = deps;
   const { unknownError = taskUnknownError } = order;
-  let job = await reconcile(ledger, given, order.read);
-  // A rejection that an earlier run got does not end this run; a later one does.
-  const forgiven = job.state === 'rejected' ? job.record.attempts : undefined;
+  let job = await reconcile(ledger, original, order.read);
+  // A rejection from an earlier run does not end this run; a later one does.
+  const earlierRejection = job.state === 'rejected' ? job.record.attempts : undefined;
   for (;;) {
     if (job.handle !== undefined) return { job, isResumed: true };
     if (job.state === 'unknown') throw unknownError(job, job.error?.message ?? 'The record is damaged');
-    if (job.state === 'rejected' && job.record.attempts !== forgiven) throw rejectedError(job);
+    if (job.state === 'rejected' && job.record.attempts !== earlierRejection) throw rejectedError(job);
     const next = job.state === 'sending' ? 'claimed' : await nextAttempt(ledger, job);
     if (next === 'claimed') {
       await waitForOther(job, order, deps);
@@ -56,7 +56,7 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
       const accepted = await pay(job, order, deps);
       if (accepted !== undefined) return { job: accepted, isResumed: false };
     }
-    job = await reconcile(ledger, await present(job, deps), order.read);
+    job = await reconcile(ledger, await currentJob(job, deps), order.read);
   }
 }
 
@@ -80,10 +80,10 @@ async function waitForOther(
   });
 }
 
-// Returns the job as it is recorded now.
-async function present(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<Job> {
-  const last = await ledger.read(job.id);
-  if (last !== undefined) return last;
+// Returns the job as currently recorded.
+async function currentJob(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<Job> {
+  const latest = await ledger.read(job.id);
+  if (latest !== undefined) return latest;
   const text = `Job ${job.id} was removed before it was sent. Nothing was sent.`;
   throw new MgwError('local_io', text, { charged: 'no', retry: 'safe', next: ['mgw', 'jobs', 'ls'] });
 }
@@ -101,19 +101,19 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
     const purchase = { ...(await deps.priceOf(order)), name: job.id };
     // Take the lease before connecting: a process that is suspended in between must not send when it resumes.
     const lease = await deps.lease();
-    const own = { ...deps, lease: () => Promise.resolve(lease) };
+    const paymentDeps = { ...deps, lease: () => Promise.resolve(lease) };
     const payment = {
       ...order,
       exchange: exchange ?? order.exchange,
       purchase,
       read: (reply: Reply) => order.read(reply, order.body),
     };
-    const { verdict, tries } = await payOnce(payment, attempts, own);
+    const { verdict, tries } = await payOnce(payment, attempts, paymentDeps);
     if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
     const { message, requestId } = redactTexts(verdict.failure, redact);
     if (verdict.kind === 'unknown')
       throw (order.unknownError ?? taskUnknownError)(attempts.job, message, requestId);
-    throw notAccepted(redactTexts(verdict, redact), tries).with({ job: attempts.job });
+    throw notAcceptedError(redactTexts(verdict, redact), tries).with({ job: attempts.job });
   } catch (error) {
     if (error instanceof SentElsewhere) return undefined;
     throw error instanceof MgwError ? error.with({ job: attempts.job }) : error;
@@ -153,7 +153,7 @@ class Attempts implements PaymentRecord {
     }
   }
 
-  // An attempt that could not be recorded is not sent. Its claim stays, so record for other processes that it was
+  // An attempt that could not be recorded is not sent. Its claim remains, so record for other processes that it was
   // abandoned.
   async #abandon(claim: string, error: unknown): Promise<void> {
     abandonClaim(claim);
@@ -177,16 +177,16 @@ class Attempts implements PaymentRecord {
   async verdict(verdict: SubmitVerdict): Promise<void> {
     try {
       // A handle must not be redacted.
-      const kept = {
+      const redactedVerdict = {
         ...redactTexts(verdict, this.#deps.redact),
         ...('handle' in verdict && { handle: verdict.handle }),
       };
-      await this.#deps.ledger.append(this.job.id, eventOf(kept, this.#attempt));
+      await this.#deps.ledger.append(this.job.id, eventOf(redactedVerdict, this.#attempt));
       await this.#reload();
       if (verdict.kind === 'accepted' && this.job.handle === undefined)
         throw new Error('the record cannot be read');
     } catch (error) {
-      if (verdict.kind === 'accepted') throw unrecordedHandle(verdict.handle, this.job, error);
+      if (verdict.kind === 'accepted') throw unrecordedHandleError(verdict.handle, this.job, error);
       // A rejection or doubt is reported even if unrecorded. A retry needs its record.
       if (verdict.kind === 'unavailable') throw error;
       this.#deps.note(`Could not record the outcome of the submission: ${messageOf(error)}`);
@@ -196,14 +196,14 @@ class Attempts implements PaymentRecord {
   accepted(handle: string, warning: string | undefined): Job {
     const { note, redact } = this.#deps;
     if (warning) note(redact(warning));
-    const { id, handle: first } = this.job;
-    if (first !== handle)
-      note(`Job ${id} continues as ${first ?? '?'}; the gateway has accepted ${handle} as well.`);
+    const { id, handle: firstHandle } = this.job;
+    if (firstHandle !== handle)
+      note(`Job ${id} continues as ${firstHandle ?? '?'}; the gateway has accepted ${handle} as well.`);
     return this.job;
   }
 
   async #reload(): Promise<void> {
-    this.job = await present(this.job, this.#deps);
+    this.job = await currentJob(this.job, this.#deps);
   }
 
   #recordable(reply: Reply): RecordedReply {

@@ -4,7 +4,7 @@ import { shownState } from './reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { noSuchJob } from './errors.ts';
 import { usageError } from '../errors.ts';
-import { jobIdForm } from '../ledger/names.ts';
+import { jobIdPattern } from '../ledger/names.ts';
 
 /** A job as users see it: without the ledger's bookkeeping. */
 export type JobView = Omit<Job, 'record'>;
@@ -26,25 +26,25 @@ export function jobView(job: Job): JobView {
     submitted_at: job.submitted_at,
     finished_at: job.finished_at,
     fetched_at: job.fetched_at,
-    files: shownFiles(job),
+    files: visibleFiles(job),
     cost: job.cost,
     tags: job.tags,
     rating: job.rating,
     note: job.note,
     rated_at: job.rated_at,
     usage: job.usage,
-    details: shownDetails(job),
+    details: visibleDetails(job),
     request: job.request,
   };
 }
 
-/** Returns the files of a job, except the pieces of a long text, which are removed once they are joined. */
-export function shownFiles({ files }: Job): JobFile[] {
+/** Returns the files of a job, except the pieces of long text, which are removed once they are joined. */
+export function visibleFiles({ files }: Job): JobFile[] {
   return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
 }
 
 // Omits the temporary file of the audio once the audio is published.
-function shownDetails({ details, files }: Job): unknown {
+function visibleDetails({ details, files }: Job): unknown {
   if (!isObject(details) || details['kept'] === undefined || files.length === 0) return details;
   const others = Object.entries(details).filter(([name]) => name !== 'kept');
   return others.length === 0 ? undefined : Object.fromEntries(others);
@@ -54,14 +54,15 @@ function shownDetails({ details, files }: Job): unknown {
 export const maxNoteLength = 4000;
 
 /**
- * Records a person's rating of a job's result in place of the earlier one; nothing if they are the same.
+ * Records a person's rating of a job's result in place of the earlier one. Does nothing if they are the same.
  * @throws MgwError('usage') if there is no such job, MgwError('local_io') if it cannot be recorded.
  */
 export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rating): Promise<Job> {
   const job = (await ledger.read(id)) ?? noSuchJob(id);
-  const kept = note === undefined || note.trim() === '' ? undefined : note.trim().slice(0, maxNoteLength);
-  if (job.rating === rating && job.note === kept) return job;
-  await ledger.append(id, { type: 'rated', rating, note: kept });
+  const trimmedNote =
+    note === undefined || note.trim() === '' ? undefined : note.trim().slice(0, maxNoteLength);
+  if (job.rating === rating && job.note === trimmedNote) return job;
+  await ledger.append(id, { type: 'rated', rating, note: trimmedNote });
   return (await ledger.read(id)) ?? job;
 }
 
@@ -73,8 +74,8 @@ export interface GalleryRating extends Rating {
 }
 
 /**
- * Reads the ratings in the text of a `ratings.json`.
- * @throws MgwError('usage') naming the first invalid entry.
+ * Reads the ratings in the content of a `ratings.json`.
+ * @throws MgwError('usage') with the number of the first invalid entry.
  */
 export function readRatings(text: string, name: string): GalleryRating[] {
   const json = tryParseJson(text);
@@ -94,7 +95,7 @@ export function readRating(entry: Json | undefined): GalleryRating | undefined {
   const isRating =
     rating === undefined || (Number.isInteger(rating) && Number(rating) >= 1 && Number(rating) <= 5);
   const isNote = note === undefined || typeof note === 'string';
-  if (typeof job !== 'string' || !jobIdForm.test(job) || !isRating || !isNote || typeof at !== 'string')
+  if (typeof job !== 'string' || !jobIdPattern.test(job) || !isRating || !isNote || typeof at !== 'string')
     return undefined;
   return { job, rating: rating as number | undefined, note, at };
 }

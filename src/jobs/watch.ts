@@ -5,18 +5,25 @@ import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { asSentence } from '../http/failures.ts';
 import { backoffMs, pollPauseMs } from '../http/retry.ts';
-import { failedError, fetchCommand, interruptedError, noResult, pendingError, wordsOf } from './errors.ts';
+import {
+  failedError,
+  fetchCommand,
+  interruptedError,
+  noResultError,
+  pendingError,
+  shortMessage,
+} from './errors.ts';
 import type { JobDeps } from './order.ts';
 import { hasResult, observe, type PollResult, type OpenSink } from './observe.ts';
 
-/** How long "not found" proves nothing after a submission, ms (design 6). */
+/** The time after a submission in which "not found" proves nothing, in ms (design 6). */
 const notFoundGraceMs = 60_000;
 
 /** How long to wait, and how often to poll. */
 export interface WatchOptions {
-  /** When to give up; also cuts a poll whose response stalls. */
+  /** When to give up. A poll whose response stalls ends then as well. */
   deadline: Deadline;
-  /** The shortest pause between two polls, ms. Pauses grow to twice that. */
+  /** The minimum delay between two polls, ms. Delays grow to twice that. */
   intervalMs: number;
   /** Polls at once. Otherwise the first poll comes after one interval. */
   atOnce: boolean;
@@ -44,36 +51,37 @@ export async function watch(
   options: WatchOptions,
 ): Promise<WatchedJob> {
   let current = job;
-  let troubles = 0;
-  const begun = deps.clock.monotonic();
+  let failedPolls = 0;
+  const startedAt = deps.clock.monotonic();
   // The monotonic clock decides, because the time of day may be changed during the wait. The time of day is used only
   // for a job that was submitted before the wait.
   const isNew = (): boolean =>
-    deps.clock.monotonic() - begun <= notFoundGraceMs &&
+    deps.clock.monotonic() - startedAt <= notFoundGraceMs &&
     (!options.atOnce || isTooNew(current, deps.clock.now()));
   const warn = onChange(deps.note);
   if (!options.atOnce) await pause(deps, current, options, options.intervalMs);
   for (let polls = 0; ; polls += 1) {
-    const seen = await poll(current, protocol, deps, options);
-    current = seen.job;
+    const result = await poll(current, protocol, deps, options);
+    current = result.job;
     options.onUpdate?.(current);
-    const { verdict } = seen;
+    const { verdict } = result;
     if (verdict.kind === 'observation') {
-      if (verdict.state === 'succeeded' && !hasResult(verdict)) throw noResult(current, verdict);
+      if (verdict.state === 'succeeded' && !hasResult(verdict)) throw noResultError(current, verdict);
       warn(verdict.warning);
-      if (verdict.state === 'succeeded') return { job: current, observation: verdict, spooled: seen.spooled };
+      if (verdict.state === 'succeeded')
+        return { job: current, observation: verdict, spooled: result.spooled };
       // A later failure does not undo a recorded success (design 6): poll again.
       if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
     } else {
-      endOn(verdict, current, isNew());
+      throwIfFinal(verdict, current, isNew());
     }
-    troubles = verdict.kind === 'again' ? troubles + 1 : 0;
-    const trouble = verdict.kind === 'observation' ? undefined : verdict.failure;
-    if (trouble && troubles > 1)
-      warn(`${current.id}: the status query failed (${wordsOf(trouble)}); trying again.`);
-    const atLeast = delayAfter(verdict, troubles, options.intervalMs);
-    const pauseMs = Math.max(atLeast, pollPauseMs(polls, options.intervalMs));
-    await pause(deps, current, options, pauseMs, trouble);
+    failedPolls = verdict.kind === 'again' ? failedPolls + 1 : 0;
+    const failure = verdict.kind === 'observation' ? undefined : verdict.failure;
+    if (failure && failedPolls > 1)
+      warn(`${current.id}: the status query failed (${shortMessage(failure)}); trying again.`);
+    const minPauseMs = delayAfter(verdict, failedPolls, options.intervalMs);
+    const pauseMs = Math.max(minPauseMs, pollPauseMs(polls, options.intervalMs));
+    await pause(deps, current, options, pauseMs, failure);
   }
 }
 
@@ -97,18 +105,18 @@ async function poll(
   }
 }
 
-function delayAfter(verdict: QueryVerdict, troubles: number, intervalMs: number): number {
+function delayAfter(verdict: QueryVerdict, failedPolls: number, intervalMs: number): number {
   if (verdict.kind === 'observation') return 0;
   const { retryAfterMs = 0 } = verdict.failure;
   // 30 s for the default interval of 5 s; less for the shorter intervals that loopback allows.
   const capMs = Math.min(30_000, 6 * intervalMs);
-  const backoff = troubles > 1 ? backoffMs(troubles - 1, { baseMs: intervalMs, capMs }) : 0;
+  const backoff = failedPolls > 1 ? backoffMs(failedPolls - 1, { baseMs: intervalMs, capMs }) : 0;
   return Math.max(retryAfterMs, backoff);
 }
 
-function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, isNew: boolean): void {
+function throwIfFinal(verdict: Exclude<QueryVerdict, Observation>, job: Job, isNew: boolean): void {
   if (verdict.kind === 'unauthorized') throw refusedError(verdict.failure, job);
-  if (verdict.kind === 'missing' && !isNew) throw lostTask(verdict.failure, job);
+  if (verdict.kind === 'missing' && !isNew) throw lostTaskError(verdict.failure, job);
 }
 
 // Omits repeated lines, because polls may repeat the same warning every few seconds.
@@ -130,12 +138,14 @@ export function refusedError(failure: Failure, job: Job): MgwError {
   });
 }
 
-/** Returns the error (exit 9) for a task that the gateway does not know, has forgotten, or hides from this key. */
-export function lostTask(failure: Failure, job: Job): MgwError {
+/**
+ * Returns the error (exit 9) for a task that the gateway does not know, has deleted, or does not return for this key.
+ */
+export function lostTaskError(failure: Failure, job: Job): MgwError {
   const { isUnconfirmed = false } = job.record;
   const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
-  const way = ` That handle was adopted, and the gateway has never shown its task. If it is wrong, resolve the job again.`;
-  return new MgwError('not_found', isUnconfirmed ? `${asSentence(text)}${way}` : text, {
+  const advice = `  The gateway has never returned a task for this adopted handle. If the handle is wrong, resolve the job again.`;
+  return new MgwError('not_found', isUnconfirmed ? `${asSentence(text)}${advice}` : text, {
     exit: 'incomplete',
     charged: isUnconfirmed ? 'maybe' : 'yes',
     retry: 'never',
@@ -150,9 +160,9 @@ async function pause(
   job: Job,
   options: WatchOptions,
   ms: number,
-  trouble?: Failure,
+  failure?: Failure,
 ): Promise<void> {
-  if (options.deadline.remainingMs() <= 0) throw pendingError(job, {}, trouble);
+  if (options.deadline.remainingMs() <= 0) throw pendingError(job, {}, failure);
   await deps.clock
     .sleep(Math.min(ms, options.deadline.remainingMs()), deps.signals.soft)
     .catch((error: unknown) => {

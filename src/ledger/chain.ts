@@ -5,7 +5,7 @@ import { holderText, names, readHolder, type Holder } from './names.ts';
 
 type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 
-/** A job that a claim names, or the reason why there is none. */
+/** The job of a claim, or the reason why there is none. */
 export type FoundJob =
   | { job: Job; fate: 'there' }
   /** `unmade`: the claiming process died, or is about to create the job. `lost`: the job may have been paid for. */
@@ -19,7 +19,7 @@ export type Link = FoundJob & {
 };
 
 /** The end of a chain: a name that is free, or a claim that cannot be read. */
-export interface End {
+export interface ChainEnd {
   name: string;
   isFree: boolean;
 }
@@ -32,15 +32,15 @@ export async function follow(
   ledger: Ledger,
   submission: { key?: string | undefined; fingerprint: string },
   isLast: (link: Link) => boolean | Promise<boolean>,
-): Promise<End | undefined> {
-  let last: string | undefined;
+): Promise<ChainEnd | undefined> {
+  let lastId: string | undefined;
   for (let name = names.first(submission); ;) {
     const text = await ledger.claimed(name);
     if (text === undefined) return { name, isFree: true };
-    const holder = readHolder(text) ?? (await holderByJobs(ledger, submission, last));
+    const holder = readHolder(text) ?? (await holderByJobs(ledger, submission, lastId));
     if (holder === undefined) return { name, isFree: false };
     if (await isLast({ name, holder, ...(await findJobById(ledger, holder.job)) })) return undefined;
-    last = holder.job;
+    lastId = holder.job;
     name = names.after(holder.job);
   }
 }
@@ -50,7 +50,7 @@ export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob>
   for (;;) {
     const job = await ledger.read(id);
     if (job !== undefined) return { job, fate: 'there' };
-    const fate = await ledger.fateOf(id);
+    const fate = await ledger.claimState(id);
     if (fate !== 'there') return { fate };
   }
 }

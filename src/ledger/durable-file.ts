@@ -16,7 +16,7 @@ import {
 import { dirname } from 'node:path';
 import { isLinkUnsupported, systemCode } from '../errors.ts';
 import { syncFile, syncFolder } from '../files/make-folder.ts';
-import { plainFile } from '../files/whole-file.ts';
+import { regularFileFlags } from '../files/whole-file.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 
@@ -44,9 +44,9 @@ export async function createFile(path: string, text: string, isDurable = true): 
 
 async function writeNew(path: string, text: string, isDurable = true): Promise<void> {
   if (step !== undefined) await step('write', path);
-  const file = openSync(path, O_WRONLY | O_CREAT | O_EXCL | plainFile, 0o600);
+  const file = openSync(path, O_WRONLY | O_CREAT | O_EXCL | regularFileFlags, 0o600);
   try {
-    writeWhole(file, text);
+    writeAll(file, text);
     if (isDurable) await syncFile(file);
   } catch (error) {
     tryUnlink(path);
@@ -65,7 +65,7 @@ export interface AppendOptions {
   tornEnd?: string;
   isDurable?: boolean;
   /** Whether a file with this status is known to end in a complete line. */
-  isWhole?: (stat: Stats) => boolean;
+  isComplete?: (stat: Stats) => boolean;
   /** Creates the file if it is missing. */
   creates?: boolean;
 }
@@ -78,15 +78,15 @@ export interface AppendOptions {
 export async function appendFile(
   path: string,
   text: string,
-  { tornEnd = '\n', isDurable = true, isWhole, creates = false }: AppendOptions = {},
+  { tornEnd = '\n', isDurable = true, isComplete, creates = false }: AppendOptions = {},
 ): Promise<{ before: Stats; after: Stats }> {
   if (step !== undefined) await step('append', path);
-  const file = openSync(path, O_RDWR | O_APPEND | plainFile | (creates ? O_CREAT : 0), 0o600);
+  const file = openSync(path, O_RDWR | O_APPEND | regularFileFlags | (creates ? O_CREAT : 0), 0o600);
   try {
     const before = fstatSync(file);
-    if (!before.isFile()) throw Object.assign(new Error(`${path} is not a plain file`), { code: 'EINVAL' });
-    const isTorn = isWhole?.(before) !== true && endsInsideLine(file, before.size);
-    writeWhole(file, isTorn ? tornEnd + text : text);
+    if (!before.isFile()) throw Object.assign(new Error(`${path} is not a regular file`), { code: 'EINVAL' });
+    const isTorn = isComplete?.(before) !== true && endsInsideLine(file, before.size);
+    writeAll(file, isTorn ? tornEnd + text : text);
     const after = fstatSync(file);
     if (isDurable) await syncFile(file);
     if (lstatSync(path).ino !== after.ino)
@@ -99,12 +99,12 @@ export async function appendFile(
 
 function endsInsideLine(file: number, size: number): boolean {
   if (size === 0) return false;
-  const last = Buffer.alloc(1);
-  readSync(file, last, 0, 1, size - 1);
-  return last[0] !== 0x0a;
+  const lastByte = Buffer.alloc(1);
+  readSync(file, lastByte, 0, 1, size - 1);
+  return lastByte[0] !== 0x0a;
 }
 
-function writeWhole(file: number, text: string): void {
+function writeAll(file: number, text: string): void {
   const bytes = Buffer.from(text);
   if (writeSync(file, bytes) < bytes.length)
     throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
@@ -114,29 +114,29 @@ function tryUnlink(path: string): void {
   try {
     unlinkSync(path);
   } catch {
-    // A leftover does no harm: nothing reads it.
+    // A leftover is harmless, because it is never read.
   }
 }
 
-/** Reads a plain file; undefined if it is missing. Does not follow symbolic links or read special files. */
+/** Reads a regular file; undefined if it is missing. Does not follow symbolic links or read special files. */
 export function readBytes(path: string): Buffer | undefined {
   return readTail(path, () => 0)?.tail;
 }
 
 /**
- * Reads a plain file from an offset that `from` chooses, into a buffer that `room` returns. Returns undefined if the
- * file is missing.
+ * Reads a regular file from the offset that `from` returns, into the buffer that `allocate` returns. Returns undefined
+ * if the file is missing.
  */
 export function readTail(
   path: string,
   from: (stat: Stats) => number,
-  room = (bytes: number): Buffer => Buffer.allocUnsafe(bytes),
+  allocate = (bytes: number): Buffer => Buffer.allocUnsafe(bytes),
 ): { stat: Stats; tail: Buffer } | undefined {
   // A batch looks for many files that do not exist, and creating an error takes ten times as long as this check.
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
   let file: number;
   try {
-    file = openSync(path, O_RDONLY | plainFile);
+    file = openSync(path, O_RDONLY | regularFileFlags);
   } catch (error) {
     if (systemCode(error) === 'ENOENT') return undefined;
     throw error;
@@ -144,7 +144,7 @@ export function readTail(
   try {
     const stat = fstatSync(file);
     const offset = from(stat);
-    const bytes = room(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
+    const bytes = allocate(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
     let length = 0;
     for (let read = -1; read !== 0; length += read)
       read = readSync(file, bytes, length, bytes.length - length, offset + length);
@@ -156,8 +156,8 @@ export function readTail(
 
 /**
  * Creates a file with its content in one step. If several processes try, exactly one gets true. Other processes never
- * see a partial file, except on a file system without hard links. The file is durable on return, whichever process
- * created it, because the caller relies on it. If it throws, this process has not created the file.
+ * see a partial file, except on a file system without hard links. The file is durable on return, regardless of which
+ * process created it, because the caller relies on it. If it throws, this process has not created the file.
  */
 export async function createExclusively(path: string, text: string): Promise<boolean> {
   const draft = draftOf(path);

@@ -18,17 +18,17 @@ export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: nu
 export const tornEnd = '\u0018\n';
 
 /**
- * Reads a log. A line that cannot be read is `undefined`. A torn line is left out, whether or not it was ended later:
- * the process that wrote it got no confirmation, and did not act on it. A text without any complete line has lost its
- * beginning.
+ * Reads a log. A line that cannot be read is `undefined`. Skips a torn line, even if it was ended later: the process
+ * that wrote it received no confirmation, and did not act on it. Text without a complete line lost its first line, so
+ * one unreadable line is returned.
  */
 export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
   const lines = text.split('\n');
   lines.pop();
-  const whole = lines
+  const completeLines = lines
     .filter((line) => !line.endsWith(tornEnd[0] ?? ''))
     .map((line) => objectOfLine(line, version) as unknown as RecordedEvent | undefined);
-  return whole.length > 0 ? whole : [undefined];
+  return completeLines.length > 0 ? completeLines : [undefined];
 }
 
 function tryParse(line: string): unknown {

@@ -10,7 +10,7 @@ import { encodeEvent } from './event-log.ts';
 import { keepingFacts } from './kept-facts.ts';
 import type { IndexEntry } from './index-lines.ts';
 import { JobIndex, writeIndexed } from './index-log.ts';
-import { newJobId, names, claimName, isAttempt, type Fate } from './names.ts';
+import { newJobId, names, claimFileName, isAttempt, type ClaimState } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
@@ -38,9 +38,9 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     ...jobMethods({ records, index, claims, durable, local, now }),
     newId: (time) => local(async () => newJobId(time, await index.highest())),
     lookup: (kind, value) => local(() => index.find(kind, value)),
-    listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
+    listed: ({ excludeSucceeded } = { excludeSucceeded: false }) =>
       // An incomplete index cannot be completed in a read-only folder, so read the records instead.
-      local(() => index.ids(leaveOutSucceeded).catch(() => records.ids())),
+      local(() => index.ids(excludeSucceeded).catch(() => records.ids())),
     claim: (name, content) =>
       local(async () => {
         await durable();
@@ -72,7 +72,7 @@ interface Parts {
 
 type JobMethods = Pick<
   Ledger,
-  'create' | 'append' | 'flush' | 'read' | 'events' | 'version' | 'ids' | 'remove' | 'forbid' | 'fateOf'
+  'create' | 'append' | 'flush' | 'read' | 'events' | 'version' | 'ids' | 'remove' | 'forbid' | 'claimState'
 >;
 
 function jobMethods({ records, index, claims, durable, local, now }: Parts): JobMethods {
@@ -80,7 +80,7 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
   const note = (entry: IndexEntry, isDurable: boolean): Promise<() => boolean> =>
     index.add([entry], isDurable).catch(() => () => true);
   // Jobs that this process created and has not sent. They are in the index.
-  const created = new Set<string>();
+  const unsentJobs = new Set<string>();
   const noteRemoved = (id: string): Promise<unknown> => note({ kind: 'removed', value: '', id }, false);
   return {
     create: (id, events, restores) =>
@@ -93,13 +93,13 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
           () => index.add(entries),
           () => records.create(id, text, restores),
         );
-        if (isCreated) created.add(id);
+        if (isCreated) unsentJobs.add(id);
         return isCreated;
       }),
     ...keepingFacts(
       (id, event) =>
         local(async () => {
-          if (event.type === 'sending' && !created.delete(id)) await index.restore(id);
+          if (event.type === 'sending' && !unsentJobs.delete(id)) await index.restore(id);
           const write = (): Promise<void> =>
             records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
           if (event.type === 'accepted')
@@ -129,24 +129,24 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
         if (isForbidden) await noteRemoved(id);
         return isForbidden;
       }),
-    fateOf: (id) => local(() => fateOf(id, { records, index, claims })),
+    claimState: (id) => local(() => claimState(id, { records, index, claims })),
   };
 }
 
-async function fateOf(
+async function claimState(
   id: string,
   { records, index, claims }: Pick<Parts, 'records' | 'index' | 'claims'>,
-): Promise<Fate> {
-  const recorded = (): Fate | undefined => {
+): Promise<ClaimState> {
+  const recordedState = (): ClaimState | undefined => {
     if (records.isRemoved(id)) return 'removed';
     return records.version(id) === undefined ? undefined : 'there';
   };
-  const fate = recorded();
+  const fate = recordedState();
   if (fate !== undefined) return fate;
   const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
   if (!isSent && !(await index.isAccepted(id))) return 'unmade';
-  // Another process may have created the record and sent the job since the first look.
-  return recorded() ?? 'lost';
+  // Another process may have created the record and sent the job since the first check.
+  return recordedState() ?? 'lost';
 }
 
 function* jobsIn(records: JobRecords): Iterable<Job> {
@@ -168,22 +168,22 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
 }
 
 // Existing folders are also made durable before the first claim in them, because the process that created them may have
-// died before its sync. A command that claims nothing does not wait for this.
-async function openFolders(stateDir: string, inner: string[], local: Local): Promise<() => Promise<void>> {
+// died before its sync. A command without a claim does not wait for this.
+async function openFolders(stateDir: string, inner: string[], run: Local): Promise<() => Promise<void>> {
   const make = async (): Promise<void> => {
     await makeOwnFolder(stateDir, true);
     // Concurrent, because one sync then covers all folders.
     await Promise.all(inner.map((folder) => makeOwnFolder(folder, true)));
   };
-  let made: Promise<void> | undefined;
+  let creation: Promise<void> | undefined;
   const durable = (): Promise<void> =>
-    (made ??= local(make).catch((error: unknown) => {
-      made = undefined;
+    (creation ??= run(make).catch((error: unknown) => {
+      creation = undefined;
       throw error;
     }));
-  const all = [stateDir, ...inner];
-  if (!all.every(isFolder)) await durable();
-  else await local(() => all.forEach((folder) => checkOwnFolder(folder, true)));
+  const folders = [stateDir, ...inner];
+  if (!folders.every(isFolder)) await durable();
+  else await run(() => folders.forEach((folder) => checkOwnFolder(folder, true)));
   return durable;
 }
 
@@ -216,7 +216,7 @@ class FileClaims {
     this.#rebuild = rebuild;
   }
 
-  /** Claims a name, as {@link Ledger.claim} says. */
+  /** Claims a name: see {@link Ledger.claim}. */
   async claim(name: string, content: string): Promise<string | undefined> {
     await this.#complete();
     return this.#claim(name, content);
@@ -225,7 +225,7 @@ class FileClaims {
   /** The content of a claim, '' if it is damaged; undefined if the name is free. */
   async claimed(name: string): Promise<string | undefined> {
     await this.#complete();
-    return this.#claimed(name);
+    return this.#contentOf(name);
   }
 
   // A marker file shows that no claim is missing. Any number of processes may rebuild the claims at once.
@@ -233,7 +233,7 @@ class FileClaims {
     const marker = `${this.#folder}${sep}.complete`;
     if (lstatSync(marker, { throwIfNoEntry: false }) !== undefined) return;
     this.#completing ??= (async () => {
-      const raw = { claim: this.#reclaim.bind(this), claimed: this.#claimed.bind(this) };
+      const raw = { claim: this.#reclaim.bind(this), claimed: this.#contentOf.bind(this) };
       await this.#rebuild(raw);
       await createFile(marker, '').catch(ignoreExisting);
     })().finally(() => (this.#completing = undefined));
@@ -242,18 +242,18 @@ class FileClaims {
 
   async #claim(name: string, content: string): Promise<string | undefined> {
     const isCreated = await createExclusively(this.#pathOf(name), withChecksum(content));
-    return isCreated ? undefined : ((await this.#claimed(name)) ?? '');
+    return isCreated ? undefined : ((await this.#contentOf(name)) ?? '');
   }
 
   // Not durable, since 100,000 syncs would take minutes; creating the marker file makes the names durable. A power cut
   // may leave such a claim without its content, which is then derived from the jobs.
   async #reclaim(name: string, content: string): Promise<string | undefined> {
-    const created = createFile(this.#pathOf(name), withChecksum(content), false);
-    const isCreated = await created.then(() => true, ignoreExisting);
-    return isCreated === true ? undefined : ((await this.#claimed(name)) ?? '');
+    const creation = createFile(this.#pathOf(name), withChecksum(content), false);
+    const isCreated = await creation.then(() => true, ignoreExisting);
+    return isCreated === true ? undefined : ((await this.#contentOf(name)) ?? '');
   }
 
-  async #claimed(name: string): Promise<string | undefined> {
+  async #contentOf(name: string): Promise<string | undefined> {
     const text = await this.#textOf(name);
     if (text === undefined) return undefined;
     const end = text.indexOf('\n') + 1;
@@ -273,19 +273,19 @@ class FileClaims {
   }
 
   #pathOf(name: string): string {
-    return `${this.#folder}${sep}${claimName(name)}`;
+    return `${this.#folder}${sep}${claimFileName(name)}`;
   }
 
   // Without hard links a claim may be visible before its content, so an empty claim that is less than 2 s old is read
   // again.
   async #textOf(name: string): Promise<string | undefined> {
     const path = this.#pathOf(name);
-    for (let looks = 0; ; looks += 1) {
-      const read = readTail(path, () => 0);
-      if (read === undefined) return undefined;
-      const text = read.tail.toString('utf8');
-      const isOld = Math.abs(Date.now() - read.stat.mtimeMs) > 2000;
-      if (text !== '' || isOld || looks === 10) return text;
+    for (let lookCount = 0; ; lookCount += 1) {
+      const record = readTail(path, () => 0);
+      if (record === undefined) return undefined;
+      const text = record.tail.toString('utf8');
+      const isOld = Math.abs(Date.now() - record.stat.mtimeMs) > 2000;
+      if (text !== '' || isOld || lookCount === 10) return text;
       await delay(50);
     }
   }

@@ -26,23 +26,23 @@ export function foldJob(
   lines: readonly (RecordedEvent | undefined)[],
   lifeOf: LifeOf = lifeUnknown,
 ): Job | undefined {
-  const [first, ...rest] = lines;
-  return first?.type === 'prepared' ? foldFrom(id, first, rest, lifeOf) : undefined;
+  const [first, ...laterLines] = lines;
+  return first?.type === 'prepared' ? foldFrom(id, first, laterLines, lifeOf) : undefined;
 }
 
 function foldFrom(
   id: string,
   first: RecordedEvent & { type: 'prepared' },
-  rest: readonly (RecordedEvent | undefined)[],
+  laterLines: readonly (RecordedEvent | undefined)[],
   lifeOf: LifeOf,
 ): Job {
-  const job = newJob(id, first, askedOnce(lifeOf));
-  for (const event of rest) {
+  const job = newJob(id, first, cachedLifeOf(lifeOf));
+  for (const event of laterLines) {
     if (event === undefined) {
       job.record.damaged += 1;
-      // The lost line may have shown the task.
+      // The lost line may have recorded the task.
       job.record.isUnconfirmed = undefined;
-    } else apply(job, event);
+    } else applyEvent(job, event);
   }
   if (job.handle === undefined && (job.record.damaged > 0 || wasAccepted(job.state))) job.state = 'unknown';
   return job;
@@ -53,7 +53,7 @@ function lifeUnknown(): 'unknown' {
 }
 
 // Checks each process once. If it ended between two checks, the job could be neither joined nor recognised as paid for.
-function askedOnce(lifeOf: LifeOf): LifeOf {
+function cachedLifeOf(lifeOf: LifeOf): LifeOf {
   const lives = new Map<string, Life>();
   return (owner) => {
     const name = JSON.stringify(owner);
@@ -94,7 +94,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, lifeOf:
   };
 }
 
-function apply(job: Job, event: RecordedEvent): void {
+function applyEvent(job: Job, event: RecordedEvent): void {
   switch (event.type) {
     case 'prepared':
       break;
@@ -173,8 +173,8 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   record.pendingReply = undefined;
   record.sender = undefined;
   if (event.type === 'sending') startSending(job, event);
-  else if (event.type === 'resolved') resolve(job, event);
-  else if (event.type === 'accepted') accept(job, event);
+  else if (event.type === 'resolved') applyResolution(job, event);
+  else if (event.type === 'accepted') applyAcceptance(job, event);
   else if (job.handle === undefined) endAttempt(job, event);
 }
 
@@ -205,9 +205,9 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
 }
 
 // The first handle counts: if a person chose to send the job again, the second task does not silently replace the
-// first. Only a handle that the gateway has never shown can be corrected.
-function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
-  if (job.handle !== undefined && !isCorrected(job, event)) return;
+// first. A handle can be corrected only if the gateway has never returned its task.
+function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
+  if (job.handle !== undefined && !isCorrection(job, event)) return;
   job.handle = event.handle;
   job.record.isUnconfirmed = event.adopted;
   if (event.adopted) job.record.possibleHandle = undefined;
@@ -216,14 +216,14 @@ function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
 }
 
-function isCorrected({ handle, record }: Job, event: { instead_of?: string }): boolean {
+function isCorrection({ handle, record }: Job, event: { instead_of?: string }): boolean {
   return record.isUnconfirmed === true && event.instead_of === handle;
 }
 
-function resolve(job: Job, event: RecordedEvent & { type: 'resolved' }): void {
+function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }): void {
   const { how, attempt = 0 } = event;
   job.record.attempts = Math.max(job.record.attempts, attempt);
-  if (how === 'adopted' || (job.handle !== undefined && !isCorrected(job, event))) return;
+  if (how === 'adopted' || (job.handle !== undefined && !isCorrection(job, event))) return;
   job.handle = undefined;
   job.record.isUnconfirmed = undefined;
   job.state = how === 'not-created' ? 'rejected' : 'prepared';
@@ -248,8 +248,8 @@ function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 
 }
 
 /**
- * Folds a record that has lost its beginning. The job has enough data to be named, to block a second submission, and to
- * follow its handle if that is readable. `text` is the whole file.
+ * Folds a record that lost its first lines. The job has enough data to be identified, to block a second submission, and
+ * to follow its handle if that is readable. `text` is the whole file.
  */
 export function damagedJob(
   id: string,

@@ -61,17 +61,17 @@ function sumOf(view: DataView, at: number): number {
   return ((sum ^ (sum >>> 16)) & 0x1f1f1f1f) | 0x40404040;
 }
 
-function isWhole(view: DataView, at: number): boolean {
+function isValidLine(view: DataView, at: number): boolean {
   return view.getUint8(at + newlineAt) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
 // Returns a number below 0 if the id of the first line is lower, and 0 if the ids are equal.
-function compareIds(one: DataView, oneAt: number, other: DataView, otherAt: number): number {
+function compareIds(left: DataView, leftOffset: number, right: DataView, rightOffset: number): number {
   for (let at = idAt; at < idAt + 12; at += 4) {
-    const difference = one.getUint32(oneAt + at) - other.getUint32(otherAt + at);
+    const difference = left.getUint32(leftOffset + at) - right.getUint32(rightOffset + at);
     if (difference !== 0) return difference;
   }
-  return one.getUint16(oneAt + idAt + 12) - other.getUint16(otherAt + idAt + 12);
+  return left.getUint16(leftOffset + idAt + 12) - right.getUint16(rightOffset + idAt + 12);
 }
 
 function idsIn(bytes: Buffer): (start: number) => string {
@@ -83,7 +83,7 @@ export class IndexLines {
   #buffer = Buffer.alloc(0);
   #view = viewOf(this.#buffer);
   #length = 0;
-  #checked = 0;
+  #checkedLength = 0;
   /**
    * The offset of each valid line: the first `#count` elements. A plain array of 300,000 costs 20 ms of garbage
    * collection.
@@ -93,7 +93,7 @@ export class IndexLines {
   #searches = 0;
   /** Offsets of lines by the beginning of their hash, for the first `#entered` lines. */
   #table = new Map<number, number[]>();
-  #entered = 0;
+  #tableCount = 0;
 
   /** The number of bytes that were added. */
   get length(): number {
@@ -111,7 +111,7 @@ export class IndexLines {
 
   /** Discards all lines. */
   clear(): void {
-    this.#length = this.#checked = this.#count = this.#entered = 0;
+    this.#length = this.#checkedLength = this.#count = this.#tableCount = 0;
     // A new buffer, because lists of ids that were returned still read the old one.
     this.#buffer = Buffer.alloc(0);
     this.#view = viewOf(this.#buffer);
@@ -119,7 +119,7 @@ export class IndexLines {
   }
 
   /** Returns free space for a number of bytes. After writing to it, call {@link add}. */
-  room(bytes: number): Buffer {
+  reserve(bytes: number): Buffer {
     const length = this.#length + bytes;
     if (length > this.#buffer.length) {
       const larger = Buffer.allocUnsafeSlow(Math.max(length + 65_536, 2 * this.#length));
@@ -133,13 +133,13 @@ export class IndexLines {
     return this.#buffer.subarray(this.#length, length);
   }
 
-  /** Processes bytes that were written to the free space of {@link room}. */
+  /** Processes bytes that were written to the free space of {@link reserve}. */
   add(bytes: number): void {
     this.#length += bytes;
     const [view, offsets, end] = [this.#view, this.#offsets, this.#length];
-    let [at, count] = [this.#checked, this.#count];
+    let [at, count] = [this.#checkedLength, this.#count];
     while (at + lineLength <= end) {
-      if (isWhole(view, at)) {
+      if (isValidLine(view, at)) {
         offsets[count] = at;
         count += 1;
         at += lineLength;
@@ -149,7 +149,7 @@ export class IndexLines {
       if (next < 0) break;
       at = next + 1;
     }
-    [this.#checked, this.#count] = [at, count];
+    [this.#checkedLength, this.#count] = [at, count];
   }
 
   /** Finds the ids of the jobs with a value, in the order of their lines. */
@@ -157,8 +157,8 @@ export class IndexLines {
     const mark = marks[kind].charCodeAt(0);
     const wantedHash = shortHash(value);
     this.#searches += 1;
-    const found = this.#searches > maxSearches ? this.#lookUp(wantedHash) : this.#search(wantedHash);
-    return found.filter((start) => this.#buffer[start + kindAt] === mark).map((start) => this.#idAt(start));
+    const starts = this.#searches > maxSearches ? this.#lookUp(wantedHash) : this.#search(wantedHash);
+    return starts.filter((start) => this.#buffer[start + kindAt] === mark).map((start) => this.#idAt(start));
   }
 
   /**
@@ -166,17 +166,17 @@ export class IndexLines {
    * An id is decoded only when it is read, because callers read few of 100,000.
    */
   ids(outcomes?: IndexLines): Ids {
-    const added: number[] = [];
+    const addedStarts: number[] = [];
     const removed = new Set<string>();
     for (let n = this.#count - 1; n >= 0; n -= 1) {
       const start = this.#offsets[n] ?? 0;
       const mark = this.#buffer[start + kindAt];
       if (mark === removedMark) removed.add(this.#idAt(start));
       if (mark !== fingerprintMark || (removed.size > 0 && removed.has(this.#idAt(start)))) continue;
-      added.push(start);
+      addedStarts.push(start);
     }
-    const sorted = this.#sorted(added);
-    const starts = outcomes === undefined ? sorted : this.#without(outcomes, sorted);
+    const sortedStarts = this.#sorted(addedStarts);
+    const starts = outcomes === undefined ? sortedStarts : this.#excludeSucceeded(outcomes, sortedStarts);
     const idAt = idsIn(this.#buffer);
     return {
       length: starts.length,
@@ -226,7 +226,7 @@ export class IndexLines {
       .filter((start, n) => n === 0 || compareIds(view, start, view, starts[n - 1] ?? 0) !== 0);
   }
 
-  #without(outcomes: IndexLines, sorted: readonly number[]): number[] {
+  #excludeSucceeded(outcomes: IndexLines, sortedStarts: readonly number[]): number[] {
     const lines: number[] = [];
     for (let n = outcomes.#count - 1; n >= 0; n -= 1) {
       const start = outcomes.#offsets[n] ?? 0;
@@ -236,31 +236,31 @@ export class IndexLines {
     let next = 0;
     const orderOfNext = (start: number): number =>
       compareIds(outcomes.#view, succeeded[next] ?? 0, this.#view, start);
-    return sorted.filter((start) => {
+    return sortedStarts.filter((start) => {
       while (next < succeeded.length && orderOfNext(start) > 0) next += 1;
       return next === succeeded.length || orderOfNext(start) !== 0;
     });
   }
 
   #search(wantedHash: string): number[] {
-    const bytes = this.#buffer.subarray(0, this.#checked);
-    const found: number[] = [];
+    const bytes = this.#buffer.subarray(0, this.#checkedLength);
+    const starts: number[] = [];
     for (let at = bytes.indexOf(wantedHash); at >= 0; at = bytes.indexOf(wantedHash, at + 1)) {
       const start = at - hashAt;
-      if (start >= 0 && isWhole(this.#view, start)) found.push(start);
+      if (start >= 0 && isValidLine(this.#view, start)) starts.push(start);
     }
-    return found;
+    return starts;
   }
 
   #lookUp(wantedHash: string): number[] {
-    for (; this.#entered < this.#count; this.#entered += 1) {
-      const start = this.#offsets[this.#entered] ?? 0;
-      const key = keyIn(this.#buffer, start + hashAt);
-      const others = this.#table.get(key);
-      if (others === undefined) this.#table.set(key, [start]);
-      else others.push(start);
+    for (; this.#tableCount < this.#count; this.#tableCount += 1) {
+      const start = this.#offsets[this.#tableCount] ?? 0;
+      const key = hashKey(this.#buffer, start + hashAt);
+      const bucket = this.#table.get(key);
+      if (bucket === undefined) this.#table.set(key, [start]);
+      else bucket.push(start);
     }
-    const starts = this.#table.get(keyIn(Buffer.from(wantedHash), 0)) ?? [];
+    const starts = this.#table.get(hashKey(Buffer.from(wantedHash), 0)) ?? [];
     return starts.filter(
       (start) => this.#buffer.toString('latin1', start + hashAt, start + newlineAt) === wantedHash,
     );
@@ -268,6 +268,6 @@ export class IndexLines {
 }
 
 // The first six characters of a hash as 48 bits, which a number holds exactly.
-function keyIn(bytes: Buffer, at: number): number {
+function hashKey(bytes: Buffer, at: number): number {
   return bytes.readUIntBE(at, 6);
 }

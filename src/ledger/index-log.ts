@@ -7,7 +7,7 @@ import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-
 import type { Ids } from './names.ts';
 
 /** The jobs, from which an index restores lost lines. */
-export interface Indexed {
+export interface JobSource {
   /** The folder of the job records. */
   folder: string;
   /** Ids of all records, oldest first. */
@@ -26,7 +26,7 @@ export class JobIndex {
   readonly #jobs: IndexLog;
   readonly #handles: IndexLog;
 
-  constructor(stateDir: string, jobs: Indexed) {
+  constructor(stateDir: string, jobs: JobSource) {
     const log = (name: string, isHandles: boolean): IndexLog =>
       new IndexLog(join(stateDir, `${name}.log`), join(stateDir, `${name}.count`), {
         ...jobs,
@@ -38,16 +38,16 @@ export class JobIndex {
 
   /**
    * Adds entries, durable on return unless `isDurable` is false.
-   * @returns whether the files still contain them, when called
+   * @returns a function that checks whether the files still contain them
    */
   async add(entries: readonly IndexEntry[], isDurable = true): Promise<() => boolean> {
-    const added = await Promise.all(
+    const checks = await Promise.all(
       [this.#jobs, this.#handles].map((log) => {
-        const own = entries.filter(({ kind }) => this.#logOf(kind) === log);
-        return own.length === 0 ? Promise.resolve(() => true) : log.add(own, isDurable);
+        const logEntries = entries.filter(({ kind }) => this.#logOf(kind) === log);
+        return logEntries.length === 0 ? Promise.resolve(() => true) : log.add(logEntries, isDurable);
       }),
     );
-    return () => added.every((isKept) => isKept());
+    return () => checks.every((isPresent) => isPresent());
   }
 
   /**
@@ -58,31 +58,31 @@ export class JobIndex {
     await this.#jobs.restore(id);
   }
 
-  /** Ids of the jobs with a value, newest line first. Their records may be gone. */
+  /** Ids of the jobs with a value, newest line first. Their records may no longer exist. */
   async find(kind: IndexKind, value: string): Promise<string[]> {
-    const lines = await this.#logOf(kind).whole();
+    const lines = await this.#logOf(kind).completeLines();
     return [...new Set(lines.find(kind, value).reverse())];
   }
 
-  /** Ids of all jobs, newest first. Their records may be gone. */
-  async ids(leaveOutSucceeded: boolean): Promise<Ids> {
-    const lines = await this.#jobs.whole();
-    return lines.ids(leaveOutSucceeded ? await this.#handles.whole() : undefined);
+  /** Ids of all jobs, newest first. Their records may no longer exist. */
+  async ids(excludeSucceeded: boolean): Promise<Ids> {
+    const lines = await this.#jobs.completeLines();
+    return lines.ids(excludeSucceeded ? await this.#handles.completeLines() : undefined);
   }
 
   /** Ids of the jobs that are known to be removed. */
   async removed(): Promise<Set<string>> {
-    return (await this.#jobs.whole()).removed();
+    return (await this.#jobs.completeLines()).removed();
   }
 
   /** Whether the index has a handle of a job. */
   async isAccepted(id: string): Promise<boolean> {
-    return (await this.#handles.whole()).has('handle', id);
+    return (await this.#handles.completeLines()).has('handle', id);
   }
 
   /** The highest id among recently added jobs; undefined if there are none. */
   async highest(): Promise<string | undefined> {
-    return (await this.#jobs.whole()).highest;
+    return (await this.#jobs.completeLines()).highest;
   }
 
   #logOf(kind: IndexKind): IndexLog {
@@ -102,17 +102,17 @@ function isInHandles(kind: IndexKind): boolean {
 class IndexLog {
   readonly #path: string;
   readonly #countPath: string;
-  readonly #jobs: Indexed;
+  readonly #jobs: JobSource;
   readonly #lines = new IndexLines();
   /** The inode of the file that was read. */
   #inode: number | undefined;
   #completing: Promise<void> | undefined;
   /** Lines to be written together, and whether any of them must be durable. */
-  #queued: string[] = [];
+  #queue: string[] = [];
   #isDurable = false;
   readonly #write = coalesce(() => this.#writeQueued());
 
-  constructor(path: string, countPath: string, jobs: Indexed) {
+  constructor(path: string, countPath: string, jobs: JobSource) {
     this.#path = path;
     this.#countPath = countPath;
     this.#jobs = jobs;
@@ -120,22 +120,22 @@ class IndexLog {
 
   /**
    * Adds entries, durable on return unless `isDurable` is false.
-   * @returns whether the file still contains them, when called
+   * @returns a function that checks whether the file still contains them
    */
   async add(entries: readonly IndexEntry[], isDurable = true): Promise<() => boolean> {
-    this.#queued.push(...entries.map(indexLine));
+    this.#queue.push(...entries.map(indexLine));
     this.#isDurable ||= isDurable;
     const { ino, size } = await this.#write();
     return () => {
-      const now = statSync(this.#path, { throwIfNoEntry: false });
-      return now !== undefined && now.ino === ino && now.size >= size;
+      const current = statSync(this.#path, { throwIfNoEntry: false });
+      return current !== undefined && current.ino === ino && current.size >= size;
     };
   }
 
   // Does not read the log. If it has lost lines, it still has fewer lines than its count afterwards.
   async #writeQueued(): Promise<Stats> {
     await this.#completeUnless(() => sizeOf(this.#countPath) > 0 || isEmpty(this.#jobs.folder));
-    const lines = this.#queued.splice(0);
+    const lines = this.#queue.splice(0);
     const isDurable = this.#isDurable;
     this.#isDurable = false;
     await this.#append(this.#countPath, '+'.repeat(lines.length), { tornEnd: '', isDurable: false });
@@ -143,18 +143,18 @@ class IndexLog {
   }
 
   async #append(path: string, text: string, options?: AppendOptions): Promise<Stats> {
-    const appended = appendFile(path, text, options).catch(async (error: unknown) => {
+    const result = appendFile(path, text, options).catch(async (error: unknown) => {
       if (systemCode(error) !== 'ENOENT') throw error;
       // The file was removed after the check.
       await this.#complete();
       return appendFile(path, text, options);
     });
-    return (await appended).after;
+    return (await result).after;
   }
 
   /** Adds the lines of a job that are not in the log. */
   async restore(id: string): Promise<void> {
-    await this.whole();
+    await this.completeLines();
     const missing = this.#missing([id]);
     if (missing.length > 0) await this.add(missing);
   }
@@ -166,7 +166,7 @@ class IndexLog {
   }
 
   /** Reads the log, completes it if lines were lost, and returns its lines. */
-  async whole(): Promise<IndexLines> {
+  async completeLines(): Promise<IndexLines> {
     await this.#completeUnless(() => {
       const count = sizeOf(this.#countPath);
       this.#refresh();
@@ -175,9 +175,9 @@ class IndexLog {
     return this.#lines;
   }
 
-  async #completeUnless(isFine: () => boolean): Promise<void> {
+  async #completeUnless(isComplete: () => boolean): Promise<void> {
     while (this.#completing !== undefined) await this.#completing;
-    if (isFine()) return;
+    if (isComplete()) return;
     this.#completing = this.#complete().finally(() => (this.#completing = undefined));
     await this.#completing;
   }
@@ -185,19 +185,19 @@ class IndexLog {
   // Synchronous, because each submission calls it several times, and the thread pool takes ten times as long.
   #refresh(): void {
     const lines = this.#lines;
-    const now = statSync(this.#path, { throwIfNoEntry: false });
-    if (now !== undefined && now.ino === this.#inode && now.size === lines.length) return;
-    const read = readTail(
+    const current = statSync(this.#path, { throwIfNoEntry: false });
+    if (current !== undefined && current.ino === this.#inode && current.size === lines.length) return;
+    const newLines = readTail(
       this.#path,
       ({ ino, size }) => {
         if (ino !== this.#inode || size < lines.length) lines.clear();
         this.#inode = ino;
         return lines.length;
       },
-      (bytes) => lines.room(bytes),
+      (bytes) => lines.reserve(bytes),
     );
-    if (read === undefined) lines.clear();
-    else lines.add(read.tail.length);
+    if (newLines === undefined) lines.clear();
+    else lines.add(newLines.tail.length);
   }
 
   // Any number of processes may do this at once: each adds the lines that it does not find.
@@ -236,10 +236,10 @@ export async function writeIndexed<T>(
   add: () => Promise<() => boolean>,
   write: () => Promise<T>,
 ): Promise<T> {
-  const isKept = await add();
-  const written = await write();
-  if (!isKept()) await add();
-  return written;
+  const isStillIndexed = await add();
+  const result = await write();
+  if (!isStillIndexed()) await add();
+  return result;
 }
 
 /** The number of lines in one write. */

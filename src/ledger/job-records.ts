@@ -5,7 +5,7 @@ import type { Job, RecordedEvent } from '../job.ts';
 import { damagedJob, foldJob } from './fold.ts';
 import { appendFile, createExclusively, readBytes, readTail, replaceFile } from './durable-file.ts';
 import { decodeEvents, tornEnd } from './event-log.ts';
-import { jobIdForm } from './names.ts';
+import { jobIdPattern } from './names.ts';
 import { lifeOf } from './owner.ts';
 
 /** The size of the cache: the number of records, and the length of each in bytes. */
@@ -29,7 +29,7 @@ const tombstone = 'removed\n';
 export class JobRecords {
   readonly folder: string;
   /** By id, least recently used first. */
-  readonly #cached = new Map<string, CachedRecord>();
+  readonly #cachedRecords = new Map<string, CachedRecord>();
 
   constructor(folder: string) {
     this.folder = folder;
@@ -60,15 +60,15 @@ export class JobRecords {
    * @throws ENOENT if the record is missing or was removed.
    */
   async append(id: string, line: string, isDurable: boolean): Promise<void> {
-    const cached = this.#cached.get(id);
+    const cached = this.#cachedRecords.get(id);
     const isCached = (stat: Stats): boolean => {
-      if (stat.size === tombstone.length && this.isRemoved(id)) throw missing(id);
+      if (stat.size === tombstone.length && this.isRemoved(id)) throw missingError(id);
       return cached?.version === versionOf(stat);
     };
     const { before, after } = await appendFile(this.pathOf(id), line, {
       tornEnd,
       isDurable,
-      isWhole: isCached,
+      isComplete: isCached,
     });
     if (cached !== undefined && isCached(before) && after.size === before.size + Buffer.byteLength(line))
       this.#cache(id, after, [...cached.lines, ...decodeEvents(line)]);
@@ -76,10 +76,10 @@ export class JobRecords {
 
   /** Reads a job as the fold of its events; undefined if there is no record. */
   read(id: string): Job | undefined {
-    if (!jobIdForm.test(id)) return undefined;
-    const found = this.#find(id);
-    if (found === undefined) return undefined;
-    return jobOf(id, found);
+    if (!jobIdPattern.test(id)) return undefined;
+    const record = this.#find(id);
+    if (record === undefined) return undefined;
+    return jobOf(id, record);
   }
 
   /** The events of a record, `undefined` for a line that cannot be read. */
@@ -109,7 +109,7 @@ export class JobRecords {
   ids(): string[] {
     const ids = readdirSync(this.folder).map((name) => name.slice(0, -'.jsonl'.length));
     return ids
-      .filter((id) => jobIdForm.test(id))
+      .filter((id) => jobIdPattern.test(id))
       .sort()
       .reverse();
   }
@@ -126,27 +126,28 @@ export class JobRecords {
 
   #find(id: string): { text?: string; lines: CachedRecord['lines'] } | undefined {
     try {
-      const cached = this.#cached.get(id);
+      const cached = this.#cachedRecords.get(id);
       if (cached !== undefined && cached.version === this.version(id)) return cached;
-      const read = readTail(this.pathOf(id), () => 0);
-      if (read === undefined) return undefined;
-      const text = read.tail.toString('utf8');
+      const file = readTail(this.pathOf(id), () => 0);
+      if (file === undefined) return undefined;
+      const text = file.tail.toString('utf8');
       if (text === tombstone) return undefined;
       const lines = decodeEvents(text);
-      if (text.endsWith('\n')) this.#cache(id, read.stat, lines);
+      if (text.endsWith('\n')) this.#cache(id, file.stat, lines);
       return { text, lines };
     } catch (error) {
-      if (shortages.has(systemCode(error) ?? '')) throw error;
+      if (shortageCodes.has(systemCode(error) ?? '')) throw error;
       // A link, a folder, or a file without permission: an unreadable record must not count as "not sent".
       return { text: '', lines: decodeEvents('') };
     }
   }
 
   #cache(id: string, stat: Stats, lines: CachedRecord['lines']): void {
-    this.#cached.delete(id);
+    this.#cachedRecords.delete(id);
     if (stat.size > maxCachedBytes || lines[0]?.type !== 'prepared') return;
-    this.#cached.set(id, { version: versionOf(stat), lines });
-    if (this.#cached.size > maxCachedRecords) this.#cached.delete(this.#cached.keys().next().value ?? '');
+    this.#cachedRecords.set(id, { version: versionOf(stat), lines });
+    if (this.#cachedRecords.size > maxCachedRecords)
+      this.#cachedRecords.delete(this.#cachedRecords.keys().next().value ?? '');
   }
 }
 
@@ -159,12 +160,12 @@ function jobOf(id: string, { text = '', lines }: { text?: string; lines: CachedR
   return foldJob(id, lines, lifeOf) ?? damagedJob(id, text, lines, lifeOf);
 }
 
-function missing(id: string): Error {
+function missingError(id: string): Error {
   return Object.assign(new Error(`Job ${id} no longer exists`), { code: 'ENOENT' });
 }
 
 // Errors that do not concern the file: this process has too many files open, or too little memory.
-const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
+const shortageCodes = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
 // These values change with every write, since records are only appended to or replaced.
 function versionOf({ ino, size, mtimeMs, ctimeMs }: Stats): string {

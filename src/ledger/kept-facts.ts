@@ -7,7 +7,7 @@ import type { JobEvent } from '../job.ts';
 import { createFile } from './durable-file.ts';
 import type { Ledger } from './ledger.ts';
 
-/** Events that stay true whatever happens later, so they may be recorded late. */
+/** Events that no later event can invalidate, so they may be recorded late. */
 const factTypes = new Set<JobEvent['type']>([
   'reply',
   'accepted',
@@ -105,7 +105,7 @@ export class UnwrittenEvents {
     }
   }
 
-  /** Passes each kept event to `write`, then forgets it. @throws the errors of `write` */
+  /** Passes each saved event to `write`, then deletes it. @throws the errors of `write` */
   async flush(write: (fact: UnwrittenEvent) => Promise<void>): Promise<void> {
     for (const name of this.files()) {
       const path = join(this.folder, name);

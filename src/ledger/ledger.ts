@@ -1,5 +1,5 @@
 import type { Job, JobEvent, Life, Owner, RecordedEvent } from '../job.ts';
-import type { Ids, Fate } from './names.ts';
+import type { Ids, ClaimState } from './names.ts';
 
 /** The identity under which a process writes. Other processes consider it alive while it holds the lease. */
 export interface Lease {
@@ -60,16 +60,16 @@ export interface Ledger {
   /** Ids of all jobs, newest first. */
   ids(): Promise<string[]>;
   /**
-   * Like {@link ids}, but faster. It may include jobs whose records are gone, and can leave out jobs that are known to
-   * have succeeded.
+   * Like {@link ids}, but faster. It may include jobs whose records no longer exist, and can exclude jobs that are
+   * known to have succeeded.
    */
-  listed(which?: { leaveOutSucceeded: boolean }): Promise<Ids>;
+  listed(filter?: { excludeSucceeded: boolean }): Promise<Ids>;
   /** Removes a job's record permanently, in one step. Only `restores` can create a job with this id again. */
   remove(id: string): Promise<void>;
   /** Prevents a job from being created; false if it exists. */
   forbid(id: string): Promise<boolean>;
-  /** Tells whether the job that a claim names exists. `lost` if it does not, but may have been paid for. */
-  fateOf(id: string): Promise<Fate>;
+  /** Returns whether the job of a claim exists; `lost` if it does not, but may have been paid for. */
+  claimState(id: string): Promise<ClaimState>;
   /**
    * Claims a name permanently. Returns undefined if this process now has the claim, else the content of the existing
    * claim, '' if that is damaged. If several processes try, exactly one gets undefined.
@@ -82,19 +82,19 @@ export interface Ledger {
    * what must survive one. @throws MgwError('local_io') if it must not begin.
    */
   confirm(name: string): Promise<void>;
-  /** Whether the work under a claim may have begun, even if no event says so. */
+  /** Whether the work under a claim may have begun, even if there is no event for it. */
   isConfirmed(name: string): Promise<boolean>;
   /**
-   * Finds the jobs with a fingerprint or a handle, the last one first. It may miss a job, or return one whose record is
-   * gone, so no payment depends on it.
+   * Finds the jobs with a fingerprint or a handle, the last one first. It may miss a job, or return one whose record no
+   * longer exists, so no payment depends on it.
    */
   lookup(kind: 'fingerprint' | 'handle', value: string): Promise<string[]>;
   /**
-   * Returns the lease of this process. An operation of several steps uses one lease throughout: an event that names an
-   * owner is recorded only while that owner holds its lease.
+   * Returns the lease of this process. An operation of several steps uses one lease throughout: an event with an owner
+   * is recorded only while that owner holds its lease.
    */
   lease(): Promise<Lease>;
-  /** Whether a process that an event, a claim or a reservation names is alive or dead, if this can be shown. */
+  /** Whether the process of an event, a claim or a reservation is alive or dead, if this can be shown. */
   lifeOf(owner: Owner): Promise<Life>;
   /**
    * The lease of a process that cannot be observed from this machine, which may be alive or dead until the lease ends.

@@ -4,8 +4,8 @@ import { isObject, tryParseJson } from '../json.ts';
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
-/** The form of a job id: `job_`, nine characters of time, five random ones. Ids sort by time. */
-export const jobIdForm = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
+/** The pattern of a job id: `job_`, nine characters of time, five random ones. Ids sort by time. */
+export const jobIdPattern = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
 
 /** An ordered list of ids, which may decode them only when they are read. */
 export type Ids = Pick<readonly string[], 'at' | 'length' | 'slice'>;
@@ -13,9 +13,9 @@ export type Ids = Pick<readonly string[], 'at' | 'length' | 'slice'>;
 /** Creates a job id for a time in ms since 1970, higher than `last`. */
 export function newJobId(now: number, last?: string): string {
   let time = '';
-  const at = last === undefined ? now : Math.max(now, timeOf(last) + 1);
-  for (let rest = at, i = 0; i < 9; i += 1, rest = Math.floor(rest / 32))
-    time = `${alphabet[rest % 32] ?? ''}${time}`;
+  const timestamp = last === undefined ? now : Math.max(now, timeOf(last) + 1);
+  for (let remaining = timestamp, i = 0; i < 9; i += 1, remaining = Math.floor(remaining / 32))
+    time = `${alphabet[remaining % 32] ?? ''}${time}`;
   const randomPart = [...randomBytes(5)].map((byte) => alphabet[byte % 32]).join('');
   return `job_${time}${randomPart}`;
 }
@@ -64,17 +64,17 @@ export function readHolder(text: string): Holder | undefined {
   const value = tryParseJson(text);
   if (!isObject(value)) return undefined;
   const { job, fingerprint } = value;
-  const owner = ownerIn(value['owner']);
+  const owner = parseOwner(value['owner']);
   if (typeof job !== 'string' || typeof fingerprint !== 'string' || owner === undefined) return undefined;
   return { job, fingerprint, owner };
 }
 
 /** Decodes the claim of an attempt: the process that made it. Returns undefined if the claim is damaged. */
 export function readOwner(text: string): Owner | undefined {
-  return ownerIn(tryParseJson(text));
+  return parseOwner(tryParseJson(text));
 }
 
-function ownerIn(value: unknown): Owner | undefined {
+function parseOwner(value: unknown): Owner | undefined {
   if (!isObject(value)) return undefined;
   const { pid, start, host, instance, lease } = value;
   if (typeof pid !== 'number' || typeof start !== 'string' || typeof host !== 'string') return undefined;
@@ -88,10 +88,10 @@ function ownerIn(value: unknown): Owner | undefined {
 }
 
 /** Whether the job of a claimed id exists: `unmade` if it was never created, `lost` if it may have been paid for. */
-export type Fate = 'there' | 'removed' | 'lost' | 'unmade';
+export type ClaimState = 'there' | 'removed' | 'lost' | 'unmade';
 
-/** Encodes a claim's name, which may be any text, as a file name that is valid in every file system. */
-export function claimName(name: string): string {
+/** Encodes a claim's name, which may be any string, as a file name that is valid in every file system. */
+export function claimFileName(name: string): string {
   const encoded = encodeURIComponent(name);
   // A file name has at most 255 bytes, and the name of a draft is 41 bytes longer.
   return encoded.length <= 200 ? encoded : `long-${hash('sha256', name)}`;

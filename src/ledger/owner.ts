@@ -6,18 +6,23 @@ import type { Life, Owner } from '../job.ts';
 
 // Identifies this process even if a restored snapshot or a restarted container gives it the id, start time and boot id
 // of an earlier one.
-let ownInstance: string | undefined;
+let processInstance: string | undefined;
 
 function instance(): string {
-  return (ownInstance ??= randomUUID());
+  return (processInstance ??= randomUUID());
 }
 
-let own: Owner | undefined;
+let processOwner: Owner | undefined;
 
-/** The identity of this process, by which another process can tell whether it is alive. */
+/** The identity of this process, by which another process can determine whether it is alive. */
 export function currentOwner(): Owner {
-  own ??= { pid: process.pid, start: startOf(process.pid) ?? '', host: thisHost(), instance: instance() };
-  return { ...own };
+  processOwner ??= {
+    pid: process.pid,
+    start: startOf(process.pid) ?? '',
+    host: thisHost(),
+    instance: instance(),
+  };
+  return { ...processOwner };
 }
 
 /**

@@ -14,7 +14,7 @@ export type BodyA = {
     };
   }[];
   parameters?: {
-    /** How many videos; each is paid for. */
+    /** Number of videos; each is charged. */
     sampleCount?: number;
     /** Length, in whole seconds. */
     durationSeconds?: number;
@@ -30,7 +30,7 @@ export type BodyA = {
     seed?: number;
     /** Let the model rewrite the prompt. */
     enhancePrompt?: boolean;
-    /** Make sound, if the model can. */
+    /** Generate sound, if the model supports it. */
     generateAudio?: boolean;
   };
 };
@@ -43,7 +43,7 @@ export type BodyB = {
   ModelVersion?: string;
   /** What the video shows; required without --first-frame and --reference. */
   Prompt?: string;
-  /** What must not appear, if the model supports it. */
+  /** What must not appear, if the model supports negative prompts. */
   NegativePrompt?: string;
   FileInfos?: {
     Type?: string;
@@ -52,7 +52,7 @@ export type BodyB = {
     Usage?: string;
   }[];
   OutputConfig?: {
-    /** Where the result is kept: Temporary. */
+    /** Where the result is stored: Temporary. */
     StorageMode?: 'Temporary';
     /** Such as 720P; case-sensitive. */
     Resolution?: string;
@@ -60,7 +60,7 @@ export type BodyB = {
     Duration?: number;
     /** Such as 16:9. */
     AspectRatio?: string;
-    /** Make sound, if the model can. */
+    /** Generate sound, if the model supports it. */
     AudioGeneration?: 'Enabled' | 'Disabled';
   };
   /** The model's extension parameters as JSON text, or @FILE to read it from a file. */
@@ -75,7 +75,7 @@ export type BodyC = {
   duration?: number;
   /** Same as duration. */
   seconds?: number | string;
-  /** T2v, i2v or r2v; by default the assets decide. */
+  /** t2v, i2v or r2v (default: inferred from the assets). */
   generation_mode?: 't2v' | 'i2v' | 'r2v';
   /** Same as generation_mode. */
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';

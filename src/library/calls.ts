@@ -8,7 +8,7 @@ import { MgwError, toMgwError, usageError, messageOf } from '../errors.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Job } from '../job.ts';
-import { interrupted } from '../payment/errors.ts';
+import { interruptionError } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { withGlobals, withOutput } from '../flows/next.ts';
 import { openSession, type Session, withinDeadline } from '../flows/session.ts';
@@ -135,7 +135,7 @@ export class Calls {
 
   #told(thrown: unknown, input: CallInput, { soft }: Signals): MgwError {
     const isAbort = !(thrown instanceof MgwError) && soft.aborted;
-    const error = isAbort ? interrupted(soft, 'no') : toMgwError(thrown);
+    const error = isAbort ? interruptionError(soft, 'no') : toMgwError(thrown);
     const cause = error.cause ?? (soft.aborted ? (soft.reason as unknown) : undefined);
     const shown = error.with(
       { job: error.job && shownJob(error.job), cause },

@@ -9,7 +9,7 @@ import { MgwError, toMgwError } from '../errors.ts';
 import { commandForPerson, type ServerFlags } from '../flows/next.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import type { Session } from '../flows/session.ts';
-import { interrupted } from '../payment/errors.ts';
+import { interruptionError } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { agentText, type Answer, errorAnswer, type ToolOutcome, toolResult } from './result.ts';
 
@@ -188,7 +188,7 @@ export class Calls {
       return notes.length === 0 || isInputRequiredResult(outcome) ? outcome : { ...outcome, notes };
     } catch (error) {
       const isAbort = !(error instanceof MgwError) && signals.soft.aborted;
-      const shown = isAbort ? interrupted(signals.soft, 'no') : toMgwError(error);
+      const shown = isAbort ? interruptionError(signals.soft, 'no') : toMgwError(error);
       return { ...errorAnswer(shown, isPaying ? shown.charged : 'no'), ...(notes.length > 0 && { notes }) };
     }
   }

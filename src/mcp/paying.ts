@@ -90,7 +90,7 @@ async function unconfirmed(
 ): Promise<ToolOutcome | undefined> {
   if (confirmation === undefined || (await isPaid(key, deps))) return undefined;
   const { over } = confirmation;
-  const { cost, what } = priceOf(order, await session.settings());
+  const { cost, subject: what } = priceOf(order, await session.settings());
   if (cost !== undefined && compare(parseDecimal(cost.at_most), parseAmount(over)) <= 0) return undefined;
   const amount = cost?.at_most ?? 'unknown';
   const request = createHash('sha256')

@@ -65,7 +65,7 @@ export async function priced({ text, ...given }: Given, call: Call, tools: Tools
     call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
     asked = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
   }
-  const { cost, what } = priceOf(asked, settings);
+  const { cost, subject: what } = priceOf(asked, settings);
   return { ...freeSuccess, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
 }
 

@@ -13,27 +13,27 @@ export class ByteBuffer {
     this.#limit = limit;
   }
 
-  /** Appends as much as fits; false if not everything did. */
+  /** Appends as much as fits. Returns false if some bytes did not fit. */
   append(bytes: Uint8Array): boolean {
-    const fitting = bytes.subarray(0, this.#limit - this.length);
-    this.#reserve(this.length + fitting.length);
-    this.#bytes.set(fitting, this.length);
-    this.length += fitting.length;
-    return fitting.length === bytes.length;
+    const accepted = bytes.subarray(0, this.#limit - this.length);
+    this.#reserve(this.length + accepted.length);
+    this.#bytes.set(accepted, this.length);
+    this.length += accepted.length;
+    return accepted.length === bytes.length;
   }
 
   /** Removes everything from `start` on, and returns a copy of it. */
   cut(start: number): Buffer {
-    const end = Buffer.from(this.#bytes.subarray(start, this.length));
+    const removed = Buffer.from(this.#bytes.subarray(start, this.length));
     this.length = start;
-    return end;
+    return removed;
   }
 
   /** Removes everything, and returns it, valid until the next {@link append}. */
-  taken(): Buffer {
-    const all = this.#bytes.subarray(0, this.length);
+  takeAll(): Buffer {
+    const content = this.#bytes.subarray(0, this.length);
     this.length = 0;
-    return all;
+    return content;
   }
 
   /** The bytes decoded as UTF-8. */
@@ -43,9 +43,9 @@ export class ByteBuffer {
 
   #reserve(size: number): void {
     if (size <= this.#bytes.length) return;
-    const grown = Buffer.alloc(Math.min(this.#limit, Math.max(size, this.#bytes.length * 2, 4096)));
-    grown.set(this.#bytes.subarray(0, this.length));
-    this.#bytes = grown;
+    const larger = Buffer.alloc(Math.min(this.#limit, Math.max(size, this.#bytes.length * 2, 4096)));
+    larger.set(this.#bytes.subarray(0, this.length));
+    this.#bytes = larger;
   }
 }
 
@@ -63,56 +63,57 @@ export const readBytes = 256 * 1024;
 const maxFree = 16 * 1024 * 1024;
 
 /** Free buffers by size. */
-const free = new Map<number, Buffer[]>();
+const freeBuffers = new Map<number, Buffer[]>();
 /** The filled part of each buffer. */
-const filled = new WeakMap<ArrayBufferLike, { buffer: Buffer; length: number }>();
+const filledParts = new WeakMap<ArrayBufferLike, { buffer: Buffer; length: number }>();
 
-/** Returns a buffer to be filled, by default of {@link readBytes}. */
+/** Returns a buffer to fill (default size: {@link readBytes}). */
 export function acquireBuffer(size = readBytes): Buffer {
-  return free.get(size)?.pop() ?? Buffer.allocUnsafeSlow(size);
+  return freeBuffers.get(size)?.pop() ?? Buffer.allocUnsafeSlow(size);
 }
 
-/** Returns the filled part of a buffer of {@link acquireBuffer}. It belongs to its reader until it is given back. */
+/** Returns the filled part of a buffer of {@link acquireBuffer}. It belongs to its reader until it is released. */
 export function filledBuffer(buffer: Buffer, length: number): Buffer {
   // A small part is copied, so that it does not keep the whole buffer in use.
   if (length < buffer.length / 4) {
-    const little = Buffer.from(buffer.subarray(0, length));
-    keep(buffer);
-    return little;
+    const copy = Buffer.from(buffer.subarray(0, length));
+    keepForReuse(buffer);
+    return copy;
   }
-  filled.set(buffer.buffer, { buffer, length });
+  filledParts.set(buffer.buffer, { buffer, length });
   return buffer.subarray(0, length);
 }
 
 /**
- * Reads from a plain connection in large chunks, into memory that is reused when the reader gives it back. By default
+ * Reads from a plain connection in large chunks, into memory that is reused when the reader releases it. By default
  * Node allocates memory for each read, which takes a third of the time of a large body.
- * @param most the size of a read in bytes while that much arrives; the cost of a read does not depend on its size
+ * @param maxReadBytes the size of a read in bytes while that much arrives; the cost of a read does not depend on its
+ * size
  */
-export function reuseBuffers(most: number): ReadInto {
+export function reuseBuffers(maxReadBytes: number): ReadInto {
   let size = readBytes;
   return {
     buffer: () => acquireBuffer(size),
     callback(this: Readable, length: number, buffer: Uint8Array): boolean {
-      size = length < readBytes ? readBytes : most;
+      size = length < readBytes ? readBytes : maxReadBytes;
       return this.push(filledBuffer(buffer as Buffer, length));
     },
   };
 }
 
 /**
- * Gives a chunk back after its last use. Only a chunk that fills its whole buffer is reused, because other parts of a
+ * Releases a chunk after its last use. Only a chunk that fills its whole buffer is reused, because other parts of a
  * buffer may still be in use. Anything else is ignored.
  */
 export function releaseBuffer(chunk: Uint8Array): void {
-  const whole = filled.get(chunk.buffer);
-  if (whole?.length !== chunk.length) return;
-  filled.delete(chunk.buffer);
-  keep(whole.buffer);
+  const filledPart = filledParts.get(chunk.buffer);
+  if (filledPart?.length !== chunk.length) return;
+  filledParts.delete(chunk.buffer);
+  keepForReuse(filledPart.buffer);
 }
 
-function keep(buffer: Buffer): void {
-  const kept = free.get(buffer.length) ?? [];
-  free.set(buffer.length, kept);
-  if (kept.length * buffer.length < maxFree) kept.push(buffer);
+function keepForReuse(buffer: Buffer): void {
+  const buffersOfSize = freeBuffers.get(buffer.length) ?? [];
+  freeBuffers.set(buffer.length, buffersOfSize);
+  if (buffersOfSize.length * buffer.length < maxFree) buffersOfSize.push(buffer);
 }

@@ -6,7 +6,7 @@ export interface Id3Tag {
   version: number;
   /** The offset of the tag, of a new frame, and of the end without the footer, in the file. */
   start: number;
-  growsAt: number;
+  frameOffset: number;
   end: number;
   hasFooter: boolean;
   /**
@@ -22,8 +22,8 @@ const headerBytes = 10;
 const maxTagBytes = 16 * 1024 * 1024;
 const maxTextBytes = 4096;
 const [maxTags, maxFrames] = [8, 1000];
-const unsynchronised = 0x80;
-const footer = 0x10;
+const unsynchronisedFlag = 0x80;
+const footerFlag = 0x10;
 const laterNames: Partial<Record<string, string>> = { GEO: 'GEOB', TXX: 'TXXX', COM: 'COMM' };
 
 /**
@@ -46,19 +46,23 @@ function tagAt(file: number, start: number): Id3Tag | undefined {
   const head = bytesAt(file, start, headerBytes);
   const [version = 0, flags = 0] = [head[3], head[5]];
   if (head.length < headerBytes || head.toString('latin1', 0, 3) !== 'ID3') return undefined;
-  const size = syncsafe(head, 6);
+  const size = decodeSyncsafe(head, 6);
   const raw = bytesAt(file, start + headerBytes, Math.min(size, maxTagBytes));
   const extension = (flags & 0x40) === 0 ? { bytes: 0, canGrow: true } : extensionIn(raw, version);
   const body = raw.subarray(extension.bytes);
   // Since version 4, the size of a frame counts its bytes in the file.
-  const isPadded = version < 4 && (flags & unsynchronised) !== 0;
-  const { frames, bytes, isWhole } = framesIn(isPadded ? synchronised(body) : body, version);
+  const isPadded = version < 4 && (flags & unsynchronisedFlag) !== 0;
+  const {
+    frames,
+    bytes,
+    isComplete: isWhole,
+  } = framesIn(isPadded ? removeUnsynchronisation(body) : body, version);
   return {
     version,
     start,
-    growsAt: start + headerBytes + extension.bytes + (isPadded ? 0 : bytes),
+    frameOffset: start + headerBytes + extension.bytes + (isPadded ? 0 : bytes),
     end: start + headerBytes + size,
-    hasFooter: version === 4 && (flags & footer) !== 0,
+    hasFooter: version === 4 && (flags & footerFlag) !== 0,
     frames,
     canGrow: extension.canGrow && isWhole && raw.length === size,
   };
@@ -67,31 +71,31 @@ function tagAt(file: number, start: number): Id3Tag | undefined {
 // A checksum or a restriction of the tag's size forbids a change.
 function extensionIn(body: Buffer, version: number): { bytes: number; canGrow: boolean } {
   if (body.length < headerBytes || version < 3) return { bytes: 0, canGrow: false };
-  const bytes = version === 4 ? syncsafe(body, 0) : body.readUInt32BE(0) + 4;
-  const isPlain = version === 4 ? ((body[5] ?? 0) & 0x30) === 0 : ((body[4] ?? 0) & 0x80) === 0;
+  const bytes = version === 4 ? decodeSyncsafe(body, 0) : body.readUInt32BE(0) + 4;
+  const isUnrestricted = version === 4 ? ((body[5] ?? 0) & 0x30) === 0 : ((body[4] ?? 0) & 0x80) === 0;
   const isInside = bytes >= 6 && bytes <= body.length;
-  return { bytes, canGrow: isPlain && isInside && !body.subarray(0, bytes).includes(0xff) };
+  return { bytes, canGrow: isUnrestricted && isInside && !body.subarray(0, bytes).includes(0xff) };
 }
 
 function framesIn(
   body: Buffer,
   version: number,
-): Pick<Id3Tag, 'frames'> & { bytes: number; isWhole: boolean } {
+): Pick<Id3Tag, 'frames'> & { bytes: number; isComplete: boolean } {
   const frames: Id3Tag['frames'] = [];
   const [idBytes, frameHeader] = version < 3 ? [3, 6] : [4, 10];
   for (let at = 0; ;) {
     const isPadding = body.length - at < frameHeader || body[at] === 0;
-    if (isPadding) return { frames, bytes: at, isWhole: body.subarray(at).every((byte) => byte === 0) };
+    if (isPadding) return { frames, bytes: at, isComplete: body.subarray(at).every((byte) => byte === 0) };
     const id = body.toString('latin1', at, at + idBytes);
     const size =
       version < 3
         ? body.readUIntBE(at + 3, 3)
         : version === 4
-          ? syncsafe(body, at + 4)
+          ? decodeSyncsafe(body, at + 4)
           : body.readUInt32BE(at + 4);
     const start = at + frameHeader;
     if (!/^[A-Z0-9]+$/.test(id) || frames.length >= maxFrames || start + size > body.length)
-      return { frames, bytes: at, isWhole: false };
+      return { frames, bytes: at, isComplete: false };
     const text = body.toString('latin1', start, start + Math.min(size, maxTextBytes)).replaceAll('\0', '');
     frames.push({ id: laterNames[id] ?? id, text });
     at = start + size;
@@ -99,7 +103,7 @@ function framesIn(
 }
 
 // Unsynchronisation inserts a zero after each 0xff byte.
-function synchronised(body: Buffer): Buffer {
+function removeUnsynchronisation(body: Buffer): Buffer {
   return Buffer.from(body.toString('latin1').replaceAll('\xff\0', '\xff'), 'latin1');
 }
 
@@ -109,7 +113,7 @@ function bytesAt(file: number, at: number, length: number): Buffer {
 }
 
 // Decodes a number from seven bits of each of four bytes.
-function syncsafe(bytes: Buffer, at: number): number {
+function decodeSyncsafe(bytes: Buffer, at: number): number {
   return bytes.subarray(at, at + 4).reduce((sum, byte) => sum * 128 + (byte & 0x7f), 0);
 }
 
@@ -119,29 +123,35 @@ const maxSize = 0x0fff_ffff;
  * Returns the edits that add a TXXX frame to a file: to its first tag, or in a new one.
  * @returns undefined if the tag would be too long
  */
-export function withText(
+export function textFrameEdits(
   tag: Id3Tag | undefined,
   name: string,
   value: string,
 ): { at: number; replaced: number; bytes: Buffer }[] | undefined {
   const content = Buffer.from(`\0${name}\0${value}`, 'latin1');
-  const { version, start, growsAt, end, hasFooter } = tag ?? { version: 3, start: 0, growsAt: 0, end: 0 };
+  const {
+    version,
+    start,
+    frameOffset: growsAt,
+    end,
+    hasFooter,
+  } = tag ?? { version: 3, start: 0, frameOffset: 0, end: 0 };
   const header = Buffer.alloc(version < 3 ? 6 : 10);
   header.write(version < 3 ? 'TXX' : 'TXXX', 'latin1');
   if (version < 3) header.writeUIntBE(content.length, 3, 3);
-  else (version === 4 ? asSyncsafe(content.length) : sizeOf(content)).copy(header, 4);
+  else (version === 4 ? encodeSyncsafe(content.length) : sizeOf(content)).copy(header, 4);
   const frame = Buffer.concat([header, content]);
   if (tag === undefined) {
     const head = Buffer.from([...Buffer.from('ID3'), 3, 0, 0]);
-    return [{ at: 0, replaced: 0, bytes: Buffer.concat([head, asSyncsafe(frame.length), frame]) }];
+    return [{ at: 0, replaced: 0, bytes: Buffer.concat([head, encodeSyncsafe(frame.length), frame]) }];
   }
   const size = end - start - headerBytes + frame.length;
   if (size > maxSize) return undefined;
   const edits = [
-    { at: start + 6, replaced: 4, bytes: asSyncsafe(size) },
+    { at: start + 6, replaced: 4, bytes: encodeSyncsafe(size) },
     { at: growsAt, replaced: 0, bytes: frame },
   ];
-  return hasFooter ? [...edits, { at: end + 6, replaced: 4, bytes: asSyncsafe(size) }] : edits;
+  return hasFooter ? [...edits, { at: end + 6, replaced: 4, bytes: encodeSyncsafe(size) }] : edits;
 }
 
 function sizeOf(content: Buffer): Buffer {
@@ -150,6 +160,6 @@ function sizeOf(content: Buffer): Buffer {
   return size;
 }
 
-function asSyncsafe(size: number): Buffer {
+function encodeSyncsafe(size: number): Buffer {
   return Buffer.from([size >> 21, size >> 14, size >> 7, size].map((part) => part & 0x7f));
 }

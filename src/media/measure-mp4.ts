@@ -14,7 +14,7 @@ const maxTracks = 64;
 export function measureMp4(file: number): Delivered | undefined {
   if (!startsMp4(new HeaderReader(file).at(0))) return undefined;
   const movie = new Movie(new BoxWalk(file));
-  return movie.read(fstatSync(file).size) ? movie.measures() : undefined;
+  return movie.read(fstatSync(file).size) ? movie.measurements() : undefined;
 }
 
 class Track {
@@ -38,7 +38,7 @@ class Track {
   /** The start and end of the fragments on the track's timeline, in ticks. The sum of their samples may be smaller. */
   fragmentStart = Infinity;
   fragmentEnd = 0;
-  isTurned = false;
+  isRotated = false;
   /** The default duration of a sample in a fragment, in ticks. */
   defaultTicks = 0;
 }
@@ -49,7 +49,7 @@ class Movie {
   readonly #byId = new Map<number, Track>();
   #timescale = 0;
   #ticks = 0;
-  #isTurned = false;
+  #isRotated = false;
 
   constructor(walk: BoxWalk) {
     this.#walk = walk;
@@ -68,17 +68,19 @@ class Movie {
     return !this.#walk.isExhausted;
   }
 
-  measures(): Delivered | undefined {
+  measurements(): Delivered | undefined {
     if (this.#tracks.length === 0) return undefined;
     const audio = this.#tracks.some(({ kind, samples }) => kind === 'soun' && samples > 0);
     const videos = this.#tracks.filter(({ kind }) => kind === 'vide');
     const video = videos.find(({ samples }) => samples > 0) ?? videos[0];
-    const duration = rounded(video === undefined ? this.#ticks / this.#timescale : this.#secondsOf(video));
+    const duration = roundToThousandth(
+      video === undefined ? this.#ticks / this.#timescale : this.#secondsOf(video),
+    );
     if (video === undefined) return { ...(duration !== undefined && { duration }), audio };
-    const isTurned = video.isTurned !== this.#isTurned;
+    const isRotated = video.isRotated !== this.#isRotated;
     const size = displaySize(video);
-    const [width, height] = isTurned ? [size[1], size[0]] : size;
-    const fps = rounded((video.samples * video.timescale) / video.ticks);
+    const [width, height] = isRotated ? [size[1], size[0]] : size;
+    const fps = roundToThousandth((video.samples * video.timescale) / video.ticks);
     return {
       ...(duration !== undefined && { duration }),
       ...(width > 0 && height > 0 && { width, height }),
@@ -112,7 +114,7 @@ class Movie {
     if (bytes === undefined) return;
     this.#timescale = bytes.readUInt32BE(isLong ? 20 : 12);
     this.#ticks = isLong ? Number(bytes.readBigUInt64BE(24)) : bytes.readUInt32BE(16);
-    this.#isTurned = isTurnedBy(bytes, isLong ? 48 : 36);
+    this.#isRotated = isRotatedBy(bytes, isLong ? 48 : 36);
   }
 
   #readDefaults(box: Content): void {
@@ -141,7 +143,7 @@ class Movie {
     const bytes = this.#walk.bytes(box, isLong ? 96 : 84);
     if (bytes === undefined) return;
     this.#byId.set(bytes.readUInt32BE(isLong ? 20 : 12), track);
-    track.isTurned = isTurnedBy(bytes, isLong ? 52 : 40);
+    track.isRotated = isRotatedBy(bytes, isLong ? 52 : 40);
     track.width = bytes.readUInt32BE(bytes.length - 8) / 0x10000;
     track.height = bytes.readUInt32BE(bytes.length - 4) / 0x10000;
   }
@@ -150,16 +152,16 @@ class Movie {
     if (box.type !== 'elst') return;
     const isLong = this.#walk.isLong(box);
     const size = isLong ? 20 : 12;
-    let [sum, isOpen] = [0, false];
+    let [sum, isOpenEnded] = [0, false];
     this.#walk.entries({ ...box, start: box.start + 4 }, size, (entry) => {
       const mediaTime = isLong ? Number(entry.readBigInt64BE(8)) : entry.readInt32BE(4);
       const ticks = isLong ? Number(entry.readBigUInt64BE(0)) : entry.readUInt32BE(0);
       if (mediaTime === -1) return;
       sum += ticks;
       // An edit of duration 0 lasts until the media ends.
-      isOpen ||= ticks === 0;
+      isOpenEnded ||= ticks === 0;
     });
-    if (sum > 0 && !isOpen) track.editTicks = sum;
+    if (sum > 0 && !isOpenEnded) track.editTicks = sum;
   }
 
   #readMedia(mdia: Content, track: Track): void {
@@ -199,8 +201,8 @@ class Movie {
     track.codedHeight = bytes.readUInt16BE(42);
     const end = Math.min(stsd.end, stsd.start + 8 + bytes.readUInt32BE(8));
     this.#walk.each({ start: stsd.start + 94, end }, (box) => {
-      const shape = box.type === 'pasp' ? this.#walk.bytes(box, 8) : undefined;
-      const ratio = shape && shape.readUInt32BE(0) / shape.readUInt32BE(4);
+      const pixelShape = box.type === 'pasp' ? this.#walk.bytes(box, 8) : undefined;
+      const ratio = pixelShape && pixelShape.readUInt32BE(0) / pixelShape.readUInt32BE(4);
       if (ratio !== undefined && ratio > 0 && Number.isFinite(ratio)) track.pixelRatio = ratio;
     });
   }
@@ -216,8 +218,8 @@ class Movie {
         const flags = head?.readUInt32BE(0) ?? 0;
         track = head && this.#byId.get(head.readUInt32BE(4));
         const at = 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0);
-        const own = flags & 8 ? this.#walk.bytes(box, at + 4)?.readUInt32BE(at) : undefined;
-        defaultTicks = own ?? track?.defaultTicks ?? 0;
+        const ownTicks = flags & 8 ? this.#walk.bytes(box, at + 4)?.readUInt32BE(at) : undefined;
+        defaultTicks = ownTicks ?? track?.defaultTicks ?? 0;
       } else if (box.type === 'tfdt') {
         time = this.#timeOf(box);
       } else if (box.type === 'trun' && track !== undefined) {
@@ -246,7 +248,7 @@ class Movie {
     const fields = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length;
     let [samples, ticks] = [count, count * defaultTicks];
     if (flags & 0x100) {
-      const skipped = 4 * ((flags & 1 ? 1 : 0) + (flags & 4 ? 1 : 0));
+      const skippedBytes = 4 * ((flags & 1 ? 1 : 0) + (flags & 4 ? 1 : 0));
       [samples, ticks] = [0, 0];
       this.#walk.entries(
         { ...box, start: box.start + 4 },
@@ -255,7 +257,7 @@ class Movie {
           samples += 1;
           ticks += entry.readUInt32BE(0);
         },
-        skipped,
+        skippedBytes,
       );
     }
     track.samples += samples;
@@ -267,18 +269,18 @@ class Movie {
 
 // Some encoders include the pixel shape in the size of the track header; others state it only next to the codec.
 function displaySize({ width, height, codedWidth, codedHeight, pixelRatio }: Track): [number, number] {
-  const [across, down] = [width || codedWidth, height || codedHeight];
-  const isCoded = across === codedWidth && down === codedHeight;
-  return [Math.round(isCoded ? across * pixelRatio : across), Math.round(down)];
+  const [displayWidth, displayHeight] = [width || codedWidth, height || codedHeight];
+  const isCodedSize = displayWidth === codedWidth && displayHeight === codedHeight;
+  return [Math.round(isCodedSize ? displayWidth * pixelRatio : displayWidth), Math.round(displayHeight)];
 }
 
 // The matrix rotates by 90 degrees if its first row points along the other axis.
-function isTurnedBy(bytes: Buffer, at: number): boolean {
+function isRotatedBy(bytes: Buffer, at: number): boolean {
   return Math.abs(bytes.readInt32BE(at + 4)) > Math.abs(bytes.readInt32BE(at));
 }
 
 // Rounds to the millisecond, and to a thousandth of a frame. Returns undefined for an impossible value.
-function rounded(value: number): number | undefined {
+function roundToThousandth(value: number): number | undefined {
   const result = Math.round(value * 1000) / 1000;
   return Number.isFinite(result) && result > 0 ? result : undefined;
 }

@@ -13,15 +13,15 @@ export interface MediaSpoolOptions {
   /** The maximum length of the text, bytes. A longer body overflows. */
   maxTextBytes: number;
   /**
-   * Strings of up to this many bytes, as encoded in the JSON, stay text. Default 0: every non-empty string of a watched
-   * member is media, so that none can imitate a placeholder.
+   * Strings of up to this many bytes, as encoded in the JSON, remain text. Default 0: every non-empty string of a
+   * watched member is media, so that none can imitate a placeholder.
    */
   threshold?: number;
 }
 
 /** A body that was split. */
 export interface SpooledBody {
-  /** The JSON with `"mgw-spool:<index>"` in place of each string that was diverted; cut if the body was. */
+  /** The JSON with `"mgw-spool:<index>"` in place of each string that was diverted; incomplete if the body was. */
   text: string;
   spooled: SpooledMedia[];
   /** True if text was lost because there was more text, or more media, than allowed. */
@@ -32,25 +32,25 @@ const maxMedia = 256;
 
 /**
  * Splits a JSON body while it streams (design 6, "A"). Strings of the watched members are decoded as strict Base64
- * (specification 2.2, 4.1) into sinks, and everything else is kept as text. Memory is bounded whatever the body's size.
- * Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string without an end.
- * An error of a sink is thrown, once the sink has been closed.
+ * (specification 2.2, 4.1) into sinks, and everything else remains text. Memory is bounded regardless of the body's
+ * size. Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string without an
+ * end. An error of a sink is thrown, once the sink has been closed.
  */
 export class MediaSpool {
   readonly #options: MediaSpoolOptions;
-  readonly #watch: MemberWatch;
+  readonly #memberWatch: MemberWatch;
   readonly #text: ByteBuffer;
   readonly #spooled: SpooledMedia[] = [];
   #buffers: SpoolBuffers | undefined;
   #current: SpooledString | undefined;
   /** The offset in the text of an incomplete watched string that is not longer than the threshold so far. */
-  #heldFrom: number | undefined;
+  #pendingStart: number | undefined;
   #escaped = false;
   #overflow = false;
 
   constructor(options: MediaSpoolOptions) {
     this.#options = options;
-    this.#watch = new MemberWatch(options.members);
+    this.#memberWatch = new MemberWatch(options.members);
     this.#text = new ByteBuffer(options.maxTextBytes);
   }
 
@@ -64,8 +64,8 @@ export class MediaSpool {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     for (let at = 0; at < bytes.length && !this.#overflow;) {
       if (this.#current !== undefined) at = await this.#spool(this.#current, bytes, at);
-      else if (this.#heldFrom !== undefined) at = await this.#hold(this.#heldFrom, bytes, at);
-      else at = this.#keep(bytes, at);
+      else if (this.#pendingStart !== undefined) at = await this.#scanPending(this.#pendingStart, bytes, at);
+      else at = this.#scanText(bytes, at);
     }
   }
 
@@ -76,29 +76,29 @@ export class MediaSpool {
   }
 
   // Processes text up to the opening quote of a watched string; returns where the scan ended.
-  #keep(bytes: Buffer, from: number): number {
+  #scanText(bytes: Buffer, from: number): number {
     let at = from;
-    let opened = false;
-    while (at < bytes.length && !opened) opened = this.#watch.step(bytes[at++] ?? 0);
+    let isOpened = false;
+    while (at < bytes.length && !isOpened) isOpened = this.#memberWatch.step(bytes[at++] ?? 0);
     this.#append(bytes.subarray(from, at));
-    if (opened) this.#heldFrom = this.#text.length;
+    if (isOpened) this.#pendingStart = this.#text.length;
     return at;
   }
 
-  // A watched string stays text until it is longer than the threshold.
-  async #hold(heldFrom: number, bytes: Buffer, from: number): Promise<number> {
-    const room = (this.#options.threshold ?? 0) + 1 - (this.#text.length - heldFrom);
-    const held = bytes.subarray(from, from + room);
-    const end = this.#closingQuote(held);
+  // A watched string remains text until it is longer than the threshold.
+  async #scanPending(pendingStart: number, bytes: Buffer, from: number): Promise<number> {
+    const capacity = (this.#options.threshold ?? 0) + 1 - (this.#text.length - pendingStart);
+    const pending = bytes.subarray(from, from + capacity);
+    const end = this.#closingQuote(pending);
     if (end !== -1) {
-      this.#append(held.subarray(0, end + 1));
-      this.#heldFrom = undefined;
-      this.#watch.closed();
+      this.#append(pending.subarray(0, end + 1));
+      this.#pendingStart = undefined;
+      this.#memberWatch.noteClosed();
       return from + end + 1;
     }
-    this.#append(held);
-    if (held.length === room && !this.#overflow) await this.#divert(heldFrom);
-    return from + held.length;
+    this.#append(pending);
+    if (pending.length === capacity && !this.#overflow) await this.#divert(pendingStart);
+    return from + pending.length;
   }
 
   #closingQuote(bytes: Buffer): number {
@@ -110,34 +110,34 @@ export class MediaSpool {
     return -1;
   }
 
-  async #divert(heldFrom: number): Promise<void> {
-    const held = this.#text.cut(heldFrom);
+  async #divert(pendingStart: number): Promise<void> {
+    const pending = this.#text.cut(pendingStart);
     const index = this.#spooled.length;
-    this.#heldFrom = undefined;
+    this.#pendingStart = undefined;
     this.#escaped = false;
     this.#overflow ||= index >= maxMedia;
     this.#append(Buffer.from(`mgw-spool:${index}`));
     if (this.#overflow) return;
     this.#buffers ??= new SpoolBuffers();
     this.#current = new SpooledString(await this.#options.openSink(index), this.#buffers);
-    await this.#spool(this.#current, held, 0);
+    await this.#spool(this.#current, pending, 0);
   }
 
   async #spool(string: SpooledString, bytes: Buffer, from: number): Promise<number> {
-    const end = await this.#guard(string, string.push(bytes, from));
+    const end = await this.#closeOnError(string, string.push(bytes, from));
     if (end === -1) return bytes.length;
     await this.#close(string, false);
     this.#append(bytes.subarray(end, end + 1));
-    this.#watch.closed();
+    this.#memberWatch.noteClosed();
     return end + 1;
   }
 
   async #close(string: SpooledString, cut: boolean): Promise<void> {
     this.#current = undefined;
-    this.#spooled.push(await this.#guard(string, string.close(cut)));
+    this.#spooled.push(await this.#closeOnError(string, string.close(cut)));
   }
 
-  async #guard<T>(string: SpooledString, work: Promise<T>): Promise<T> {
+  async #closeOnError<T>(string: SpooledString, work: Promise<T>): Promise<T> {
     try {
       return await work;
     } catch (error) {
@@ -166,7 +166,7 @@ export class MemberWatch {
   #inString = false;
   #escaped = false;
   /** The kind of the last token: a string (in `#string`), the colon after it, or anything else. */
-  #last: 'string' | 'colon' | 'other' = 'other';
+  #lastToken: 'string' | 'colon' | 'other' = 'other';
 
   constructor(members: readonly string[]) {
     this.#members = new Set(members);
@@ -174,23 +174,23 @@ export class MemberWatch {
 
   /**
    * Processes the next byte. Returns true for the quote that opens a watched member's string. The caller then reads the
-   * string, and calls {@link closed} after its closing quote.
+   * string, and calls {@link noteClosed} after its closing quote.
    */
   step(byte: number): boolean {
     if (this.#inString) this.#stepInString(byte);
-    else if (byte === quote) return this.#open();
-    else if (byte === colon) this.#last = this.#last === 'string' ? 'colon' : 'other';
-    else if (byte > 0x20) this.#last = 'other';
+    else if (byte === quote) return this.#openString();
+    else if (byte === colon) this.#lastToken = this.#lastToken === 'string' ? 'colon' : 'other';
+    else if (byte > 0x20) this.#lastToken = 'other';
     return false;
   }
 
   /** Reports that the watched string has been closed. */
-  closed(): void {
-    this.#last = 'other';
+  noteClosed(): void {
+    this.#lastToken = 'other';
   }
 
-  #open(): boolean {
-    if (this.#last === 'colon' && this.#members.has(this.#name())) return true;
+  #openString(): boolean {
+    if (this.#lastToken === 'colon' && this.#members.has(this.#name())) return true;
     this.#inString = true;
     this.#length = 0;
     return false;
@@ -201,7 +201,7 @@ export class MemberWatch {
     else if (byte === backslash) this.#escaped = true;
     else if (byte === quote) {
       this.#inString = false;
-      this.#last = 'string';
+      this.#lastToken = 'string';
       return;
     }
     if (this.#length <= maxNameLength) this.#string[this.#length++] = byte;
@@ -214,7 +214,7 @@ export class MemberWatch {
   }
 }
 
-// A name with an invalid escape is not watched. The JSON parser will refuse it.
+// A name with an invalid escape is not watched. The JSON parser will reject it.
 function unescapeName(raw: string): string {
   try {
     return JSON.parse(`"${raw}"`) as string;

@@ -12,7 +12,7 @@ export function startsMp4(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1', 4, 8) === 'ftyp';
 }
 
-// File access is synchronous, because the data was written just now, and the thread pool takes ten times as long.
+// File access is synchronous, because the data was just written, and the thread pool takes ten times as long.
 
 /**
  * Checks that an MP4 is a complete video. Walks its top-level boxes, including those with 64-bit sizes and a last box
@@ -24,19 +24,19 @@ export function startsMp4(bytes: Uint8Array): boolean {
  */
 export function mp4In(file: number): { flaw: string | undefined } | undefined {
   const reader = new HeaderReader(file);
-  return startsMp4(reader.at(0)) ? { flaw: walk(reader, fstatSync(file).size) } : undefined;
+  return startsMp4(reader.at(0)) ? { flaw: findFlaw(reader, fstatSync(file).size) } : undefined;
 }
 
-const indexes = new Set(['moov', 'moof', 'meta']);
+const indexTypes = new Set(['moov', 'moof', 'meta']);
 
-function walk(reader: HeaderReader, size: number): string | undefined {
+function findFlaw(reader: HeaderReader, size: number): string | undefined {
   let hasIndex = false;
   let hasContent = false;
   for (let at = 0, boxes = 1; at < size; boxes += 1) {
     if (boxes > maxBoxes) return `there are more than ${maxBoxes} boxes`;
     const box = boxAt(reader.at(at), size - at);
     if (typeof box === 'string') return `${box} at byte ${at} of ${size}`;
-    hasIndex ||= indexes.has(box.type);
+    hasIndex ||= indexTypes.has(box.type);
     hasContent ||= box.type === 'mdat' && box.size > box.headerSize;
     at += box.size;
   }
@@ -52,25 +52,25 @@ interface Box {
 }
 
 /**
- * Reads the header of a box; `left` bytes of the file remain from its start. Returns the problem if the box is not
+ * Reads the header of a box; `remaining` bytes of the file follow from its start. Returns the problem if the box is not
  * valid.
  */
-function boxAt(header: Buffer, left: number): Box | string {
-  if (header.length < minHeaderBytes) return 'a box header is cut';
+function boxAt(header: Buffer, remaining: number): Box | string {
+  if (header.length < minHeaderBytes) return 'a box header is truncated';
   const type = header.toString('latin1', 4, 8);
   // Four printable characters; the copyright sign is QuickTime's.
   if (!/^[\x20-\x7e\xa9]{4}$/.test(type)) return 'there is no box';
-  const stated = header.readUInt32BE(0);
-  const headerSize = stated === 1 ? maxHeaderBytes : minHeaderBytes;
-  if (header.length < headerSize) return 'a box header is cut';
-  if (stated === 0) return { type, size: left, headerSize };
-  const size = stated === 1 ? Number(header.readBigUInt64BE(8)) : stated;
+  const declaredSize = header.readUInt32BE(0);
+  const headerSize = declaredSize === 1 ? maxHeaderBytes : minHeaderBytes;
+  if (header.length < headerSize) return 'a box header is truncated';
+  if (declaredSize === 0) return { type, size: remaining, headerSize };
+  const size = declaredSize === 1 ? Number(header.readBigUInt64BE(8)) : declaredSize;
   if (size < headerSize) return `box ${type} is smaller than its header`;
-  return size > left ? `box ${type} goes beyond the end` : { type, size, headerSize };
+  return size > remaining ? `box ${type} extends beyond the end` : { type, size, headerSize };
 }
 
 // Shared by all walks, because one ends before the next begins.
-const window = Buffer.alloc(windowBytes);
+const windowBuffer = Buffer.alloc(windowBytes);
 
 /** Reads a few bytes at any position of a file. Reads ahead, so that many small boxes do not need one read each. */
 export class HeaderReader {
@@ -89,15 +89,18 @@ export class HeaderReader {
   at(position: number, length = maxHeaderBytes): Buffer {
     const isInside = position >= this.#start && position + length <= this.#start + this.#length;
     if (!isInside) this.#fill(position, length);
-    return window.subarray(position - this.#start, Math.min(position - this.#start + length, this.#length));
+    return windowBuffer.subarray(
+      position - this.#start,
+      Math.min(position - this.#start + length, this.#length),
+    );
   }
 
   #fill(position: number, length: number): void {
     this.#start = position;
     this.#length = 0;
     for (;;) {
-      const left = windowBytes - this.#length;
-      const bytesRead = readSync(this.#file, window, this.#length, left, position + this.#length);
+      const freeBytes = windowBytes - this.#length;
+      const bytesRead = readSync(this.#file, windowBuffer, this.#length, freeBytes, position + this.#length);
       this.#length += bytesRead;
       if (bytesRead === 0 || this.#length >= length) return;
     }
@@ -161,9 +164,9 @@ export class BoxWalk {
   /** Visits the entries of a table: a count, then `skipped` bytes, then the entries. Ends at the end of the box. */
   entries(table: Content, size: number, visit: (entry: Buffer) => void, skipped = 0): void {
     const count = this.bytes(table, 4)?.readUInt32BE(0) ?? 0;
-    const first = table.start + 4 + skipped;
+    const firstEntry = table.start + 4 + skipped;
     for (let index = 0; index < count && this.#step(); index++) {
-      const entry = this.bytes({ start: first + index * size, end: table.end }, size);
+      const entry = this.bytes({ start: firstEntry + index * size, end: table.end }, size);
       if (entry === undefined) return;
       visit(entry);
     }
@@ -181,17 +184,17 @@ export const headBytes = 64;
 
 /**
  * Whether a body is text (JSON, HTML, XML, plain) and not media, by its type and first bytes. An MP4 is always media,
- * whatever its declared type.
+ * regardless of its declared type.
  */
 export function isText(head: Uint8Array, contentType: string | undefined): boolean {
   if (startsMp4(head)) return false;
   if (isTextType(contentType)) return true;
-  const start = Buffer.from(head)
+  const text = Buffer.from(head)
     .toString('latin1')
     .replace(/^\xef\xbb\xbf/, '')
     .trimStart();
-  if (/^text\//i.test(contentType ?? '')) return !/[\0-\x08\x0e-\x1a]/.test(start);
-  return /^(\{\s*["}]|\[\s*["{[\]]|<[!?a-z])/i.test(start);
+  if (/^text\//i.test(contentType ?? '')) return !/[\0-\x08\x0e-\x1a]/.test(text);
+  return /^(\{\s*["}]|\[\s*["{[\]]|<[!?a-z])/i.test(text);
 }
 
 /** Whether a content type rules out media. */
@@ -204,7 +207,7 @@ export function isTextType(contentType: string | undefined): boolean {
  * undefined.
  */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
-  const stated = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
-  if (/^(video|audio|image)\/[\w.+-]+$/.test(stated)) return stated;
+  const declaredType = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
+  if (/^(video|audio|image)\/[\w.+-]+$/.test(declaredType)) return declaredType;
   return isMp4 ? 'video/mp4' : undefined;
 }

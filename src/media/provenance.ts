@@ -65,8 +65,8 @@ function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packe
       if (depth < maxDepth) walk.each(box, (each) => visit(each, depth + 1));
     } else if (type === 'meta') {
       // The QuickTime box has no version.
-      const isPlain = walk.bytes(box, 8)?.toString('latin1', 4) === 'hdlr';
-      walk.each({ start: isPlain ? start : start + 4, end: box.end }, (each) => {
+      const isQuickTime = walk.bytes(box, 8)?.toString('latin1', 4) === 'hdlr';
+      walk.each({ start: isQuickTime ? start : start + 4, end: box.end }, (each) => {
         const hasLabel = (item: Content): boolean =>
           walk.bytes(item, Math.min(headBytes, item.end - item.start))?.includes('AIGC') === true;
         if (each.type === 'keys' && hasLabel(each)) kinds.add('aigc');

@@ -1,63 +1,63 @@
 import type { SpooledMedia } from '../exchange.ts';
 
 const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
-const known = new Uint8Array(256);
-for (const character of alphabet) known[character.charCodeAt(0)] = 1;
+const inAlphabet = new Uint8Array(256);
+for (const character of alphabet) inAlphabet[character.charCodeAt(0)] = 1;
 const [minus, underscore, equals] = [0x2d, 0x5f, 0x3d];
 
-const strict = /^[A-Za-z0-9+/]*={0,2}$/;
+const strictBase64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
 /**
  * Whether a string is strict Base64 (specification 2.1, 4.1): the standard alphabet, padded to a multiple of four, no
  * white space, no Data URL prefix. The empty string is valid.
  */
 export function isBase64(text: string): boolean {
-  return text.length % 4 === 0 && strict.test(text);
+  return text.length % 4 === 0 && strictBase64.test(text);
 }
 
 /**
- * Decodes one strict Base64 text that arrives in pieces cut anywhere. Unused bits before the padding are ignored, since
- * they encode no byte.
+ * Decodes strict Base64 that arrives in pieces of any length. Unused bits before the padding are ignored, since they
+ * encode no byte.
  */
 export class Base64Stream {
-  /** The first reason why the text is not strict Base64. Decoding stops there. */
+  /** The first reason why the input is not strict Base64. Decoding stops there. */
   fault: string | undefined;
   #position = 0;
-  #ended = false;
-  #held = 0;
+  #isEnded = false;
+  #groupLength = 0;
   readonly #group = Buffer.alloc(4);
 
   /**
-   * Decodes the next piece into `out` at `offset`, which must have room for {@link roomFor} bytes.
+   * Decodes the next piece into `out` at `offset`, which must have room for {@link maxDecodedLength} bytes.
    * Returns the number of bytes written.
    */
   decode(piece: Buffer, out: Buffer, offset: number): number {
     if (this.fault !== undefined) return 0;
-    const from = this.#held > 0 ? Math.min(4 - this.#held, piece.length) : 0;
-    this.#hold(piece.subarray(0, from));
-    if (this.#held > 0 && this.#held < 4) return 0;
+    const from = this.#groupLength > 0 ? Math.min(4 - this.#groupLength, piece.length) : 0;
+    this.#addToGroup(piece.subarray(0, from));
+    if (this.#groupLength > 0 && this.#groupLength < 4) return 0;
     let written = 0;
-    if (this.#held === 4) written = this.#groups(this.#group, out, offset);
-    this.#held = 0;
+    if (this.#groupLength === 4) written = this.#decodeGroups(this.#group, out, offset);
+    this.#groupLength = 0;
     const end = from + Math.floor((piece.length - from) / 4) * 4;
-    written += this.#groups(piece.subarray(from, end), out, offset + written);
-    this.#hold(piece.subarray(end));
+    written += this.#decodeGroups(piece.subarray(from, end), out, offset + written);
+    this.#addToGroup(piece.subarray(end));
     return written;
   }
 
-  /** Ends the text. An incomplete group is a fault. */
+  /** Ends the input. An incomplete group is a fault. */
   end(): void {
-    if (this.#held > 0) this.fault ??= 'the Base64 does not end on a whole group of four characters';
+    if (this.#groupLength > 0) this.fault ??= 'the length of the Base64 is not a multiple of four';
   }
 
-  #hold(bytes: Buffer): void {
-    this.#group.set(bytes, this.#held);
-    this.#held += bytes.length;
+  #addToGroup(bytes: Buffer): void {
+    this.#group.set(bytes, this.#groupLength);
+    this.#groupLength += bytes.length;
   }
 
-  #groups(bytes: Buffer, out: Buffer, offset: number): number {
+  #decodeGroups(bytes: Buffer, out: Buffer, offset: number): number {
     if (bytes.length === 0 || this.fault !== undefined) return 0;
-    const written = this.#ended
+    const written = this.#isEnded
       ? this.#fail('characters after its padding', 0)
       : decodeClean(bytes, out, offset);
     const result = written ?? this.#lastGroups(bytes, out, offset);
@@ -67,27 +67,27 @@ export class Base64Stream {
 
   // Decodes groups that contain a character outside the alphabet: the padded last group, or a fault.
   #lastGroups(bytes: Buffer, out: Buffer, offset: number): number {
-    const foreign = bytes.findIndex((byte) => known[byte] === 0);
-    const clean = Math.floor(foreign / 4) * 4;
-    const written = out.write(bytes.toString('latin1', 0, clean), offset, 'base64');
-    const last = bytes.toString('latin1', clean);
-    if (last.length === 4 && isBase64(last)) {
-      this.#ended = true;
-      return written + out.write(last, offset + written, 'base64');
+    const invalidIndex = bytes.findIndex((byte) => inAlphabet[byte] === 0);
+    const validLength = Math.floor(invalidIndex / 4) * 4;
+    const written = out.write(bytes.toString('latin1', 0, validLength), offset, 'base64');
+    const lastGroup = bytes.toString('latin1', validLength);
+    if (lastGroup.length === 4 && isBase64(lastGroup)) {
+      this.#isEnded = true;
+      return written + out.write(lastGroup, offset + written, 'base64');
     }
-    const padded = bytes[foreign] === equals;
-    this.#fail(padded ? 'wrong padding' : 'a character outside its alphabet', foreign);
+    const isPadding = bytes[invalidIndex] === equals;
+    this.#fail(isPadding ? 'wrong padding' : 'a character outside its alphabet', invalidIndex);
     return written;
   }
 
-  #fail(what: string, index: number): number {
-    this.fault = `the Base64 has ${what} at character ${this.#position + index + 1}`;
+  #fail(problem: string, index: number): number {
+    this.fault = `the Base64 has ${problem} at character ${this.#position + index + 1}`;
     return 0;
   }
 }
 
 /** The space in bytes that decoding `length` characters may need. */
-export function roomFor(length: number): number {
+export function maxDecodedLength(length: number): number {
   return Math.ceil((length + 3) / 4) * 3;
 }
 
@@ -95,8 +95,8 @@ export function roomFor(length: number): number {
 // URL-safe ones.
 function decodeClean(bytes: Buffer, out: Buffer, offset: number): number | undefined {
   const written = out.write(bytes.toString('latin1'), offset, 'base64');
-  const whole = written === (bytes.length / 4) * 3;
-  return whole && !bytes.includes(minus) && !bytes.includes(underscore) ? written : undefined;
+  const isComplete = written === (bytes.length / 4) * 3;
+  return isComplete && !bytes.includes(minus) && !bytes.includes(underscore) ? written : undefined;
 }
 
 /** The destination of decoded media. */
@@ -108,11 +108,11 @@ export interface MediaSink {
 
 const [quote, backslash] = [0x22, 0x5c];
 const pieceSize = 64 * 1024;
-// Holds the decoded bytes of sixteen pieces: few writes, little memory.
-const bufferSize = roomFor(pieceSize) * 16;
-// Stands for a character that does not fit in a byte. It is outside the Base64 alphabet.
-const foreign = 0xff;
-const controls: Record<string, number> = { b: 0x08, f: 0x0c, n: 0x0a, r: 0x0d, t: 0x09 };
+// The size of sixteen decoded pieces, for few writes and little memory.
+const bufferSize = maxDecodedLength(pieceSize) * 16;
+// Represents a character that does not fit in a byte. It is outside the Base64 alphabet.
+const foreignByte = 0xff;
+const controlCodes: Record<string, number> = { b: 0x08, f: 0x0c, n: 0x0a, r: 0x0d, t: 0x09 };
 
 /** Buffers that are reused for one string after another. */
 export class SpoolBuffers {
@@ -125,7 +125,7 @@ export class SpooledString {
   readonly #sink: MediaSink & { path?: string };
   readonly #buffers: SpoolBuffers;
   readonly #base64 = new Base64Stream();
-  #buffered = 0;
+  #bufferedBytes = 0;
   #bytes = 0;
   #escape: string | undefined;
 
@@ -142,11 +142,11 @@ export class SpooledString {
     let at = from;
     while (at < chunk.length) {
       const piece = chunk.subarray(at, at + pieceSize);
-      const plain = this.#escape === undefined ? plainLength(piece) : 0;
-      if (plain > 0) await this.#decode(piece.subarray(0, plain));
-      at += plain;
+      const plainBytes = this.#escape === undefined ? plainLength(piece) : 0;
+      if (plainBytes > 0) await this.#decode(piece.subarray(0, plainBytes));
+      at += plainBytes;
       if (this.#escape === undefined && chunk[at] === quote) return at;
-      if (plain < piece.length) at += await this.#unescape(piece.subarray(plain));
+      if (plainBytes < piece.length) at += await this.#unescape(piece.subarray(plainBytes));
     }
     return -1;
   }
@@ -170,15 +170,15 @@ export class SpooledString {
 
   async #decode(piece: Buffer): Promise<void> {
     const { decoded } = this.#buffers;
-    if (this.#buffered + roomFor(piece.length) > decoded.length) await this.#flush();
-    this.#buffered += this.#base64.decode(piece, decoded, this.#buffered);
+    if (this.#bufferedBytes + maxDecodedLength(piece.length) > decoded.length) await this.#flush();
+    this.#bufferedBytes += this.#base64.decode(piece, decoded, this.#bufferedBytes);
   }
 
   async #flush(): Promise<void> {
-    if (this.#buffered === 0) return;
-    await this.#sink.write(this.#buffers.decoded.subarray(0, this.#buffered));
-    this.#bytes += this.#buffered;
-    this.#buffered = 0;
+    if (this.#bufferedBytes === 0) return;
+    await this.#sink.write(this.#buffers.decoded.subarray(0, this.#bufferedBytes));
+    this.#bytes += this.#bufferedBytes;
+    this.#bufferedBytes = 0;
   }
 
   // Decodes up to the closing quote or the end of the piece. Returns the number of bytes used.
@@ -187,7 +187,7 @@ export class SpooledString {
     let length = 0;
     let at = 0;
     for (; at < piece.length; at += 1) {
-      const byte = piece[at] ?? foreign;
+      const byte = piece[at] ?? foreignByte;
       if (this.#escape !== undefined) {
         const value = this.#stepEscape(byte);
         if (value !== undefined) unescaped[length++] = value;
@@ -202,21 +202,21 @@ export class SpooledString {
   // Returns the character of an escape once the escape is complete, else undefined.
   #stepEscape(byte: number): number | undefined {
     const escape = `${this.#escape ?? ''}${String.fromCharCode(byte)}`;
-    const whole = !escape.startsWith('u') || escape.length === 5;
-    this.#escape = whole ? undefined : escape;
-    return whole ? escapeValue(escape) : undefined;
+    const isComplete = !escape.startsWith('u') || escape.length === 5;
+    this.#escape = isComplete ? undefined : escape;
+    return isComplete ? escapeValue(escape) : undefined;
   }
 }
 
 function plainLength(piece: Buffer): number {
   const end = piece.indexOf(quote);
-  const run = end === -1 ? piece : piece.subarray(0, end);
-  const escape = run.indexOf(backslash);
-  return escape === -1 ? run.length : escape;
+  const unquoted = end === -1 ? piece : piece.subarray(0, end);
+  const escape = unquoted.indexOf(backslash);
+  return escape === -1 ? unquoted.length : escape;
 }
 
 function escapeValue(escape: string): number {
   if (/^["\\/]$/.test(escape)) return escape.charCodeAt(0);
-  const code = /^u[\da-f]{4}$/i.test(escape) ? Number.parseInt(escape.slice(1), 16) : controls[escape];
-  return code !== undefined && code < foreign ? code : foreign;
+  const code = /^u[\da-f]{4}$/i.test(escape) ? Number.parseInt(escape.slice(1), 16) : controlCodes[escape];
+  return code !== undefined && code < foreignByte ? code : foreignByte;
 }

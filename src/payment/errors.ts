@@ -3,7 +3,7 @@ import type { SubmitVerdict } from '../exchange.ts';
 import { asSentence, withRetryDelay } from '../http/failures.ts';
 
 /** Exit 130 or 143: interrupted before the end. */
-export function interrupted(
+export function interruptionError(
   signal: AbortSignal,
   charged: Charged,
   text = 'Interrupted before anything was sent.',
@@ -16,7 +16,7 @@ export function interrupted(
 }
 
 /** The error of a payment that was not accepted: exit 3, 4, 6 or 7. */
-export function notAccepted(
+export function notAcceptedError(
   { kind, failure }: Exclude<SubmitVerdict, { kind: 'accepted' }>,
   tries: number,
 ): MgwError {
@@ -27,8 +27,8 @@ export function notAccepted(
     const text = `${asSentence(message)} The gateway may have handled it and charged for it; it is not sent again.`;
     return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', requestId });
   }
-  const said = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
-  return new MgwError(code, withRetryDelay(said, failure), { exit: 'unavailable', retry: 'safe', requestId });
+  const text = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
+  return new MgwError(code, withRetryDelay(text, failure), { exit: 'unavailable', retry: 'safe', requestId });
 }
 
 /** Exit 6: no connection was made, so nothing was sent. */
@@ -36,9 +36,9 @@ export function unsentError(message: string, cause?: unknown): MgwError {
   return new MgwError('unreachable', `Nothing was sent: ${asSentence(message)}`, { retry: 'safe', cause });
 }
 
-/** Exit 6: the next attempt would be after the deadline. The message names its time, `at`, in ms since 1970. */
-export function tooLong(why: string, code: ErrorCode, at: number): MgwError {
-  const when = new Date(Math.min(at, 8.64e15)).toISOString();
-  const text = `${why}; the next try would be at ${when}, after the wait ends.`;
+/** Exit 6: the next attempt would be after the deadline. The message contains its time, `at`, in ms since 1970. */
+export function waitTooLongError(reason: string, code: ErrorCode, at: number): MgwError {
+  const isoTime = new Date(Math.min(at, 8.64e15)).toISOString();
+  const text = `${reason}; the next try would be at ${isoTime}, after the wait ends.`;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe' });
 }

@@ -7,7 +7,7 @@ import type { CallOptions, GatewayClient } from '../http/client.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { AttemptMoney, Owner } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
-import { interrupted, tooLong, unsentError } from './errors.ts';
+import { interruptionError, waitTooLongError, unsentError } from './errors.ts';
 import { reserve, type Allowance, type Reservation, type Purchase } from './reserve.ts';
 
 /** Dependencies of a paid call. */
@@ -25,11 +25,11 @@ export interface PayDeps {
   retry5xx?: boolean;
   /** Returns the lease of this process. */
   lease: () => Promise<Lease>;
-  /** Returns all budgets into which the payment must fit. */
+  /** Returns all budgets that limit the payment. */
   allowances: () => Promise<readonly Allowance[]>;
 }
 
-/** The two steps of an interruption: the first asks to stop, the second stops waiting for the response. */
+/** The two steps of an interruption: the first requests a stop, the second ends the wait for the response. */
 export interface Signals {
   soft: AbortSignal;
   hard: AbortSignal;
@@ -46,8 +46,8 @@ export interface Payment {
   /** Reads the response; never throws. */
   read: (reply: Reply) => SubmitVerdict;
   /**
-   * Makes the call and returns the part of the response that proves something: the whole exchange by default,
-   * or only the head if the response is a stream that the caller reads.
+   * Makes the call and returns the part of the response that proves something: the whole exchange (the default), or
+   * only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Limits the attempts and the pauses between them. */
@@ -67,7 +67,7 @@ export interface PaymentRecord {
   verdict?(verdict: SubmitVerdict): Promise<void>;
 }
 
-/** Records nothing, for calls that leave no job. */
+/** A record that does nothing, for calls without a job. */
 export const noRecord: PaymentRecord = {};
 
 /** The result of a payment. */
@@ -81,7 +81,7 @@ export interface PaymentResult {
 /**
  * The only way in which mgw spends money: reserve the maximum cost, connect, record `sending`, send, record the raw
  * response, read it, record the outcome (design 5, 14). Retries with backoff only if nothing was sent, or the gateway
- * says that nothing was handled. Any other outcome is final.
+ * reports that nothing was handled. Any other outcome is final.
  * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; or the errors of
  * the record
  */
@@ -92,9 +92,9 @@ export async function payOnce(
 ): Promise<PaymentResult> {
   // One lease for the whole payment: a process that was declared dead in between has lost its reservations and claims.
   let lease: Promise<Lease> | undefined;
-  const leased = (): Promise<Lease> => (lease ??= deps.lease());
-  const reservation = await reserve(payment.purchase, await deps.allowances(), leased, deps.note);
-  const progress: PaymentProgress = { reservation, leased, begun: false, outcome: 'none' };
+  const getLease = (): Promise<Lease> => (lease ??= deps.lease());
+  const reservation = await reserve(payment.purchase, await deps.allowances(), getLease, deps.note);
+  const progress: PaymentProgress = { reservation, getLease, hasBegun: false, outcome: 'none' };
   try {
     return await tryUntilDecided(payment, record, deps, progress);
   } finally {
@@ -105,9 +105,9 @@ export async function payOnce(
 /** The progress of a payment. */
 interface PaymentProgress {
   reservation: Reservation;
-  leased: () => Promise<Lease>;
+  getLease: () => Promise<Lease>;
   /** Whether a byte of the current attempt may have been sent. */
-  begun: boolean;
+  hasBegun: boolean;
   /** What is known about all attempts so far. */
   outcome: ChargeOutcome;
 }
@@ -125,13 +125,13 @@ async function tryUntilDecided(
       if (verdict.kind !== 'unavailable' || isLast) return { verdict, reply, tries };
     } else if (isLast) throw unsentError(unsent.message);
     const failure = unsent ?? verdict.failure;
-    const what = unsent === undefined ? 'the gateway did not accept it' : 'nothing was sent';
-    await pause(`${failure.message}; ${what}`, failure, tries - 1, payment.deadline, deps);
-    progress.begun = false;
+    const explanation = unsent === undefined ? 'the gateway did not accept it' : 'nothing was sent';
+    await pause(`${failure.message}; ${explanation}`, failure, tries - 1, payment.deadline, deps);
+    progress.hasBegun = false;
   }
 }
 
-type Attempt =
+type AttemptResult =
   | { verdict: SubmitVerdict; reply?: Reply; unsent?: undefined }
   | { verdict?: undefined; reply?: undefined; unsent: Failure };
 
@@ -140,7 +140,7 @@ async function attemptOnce(
   record: PaymentRecord,
   deps: PayDeps,
   progress: PaymentProgress,
-): Promise<Attempt> {
+): Promise<AttemptResult> {
   let reply: Reply;
   try {
     reply = await exchange(payment, record, deps, progress);
@@ -152,7 +152,7 @@ async function attemptOnce(
       await record.verdict?.({ kind: 'unavailable', failure: unsent });
       return { unsent };
     }
-    const unsent = failureBeforeSending(error, progress.begun, deps);
+    const unsent = failureBeforeSending(error, progress.hasBegun, deps);
     if (unsent !== undefined) return { unsent };
     const verdict = {
       kind: 'unknown',
@@ -162,7 +162,7 @@ async function attemptOnce(
     return { verdict };
   }
   await record.reply?.(reply);
-  const verdict = judged(payment.read(reply), reply, deps.retry5xx ?? false);
+  const verdict = applyRetrySetting(payment.read(reply), reply, deps.retry5xx ?? false);
   progress.outcome = outcomeAfter(verdict);
   await record.verdict?.(verdict);
   return { verdict, reply };
@@ -178,13 +178,13 @@ async function exchange(
   { client, signals, note, requestTimeoutMs = submitTimeoutMs }: PayDeps,
   progress: PaymentProgress,
 ): Promise<Reply> {
-  const interrupted = (): void => {
-    if (progress.begun && signals.hard !== signals.soft)
+  const onInterrupt = (): void => {
+    if (progress.hasBegun && signals.hard !== signals.soft)
       note(
         `Interrupted. Waiting for the response to ${purchase.name}, which may be charged. Interrupt again to give up.`,
       );
   };
-  signals.soft.addEventListener('abort', interrupted);
+  signals.soft.addEventListener('abort', onInterrupt);
   let lease: Lease | undefined;
   const options: CallOptions = {
     auth,
@@ -199,16 +199,16 @@ async function exchange(
       progress.outcome = 'open';
       try {
         const { money } = progress.reservation;
-        // Without a record and a reservation, no ledger is needed.
+        // Without a record and a reservation, the ledger is not needed.
         if (record.sending !== undefined || money.reservation !== undefined) {
-          lease = await progress.leased();
+          lease = await progress.getLease();
           await record.sending?.(money, lease.owner);
         }
       } catch (error) {
         progress.outcome = 'none';
         throw error;
       }
-      progress.begun = true;
+      progress.hasBegun = true;
     },
     beforeFirstByte: () => {
       try {
@@ -222,15 +222,15 @@ async function exchange(
   try {
     return await (send?.(client, request, options) ?? client.exchange(request, options));
   } finally {
-    signals.soft.removeEventListener('abort', interrupted);
+    signals.soft.removeEventListener('abort', onInterrupt);
   }
 }
 
 // Returns undefined if any byte may have been sent.
-function failureBeforeSending(error: unknown, begun: boolean, { signals }: PayDeps): Failure | undefined {
+function failureBeforeSending(error: unknown, hasBegun: boolean, { signals }: PayDeps): Failure | undefined {
   const isTransport = error instanceof TransportError;
-  if (begun || (isTransport && error.phase === 'sent')) return undefined;
-  if (signals.soft.aborted) throw interrupted(signals.soft, 'no');
+  if (hasBegun || (isTransport && error.phase === 'sent')) return undefined;
+  if (signals.soft.aborted) throw interruptionError(signals.soft, 'no');
   if (!isTransport) throw error;
   if (error.reason === 'certificate' || error.reason === 'private_address')
     throw unsentError(error.message, error);
@@ -238,24 +238,24 @@ function failureBeforeSending(error: unknown, begun: boolean, { signals }: PayDe
 }
 
 // `submit.retry_5xx` is for gateways that are known to create nothing if they answer 5xx (design 5).
-function judged(verdict: SubmitVerdict, reply: Reply, retry5xx: boolean): SubmitVerdict {
-  const isTaken = retry5xx && verdict.kind === 'unknown' && verdict.handle === undefined;
-  return isTaken && reply.complete && reply.status >= 500
+function applyRetrySetting(verdict: SubmitVerdict, reply: Reply, retry5xx: boolean): SubmitVerdict {
+  const canRetry = retry5xx && verdict.kind === 'unknown' && verdict.handle === undefined;
+  return canRetry && reply.complete && reply.status >= 500
     ? { kind: 'unavailable', failure: verdict.failure }
     : verdict;
 }
 
 async function pause(
-  why: string,
+  reason: string,
   failure: Failure,
   tries: number,
   deadline: Deadline,
   { clock, note, signals }: PayDeps,
 ): Promise<void> {
   const ms = backoffMs(tries, { floorMs: failure.retryAfterMs });
-  if (ms > deadline.remainingMs()) throw tooLong(why, failure.code, clock.now() + ms);
-  note(`${why}; trying again in ${(ms / 1000).toFixed(1)} s.`);
+  if (ms > deadline.remainingMs()) throw waitTooLongError(reason, failure.code, clock.now() + ms);
+  note(`${reason}; retrying in ${(ms / 1000).toFixed(1)} s.`);
   await clock.sleep(ms, signals.soft).catch(() => {
-    throw interrupted(signals.soft, 'no');
+    throw interruptionError(signals.soft, 'no');
   });
 }

@@ -5,7 +5,7 @@ import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
 import type { AttemptMoney, JobCost } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
 
-/** A budget into which payments must fit. */
+/** A budget that limits payments. */
 export interface Allowance {
   /** The name in records. */
   name: string;
@@ -15,7 +15,7 @@ export interface Allowance {
   /** The limit, for a budget without its own. */
   limit?: Limit;
   /** The command that raises the limit, without the amount; absent if a flag of the same command does. */
-  raise?: string[];
+  raiseCommand?: string[];
 }
 
 /** The cost of a purchase, if known. */
@@ -23,7 +23,7 @@ export interface PricedOrder {
   /** Absent if no price is known. */
   cost?: JobCost;
   /** The model or other item that has the price, in words: `vendor-h3-mini (Protocol C)`. */
-  what: string;
+  subject: string;
   /** The unit of amounts in messages; credits if absent. */
   currency?: string;
   /** The command that sets the price, if one can be set. */
@@ -58,16 +58,16 @@ export async function reserve(
   const { cost } = purchase;
   const [first] = allowances;
   if (first === undefined) return { money: { cost }, settle: () => Promise.resolve() };
-  if (cost === undefined) throw await unpriced(purchase, first);
+  if (cost === undefined) throw await unpricedError(purchase, first);
   const { owner } = await lease();
   const id = `${purchase.name}.${randomUUID().slice(0, 8)}`;
   const amount = parseDecimal(cost.at_most);
-  const held: Allowance[] = [];
+  const reservedIn: Allowance[] = [];
   const settle = async (outcome: ChargeOutcome): Promise<void> => {
     if (outcome === 'open') return;
-    for (const { label, budget } of held) {
-      const settled = outcome === 'accepted' ? budget.keep(id) : budget.release(id);
-      await settled.catch((error: unknown) => {
+    for (const { label, budget } of reservedIn) {
+      const settlement = outcome === 'accepted' ? budget.keep(id) : budget.release(id);
+      await settlement.catch((error: unknown) => {
         note(
           `The outcome of the reservation of ${cost.at_most} could not be recorded in ${label}: ${messageOf(error)}`,
         );
@@ -83,82 +83,89 @@ export async function reserve(
       });
     if (!decision.fits) {
       await settle('none');
-      throw exceeded(allowance, purchase, decision.state);
+      throw exceededError(allowance, purchase, decision.state);
     }
-    held.push(allowance);
+    reservedIn.push(allowance);
   }
-  return { money: { cost, reservation: id, budgets: held.map(({ name }) => name) }, settle };
+  return { money: { cost, reservation: id, budgets: reservedIn.map(({ name }) => name) }, settle };
 }
 
-async function unpriced(
-  { what, currency = 'credits', priceCommand }: Purchase,
+async function unpricedError(
+  { subject, currency = 'credits', priceCommand }: Purchase,
   allowance: Allowance,
 ): Promise<MgwError> {
   const { label } = allowance;
-  const standing = await allowance.budget.state();
-  const budget = shortfallOf(allowance, undefined, standing);
-  const way =
+  const state = await allowance.budget.state();
+  const budget = shortfallOf(allowance, undefined, state);
+  const advice =
     priceCommand === undefined
       ? 'This request can only be paid for without a budget.'
-      : 'Set the price, or leave the budget out.';
-  const text = `No price is known for ${what}, so mgw cannot tell whether it fits into ${label} (${budget.left} ${currency} left). Nothing was sent. ${way}`;
+      : 'Set the price, or run the command without the budget.';
+  const text = `No price is known for ${subject}, so mgw cannot tell whether it fits within ${label} (${budget.left} ${currency} left). Nothing was sent. ${advice}`;
   return new MgwError('budget', text, { retry: 'safe', next: priceCommand, budget });
 }
 
-function exceeded(
+function exceededError(
   allowance: Allowance,
   { cost: price, currency = 'credits' }: Purchase,
-  standing: BudgetState,
+  state: BudgetState,
 ): MgwError {
-  const { label, raise } = allowance;
+  const { label, raiseCommand } = allowance;
   const amount = parseDecimal(price?.at_most ?? '0');
-  const budget = shortfallOf(allowance, amount, standing);
+  const budget = shortfallOf(allowance, amount, state);
   const { limit, per, left, spent, reserved, cost_at_most: cost = '' } = budget;
   if (limit === undefined) {
-    const text = `${capital(label)} no longer has a limit. Nothing was sent.`;
-    return new MgwError('budget', text, { retry: 'safe', next: raise && [...raise, cost], budget });
+    const text = `${capitalize(label)} no longer has a limit. Nothing was sent.`;
+    return new MgwError('budget', text, {
+      retry: 'safe',
+      next: raiseCommand && [...raiseCommand, cost],
+      budget,
+    });
   }
-  const needed = formatDecimal(add(add(standing.spent, standing.reserved), amount));
-  const whole = per === undefined ? limit : `${limit} a ${per}`;
+  const requiredLimit = formatDecimal(add(add(state.spent, state.reserved), amount));
+  const limitText = per === undefined ? limit : `${limit} a ${per}`;
   const isUnused = spent === '0' && reserved === '0';
-  const used = isUnused
+  const usageText = isUnused
     ? ''
     : `, and ${left} is left (${spent} spent, ${reserved} reserved for payments in progress or unknown)`;
   const text =
-    `${raise === undefined ? `--budget ${limit}` : `${capital(label)} of ${whole}`} is too low: this may cost up to ` +
-    `${cost} ${currency}${used}. Nothing was sent. ` +
-    (raise === undefined
-      ? `--budget ${needed} would allow it.`
-      : 'Raise the limit, or leave this request out.');
+    `${raiseCommand === undefined ? `--budget ${limit}` : `${capitalize(label)} of ${limitText}`} is too low: this may cost up to ` +
+    `${cost} ${currency}${usageText}. Nothing was sent. ` +
+    (raiseCommand === undefined
+      ? `--budget ${requiredLimit} would allow it.`
+      : 'Raise the limit, or skip this request.');
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {
     retry: 'safe',
-    next: raise === undefined ? ['mgw', 'spend', '--by', 'budget'] : [...raise, needed, ...period],
+    next:
+      raiseCommand === undefined
+        ? ['mgw', 'spend', '--by', 'budget']
+        : [...raiseCommand, requiredLimit, ...period],
     budget,
   });
 }
 
 function shortfallOf(
-  { name, limit: given }: Allowance,
+  { name, limit: ownLimit }: Allowance,
   amount: Decimal | undefined,
-  { limit = given, spent, reserved }: BudgetState,
+  { limit = ownLimit, spent, reserved }: BudgetState,
 ): BudgetShortfall {
-  const held = add(spent, reserved);
-  const most = limit?.amount ?? zero;
+  const used = add(spent, reserved);
+  const max = limit?.amount ?? zero;
   return {
     name,
     ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
     spent: formatDecimal(spent),
     reserved: formatDecimal(reserved),
-    left: formatDecimal(excess(most, held)),
+    left: formatDecimal(excess(max, used)),
     ...(amount !== undefined && {
       cost_at_most: formatDecimal(amount),
       // Another process may have released an amount since this one was refused.
-      exceeded_by: formatDecimal(excess(add(held, amount), most)),
+      exceeded_by: formatDecimal(excess(add(used, amount), max)),
     }),
   };
 }
 
-function capital(text: string): string {
+function capitalize(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

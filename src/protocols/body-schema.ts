@@ -7,8 +7,8 @@ import { shownValue } from './violations.ts';
 import { reachOf } from '../http/reach.ts';
 
 /**
- * The schema of a body lists every field of the specification. Each message in it says what is allowed. Unlisted fields
- * pass, unless they look like a typing error.
+ * The schema of a body lists every field of the specification. Each message in it states what is allowed. Unlisted
+ * fields pass, unless they look like a typing error.
  */
 export type BodySchema = z.ZodMiniObject;
 
@@ -18,10 +18,10 @@ export function text(allowed = 'non-empty text'): z.ZodMiniString {
 }
 
 /** Returns a schema for a whole number within limits. */
-export function wholeNumber(allowed: string, least?: number, most?: number): z.ZodMiniNumberFormat {
+export function wholeNumber(allowed: string, min?: number, max?: number): z.ZodMiniNumberFormat {
   const limits = [
-    ...(least === undefined ? [] : [z.minimum(least, { error: allowed })]),
-    ...(most === undefined ? [] : [z.maximum(most, { error: allowed })]),
+    ...(min === undefined ? [] : [z.minimum(min, { error: allowed })]),
+    ...(max === undefined ? [] : [z.maximum(max, { error: allowed })]),
   ];
   return z.int({ error: allowed }).check(...limits);
 }
@@ -60,9 +60,9 @@ export function validated<T>(judge: (value: T) => string | undefined): z.core.Ch
 export function withDescriptions<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
   for (const { field, description } of flags) {
     const steps = field.split('.');
-    const found = shapeAt(schema, steps.slice(0, -1))?.[steps.at(-1) ?? ''];
-    if (found !== undefined && flags.filter((flag) => flag.field === field).length === 1)
-      z.globalRegistry.add(found, { ...z.globalRegistry.get(found), description });
+    const fieldSchema = shapeAt(schema, steps.slice(0, -1))?.[steps.at(-1) ?? ''];
+    if (fieldSchema !== undefined && flags.filter((flag) => flag.field === field).length === 1)
+      z.globalRegistry.add(fieldSchema, { ...z.globalRegistry.get(fieldSchema), description });
   }
   return schema;
 }
@@ -74,12 +74,12 @@ const shapes = new WeakMap<JsonObject, { schema: BodySchema; issues: readonly z.
 export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly Flag[]): Violation[] {
   const issues = z.safeParse(schema, body).error?.issues ?? [];
   shapes.set(body, { schema, issues });
-  const found = issues.flatMap((issue): Violation[] => {
+  const violations = issues.flatMap((issue): Violation[] => {
     if (issue.code !== 'unrecognized_keys')
       return [violation(flags, issue.path.join('.'), valueAt(body, issue.path), issue.message)];
     const names = issue.keys.slice(0, maxUnlisted).map((key) => ({
       path: [...issue.path, key],
-      meant: meantBy(schema, flags, issue.path, key),
+      meant: similarName(schema, flags, issue.path, key),
     }));
     return names.flatMap(({ path, meant }) =>
       meant === undefined ? [] : [{ ...violation(flags, path.join('.'), valueAt(body, path), meant), meant }],
@@ -87,22 +87,22 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   });
   const withNul = pathOfNul(body);
   if (withNul !== undefined)
-    found.unshift(violation(flags, withNul, 'text with a NUL character', 'text without one'));
+    violations.unshift(violation(flags, withNul, 'text with a NUL character', 'text without one'));
   const names = new Set<string>();
-  return found.filter(({ field }) => !names.has(field) && names.add(field));
+  return violations.filter(({ field }) => !names.has(field) && names.add(field));
 }
 
 // Returns the path of a field whose text or name contains NUL, where other programs would end the text. Not recursive,
-// because a body that was given to the library may be nested deeper than the stack.
+// because a body from a caller of the library may be nested deeper than the stack.
 function pathOfNul(body: JsonObject): string | undefined {
-  const open: { path: string; value: Json | undefined }[] = [{ path: '', value: body }];
-  for (const { path, value } of open) {
+  const queue: { path: string; value: Json | undefined }[] = [{ path: '', value: body }];
+  for (const { path, value } of queue) {
     if (typeof value === 'string' && value.includes('\0')) return path;
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, member] of Object.entries(value)) {
       const inner = path === '' ? name : `${path}.${name}`;
       if (name.includes('\0')) return inner;
-      open.push({ path: inner, value: member });
+      queue.push({ path: inner, value: member });
     }
   }
   return undefined;
@@ -111,7 +111,7 @@ function pathOfNul(body: JsonObject): string | undefined {
 /** The maximum number of unlisted fields that are checked for similar names. */
 const maxUnlisted = 50;
 
-/** Returns a note about the fields that the schema does not name, if there are any. */
+/** Returns a note about the fields that the schema does not list, if there are any. */
 export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[] {
   const checked = shapes.get(body);
   const issues =
@@ -122,13 +122,13 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
       : [],
   );
   if (fields.length === 0) return [];
-  const others = fields.length > maxUnlisted ? ` and ${fields.length - maxUnlisted} more` : '';
-  return [`Not in the specification, sent as it is: ${fields.slice(0, maxUnlisted).join(', ')}${others}.`];
+  const more = fields.length > maxUnlisted ? ` and ${fields.length - maxUnlisted} more` : '';
+  return [`Not in the specification, sent unchanged: ${fields.slice(0, maxUnlisted).join(', ')}${more}.`];
 }
 
 // Returns a similar field name of the same object, or the path of a similar field or flag elsewhere. Names inside lists
 // are too general to be suggested.
-function meantBy(
+function similarName(
   schema: BodySchema,
   flags: readonly Flag[],
   path: PropertyKey[],
@@ -137,8 +137,11 @@ function meantBy(
   const sibling = nearestName(key, Object.keys(shapeAt(schema, path) ?? {}));
   if (sibling !== undefined) return [...path, sibling].join('.');
   const fields = fieldsOf(schema).map((field): [string, string] => [field.split('.').at(-1) ?? '', field]);
-  const homes = new Map([...flags.map((flag): [string, string] => [longName(flag), flag.field]), ...fields]);
-  return homes.get(nearestName(key, [...homes.keys()]) ?? '');
+  const pathByName = new Map([
+    ...flags.map((flag): [string, string] => [longName(flag), flag.field]),
+    ...fields,
+  ]);
+  return pathByName.get(nearestName(key, [...pathByName.keys()]) ?? '');
 }
 
 function fieldsOf(schema: z.core.$ZodType, prefix = ''): string[] {
@@ -149,35 +152,35 @@ function fieldsOf(schema: z.core.$ZodType, prefix = ''): string[] {
 }
 
 function shapeAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): z.core.$ZodShape | undefined {
-  let found = unwrapped(schema);
+  let current = unwrapOptional(schema);
   for (const step of path) {
-    const inner = found instanceof z.ZodMiniArray ? found.def.element : shapeOf(found)?.[String(step)];
+    const inner = current instanceof z.ZodMiniArray ? current.def.element : shapeOf(current)?.[String(step)];
     if (inner === undefined) return undefined;
-    found = unwrapped(inner);
+    current = unwrapOptional(inner);
   }
-  return shapeOf(found);
+  return shapeOf(current);
 }
 
 function shapeOf(schema: z.core.$ZodType): z.core.$ZodShape | undefined {
   return schema instanceof z.ZodMiniObject ? schema.shape : undefined;
 }
 
-function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
+function unwrapOptional(schema: z.core.$ZodType): z.core.$ZodType {
   return schema instanceof z.ZodMiniOptional ? schema.def.innerType : schema;
 }
 
 function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefined {
-  const own = (value: Json | undefined, step: PropertyKey): Json | undefined =>
+  const ownMember = (value: Json | undefined, step: PropertyKey): Json | undefined =>
     typeof value === 'object' && value !== null && Object.hasOwn(value, step)
       ? (value as JsonObject)[String(step)]
       : undefined;
-  return path.reduce<Json | undefined>(own, body);
+  return path.reduce<Json | undefined>(ownMember, body);
 }
 
 /**
- * Describes the problem of an asset's URL, in words that follow "it" (`points into a private network`); undefined if it
- * may be sent. Allowed are http(s) URLs that the public internet can reach (specification 2.3, 8), and names of
- * uploaded files. Host names are judged as written, without a DNS lookup.
+ * Returns the problem of an asset's URL, phrased to follow "it" (`points into a private network`); undefined if it may
+ * be sent. Allowed are http(s) URLs that the public internet can reach (specification 2.3, 8), and names of uploaded
+ * files. Host names are judged as written, without a DNS lookup.
  */
 export function checkAssetUrl(url: string): string | undefined {
   if (isStoredName(url)) return undefined;

@@ -3,20 +3,20 @@ import { parseBodyJson, type Json, type JsonObject, isObject } from '../json.ts'
 import type { Flag, Protocol, Violation } from './protocol.ts';
 import { shownValue, valueInFile, violationMessage } from './violations.ts';
 
-/** The value of one flag as given on the command line. For `file` flags, the bytes of the file. */
+/** The value of one flag as given on the command line. For `file` flags, this is the file's bytes. */
 export type FlagValue = string | string[] | boolean | Uint8Array;
 
 /** The sources of a body. Later ones override earlier ones: defaults, body, flags, set. */
 export interface ComposeInput {
-  /** The body of `--body`, in native spelling. It is not changed. */
+  /** The body of `--body`, with the protocol's own field names. It is not changed. */
   body?: JsonObject;
   /** The config's defaults by long flag name without dashes. */
   defaults?: Record<string, unknown>;
   /** The given flags, by long name without dashes: `last-frame`. */
   flags: Record<string, FlagValue>;
-  /** The values of `--set`: `path=value` in native spelling. */
+  /** The values of `--set`: `path=value`, with the protocol's own field names. */
   set?: string[];
-  /** The flags whose text was read from a file, and `body`. Errors do not quote these texts. */
+  /** The flags whose text was read from a file, and `body`. Errors do not quote this text. */
   fromFiles?: readonly string[];
 }
 
@@ -38,8 +38,8 @@ export function violation(
 
 /** The long name of a flag without its dashes: `last-frame`. */
 export function longName(flag: Flag): string {
-  const known = longNames.get(flag);
-  if (known !== undefined) return known;
+  const cached = longNames.get(flag);
+  if (cached !== undefined) return cached;
   const name = /--([a-z][a-z0-9-]*)/.exec(flag.flags)?.[1];
   if (name === undefined) throw new MgwError('internal', `The flag "${flag.flags}" has no long name.`);
   longNames.set(flag, name);
@@ -61,7 +61,7 @@ export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
   return body;
 }
 
-/** The path of the local file that the value of a flag names; undefined if it names none. */
+/** Returns the path of the local file that the value of a flag refers to; undefined if it refers to none. */
 export function fileNamedBy({ kind, atFile }: Flag, value: FlagValue): string | undefined {
   if (typeof value !== 'string') return undefined;
   if (kind === 'file') return value.startsWith('@') ? undefined : value;
@@ -71,8 +71,8 @@ export function fileNamedBy({ kind, atFile }: Flag, value: FlagValue): string | 
 const tables = new WeakMap<Protocol['flags'], Map<string, Flag>>();
 
 function tableOf({ flags }: Protocol): Map<string, Flag> {
-  const known = tables.get(flags);
-  if (known !== undefined) return known;
+  const cached = tables.get(flags);
+  if (cached !== undefined) return cached;
   const table = new Map(flags.map((flag) => [longName(flag), flag]));
   tables.set(flags, table);
   return table;
@@ -81,96 +81,97 @@ function tableOf({ flags }: Protocol): Map<string, Flag> {
 function applyFlags(
   body: JsonObject,
   protocol: Protocol,
-  { flags: given, fromFiles }: Pick<ComposeInput, 'flags' | 'fromFiles'>,
+  { flags: values, fromFiles }: Pick<ComposeInput, 'flags' | 'fromFiles'>,
 ): void {
   const table = tableOf(protocol);
-  const unknown = Object.keys(given).find((name) => !table.has(name));
+  const unknown = Object.keys(values).find((name) => !table.has(name));
   if (unknown !== undefined) throw usageError(`--${unknown} is not a flag of Protocol ${protocol.name}.`);
-  const written = new Map<string, Json>();
+  const fieldValues = new Map<string, Json>();
   for (const [name, flag] of table) {
-    if (!Object.hasOwn(given, name)) continue;
-    const value = flagValue(flag, `--${name}`, given[name], fromFiles?.includes(name));
-    const joined = join(written.get(flag.field), value);
-    written.set(flag.field, joined);
+    if (!Object.hasOwn(values, name)) continue;
+    const value = flagValue(flag, `--${name}`, values[name], fromFiles?.includes(name));
+    const joined = joinLists(fieldValues.get(flag.field), value);
+    fieldValues.set(flag.field, joined);
     write(body, flag.field, joined, `--${name}`);
   }
 }
 
-function join(before: Json | undefined, value: Json): Json {
-  return Array.isArray(before) && Array.isArray(value) ? [...before, ...value] : value;
+function joinLists(existing: Json | undefined, value: Json): Json {
+  return Array.isArray(existing) && Array.isArray(value) ? [...existing, ...value] : value;
 }
 
-function flagValue(flag: Flag, name: string, given: unknown, isFromFile = false): Json {
+function flagValue(flag: Flag, name: string, rawValue: unknown, isFromFile = false): Json {
   if (flag.kind === 'file') {
-    if (typeof given === 'string' && flag.fromFrame !== undefined) return flag.fromFrame(given);
-    if (!(given instanceof Uint8Array) || flag.fromFile === undefined)
-      throw new MgwError('internal', `${name} was given no bytes.`);
-    return parsed(flag, name, 'the file', () => flag.fromFile?.(given) ?? null);
+    if (typeof rawValue === 'string' && flag.fromFrame !== undefined) return flag.fromFrame(rawValue);
+    if (!(rawValue instanceof Uint8Array) || flag.fromFile === undefined)
+      throw new MgwError('internal', `${name} is empty.`);
+    return parseOrRefuse(flag, name, 'the file', () => flag.fromFile?.(rawValue) ?? null);
   }
-  if (flag.kind === 'list') return [given].flat().map((entry) => one(flag, name, entry));
-  return one(flag, name, given, isFromFile);
+  if (flag.kind === 'list') return [rawValue].flat().map((entry) => singleValue(flag, name, entry));
+  return singleValue(flag, name, rawValue, isFromFile);
 }
 
-function one(flag: Flag, name: string, given: unknown, isFromFile = false): Json {
-  if (Array.isArray(given)) throw usageError(`${name} was given more than once; it takes one value.`);
-  const fits = flag.kind === 'switch' ? typeof given === 'boolean' : typeof given === 'string';
-  if (!fits)
-    throw refused(flag, name, shownValue(given), flag.kind === 'switch' ? 'true or false' : 'a text');
-  const value = given as string | boolean;
+function singleValue(flag: Flag, name: string, rawValue: unknown, isFromFile = false): Json {
+  if (Array.isArray(rawValue))
+    throw usageError(`${name} was given more than once, but accepts only one value.`);
+  const hasRightType = flag.kind === 'switch' ? typeof rawValue === 'boolean' : typeof rawValue === 'string';
+  if (!hasRightType)
+    throw refusedError(flag, name, shownValue(rawValue), flag.kind === 'switch' ? 'true or false' : 'text');
+  const value = rawValue as string | boolean;
   const shown = isFromFile ? valueInFile : shownValue(value);
-  return parsed(flag, name, shown, () => (flag.parse === undefined ? value : flag.parse(value)));
+  return parseOrRefuse(flag, name, shown, () => (flag.parse === undefined ? value : flag.parse(value)));
 }
 
-function parsed(flag: Flag, name: string, shown: string, parse: () => Json): Json {
+function parseOrRefuse(flag: Flag, name: string, shown: string, parse: () => Json): Json {
   try {
     return parse();
   } catch (error) {
-    throw refused(flag, name, shown, messageOf(error));
+    throw refusedError(flag, name, shown, messageOf(error));
   }
 }
 
-function refused(flag: Flag, name: string, value: string, allowed: string): MgwError {
+function refusedError(flag: Flag, name: string, value: string, allowed: string): MgwError {
   return usageError(
     violationMessage([{ field: flag.field, value, allowed, flag: name } satisfies Violation]),
   );
 }
 
 /**
- * Sets the values of `--set` in a body (`path=value` in native spelling, a list's entry as `.0` or `[0]`). A value that
- * is JSON is parsed.
+ * Sets the values of `--set` in a body (`path=value` with the protocol's own field names; a list's entry is `.0` or
+ * `[0]`). A value that is JSON is parsed.
  * @throws MgwError('usage') naming the path.
  */
 export function applySets(body: JsonObject, sets: readonly string[]): void {
   const paths: string[] = [];
   for (const entry of sets) {
-    const split = entry.indexOf('=');
-    if (split < 1) throw usageError(`--set ${shownValue(entry)}: write it as path=value.`);
-    const [path, text] = [dottedPath(entry.slice(0, split)), entry.slice(split + 1)];
+    const separator = entry.indexOf('=');
+    if (separator < 1) throw usageError(`--set ${shownValue(entry)}: write it as path=value.`);
+    const [path, text] = [dottedPath(entry.slice(0, separator)), entry.slice(separator + 1)];
     const clash = paths.find(
       (other) => `${other}.`.startsWith(`${path}.`) || `${path}.`.startsWith(`${other}.`),
     );
     if (clash !== undefined)
       throw usageError(`--set ${shownValue(path)} conflicts with --set ${shownValue(clash)}.`);
     paths.push(path);
-    const what = `--set ${shownValue(path)}`;
-    write(body, path, setValue(text, what), what);
+    const label = `--set ${shownValue(path)}`;
+    write(body, path, setValue(text, label), label);
   }
 }
 
-function setValue(text: string, what: string): Json {
+function setValue(text: string, label: string): Json {
   try {
     return parseBodyJson(text);
   } catch (error) {
-    if (error instanceof RangeError) throw usageError(`${what}: ${error.message}.`);
+    if (error instanceof RangeError) throw usageError(`${label}: ${error.message}.`);
     return text;
   }
 }
 
-function write(body: JsonObject, path: string, value: Json, what: string): void {
+function write(body: JsonObject, path: string, value: Json, label: string): void {
   try {
     setField(body, fieldSteps(path), value);
   } catch (error) {
-    throw usageError(`${what}: ${messageOf(error)}.`);
+    throw usageError(`${label}: ${messageOf(error)}.`);
   }
 }
 
@@ -185,14 +186,14 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
       );
     const fields = [flag.field, ...(flag.aliases ?? [])];
     if (fields.some((field) => hasField(body, fieldSteps(field)))) continue;
-    setField(body, fieldSteps(flag.field), flagValue(flag, `The default ${name}`, asGiven(value, flag)));
+    setField(body, fieldSteps(flag.field), flagValue(flag, `The default ${name}`, asFlagValue(value, flag)));
   }
 }
 
 // The config may contain a number in place of a string with its digits.
-function asGiven(value: unknown, flag: Flag): unknown {
+function asFlagValue(value: unknown, flag: Flag): unknown {
   if (flag.kind === 'list' && Array.isArray(value))
-    return value.map((entry) => asGiven(entry, { ...flag, kind: 'text' }));
+    return value.map((entry) => asFlagValue(entry, { ...flag, kind: 'text' }));
   return typeof value === 'number' ? String(value) : value;
 }
 
@@ -213,8 +214,8 @@ export function fieldSteps(path: string): string[] {
   const steps = path.split('.', maxSteps + 1);
   if (steps.length > maxSteps) throw new Error(`the path has more than ${maxSteps} steps`);
   if (steps.some((step) => step.trim() === '')) throw new Error('the path has an empty step');
-  const bad = steps.find((step) => forbidden.has(step));
-  if (bad !== undefined) throw new Error(`${bad} cannot be a step of a path`);
+  const forbiddenStep = steps.find((step) => forbidden.has(step));
+  if (forbiddenStep !== undefined) throw new Error(`${forbiddenStep} is not allowed in a path`);
   return steps;
 }
 
@@ -236,21 +237,21 @@ export function hasField(body: JsonObject, steps: readonly string[]): boolean {
 function setField(body: JsonObject, steps: readonly string[], value: Json): void {
   let container: Json = body;
   for (const [depth, step] of steps.entries()) {
-    const where = steps.slice(0, depth).join('.');
-    if (Array.isArray(container)) checkIndex(container, step, where);
-    else if (!isObject(container)) throw new Error(`${where} is not an object or a list`);
-    const next = steps[depth + 1];
+    const parentPath = steps.slice(0, depth).join('.');
+    if (Array.isArray(container)) checkIndex(container, step, parentPath);
+    else if (!isObject(container)) throw new Error(`${parentPath} is not an object or a list`);
+    const nextStep = steps[depth + 1];
     const members = container as JsonObject;
-    if (next === undefined) members[step] = value;
-    else if (!Object.hasOwn(members, step)) members[step] = isIndex(next) ? [] : {};
+    if (nextStep === undefined) members[step] = value;
+    else if (!Object.hasOwn(members, step)) members[step] = isIndex(nextStep) ? [] : {};
     container = members[step] as Json;
   }
 }
 
-function checkIndex(list: Json[], step: string, where: string): void {
-  if (!isIndex(step)) throw new Error(`${where} is a list: the next step must be a number`);
+function checkIndex(list: Json[], step: string, parentPath: string): void {
+  if (!isIndex(step)) throw new Error(`${parentPath} is a list: the next step must be a number`);
   if (Number(step) > list.length)
-    throw new Error(`${where} has ${list.length} entries: the next one is number ${list.length}`);
+    throw new Error(`${parentPath} has ${list.length} entries: the next one is number ${list.length}`);
 }
 
 function isIndex(step: string): boolean {

@@ -1,13 +1,23 @@
 import type { Flag } from './protocol.ts';
 
-/** Defines a flag with one value, by default non-empty text. */
-export function valueFlag(flags: string, field: string, description: string, more: Partial<Flag> = {}): Flag {
-  return { flags, field, description, kind: 'text', parse: text, ...more };
+/** Defines a flag with one value (default: non-empty text). */
+export function valueFlag(
+  flags: string,
+  field: string,
+  description: string,
+  options: Partial<Flag> = {},
+): Flag {
+  return { flags, field, description, kind: 'text', parse: text, ...options };
 }
 
 /** Defines a flag that may be repeated. Each value is parsed separately. */
-export function listFlag(flags: string, field: string, description: string, more: Partial<Flag> = {}): Flag {
-  return { flags, field, description, kind: 'list', parse: text, ...more };
+export function listFlag(
+  flags: string,
+  field: string,
+  description: string,
+  options: Partial<Flag> = {},
+): Flag {
+  return { flags, field, description, kind: 'list', parse: text, ...options };
 }
 
 /** Defines a flag that also has a `--no-` form. */
@@ -15,14 +25,14 @@ export function switchFlag(
   flags: string,
   field: string,
   description: string,
-  more: Partial<Flag> = {},
+  options: Partial<Flag> = {},
 ): Flag {
-  return { flags, field, description, kind: 'switch', ...more };
+  return { flags, field, description, kind: 'switch', ...options };
 }
 
 /*
- * Parsers for the values of flags. Each takes what the command line gave and throws an Error whose message says
- * what is allowed, without naming the flag. They are strict: no white space, no `1e3`, no leading zeros or `+`.
+ * Parsers for the values of flags. Each receives the value from the command line, and throws an Error whose message
+ * states what is allowed without naming the flag. They are strict: no white space, no `1e3`, no leading zeros or `+`.
  */
 
 /** A whole number of any sign, exact in a double. */

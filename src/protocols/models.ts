@@ -6,7 +6,7 @@ import type { Model } from '../exchange.ts';
 import type { Protocol } from './protocol.ts';
 import { protocols } from './registry.ts';
 
-/** Returns the request that lists the models of the key (specification 4.5). */
+/** Returns the request that lists the models that the key can use (specification 4.5). */
 export function listModels(): Exchange {
   return { method: 'GET', path: '/v1/models', headers: {} };
 }
@@ -17,29 +17,31 @@ export function listModels(): Exchange {
  * @throws MgwError('usage') if the id cannot be put into a path.
  */
 export function getModel(id: string): Exchange {
-  if (/^\.{0,2}$|\p{Surrogate}/u.test(id)) throw usageError(`No model can be called ${JSON.stringify(id)}.`);
+  if (/^\.{0,2}$|\p{Surrogate}/u.test(id))
+    throw usageError(`${JSON.stringify(id)} is not a valid model name.`);
   return { method: 'GET', path: `/v1/models/${encodeURIComponent(id)}`, headers: {} };
 }
 
 /**
  * Reads the response to {@link listModels} or {@link getModel} in the OpenAI, Gemini and Anthropic forms; never throws.
- * Entries without an id are left out, and entries with the same id are merged. An error under HTTP 200 is a failure.
+ * Omits entries without an id, and merges entries with the same id. An error under HTTP 200 is a failure.
  */
 export function readModels(reply: Reply): { models: Model[] } | { failure: Failure } {
   if (reply.status < 200 || reply.status > 299) return { failure: readFailure(reply) };
-  if (!reply.complete) return { failure: cut(reply) };
+  if (!reply.complete) return { failure: cutFailure(reply) };
   const body = bodyOf(reply);
   if (saysFailure(body)) return { failure: refusalUnder200(reply) };
   const entries = entriesOf(body);
   return entries === undefined
-    ? { failure: unreadable(reply) }
-    : { models: merged(entries.filter(isObject).flatMap(modelOf)) };
+    ? { failure: unreadableFailure(reply) }
+    : { models: mergeById(entries.filter(isObject).flatMap(modelOf)) };
 }
 
 function saysFailure(body: Json | undefined): boolean {
   const error = at(body, 'error');
-  const errs = typeof error === 'string' ? error !== '' : isObject(error) && Object.keys(error).length > 0;
-  return errs || at(body, 'success') === false;
+  const hasError =
+    typeof error === 'string' ? error !== '' : isObject(error) && Object.keys(error).length > 0;
+  return hasError || at(body, 'success') === false;
 }
 
 function refusalUnder200(reply: Reply): Failure {
@@ -49,15 +51,17 @@ function refusalUnder200(reply: Reply): Failure {
 }
 
 // A listing that is too long is not parsed.
-function cut(reply: Reply): Failure {
-  const message = `the model list broke off, or is too long: ${reply.text.length} characters received`;
+function cutFailure(reply: Reply): Failure {
+  const message = `the model list was cut off, or is too long: ${reply.text.length} characters received`;
   return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };
 }
 
-function unreadable(reply: Reply): Failure {
-  const shown = reply.text.trim().slice(0, 200);
+function unreadableFailure(reply: Reply): Failure {
+  const excerpt = reply.text.trim().slice(0, 200);
   const message =
-    shown === '' ? 'an empty response instead of a model list' : `no model list in the response: ${shown}`;
+    excerpt === ''
+      ? 'an empty response instead of a model list'
+      : `no model list in the response: ${excerpt}`;
   return { ...readFailure(reply), code: 'bad_reply', message };
 }
 
@@ -85,36 +89,36 @@ function modelOf(entry: JsonObject): Model[] {
   ];
 }
 
-// Gemini's form gives `name: models/<id>` in place of an id.
+// Gemini's format has `name: models/<id>` in place of an id.
 function idOf(entry: JsonObject): string | undefined {
   return idAt(entry, 'id') ?? textAt(entry, 'name')?.replace(/^models\/(?=.)/, '');
 }
 
 function createdOf(entry: JsonObject): number | undefined {
-  const given = at(entry, 'created') ?? at(entry, 'created_at');
-  const seconds = typeof given === 'string' ? Date.parse(given) / 1000 : given;
+  const created = at(entry, 'created') ?? at(entry, 'created_at');
+  const seconds = typeof created === 'string' ? Date.parse(created) / 1000 : created;
   return typeof seconds === 'number' && Number.isFinite(seconds) ? seconds : undefined;
 }
 
 // Some listings have one entry for each version. Merges all their data.
-function merged(models: Model[]): Model[] {
+function mergeById(models: Model[]): Model[] {
   const byId = new Map<string, Model[]>();
   for (const model of models) {
-    const same = byId.get(model.id);
-    if (same === undefined) byId.set(model.id, [model]);
-    else same.push(model);
+    const entries = byId.get(model.id);
+    if (entries === undefined) byId.set(model.id, [model]);
+    else entries.push(model);
   }
   return [...byId.values()].map(mergeSame);
 }
 
-function mergeSame(same: Model[]): Model {
-  const [first] = same as [Model];
-  if (same.length === 1) return first;
+function mergeSame(entries: Model[]): Model {
+  const [first] = entries as [Model];
+  if (entries.length === 1) return first;
   return {
     ...first,
-    protocols: unique(same.flatMap((model) => model.protocols)).sort(),
-    endpoints: unique(same.flatMap((model) => model.endpoints)),
-    model_versions: unique(same.flatMap((model) => model.model_versions)),
+    protocols: unique(entries.flatMap((model) => model.protocols)).sort(),
+    endpoints: unique(entries.flatMap((model) => model.endpoints)),
+    model_versions: unique(entries.flatMap((model) => model.model_versions)),
   };
 }
 
@@ -122,7 +126,7 @@ function unique<T>(values: T[]): T[] {
   return [...new Set(values)];
 }
 
-// The specification says that an entry marks its protocol, but not the field or the word (2.7).
+// The specification states that an entry is marked with its protocol, but does not define the field or the value (2.7).
 const protocolFields = ['protocol', 'protocols', 'supported_protocols', 'video_protocol', 'video_protocols'];
 const endpointFields = [
   'supported_endpoint_types',
@@ -131,7 +135,7 @@ const endpointFields = [
   'supportedGenerationMethods',
 ];
 
-const all: readonly Protocol[] = Object.values(protocols);
+const allProtocols: readonly Protocol[] = Object.values(protocols);
 const nameKeys = ['name', 'id', 'type', 'protocol'];
 
 /** Every mark of an entry, unchanged and without duplicates. */
@@ -144,17 +148,17 @@ function marksOf(entry: JsonObject): string[] {
 }
 
 /**
- * Returns the protocols that an entry is marked for. A field that names protocols takes precedence over one that names
- * endpoints. Listed versions mark the protocol that has them (specification 2.7), and a model of the specification
- * belongs to its protocol if the entry says nothing else.
+ * Returns the protocols that an entry is marked for. A field with protocols takes precedence over a field with
+ * endpoints. Listed versions imply the protocol that has versions (specification 2.7). A model of the specification
+ * belongs to its protocol if the entry has no mark.
  */
 function protocolsOf(id: string, entry: JsonObject, hasVersions: boolean): string[] {
-  const named = protocolsNamed(entry, protocolFields);
-  const found = named.size > 0 ? named : protocolsNamed(entry, endpointFields);
-  if (hasVersions) for (const { name } of all.filter((each) => each.hasVersions)) found.add(name);
-  if (found.size === 0)
-    for (const { name } of all.filter(({ models }) => models?.includes(id))) found.add(name);
-  return [...found].sort();
+  const byField = protocolsNamed(entry, protocolFields);
+  const names = byField.size > 0 ? byField : protocolsNamed(entry, endpointFields);
+  if (hasVersions) for (const { name } of allProtocols.filter((each) => each.hasVersions)) names.add(name);
+  if (names.size === 0)
+    for (const { name } of allProtocols.filter(({ models }) => models?.includes(id))) names.add(name);
+  return [...names].sort();
 }
 
 function protocolsNamed(entry: JsonObject, fields: string[]): Set<string> {
@@ -163,7 +167,9 @@ function protocolsNamed(entry: JsonObject, fields: string[]): Set<string> {
 
 function protocolsIn(mark: string): string[] {
   const parts = mark.split(/[,;|]/).map((part) => part.toLowerCase().replace(/[^a-z0-9]/g, ''));
-  return all.filter(({ modelMarks }) => parts.some((part) => modelMarks.test(part))).map(({ name }) => name);
+  return allProtocols
+    .filter(({ modelMarks }) => parts.some((part) => modelMarks.test(part)))
+    .map(({ name }) => name);
 }
 
 /**

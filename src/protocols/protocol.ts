@@ -13,13 +13,13 @@ export interface Flag {
   /** Path of the field in the body: `parameters.durationSeconds`, `instances.0.prompt`. */
   field: string;
   /**
-   * `text` one value; `list` may be repeated; `switch` has a `--no-` form too; `file` is a path whose bytes
-   * are read and passed to `fromFile`.
+   * `text` one value; `list` may be repeated; `switch` also has a `--no-` form; `file` is a path whose bytes are read
+   * and passed to `fromFile`.
    */
   kind: 'text' | 'list' | 'switch' | 'file';
   /**
    * Turns the text of the command line (for `switch` the boolean) into the field's value.
-   * @throws Error whose message says what is allowed, without naming the flag.
+   * @throws Error whose message states what is allowed without naming the flag.
    */
   parse?: (value: string | boolean) => Json;
   /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
@@ -28,13 +28,15 @@ export interface Flag {
   fromFrame?: (name: string) => Json;
   /** Whether `@FILE` on the command line means the text of that file (kind `text`). */
   atFile?: true;
-  /** Whether the field takes the URL of an asset, so that the flag also takes a file that mgw uploads (design 17). */
+  /**
+   * Whether the field accepts the URL of an asset, so that the flag also accepts a file that mgw uploads (design 17).
+   */
   isAsset?: true;
   /** Other fields with the same meaning. If one is present, a configured default does not apply. */
   aliases?: readonly string[];
   /** Group in the help. */
   group?: string;
-  /** Values that completion offers; a model may take others. */
+  /** Values that completion offers; a model may accept others. */
   words?: readonly string[];
 }
 
@@ -46,9 +48,9 @@ export type ListingUse = 'find' | 'fill' | 'check';
 
 /** One broken rule of the specification, found before anything is sent. */
 export interface Violation {
-  /** The body's field in native spelling. */
+  /** The body's field, by the protocol's own name. */
   field: string;
-  /** The given value, short and printable. */
+  /** The value, short and printable. */
   value: string;
   /** What is allowed, in words: `5 to 15 seconds`. */
   allowed: string;
@@ -72,9 +74,9 @@ export interface Checks {
   readonly advise: (body: JsonObject) => string[];
 }
 
-/** The maximum that a request asks for, in the units of prices (specification 8). */
+/** The maximum that a request can cost, in the units of prices (specification 8). */
 export interface Quantity {
-  /** Absent if the request gives no valid number. */
+  /** Absent if the request contains no valid number. */
   videos?: number;
   /** The total seconds of all videos; absent if nothing limits them. */
   seconds?: number;
@@ -101,7 +103,7 @@ export type Source =
 /** One file of a finished job. */
 export interface Result {
   sources: Source[];
-  /** MIME type if the gateway gave one. */
+  /** MIME type if the gateway returned one. */
   mime?: string;
   /** The gateway's metadata of the file (B's `MetaData`), for `--json`. */
   details?: JsonObject;
@@ -113,14 +115,14 @@ export interface Observation {
   state: 'queued' | 'running' | 'succeeded' | 'failed';
   /** The status word as received, or '' if there was none. */
   nativeStatus: string;
-  /** Percent, 0 to 100, only if the gateway gave one. */
+  /** Percent, 0 to 100, only if the gateway returned it. */
   progress?: number;
-  /** Why the task failed (state `failed`). */
+  /** The reason why the task failed (state `failed`). */
   failure?: Failure;
-  /** The files to fetch (state `succeeded`). If none has a source, the command ends with exit 9. */
+  /** The files to fetch (state `succeeded`). If none has a source, the command exits with 9. */
   results: Result[];
   /**
-   * True if the gateway says that the task is finished, but nothing proves success. Such a task is not recorded as a
+   * True if the gateway reports that the task is finished, but nothing proves success. Such a task is not recorded as a
    * success.
    */
   unproven?: true;
@@ -131,22 +133,22 @@ export interface Observation {
   requestId?: string;
 }
 
-/** What the response to a status query proves. */
+/** The verdict on the response to a status query. */
 export type QueryVerdict =
   | Observation
-  /** The gateway says that there is no such task, or it has expired or belongs to another identity. */
+  /** The gateway reports that the task does not exist, has expired or belongs to another identity. */
   | { kind: 'missing'; failure: Failure }
-  /** The key is refused (401, 403 that is not about balance). */
+  /** The key is refused (401, or a 403 that is not about the balance). */
   | { kind: 'unauthorized'; failure: Failure }
   /**
-   * The response says nothing about the task: rate limit, server error, or unreadable response. Ask again later.
+   * The response proves nothing about the task: rate limit, server error, or unreadable response. Query again later.
    * `isWell` if the gateway responded normally, but has no state yet.
    */
   | { kind: 'again'; failure: Failure; isWell?: true };
 
 /**
  * One video protocol. Every method is pure: it builds a request or reads a response. It never sleeps, loops, retries,
- * prints or touches the disk. The caller decides what to do about a verdict.
+ * prints or touches the disk. The caller decides how to act on a verdict.
  */
 export interface Protocol {
   readonly name: string;
@@ -154,16 +156,16 @@ export interface Protocol {
   readonly about: string;
   /** Command lines in the help of `submit`, which a test runs against the sandbox. */
   readonly examples: readonly string[];
-  /** The syntax of `--set`, in the protocol's own spelling: `parameters.seed=7`. */
+  /** The syntax of `--set`, with the protocol's own field names: `parameters.seed=7`. */
   readonly setExample: string;
   /**
    * Matches the marks of this protocol's models in a model listing (specification 2.7): letters and digits, in lower
    * case.
    */
   readonly modelMarks: RegExp;
-  /** Models that the specification assigns to this protocol, if the listing does not say otherwise. */
+  /** Models that the specification assigns to this protocol, if the listing does not specify another one. */
   readonly models?: readonly string[];
-  /** True if a model that lists versions is one of this protocol. */
+  /** True if a model with listed versions belongs to this protocol. */
   readonly hasVersions?: true;
   /** How the key is sent (specification 5). */
   readonly auth: AuthScheme;
@@ -186,7 +188,7 @@ export interface Protocol {
   needsListing?(body: JsonObject): ListingUse | undefined;
   /**
    * The body completed from the listing and checked against it.
-   * @throws MgwError('usage') showing the choices.
+   * @throws MgwError('usage') listing the choices.
    */
   complete?(body: JsonObject, models: readonly Model[]): JsonObject;
   checks(): Promise<Checks>;
@@ -206,7 +208,7 @@ export interface Protocol {
    * @throws MgwError('usage') if the model's name cannot be put into a path.
    */
   submission(body: JsonObject, options?: { endpoint?: string }): Exchange;
-  /** Reads the response to a submission, whole or cut; never throws. */
+  /** Reads the response to a submission, complete or truncated; never throws. */
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
    * The exchange that queries a task's state. `model` is the submitted model, if known.
@@ -216,7 +218,7 @@ export interface Protocol {
   /** Reads the response to a status query; never throws. */
   readQuery(reply: Reply, handle: string): QueryVerdict;
   /**
-   * Whether a response that is not media says that the result is not ready yet (specification 4.3), so that it is
+   * Whether a response that is not media reports that the result is not ready yet (specification 4.3), so that it is
    * requested again.
    */
   notReady(reply: Reply): boolean;
@@ -251,12 +253,18 @@ export function withAssets(
   body: JsonObject,
   change: (value: string) => string,
 ): JsonObject {
-  return assetFields.reduce<Json>((copy, path) => changed(copy, path.split('.'), change), body) as JsonObject;
+  return assetFields.reduce<Json>(
+    (copy, path) => replaceAssets(copy, path.split('.'), change),
+    body,
+  ) as JsonObject;
 }
 
-function changed(value: Json, [step, ...rest]: string[], change: (value: string) => string): Json {
+function replaceAssets(value: Json, [step, ...rest]: string[], change: (value: string) => string): Json {
   if (step === undefined) return typeof value === 'string' ? change(value) : value;
-  if (step === '*') return Array.isArray(value) ? value.map((each) => changed(each, rest, change)) : value;
+  if (step === '*')
+    return Array.isArray(value) ? value.map((each) => replaceAssets(each, rest, change)) : value;
   const member = isObject(value) ? value[step] : undefined;
-  return member === undefined ? value : { ...(value as JsonObject), [step]: changed(member, rest, change) };
+  return member === undefined
+    ? value
+    : { ...(value as JsonObject), [step]: replaceAssets(member, rest, change) };
 }

@@ -20,7 +20,7 @@ export function findProtocol(name: string): Protocol | undefined {
   return Object.hasOwn(byName, name) ? byName[name] : undefined;
 }
 
-/** Returns the protocol of a name. @throws MgwError('usage') naming the protocols that exist. */
+/** Returns the protocol of a name. @throws MgwError('usage') listing the protocols. */
 export function protocolNamed(name: string): Protocol {
   const protocol = findProtocol(name);
   if (protocol === undefined)

@@ -22,9 +22,9 @@ export function requestedValue({ protocol, request }: Request, name: string): Js
  */
 export function shortSides(resolution: string): readonly [number, number] | undefined {
   const text = resolution.trim().toLowerCase();
-  const [, one, other] = /^(\d{2,5})\s*(?:[x*×]\s*(\d{2,5})|p)$/.exec(text) ?? [];
-  if (one === undefined) return sidesOfK.get(text);
-  const side = Math.min(Number(one), Number(other ?? one));
+  const [, first, second] = /^(\d{2,5})\s*(?:[x*×]\s*(\d{2,5})|p)$/.exec(text) ?? [];
+  if (first === undefined) return sidesOfK.get(text);
+  const side = Math.min(Number(first), Number(second ?? first));
   return [side, side];
 }
 
@@ -38,8 +38,8 @@ const sidesOfK = new Map<string, readonly [number, number]>([
  * Returns the width divided by the height for an aspect ratio such as `16:9`; undefined for words such as `adaptive`.
  */
 export function ratioOf(text: string): number | undefined {
-  const [, across, down] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(text) ?? [];
-  const ratio = Number(across) / Number(down);
+  const [, width, height] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(text) ?? [];
+  const ratio = Number(width) / Number(height);
   return Number.isFinite(ratio) && ratio > 0 ? ratio : undefined;
 }
 
@@ -49,7 +49,7 @@ export function sizeOf(job: Request): string {
   return parts.map((part) => JSON.stringify(part)).join(' ');
 }
 
-/** Returns the prompt of a job, or the text that it speaks; undefined if its record holds none. */
+/** Returns the prompt of a job, or the text that it speaks; undefined if its record contains none. */
 export function promptOf(job: Request): string | undefined {
   const prompt = requestedValue(job, 'prompt');
   return typeof prompt === 'string' && prompt !== '' ? prompt : undefined;

@@ -8,12 +8,12 @@ export function isSuccess({ status }: Reply): boolean {
   return status >= 200 && status < 300;
 }
 
-const definite = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
+const definiteStatuses = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
- * Judges a response outside 2xx to a paid call, by the table of design 5. A response that contains a task's id is
- * never a refusal, and a refusal counts only if it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
- * was handled, while a 301 to 303 may follow a created task.
+ * Judges a response outside 2xx to a paid call, by the table of design 5. A response that contains a task's id is never
+ * a refusal, and a refusal counts only if it arrived whole. A 307 or 308 tells the client to resend elsewhere, so
+ * nothing was handled. A 301, 302 or 303 may be sent after a task was created.
  * @param sent the body of the request, whose ids a refusal may quote
  */
 export function judgeFailedSubmission(reply: Reply, sent?: Json): SubmitVerdict {
@@ -22,10 +22,10 @@ export function judgeFailedSubmission(reply: Reply, sent?: Json): SubmitVerdict 
   if (doubt !== undefined) return doubt;
   if (!reply.complete) return { kind: 'unknown', failure };
   if (reply.status === 307 || reply.status === 308)
-    return { kind: 'rejected', failure: redirected(reply, failure) };
-  if (reply.status === 404) return { kind: 'rejected', failure: misdirected(failure) };
+    return { kind: 'rejected', failure: redirectFailure(reply, failure) };
+  if (reply.status === 404) return { kind: 'rejected', failure: notFoundFailure(failure) };
   if (reply.status === 429 || (reply.status === 503 && isOfGateway(reply))) return judgeUnavailable(failure);
-  return { kind: definite.has(reply.status) ? 'rejected' : 'unknown', failure };
+  return { kind: definiteStatuses.has(reply.status) ? 'rejected' : 'unknown', failure };
 }
 
 const ownHeaders = ['retry-after', 'x-api-status-code'];
@@ -33,8 +33,8 @@ const ownHeaders = ['retry-after', 'x-api-status-code'];
 const envoyWords = /upstream connect error|reset before headers/i;
 const statusPhrase = /^service (temporarily )?unavailable\.?$/i;
 
-// An error of the gateway itself says that nothing was handled. An error of a proxy (a page, a sentence, an empty body)
-// may replace the lost response about a task that was created.
+// An error of the gateway itself proves that nothing was handled. An error of a proxy (a page, a sentence, an empty
+// body) may replace the lost response about a task that was created.
 function isOfGateway(reply: Reply): boolean {
   if (ownHeaders.some((name) => reply.headers[name] !== undefined)) return true;
   const body = bodyOf(reply);
@@ -45,30 +45,30 @@ function isOfGateway(reply: Reply): boolean {
 
 // An exhausted balance and a missing model are also reported with 429 and 503. A retry cannot help.
 function judgeUnavailable(failure: Failure): SubmitVerdict {
-  const permanent = failure.code === 'balance' || failure.code === 'not_found';
-  return { kind: permanent ? 'rejected' : 'unavailable', failure };
+  const isPermanent = failure.code === 'balance' || failure.code === 'not_found';
+  return { kind: isPermanent ? 'rejected' : 'unavailable', failure };
 }
 
-function redirected(reply: Reply, failure: Failure): Failure {
-  const target = reply.headers['location'] ?? 'an address it does not name';
+function redirectFailure(reply: Reply, failure: Failure): Failure {
+  const target = reply.headers['location'] ?? 'an unspecified address';
   return {
     ...failure,
     code: 'invalid_request',
-    message: `The gateway redirects submissions to ${target}; a submission is never redirected. Check the base URL.`,
+    message: `The gateway redirects submissions to ${target}; mgw never redirects a submission. Check the base URL.`,
   };
 }
 
-// A wrong base path causes a 404 (specification 4.5), and so does a missing model, which the message names.
-function misdirected(failure: Failure): Failure {
+// A wrong base path causes a 404 (specification 4.5), and so does a missing model, which the message contains.
+function notFoundFailure(failure: Failure): Failure {
   const { message, nativeCode = '' } = failure;
   if (/model_not_found|model [^/]{0,80}\bnot\b/i.test(`${nativeCode} ${message}`)) return failure;
-  const hint = 'If it does not know the path, check the base URL: mgw adds /v1 and the like itself.';
+  const hint = 'If the path is unknown, check the base URL: mgw adds /v1 itself.';
   return { ...failure, message: `${message.replace(/\.$/, '')}. ${hint}` };
 }
 
 /**
  * Judges a response outside 2xx to a status query, or an error reported under 2xx (design 6): it proves that the key is
- * refused, that the task is missing, or nothing. A missing model under 503 says nothing about the task.
+ * refused, that the task is missing, or nothing. A missing model under 503 proves nothing about the task.
  */
 export function judgeFailedQuery(reply: Reply): QueryVerdict {
   const failure = readFailure(reply);
@@ -77,26 +77,26 @@ export function judgeFailedQuery(reply: Reply): QueryVerdict {
   return { kind: 'again', failure };
 }
 
-/** Returns the verdict on a query's response that shows no state: ask again. */
+/** Returns the verdict on a query's response without a state: query again. */
 export function inconclusive(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
   return { kind: 'again', failure: unreadable(reply, what) };
 }
 
 /**
- * Returns why an accepted task failed. The task is charged whatever the reason, so only a refusal by the content policy
- * has an error code of its own. The native code and the message tell the rest.
+ * Returns the failure of an accepted task. Every failed task is charged, so only a content-policy refusal has its own
+ * error code. For other failures, see the native code and message.
  */
 export function taskFailure(reply: Reply, body: Json, message: string, nativeCode?: string): Failure {
-  const policy = classify(`${nativeCode ?? ''} ${message}`, 400) === 'content_policy';
-  const code = policy ? 'content_policy' : 'task_failed';
+  const isPolicy = classify(`${nativeCode ?? ''} ${message}`, 400) === 'content_policy';
+  const code = isPolicy ? 'content_policy' : 'task_failed';
   return { code, message, nativeCode, requestId: requestIdOf(reply, body) };
 }
 
 /** Returns the failure of a 2xx response that is unreadable. */
 export function unreadable(reply: Reply, what: string): Failure {
-  const shown = reply.text.trim().slice(0, 200);
+  const excerpt = reply.text.trim().slice(0, 200);
   const message =
-    shown === '' ? `an empty response instead of ${what}` : `no ${what} in the response: ${shown}`;
+    excerpt === '' ? `an empty response instead of ${what}` : `no ${what} in the response: ${excerpt}`;
   return { ...readFailure(reply), code: 'bad_reply', message };
 }
 
@@ -129,26 +129,27 @@ const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
 /**
- * The task's id in a response to a submission of Protocol C, as exact text. `doubtful` is for a response that was cut
- * or that reports an error. In that case, an id that may be something else, such as a row number, is ignored.
+ * The task's id in a response to a submission of Protocol C, as exact text. `isDoubtful` is for a response that was
+ * truncated or that reports an error. In that case, an id that may be something else, such as a row number, is ignored.
  */
-export function taskIdIn(body: Json | undefined, doubtful: boolean): string | undefined {
-  const found = idPaths.map((path) => idWithin(body, path, doubtful)).find((id) => id !== undefined);
-  if (found !== undefined || doubtful || idHolders.some((name) => at(body, name) !== undefined)) return found;
+export function taskIdIn(body: Json | undefined, isDoubtful: boolean): string | undefined {
+  const taskId = idPaths.map((path) => idWithin(body, path, isDoubtful)).find((id) => id !== undefined);
+  if (taskId !== undefined || isDoubtful || idHolders.some((name) => at(body, name) !== undefined))
+    return taskId;
   return lastIdPaths.map((path) => textAt(body, path)).find((id) => id !== undefined);
 }
 
-function idWithin(body: Json | undefined, path: string, doubtful: boolean): string | undefined {
+function idWithin(body: Json | undefined, path: string, isDoubtful: boolean): string | undefined {
   const value = at(body, path);
-  if (typeof value === 'number' && (value <= 0 || (doubtful && /(^|\.)id$/.test(path)))) return undefined;
+  if (typeof value === 'number' && (value <= 0 || (isDoubtful && /(^|\.)id$/.test(path)))) return undefined;
   const id = idAt(body, path);
   if (id === undefined || id.trim() === '') return undefined;
-  return path !== 'data' || looksLikeId(id, doubtful) ? id : undefined;
+  return path !== 'data' || looksLikeId(id, isDoubtful) ? id : undefined;
 }
 
 // The field `data` may also contain a sentence.
-function looksLikeId(value: string, doubtful: boolean): boolean {
-  return doubtful ? /^(?=.*\d)[\w-]{12,}$/.test(value) : !/\s/.test(value);
+function looksLikeId(value: string, isDoubtful: boolean): boolean {
+  return isDoubtful ? /^(?=.*\d)[\w-]{12,}$/.test(value) : !/\s/.test(value);
 }
 
 const actionIdPaths = [
@@ -172,21 +173,21 @@ export function actionTaskIdIn(body: Json | undefined): string | undefined {
 export function doubtOf(reply: Reply, failure: Failure, sent?: Json): SubmitVerdict | undefined {
   const handle = strayTaskIdIn(reply, sent);
   if (handle === undefined) return undefined;
-  const message = `${failure.message} (HTTP ${reply.status}, which names the task ${handle})`;
+  const message = `${failure.message} (HTTP ${reply.status}, with the task id ${handle})`;
   return { kind: 'unknown', failure: { ...failure, message }, handle };
 }
 
-// The fields of the response take precedence over its texts, which may quote the request.
+// The response's fields take precedence over its text, which may quote the request.
 function strayTaskIdIn(reply: Reply, sent: Json | undefined): string | undefined {
-  const whole = bodyOf(reply);
-  const body = whole ?? parseCutJson(reply.text);
+  const json = bodyOf(reply);
+  const body = json ?? parseCutJson(reply.text);
   const { texts, values } = textsIn(body);
-  texts.push(reply.headers['location'] ?? '', ...(whole === undefined ? [reply.text] : []));
-  const quoted = textsIn(sent).texts;
-  const named = new Set([...values.map(taskIdInFields), ...texts.flatMap(taskIdsInWords)]);
+  texts.push(reply.headers['location'] ?? '', ...(json === undefined ? [reply.text] : []));
+  const requestTexts = textsIn(sent).texts;
+  const ids = new Set([...values.map(taskIdInFields), ...texts.flatMap(taskIdsInWords)]);
   return (
     taskIdInFields(body) ??
-    [...named].find((id) => id !== undefined && !quoted.some((text) => quotes(text, id)))
+    [...ids].find((id) => id !== undefined && !requestTexts.some((text) => quotes(text, id)))
   );
 }
 
@@ -194,38 +195,40 @@ const taskIdPaths = ['error.task_id', ...idPaths.filter((path) => /task_?id$/i.t
 const placeholder = /^(none|null|nil|undefined|unknown|n\/a)$/i;
 
 /**
- * The id of a task in the fields of an error response, in the form of any protocol: an operation's name (A), a `TaskId`
- * (B), or an id of Protocol C. Some errors have a word as their `id`.
+ * The id of a task in the fields of an error response, in the format of any protocol: an operation's name (A), a
+ * `TaskId` (B), or an id of Protocol C. Some errors have a word as their `id`.
  */
 function taskIdInFields(body: Json | undefined): string | undefined {
   const name = textAt(body, 'name');
   if (name?.includes('/operations/')) return name;
-  const named = [actionTaskIdIn(body), ...taskIdPaths.map((path) => idWithin(body, path, true))];
-  const id = named.find((value) => value !== undefined && /^\S+$/.test(value) && !placeholder.test(value));
+  const candidates = [actionTaskIdIn(body), ...taskIdPaths.map((path) => idWithin(body, path, true))];
+  const id = candidates.find(
+    (value) => value !== undefined && /^\S+$/.test(value) && !placeholder.test(value),
+  );
   if (id !== undefined) return id;
-  const other = taskIdIn(body, true);
-  return other !== undefined && /\d|^task_[a-z]{20}/i.test(other) ? other : undefined;
+  const otherId = taskIdIn(body, true);
+  return otherId !== undefined && /\d|^task_[a-z]{20}/i.test(otherId) ? otherId : undefined;
 }
 
-// The ids of tasks in a sentence: those that begin with `task_`, names of operations, and what follows the words
-// "task id". The ids of calls (request id, log id, trace) have other labels. Each pattern takes linear time.
-const taskWords = [
+// Patterns of task ids in a sentence: ids that begin with `task_`, names of operations, and the word after "task id".
+// The ids of calls (request id, log id, trace) have other labels. Each pattern takes linear time.
+const taskIdPatterns = [
   /(?<![\w-])(task[_-](?:(?=[a-z-]*\d)[a-z\d-]{8,200}|[a-z]{20,200}))(?!\w)/gi,
   /(?<![\w-])(models\/[\w.-]{1,200}\/operations\/[\w-]{1,200})/g,
   /(?<![\w-])(?:task|任务)[ _-]?id[\\"'`\s:=：]{1,8}(?=[\w-]*\d)([\w-]{6,2000})/gi,
 ];
 
 function taskIdsInWords(text: string): (string | undefined)[] {
-  return taskWords.flatMap((words) => [...text.matchAll(words)].map(([, id]) => id));
+  return taskIdPatterns.flatMap((pattern) => [...text.matchAll(pattern)].map(([, id]) => id));
 }
 
-// The limits of the search in a response: how deep JSON is nested in texts, and how many texts there are.
+// The limits of the search in a response: the nesting depth of JSON in strings, and the number of strings.
 const maxNesting = 3;
 const maxTexts = 1000;
 
 /**
- * The texts and numbers in a value, outermost first, each after its name, and the JSON in these texts. A gateway's
- * message may be the JSON of the upstream's own response.
+ * Returns the strings and numbers in a value, outermost first, each after its name, and the JSON in the strings. A
+ * gateway's message may be the JSON of the upstream's own response.
  */
 function textsIn(body: Json | undefined): { texts: string[]; values: Json[] } {
   const texts: string[] = [];
@@ -248,7 +251,7 @@ function textsIn(body: Json | undefined): { texts: string[]; values: Json[] } {
 // A shorter id may be a number in a prompt by coincidence.
 const minQuoteLength = 8;
 
-// Whether a text contains an id as a word of its own.
+// Whether text contains an id as a separate word.
 function quotes(text: string, id: string): boolean {
   if (id.length < minQuoteLength) return false;
   for (let start = text.indexOf(id); start >= 0; start = text.indexOf(id, start + id.length))

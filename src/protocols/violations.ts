@@ -3,13 +3,13 @@ import type { Violation } from './protocol.ts';
 /** Replaces a value from a file, because errors never quote files. */
 export const valueInFile = 'the value in the file';
 
-const limit = 60;
-const longText = 10_000;
+const maxLength = 60;
+const maxQuotedLength = 10_000;
 
 /**
- * Returns a value as error messages show it: at most 60 characters, with control and format characters escaped and the
- * password of a URL masked. A string is quoted only if it would be mistaken for something else. Of a very long string,
- * only the length is shown. '' for undefined.
+ * Formats a value for error messages: at most 60 characters, with control and format characters escaped and the
+ * password of a URL masked. A string is quoted only if it could be mistaken for another value. For a very long string,
+ * only the length is shown. Returns '' for undefined.
  */
 export function shownValue(value: unknown): string {
   if (value === undefined) return '';
@@ -18,9 +18,9 @@ export function shownValue(value: unknown): string {
   if (typeof value === 'object') return 'an object';
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   if (typeof value !== 'string') return `a ${typeof value}`;
-  if (value.length > longText) return `text of ${charactersIn(value)} characters`;
+  if (value.length > maxQuotedLength) return `text of ${charactersIn(value)} characters`;
   const shown = printable(value);
-  return looksLikeText(value) ? shorten(shown, limit) : `"${shorten(shown, limit - 2)}"`;
+  return looksLikeText(value) ? shorten(shown, maxLength) : `"${shorten(shown, maxLength - 2)}"`;
 }
 
 /** Returns the number of characters of a string in code points, the unit of the limits of prompts. */
@@ -32,33 +32,33 @@ function looksLikeText(value: string): boolean {
   return value.trim() === value && !/^(|true|false|null|-?\d+(\.\d+)?)$/.test(value);
 }
 
-// Examines only the start, because the shown text is short, and a value may be a whole file.
+// Examines only the start, because the displayed text is short, and a value may be a whole file.
 function printable(value: string): string {
   return value
-    .slice(0, 4 * limit)
+    .slice(0, 4 * maxLength)
     .replace(/\/\/[^/?#]*@/, '//***@')
     .replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (bad) => `\\u{${bad.codePointAt(0)?.toString(16) ?? ''}}`);
 }
 
-function shorten(value: string, most: number): string {
-  if (value.length <= most) return value;
-  return `${value.slice(0, most - 1).replace(/[\ud800-\udbff]$/, '')}…`;
+function shorten(value: string, max: number): string {
+  if (value.length <= max) return value;
+  return `${value.slice(0, max - 1).replace(/[\ud800-\udbff]$/, '')}…`;
 }
 
 /**
- * Returns one line for each violation: the flag, the field, the value, the model and what is allowed. An empty
- * value means that nothing was given.
+ * Returns one line for each violation: the flag, the field, the value, the model and the allowed values. An empty value
+ * means that the field is missing.
  */
 export function violationMessage(violations: readonly Violation[], model?: string): string {
   const name = shownValue(model);
   // A message about the model itself has no "for MODEL".
   const scope = ({ value }: Violation): string => (name === '' || value === name ? '' : ` for ${name}`);
-  return violations.map((violation) => line(violation, scope(violation))).join('\n');
+  return violations.map((violation) => formatViolation(violation, scope(violation))).join('\n');
 }
 
-function line({ field, value, allowed, flag, meant }: Violation, scope: string): string {
+function formatViolation({ field, value, allowed, flag, meant }: Violation, scope: string): string {
   if (meant !== undefined)
-    return `${shownValue(field)}: there is no such field${scope}; did you mean ${meant}? --no-check sends it as it is.`;
+    return `${shownValue(field)}: there is no such field${scope}; did you mean ${meant}? To send it unchanged, use --no-check.`;
   const named = flag === undefined || flag.slice(2) === field ? (flag ?? field) : `${flag} (${field})`;
   if (value === '') return `${named}: missing${scope}; needed: ${allowed}`;
   return `${named}: ${value} is not allowed${scope}; allowed: ${allowed}`;

@@ -7,14 +7,14 @@ import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
 import { readBounded } from '../http/body.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { type JsonObject, tryParseJson } from '../json.ts';
-import { interrupted, notAccepted } from '../payment/errors.ts';
+import { interruptionError, notAcceptedError } from '../payment/errors.ts';
 import { type PayDeps, payOnce, noRecord } from '../payment/pay-once.ts';
 import { StreamedCall } from '../http/streamed-call.ts';
 import { judgeFailedSubmission } from '../protocols/verdicts.ts';
 import {
   readEvent,
   readResponse,
-  refused,
+  refusedEnd,
   type ResponseEnd,
   type ResponseEvent,
   responsesExchange,
@@ -24,7 +24,7 @@ import {
 interface RespondDeps extends Omit<PayDeps, 'signals'> {
   /** Aborts the call immediately, because there is no job that could continue. */
   signal: AbortSignal;
-  /** How long a stream may be silent, in ms; default five minutes, because models think before they answer. */
+  /** The maximum idle time of a stream, in ms. Default: five minutes, because models think before they answer. */
   idleTimeoutMs?: number;
 }
 
@@ -49,7 +49,7 @@ export async function respond(
   const payment = {
     exchange: responsesExchange(body),
     // The tokens are counted only at the end, so the maximum cost is unknown.
-    purchase: { name: 'response', what: 'a response' },
+    purchase: { name: 'response', subject: 'a response' },
     auth: bearer,
     read: (reply: Reply) => readHead(reply, body),
     send: call.send.bind(call),
@@ -57,17 +57,19 @@ export async function respond(
   };
   const payDeps = { ...deps, requestTimeoutMs, signals: { soft: signal, hard: signal } };
   const { verdict, tries } = await payOnce(payment, noRecord, payDeps);
-  if (verdict.kind === 'unknown' && signal.aborted) throw givenUp(signal, 'maybe');
-  if (verdict.kind !== 'accepted') throw notAccepted(verdict, tries);
+  if (verdict.kind === 'unknown' && signal.aborted) throw abandonedError(signal, 'maybe');
+  if (verdict.kind !== 'accepted') throw notAcceptedError(verdict, tries);
   if (call.stream === undefined) return { kind: 'cut', why: 'the response is missing' };
-  const end = await readAnswer(call.stream, { idleMs, deadline }, onText);
-  if (end.kind === 'cut' && signal.aborted) throw givenUp(signal, 'yes');
+  const end = await readResponseBody(call.stream, { idleMs, deadline }, onText);
+  if (end.kind === 'cut' && signal.aborted) throw abandonedError(signal, 'yes');
   return end;
 }
 
 // Returns the error of an abandoned response, which cannot be resumed.
-function givenUp(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
-  return interrupted(signal, charged, 'Interrupted: the response was abandoned.').with({ retry: 'never' });
+function abandonedError(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
+  return interruptionError(signal, charged, 'Interrupted: the response was abandoned.').with({
+    retry: 'never',
+  });
 }
 
 function readHead(reply: Reply, sent: JsonObject): SubmitVerdict {
@@ -88,23 +90,23 @@ const maxBytes = 64 * 1024 * 1024;
  * Reads the body of an accepted call: a response, or its events.
  * @param onText called with the text as it arrives
  */
-async function readAnswer(
-  answer: StreamedReply,
+async function readResponseBody(
+  streamed: StreamedReply,
   limits: TimeLimits,
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
-  const type = answer.headers['content-type'] ?? '';
-  const body = withIdleTimeout(answer.body, limits);
-  const end = await read(readEither(body, /json|html/i.test(type), onText));
-  answer.close();
+  const type = streamed.headers['content-type'] ?? '';
+  const body = withIdleTimeout(streamed.body, limits);
+  const end = await orCut(readEventsOrDocument(body, /json|html/i.test(type), onText));
+  streamed.close();
   return end;
 }
 
 /**
- * Reads a body as events or as a document. Its first character decides, because relays declare the wrong type: no event
- * begins with a brace, and no document with a letter. The declared type counts only for an empty body.
+ * Reads a body as events or as a document. Its first character determines which, because relays declare the wrong type:
+ * no event begins with a brace, and no document with a letter. The declared type counts only for an empty body.
  */
-async function readEither(
+async function readEventsOrDocument(
   body: AsyncGenerator<Uint8Array, void>,
   isDocument: boolean,
   onText: (text: string) => void,
@@ -115,7 +117,7 @@ async function readEither(
     // Skips white space and the bytes of a byte order mark.
     const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
     if (first === undefined) continue;
-    return (/[{[<]/.test(first) ? readWhole : readEvents)(withFirst(next.value, body), onText);
+    return (/[{[<]/.test(first) ? readDocument : readEvents)(withFirst(next.value, body), onText);
   }
 }
 
@@ -131,7 +133,7 @@ async function* withFirst(
   }
 }
 
-async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
+async function orCut(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
   try {
     return await reading;
   } catch (error) {
@@ -140,7 +142,7 @@ async function read(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
   }
 }
 
-async function readWhole(
+async function readDocument(
   body: AsyncIterable<Uint8Array>,
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
@@ -164,17 +166,17 @@ async function readEvents(
 }
 
 /**
- * The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event holds the whole
- * response.
+ * The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event contains the
+ * whole response.
  */
 const maxEventBytes = 16 * 1024 * 1024;
 
 /**
- * Reads the server-sent events of a response, in chunks that may be cut anywhere. Passes on each piece of text as it
+ * Reads the server-sent events of a response, in chunks that may end anywhere. Passes on each piece of text as it
  * arrives. Only a terminal event proves the end, and nothing after it is read.
  */
 export class ResponseStream {
-  /** How the response ended, if known. */
+  /** The end of the response, if known. */
   end: ResponseEnd | undefined;
   readonly #onText: (text: string) => void;
   readonly #decoder = new TextDecoder();
@@ -186,7 +188,7 @@ export class ResponseStream {
   #refusal = '';
   #length = 0;
   readonly #parser = createParser({
-    onEvent: ({ event, data }) => this.#take(readEvent(event, data)),
+    onEvent: ({ event, data }) => this.#handle(readEvent(event, data)),
     onError: ({ type }) => {
       if (type === 'max-buffer-size-exceeded') this.end ??= { kind: 'cut', why: 'an event is too large' };
     },
@@ -209,12 +211,12 @@ export class ResponseStream {
     return this.end ?? { kind: 'cut', why: 'the stream ended without its last event' };
   }
 
-  #take(event: ResponseEvent): void {
+  #handle(event: ResponseEvent): void {
     if (this.end !== undefined) return;
-    if (event.kind === 'text') this.#say(event.delta, event.place);
+    if (event.kind === 'text') this.#emit(event.delta, event.place);
     if (event.kind === 'part') this.#completePart(event.text, event.place);
     if (event.kind === 'refusal' && this.#fits(event.delta)) this.#refusal += event.delta;
-    if (event.kind === 'end') this.end = this.#ended(event.end);
+    if (event.kind === 'end') this.end = this.#complete(event.end);
   }
 
   // Passes on what the deltas of a part lacked. Relays may change the place of a part between its events.
@@ -225,7 +227,7 @@ export class ResponseStream {
     const openText = open.map(({ text }) => text).join('');
     const isOwn = part !== undefined && whole.startsWith(part.text);
     if (!isOwn && !whole.startsWith(openText)) return;
-    this.#say(whole.slice(isOwn ? part.text.length : openText.length), place);
+    this.#emit(whole.slice(isOwn ? part.text.length : openText.length), place);
     for (const each of isOwn ? [part] : open) each.isDone = true;
     const ended = this.#parts.get(place);
     if (ended !== undefined) ended.isDone = true;
@@ -239,7 +241,7 @@ export class ResponseStream {
     return false;
   }
 
-  #say(delta: string, place: string): void {
+  #emit(delta: string, place: string): void {
     if (!this.#parts.has(place) && this.#fits(place)) this.#parts.set(place, { text: '', isDone: false });
     const part = this.#parts.get(place);
     if (delta === '' || part === undefined || this.end !== undefined || !this.#fits(delta)) return;
@@ -252,16 +254,16 @@ export class ResponseStream {
   }
 
   // The last event contains the whole text, unless the gateway leaves it out.
-  #ended(end: ResponseEnd): ResponseEnd {
+  #complete(end: ResponseEnd): ResponseEnd {
     if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
     const { text, response } = end;
-    if (text.startsWith(this.#text)) this.#say(text.slice(this.#text.length), 'end');
+    if (text.startsWith(this.#text)) this.#emit(text.slice(this.#text.length), 'end');
     else if (text !== '' && !this.#isSameText(text)) {
-      this.#say(`\n${text}`, 'end');
+      this.#emit(`\n${text}`, 'end');
       return { kind: 'cut', why: 'some of its events were damaged; its whole text follows them', response };
     }
     if (end.kind === 'completed' && this.#text === '' && this.#refusal !== '')
-      return refused(this.#refusal, response);
+      return refusedEnd(this.#refusal, response);
     return end;
   }
 

@@ -2,11 +2,11 @@ import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.
 import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
 import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 
-/** How a response ended. Specification 4.5 leaves its form open. */
+/** The end of a response. Specification 4.5 does not define its format. */
 export type ResponseEnd =
   /** `text` is the text of every message; empty if the model did something else, such as calling a tool. */
   | { kind: 'completed'; text: string; response?: JsonObject }
-  /** The model was stopped before the end of its text. */
+  /** The model stopped before the end of its text. */
   | { kind: 'incomplete'; reason: string; text: string; response?: JsonObject }
   | { kind: 'failed'; failure: Failure; response?: JsonObject }
   /** Accepted, and processed in the background. */
@@ -26,17 +26,19 @@ export function readResponse(json: Json | undefined): ResponseEnd {
   if (!isObject(json)) return { kind: 'cut', why: 'the reply has no response object' };
   const { status } = json;
   if (isError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
-    return failed(json, json);
+    return failedEnd(json, json);
   if (status === 'queued' || status === 'in_progress') return { kind: 'pending', status, response: json };
-  const { text, refusal } = spoken(json);
-  if (status === 'incomplete') return incomplete(json, text);
+  const { text, refusal } = outputOf(json);
+  if (status === 'incomplete') return incompleteEnd(json, text);
   // Some relays omit the status. A response with text then counts as completed.
   if (status !== 'completed' && !(status === undefined && text !== ''))
-    return { kind: 'cut', why: `the response is not marked as completed${saidIn(json)}` };
-  return text === '' && refusal !== '' ? refused(refusal, json) : { kind: 'completed', text, response: json };
+    return { kind: 'cut', why: `the response is not marked as completed${messageSuffix(json)}` };
+  return text === '' && refusal !== ''
+    ? refusedEnd(refusal, json)
+    : { kind: 'completed', text, response: json };
 }
 
-function saidIn(json: JsonObject): string {
+function messageSuffix(json: JsonObject): string {
   const message = messageIn(json);
   return message === undefined ? '' : ` (${message.slice(0, 1000)})`;
 }
@@ -71,24 +73,24 @@ export function readEvent(name: string | undefined, data: string): ResponseEvent
     case 'response.failed':
     case 'response.cancelled':
     case 'error':
-      return { kind: 'end', end: terminal(type, json) };
+      return { kind: 'end', end: readTerminalEvent(type, json) };
     default:
-      return isError(json['error']) ? { kind: 'end', end: failed(json) } : { kind: 'other' };
+      return isError(json['error']) ? { kind: 'end', end: failedEnd(json) } : { kind: 'other' };
   }
 }
 
-// The event's name decides the outcome; the response inside it has the message.
-function terminal(type: string, event: JsonObject): ResponseEnd {
-  const inner = at(event, 'response');
-  const response = isObject(inner) ? inner : undefined;
-  if (type === 'response.incomplete') return incomplete(response, spoken(response).text);
+// The event's name determines the outcome; the response inside it contains the message.
+function readTerminalEvent(type: string, event: JsonObject): ResponseEnd {
+  const member = at(event, 'response');
+  const response = isObject(member) ? member : undefined;
+  if (type === 'response.incomplete') return incompleteEnd(response, outputOf(response).text);
   if (type !== 'response.completed')
-    return failed(response && isError(response['error']) ? response : event, response);
+    return failedEnd(response && isError(response['error']) ? response : event, response);
   if (response === undefined) return { kind: 'completed', text: '' };
   return readResponse({ ...response, status: response['status'] ?? 'completed' });
 }
 
-function incomplete(response: JsonObject | undefined, text: string): ResponseEnd {
+function incompleteEnd(response: JsonObject | undefined, text: string): ResponseEnd {
   const reason = textAt(response, 'incomplete_details.reason') ?? 'no reason given';
   if (reason !== 'content_filter') return { kind: 'incomplete', reason, text, response };
   const message = 'The answer was withheld by the content filter.';
@@ -96,7 +98,7 @@ function incomplete(response: JsonObject | undefined, text: string): ResponseEnd
 }
 
 /** Returns the end of a response in which the model refused. A refusal does not count as an answer. */
-export function refused(refusal: string, response?: JsonObject): ResponseEnd {
+export function refusedEnd(refusal: string, response?: JsonObject): ResponseEnd {
   return {
     kind: 'failed',
     failure: { code: 'content_policy', message: `The model refused: ${refusal}` },
@@ -104,7 +106,7 @@ export function refused(refusal: string, response?: JsonObject): ResponseEnd {
   };
 }
 
-function failed(source: JsonObject, response?: JsonObject): ResponseEnd {
+function failedEnd(source: JsonObject, response?: JsonObject): ResponseEnd {
   const status = textAt(response, 'status');
   const message =
     messageIn(source) ?? (status === 'cancelled' ? 'The response was cancelled.' : 'The response failed.');
@@ -120,7 +122,7 @@ function isError(error: Json | undefined): boolean {
 
 // Relays may send a string in place of a list. `output_text` at the top level is an addition of client libraries, which
 // some relays send.
-function spoken(response: JsonObject | undefined): { text: string; refusal: string } {
+function outputOf(response: JsonObject | undefined): { text: string; refusal: string } {
   const items = listAt(response, 'output').filter((item) => at(item, 'type') === 'message');
   const parts = items.flatMap((item): Json[] => {
     const text = textAt(item, 'content');
@@ -134,6 +136,6 @@ function spoken(response: JsonObject | undefined): { text: string; refusal: stri
 }
 
 function listAt(value: Json | undefined, path: string): Json[] {
-  const found = at(value, path);
-  return Array.isArray(found) ? found : [];
+  const list = at(value, path);
+  return Array.isArray(list) ? list : [];
 }

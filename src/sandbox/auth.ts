@@ -70,7 +70,7 @@ export function authenticate(
   return { key: hash, mayUse: (model) => models.length === 0 || models.includes(model) };
 }
 
-/** Whether a header or the query contains an issued key, or there is a header that is meant for keys. */
+/** Whether a header or the query contains an issued key, or a header for keys is present. */
 export function carriesKey(stateDir: string, headers: IncomingHttpHeaders, query: string): boolean {
   if (KEY_HEADERS.some((name) => headers[name] !== undefined)) return true;
   const values = [...Object.values(headers).flat(), query].join('\n');

@@ -17,7 +17,9 @@ export interface BillLine {
   amount: number;
   /** The part of the amount that no price explains (fault extra-charge). */
   extra?: number;
-  /** The seconds that the request declared. They decide the charge, even if the video is shorter (specification 8). */
+  /**
+   * The seconds that the request declared. They determine the charge, even if the video is shorter (specification 8).
+   */
   seconds?: number;
   /** The number of billable characters of a speech call. */
   characters?: number;
@@ -38,7 +40,7 @@ export interface BillLine {
 /** A record of the bill's file. */
 export type BillEntry =
   | { kind: 'charge'; line: BillLine }
-  /** The charge is refunded from `at` on, in milliseconds since 1970. */
+  /** The charge was refunded at `at`, in milliseconds since 1970. */
   | { kind: 'refund'; task: string; at: number }
   /** The charge exceeded a limit, and does not count. (A charge is written before it is checked.) */
   | { kind: 'void'; task: string };
@@ -128,8 +130,8 @@ const MINUTE_MS = 60_000;
 
 /**
  * Makes a charge. If it exceeds a limit, voids it and returns that limit. `refundAt` is as in {@link chargeFor}. Works
- * across processes without a lock: each process appends its line first, and voids the line if the lines before it leave
- * too little of the limit.
+ * across processes without a lock: each process appends its line first, and voids the line if the remaining limit after
+ * the lines before it is too low.
  */
 function chargeWithin(
   stateDir: string,

@@ -86,7 +86,7 @@ export function isHttpUrl(value: unknown): value is string {
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '';
 }
 
-/** Whether the public internet cannot reach the URL (specification 8). */
+/** Whether the URL is unreachable from the public internet (specification 8). */
 export function isUnreachable(url: string): boolean {
   const { hostname } = new URL(url);
   const isName = !isIPv4(hostname) && !hostname.startsWith('[');

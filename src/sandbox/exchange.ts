@@ -22,7 +22,7 @@ export interface Gateway {
   stateDir: string;
   /** Returns the time in milliseconds since 1970. */
   now: () => number;
-  /** How long one generation takes, in milliseconds. */
+  /** The duration of one generation, in milliseconds. */
   paceMs: number;
   seed: number | undefined;
   limits: Limits;
@@ -56,7 +56,7 @@ export interface Call extends Caller {
   gateway: Gateway;
 }
 
-/** An endpoint. `handle` gets the groups of `pattern`, percent-decoded. */
+/** An endpoint. `handle` receives the groups of `pattern`, percent-decoded. */
 export interface Route {
   method: 'GET' | 'POST';
   pattern: RegExp;
@@ -76,7 +76,7 @@ export interface Reply {
   refused?: true;
   /** Breaks the connection after this many bytes of the body; -1 breaks it before the status line. */
   cutAt?: number;
-  /** Sends this many bytes of the body, and then nothing, with the connection left open. */
+  /** Sends this many bytes of the body, then nothing, and leaves the connection open. */
   stallAt?: number;
   /** The number of milliseconds to wait before responding. */
   delayMs?: number;
@@ -126,13 +126,13 @@ export function insufficientQuota(requestId: string): Reply {
   return gatewayError(403, 'Insufficient balance', { code: 'insufficient_user_quota', requestId });
 }
 
-/** Builds the HTTP 503 for a model that the key's group does not have. */
+/** Builds the HTTP 503 for a model that is not in the key's group. */
 export function modelNotFound(model: string, requestId: string): Reply {
   const message = `No available channel for model ${model} under group default (distributor)`;
   return gatewayError(503, message, { code: 'model_not_found', requestId });
 }
 
-/** Builds the HTTP 404 for a path or method that the gateway does not have. */
+/** Builds the HTTP 404 for a path or method that the gateway does not support. */
 export function unknownPath(method: string, path: string): Reply {
   const message = `Invalid URL (${method} ${path})`;
   return json(404, { error: { message, type: 'invalid_request_error', param: '', code: '' } });
@@ -143,7 +143,7 @@ export function taskError(status: number, code: string, message: string): Reply 
   return json(status, { code, message, data: null });
 }
 
-/** Builds an error of Protocol A, in the form of the upstream. */
+/** Builds an error of Protocol A, in the upstream's format. */
 export function operationError(code: number, status: string, message: string): Reply {
   return json(code, { error: { code, message, status } });
 }

@@ -25,7 +25,7 @@ interface Effect {
 
 /**
  * Runs a handler with the faults of the sandbox. If a fault refuses the call, the handler does not run. A fault that
- * damages a response strikes only successful responses, because other calls had no effect.
+ * damages a response applies only to successful responses, because other calls had no effect.
  */
 export async function withFaults(
   received: Call,
@@ -90,8 +90,8 @@ const cut = (reply: Reply, { percent }: FaultHit): Reply => ({
 });
 
 /**
- * Returns how many bytes of this response are before a point of the whole file; negative if the response begins after
- * that point.
+ * Returns the number of bytes of this response before a position in the whole file; negative if the response begins
+ * after that position.
  */
 function bytesBefore(reply: Reply, percent: number): number {
   const { start, total } = spanOf(reply);

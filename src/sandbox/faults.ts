@@ -36,7 +36,7 @@ export const FAULTS = [
   fault(
     'client-gives-up',
     'submit, tts, responses',
-    'Creates and charges, and answers after 30 times --pace: 90 seconds, longer than most tool calls of agents wait.',
+    'Creates and charges, and answers after 30 times --pace: 90 seconds, longer than the timeout of most agent tool calls.',
   ),
   fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with a body that is not JSON.'),
   fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
@@ -116,7 +116,7 @@ export function canStrike({ on }: FaultEntry, kind: string, area: string): boole
   );
 }
 
-/** The action of a request, which decides which faults can strike it. */
+/** The action of a request, which determines the faults that can strike it. */
 export type RouteKind = 'submit' | 'poll' | 'download' | 'list' | 'tts' | 'responses';
 
 /** Identifies a call for random faults: `subject` is equal for calls about the same task or body. */
@@ -136,7 +136,7 @@ export interface FaultHit {
   percent: number;
 }
 
-/** A configured fault: its name, how often it strikes, and at which position in the response. */
+/** A configured fault: its name, its maximum number of strikes, and its position in the response. */
 export interface Fault {
   name: FaultName;
   /** The maximum number of strikes; Infinity for every time. */
@@ -147,7 +147,7 @@ export interface Fault {
   text: string;
 }
 
-/** An unknown or malformed fault. The message says which faults exist. */
+/** An unknown or malformed fault. The message lists the faults. */
 export class FaultSyntaxError extends Error {
   override readonly name = 'FaultSyntaxError';
 }
@@ -246,7 +246,7 @@ function distance(left: string, right: string): number {
   return row[right.length] ?? 0;
 }
 
-/** Decides at random whether and how a call fails; `probability` is a percentage. */
+/** Determines at random whether and how a call fails; `probability` is a percentage. */
 type Chaos = (call: FaultSubject, probability: number) => FaultHit | undefined;
 
 /** Patterns for the names of the faults from which `chaos` chooses, by kind of call. */
@@ -264,7 +264,7 @@ const NEVER: readonly string[] = ['download-stall'];
 
 /**
  * Returns repeatable random faults: with the same seed, the n-th call of a kind about one subject always gets the same
- * fault, whatever other calls are made.
+ * fault, regardless of other calls.
  */
 export function startChaos(seed: number): Chaos {
   const counts = new Map<string, number>();

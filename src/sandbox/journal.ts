@@ -3,7 +3,7 @@ import { subjectOf } from './bill.ts';
 import type { Call, Reply } from './exchange.ts';
 import { appendRecords, isObject, readRecords } from './state.ts';
 
-/** The actions of clients that the bill does not show. `at` is in milliseconds since 1970. */
+/** The actions of clients that are not in the bill. `at` is in milliseconds since 1970. */
 export type JournalEntry =
   /**
    * A client learned the state of a task. `open` if the task had not finished, `mgw` if the client's user agent is mgw,

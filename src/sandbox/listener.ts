@@ -22,7 +22,7 @@ export interface Request {
  * Listens on 127.0.0.1 (port 0 chooses a free one) and responds to each request with the result of `handle`. Refuses
  * requests from web pages, and requests with a foreign host name, with HTTP 403. Responds with HTTP 500 if `handle`
  * throws. Rejects with the system's error if the port is in use. With `unref`, the server does not keep the process
- * alive.
+ * running.
  */
 export function listen(
   port: number,
@@ -73,8 +73,8 @@ interface Progress {
 }
 
 /**
- * Sends a response, and breaks or stalls it if the response says so. Resolves when the response is sent or broken, or
- * the client has disconnected. Rejects if a streamed body throws.
+ * Sends a response, and breaks or stalls it if the response requests that. Resolves when the response is sent or
+ * broken, or the client has disconnected. Rejects if a streamed body throws.
  */
 async function sendReply(message: IncomingMessage, response: ServerResponse, reply: Reply): Promise<void> {
   const left = new AbortController();
@@ -115,7 +115,7 @@ async function sendBody(
     if (progress.bytes === end) break;
   }
   if (stallAt !== undefined && !left.aborted) await once(left, 'abort');
-  // Waits, because the bytes before the break must arrive.
+  // Wait, because the bytes before the break must arrive.
   if (cutAt !== undefined) await written;
   if (stallAt !== undefined || cutAt !== undefined) return;
   response.end();

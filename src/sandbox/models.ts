@@ -10,7 +10,7 @@ export interface Model {
   area: Area;
   /** Protocol B only: the available versions (specification 2.7). */
   versions?: readonly string[];
-  /** Protocol C only: self-hosted models accept values that the official one refuses (specification 7, 8). */
+  /** Protocol C only: self-hosted models accept values that the official model refuses (specification 7, 8). */
   selfHosted?: true;
   /**
    * Protocol A only: whether `generateAudio` and `image` are supported, and whether results are inside the operation.
@@ -22,7 +22,7 @@ export interface Model {
   extended?: true;
 }
 
-/** Every model of the sandbox. The specification names only those of C. */
+/** Every model of the sandbox. The specification lists only those of C. */
 export const MODELS: readonly Model[] = [
   { id: 'video-a', area: 'a', audio: true, image: true },
   { id: 'video-a-fast', area: 'a', image: true },

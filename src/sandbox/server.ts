@@ -92,7 +92,7 @@ export interface SandboxOptions {
   port?: number;
   /** The address to listen on: always loopback. */
   host?: '127.0.0.1';
-  /** How long one generation takes, in milliseconds; default 3000. A change does not affect existing tasks. */
+  /** The duration of one generation, in milliseconds; default 3000. A change does not affect existing tasks. */
   paceMs?: number;
   /** Keys in addition to the default key: `KEY`, or `KEY=MODEL,MODEL` for these models only. */
   keys?: readonly string[];
@@ -174,7 +174,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 }
 
 /**
- * The file host reuses its first port, so that URLs of files survive a restart. If that port is in use, for example by
+ * The file host reuses its first port, so that file URLs survive a restart. If that port is in use, for example by
  * another sandbox with the same state directory, it chooses a free one.
  */
 async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Promise<Listener> {
@@ -187,7 +187,7 @@ async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Pro
 }
 
 /**
- * Returns the function that draws random faults, at most N of them for `chaosxN`. A call without a fault does not
+ * Returns the function that chooses random faults, at most N of them for `chaosxN`. A call without a fault does not
  * count.
  */
 function chanceOf(

@@ -48,7 +48,7 @@ export function claim(path: string): boolean {
   return writeOnce(path, '');
 }
 
-/** Writes a short text if the file does not exist. Returns true for exactly one caller in all processes. */
+/** Writes short text if the file does not exist. Returns true for exactly one caller in all processes. */
 export function writeOnce(path: string, text: string): boolean {
   makeFolder(dirname(path));
   try {
@@ -63,8 +63,7 @@ export function writeOnce(path: string, text: string): boolean {
 /** Appends records as JSON Lines in one write, so that records of several processes never mix. */
 export function appendRecords(path: string, records: readonly object[]): void {
   makeFolder(dirname(path));
-  // Begins with the line break, so that a line that is incomplete because its writer was killed does not damage the
-  // next line.
+  // Starts with the line break, so that the incomplete line of a killed writer does not corrupt the next line.
   const text = records.map((record) => `\n${JSON.stringify(record)}`).join('');
   appendFileSync(path, text, { mode: OWN_FILE });
 }

@@ -8,7 +8,7 @@ import { claim, isObject, listFolder, parseJson, readWhole, writeWhole } from '.
 /** The reason why a task fails. Each protocol has its own messages and codes for it. */
 export type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
 
-/** The outcome of a task. It is decided when the task is accepted, so that no two polls contradict each other. */
+/** The outcome of a task. It is determined when the task is accepted, so that polls never contradict each other. */
 export type Outcome =
   /** The content policy removes `filtered` of the samples (Protocol A). */
   | { end: 'succeeds'; filtered: number }
@@ -80,7 +80,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
     paceMs,
     ...rest,
     amount: paid.amount,
-    ...spoiled(gateway, order),
+    ...faultyValues(gateway, order),
   };
   const endsAt = task.createdAt + paceMs;
   chargeFor(
@@ -110,7 +110,7 @@ function charged({ take }: Gateway, { amount }: Order): { amount: number; extra?
 }
 
 /** Returns the values that a fault changes. */
-function spoiled({ take }: Gateway, { seconds, width, height }: Order): Partial<Task> {
+function faultyValues({ take }: Gateway, { seconds, width, height }: Order): Partial<Task> {
   const half = (pixels: number): number => 2 * Math.max(8, Math.round(pixels / 4));
   return {
     ...(take('short-video') && { seconds: seconds / 2 }),
@@ -189,7 +189,7 @@ function taskPath(stateDir: string, id: string): string {
   return join(stateDir, 'tasks', `${id}.json`);
 }
 
-/** Words in a prompt, text or input that decide the outcome without a fault. */
+/** Words in a prompt, text or input that determine the outcome without a fault. */
 export const MAGIC_WORDS = [
   { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (in Protocol B, with an ErrCode).' },
   { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },
@@ -207,8 +207,8 @@ export const MAGIC_WORDS = [
 ] as const;
 
 /**
- * Returns the outcome of a task that is about to be accepted. The prompt decides, else a fault; otherwise the task
- * succeeds.
+ * Returns the outcome of a task that is about to be accepted. The prompt determines it, else a fault; otherwise the
+ * task succeeds.
  */
 export function settleOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
   return byPrompt(area, prompt, samples) ?? byFault(call, area, samples) ?? { end: 'succeeds', filtered: 0 };

@@ -4,8 +4,8 @@ import { isFailure, listTasks, progressOf, type Task } from './tasks.ts';
 
 interface VerifyOptions {
   /**
-   * The minimum time between two polls of a task, in milliseconds. By default, the interval of specification 8, and
-   * only for open tasks and clients other than mgw. (mgw polls faster than that on loopback only.)
+   * The minimum time between two polls of a task, in milliseconds. The default is the interval of specification 8, and
+   * applies only to open tasks and clients other than mgw. (mgw polls faster only on loopback.)
    */
   minPollMs?: number;
   /**
@@ -73,7 +73,7 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
 /** A mistake of a client. */
 export interface Finding {
   kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched' | 'failure-ignored';
-  /** The ids of the tasks that the finding is about. */
+  /** The ids of the tasks in the finding. */
   tasks: string[];
   message: string;
 }
@@ -131,7 +131,7 @@ function found(lines: readonly BillLine[], message: string): Finding {
   };
 }
 
-/** Finds results that a client knew of but did not fetch completely. */
+/** Finds results that were announced to a client but not fetched completely. */
 function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], now: number): Finding[] {
   const spans = groupBy(
     journal.filter((entry) => entry.kind === 'fetched'),

@@ -18,48 +18,48 @@ import { readFrame, type Frame } from './wire.ts';
 
 /** The dependencies of speech. */
 export interface SpeechDeps extends JobDeps {
-  /** How long a stream may be silent, ms; a minute if absent. */
+  /** The maximum idle time of a stream, ms; a minute if absent. */
   idleTimeoutMs?: number;
   /** Called with the number of bytes of audio so far. */
   onAudio?: (bytes: number) => void;
 }
 
-/** Returns the dependencies of several concurrent streams. Each note is shown once, not once for each stream. */
+/** Returns the dependencies of several concurrent streams. Each note is shown once, not once per stream. */
 export function withoutRepeats(deps: SpeechDeps): SpeechDeps {
-  const said = new Set<string>();
+  const shownNotes = new Set<string>();
   const note = (text: string): void => {
-    if (!said.has(text)) deps.note(text);
-    said.add(text);
+    if (!shownNotes.has(text)) deps.note(text);
+    shownNotes.add(text);
   };
   return { ...deps, note, onAudio: undefined };
 }
 
-/** The default time in ms that a stream may be silent. */
+/** The default maximum idle time of a stream, ms. */
 export const defaultIdleMs = 60_000;
 
 /** An open stream that was paid for, and the sink of its audio. */
 export interface AudioStream {
   reply: StreamedReply;
   sink: AudioSink;
-  /** When reading stops. */
+  /** The time at which reading stops. */
   deadline: Deadline;
 }
 
 type StreamEnd = StreamOutcome | { kind: 'unwritable'; error: unknown; usage?: undefined };
-type Broken = Exclude<StreamEnd, { kind: 'whole' }>;
+type FailedEnd = Exclude<StreamEnd, { kind: 'whole' }>;
 
 /**
  * Reads a stream to its end, records how it ended, and publishes the audio if it is whole.
  * @returns the file, undefined if the audio went to a stream
- * @throws MgwError: exit 5, 9 or 10. The message names the file that keeps the audio.
+ * @throws MgwError: exit 5, 9 or 10. The message contains the path of the saved audio.
  */
 export async function finishStream(
   audio: AudioStream,
   job: Job,
   deps: SpeechDeps,
 ): Promise<JobFile | undefined> {
-  const { end, kept, bytes } = await listen(audio, deps, job.id);
-  if (end.kind !== 'whole') throw await giveUp(end, bytes, audio, job, deps);
+  const { end, kept, bytes } = await readStream(audio, deps, job.id);
+  if (end.kind !== 'whole') throw await abandonStream(end, bytes, audio, job, deps);
   // The path of the audio is recorded first. If this run dies before publishing, the next one can publish it.
   const event: JobEvent = {
     type: 'finished',
@@ -68,31 +68,35 @@ export async function finishStream(
     usage: end.usage,
     details: kept && { kept },
   };
-  const trouble = await deps.ledger.append(job.id, event).catch((error: unknown) => ({ error }));
+  const ledgerError = await deps.ledger.append(job.id, event).catch((error: unknown) => ({ error }));
   await chargeUsage({ ...job, state: 'succeeded', usage: end.usage }, deps);
   const file = kept && (await audio.sink.publish(kept));
-  if (file !== undefined && !trouble) await deps.ledger.append(job.id, { type: 'file', file });
+  if (file !== undefined && !ledgerError) await deps.ledger.append(job.id, { type: 'file', file });
   await bestEffort(deps, () => audio.sink.discard());
-  if (trouble) throw unrecordedError(trouble.error, file, 'It was written to the output.');
+  if (ledgerError) throw unrecordedError(ledgerError.error, file, 'It was written to the output.');
   return file;
 }
 
 /** Saves a stream whose start could not be recorded. Returns the error that reports both. */
 export async function saveUnrecorded(
   audio: AudioStream,
-  why: unknown,
+  cause: unknown,
   job: Job,
   deps: SpeechDeps,
 ): Promise<unknown> {
-  const { end, kept } = await listen(audio, deps);
+  const { end, kept } = await readStream(audio, deps);
   await chargeUsage({ ...job, state: end.kind === 'whole' ? 'succeeded' : 'failed', usage: end.usage }, deps);
   if (end.kind === 'whole') {
     const file = kept && (await audio.sink.publish(kept));
     await bestEffort(deps, () => audio.sink.discard());
-    return unrecordedError(why, file, 'It was written to the output.');
+    return unrecordedError(cause, file, 'It was written to the output.');
   }
   const part = await audio.sink.abandon();
-  return unrecordedError(why, undefined, `The audio is incomplete${part === undefined ? '' : `: ${part}`}.`);
+  return unrecordedError(
+    cause,
+    undefined,
+    `The audio is incomplete${part === undefined ? '' : `: ${part}`}.`,
+  );
 }
 
 /** How a stream ended, the file of the audio if it is whole, and the bytes of audio that arrived. */
@@ -102,10 +106,10 @@ interface Received {
   bytes: number;
 }
 
-async function listen(audio: AudioStream, deps: SpeechDeps, name = 'not recorded'): Promise<Received> {
+async function readStream(audio: AudioStream, deps: SpeechDeps, name = 'not recorded'): Promise<Received> {
   const { idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
   const explainWait = (): void =>
-    deps.note(`The speech (${name}) is paid for, so mgw finishes it first. Interrupt again to give it up.`);
+    deps.note(`The speech (${name}) is paid for, so mgw finishes it first. To abandon it, interrupt again.`);
   signals.soft.addEventListener('abort', explainWait);
   let bytes = 0;
   const write = async (chunk: Uint8Array): Promise<void> => {
@@ -124,14 +128,14 @@ async function listen(audio: AudioStream, deps: SpeechDeps, name = 'not recorded
   }
 }
 
-async function giveUp(
-  end: Broken,
+async function abandonStream(
+  end: FailedEnd,
   bytes: number,
   audio: AudioStream,
   job: Job,
   deps: SpeechDeps,
 ): Promise<unknown> {
-  const kept = await audio.sink.abandon();
+  const partPath = await audio.sink.abandon();
   const { code, message, native_code } = recordFor(end);
   const error = {
     code,
@@ -139,7 +143,7 @@ async function giveUp(
     native_code: native_code && deps.redact(native_code),
   };
   // Audio that arrived was charged, even if the stream then failed.
-  const details = bytes > 0 || kept ? { part: kept, audio_bytes: bytes } : undefined;
+  const details = bytes > 0 || partPath ? { part: partPath, audio_bytes: bytes } : undefined;
   const event: JobEvent = {
     type: 'finished',
     state: 'failed',
@@ -149,21 +153,21 @@ async function giveUp(
     details,
   };
   await deps.ledger.append(job.id, event).catch((reason: unknown) => {
-    deps.note(`How the speech ended could not be recorded: ${messageOf(reason)}`);
+    deps.note(`Could not record the outcome of the speech: ${messageOf(reason)}`);
   });
   await chargeUsage({ ...job, state: 'failed', usage: end.usage }, deps);
-  return errorFor(end, job, kept, deps);
+  return errorFor(end, job, partPath, deps);
 }
 
-function recordFor(end: Broken): JobError {
+function recordFor(end: FailedEnd): JobError {
   if (end.kind === 'failed') return recordOf(end.failure);
   return { code: 'speech_incomplete', message: end.kind === 'cut' ? end.why : messageOf(end.error) };
 }
 
-function errorFor(end: Broken, job: Job, kept: string | undefined, deps: SpeechDeps): unknown {
-  if (end.kind === 'failed') return failedSpeechError(end.failure, job, kept);
-  if (end.kind === 'unwritable') return unwritableError(end.error, job, kept);
-  return incompleteError(job, end.why, kept, { signals: deps.signals });
+function errorFor(end: FailedEnd, job: Job, partPath: string | undefined, deps: SpeechDeps): unknown {
+  if (end.kind === 'failed') return failedSpeechError(end.failure, job, partPath);
+  if (end.kind === 'unwritable') return unwritableError(end.error, job, partPath);
+  return incompleteError(job, end.why, partPath, { signals: deps.signals });
 }
 
 /** How a stream of speech ended (specification 3.4). */
@@ -183,7 +187,7 @@ type Ending =
 interface StreamLimits extends TimeLimits {
   /** The maximum size of a frame, bytes; the default of {@link FrameSplitter} if absent. */
   maxFrameBytes?: number;
-  /** Removes secrets from text of the stream that is shown. */
+  /** Removes secrets from stream text before it is shown. */
   clean?: ((text: string) => string) | undefined;
 }
 
@@ -198,30 +202,30 @@ export async function receive(
   limits: StreamLimits,
 ): Promise<StreamOutcome> {
   const splitter = new FrameSplitter(limits.maxFrameBytes, limits.clean);
-  const seen: Pick<StreamOutcome, 'usage'> = {};
+  const latest: Pick<StreamOutcome, 'usage'> = {};
   let why: string | undefined;
   try {
-    const ending = await readAudio(withIdleTimeout(body, limits), write, splitter, seen);
-    if (ending !== undefined) return { ...ending, ...seen };
+    const ending = await readAudio(withIdleTimeout(body, limits), write, splitter, latest);
+    if (ending !== undefined) return { ...ending, ...latest };
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
     why = messageOf(error);
   }
   splitter.end();
-  return { kind: 'cut', why: why ?? splitter.fault ?? 'the stream ended without its end frame', ...seen };
+  return { kind: 'cut', why: why ?? splitter.fault ?? 'the stream ended without its end frame', ...latest };
 }
 
 async function readAudio(
   body: AsyncIterable<Uint8Array>,
   write: (audio: Uint8Array) => Promise<void>,
   splitter: FrameSplitter,
-  seen: Pick<StreamOutcome, 'usage'>,
+  latest: Pick<StreamOutcome, 'usage'>,
 ): Promise<Ending | undefined> {
   let hasAudio = false;
   for await (const chunk of body) {
     const { audio, ending, usage } = readFrames(splitter, chunk);
     releaseBuffer(chunk);
-    if (usage !== undefined) seen.usage = usage;
+    if (usage !== undefined) latest.usage = usage;
     if (audio.length > 0) await write(audio);
     hasAudio ||= audio.length > 0;
     if (ending?.kind === 'whole' && !hasAudio)
@@ -239,14 +243,14 @@ interface ChunkContent {
 }
 
 function readFrames(splitter: FrameSplitter, chunk: Uint8Array): ChunkContent {
-  const audio = new Audio();
+  const audio = new AudioBuffer();
   let usage: JsonObject | undefined;
   let ending: Ending | undefined;
   for (const frame of splitter.push(chunk)) {
-    const read = readFrame(frame, audio.room);
-    if ('bytes' in read && read.bytes !== undefined) audio.add(read.bytes);
-    if ('usage' in read) usage = read.usage ?? usage;
-    ending = endingOf(read);
+    const content = readFrame(frame, audio.freeSpace);
+    if ('bytes' in content && content.bytes !== undefined) audio.add(content.bytes);
+    if ('usage' in content) usage = content.usage ?? usage;
+    ending = endingOf(content);
     if (ending !== undefined) break;
   }
   if (splitter.fault !== undefined) ending ??= { kind: 'cut', why: splitter.fault };
@@ -254,18 +258,18 @@ function readFrames(splitter: FrameSplitter, chunk: Uint8Array): ChunkContent {
 }
 
 /** The decoded audio of the frames of one chunk. */
-class Audio {
+class AudioBuffer {
   readonly #buffer = acquireBuffer();
   readonly #pieces: Buffer[] = [];
   #used = 0;
   #size = 0;
 
   /** Free space for the next piece. */
-  get room(): Buffer {
+  get freeSpace(): Buffer {
     return this.#buffer.subarray(this.#used);
   }
 
-  /** Adds a decoded piece, which may be at the beginning of {@link room}. */
+  /** Adds a decoded piece, which may be at the beginning of {@link freeSpace}. */
   add(piece: Buffer): void {
     this.#pieces.push(piece);
     this.#size += piece.length;

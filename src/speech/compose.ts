@@ -26,13 +26,13 @@ export interface SpeechFields {
   set?: string[];
   /** Whether to run the local checks. Default true. */
   check?: boolean;
-  /** Whether the text was read from a file. Errors do not quote it then. */
+  /** Whether the text was read from a file. If so, errors do not quote it. */
   isFromFile?: boolean;
 }
 
 /**
- * Returns the body that speaks a text into `target`, checked.
- * @throws MgwError('usage') naming every field that is wrong.
+ * Returns the checked body of a request that speaks text into `target`.
+ * @throws MgwError('usage') listing every invalid field.
  */
 export function composeSpeech(
   text: string,
@@ -45,12 +45,12 @@ export function composeSpeech(
   // --set takes precedence over --format.
   const wire = textAt(body, 'req_params.audio_params.format') ?? chosen.wire;
   const format = wire === chosen.wire ? chosen : speechFormat(wire);
-  const shown = (violation: Violation): Violation =>
+  const withoutFileContent = (violation: Violation): Violation =>
     fields.isFromFile && violation.field === 'req_params.text' && violation.value !== ''
       ? { ...violation, value: valueInFile }
       : violation;
   const violations = fields.check === false ? [] : checkSpeech(body);
-  if (violations.length > 0) throw usageError(violationMessage(violations.map(shown)));
+  if (violations.length > 0) throw usageError(violationMessage(violations.map(withoutFileContent)));
   const rate = at(body, 'req_params.audio_params.sample_rate');
   return { body, format, sampleRate: typeof rate === 'number' ? rate : defaultRate };
 }
@@ -77,11 +77,11 @@ function withAdditions(body: JsonObject): JsonObject {
   return { ...body, req_params: { ...params, additions: JSON.stringify(params['additions']) } };
 }
 
-const words = 'text with something that can be spoken';
-const formats =
-  'mp3, pcm, ogg_opus or another format of the gateway; --format wav asks for PCM and writes WAV';
+const textRule = 'text with at least one letter or digit';
+const formatRule =
+  'mp3, pcm, ogg_opus or another format of the gateway; --format wav requests PCM and writes WAV';
 // The service's own WAV has a header in every fragment and does not play, so it is never requested.
-const notWav = z.regex(/^(?!wav$)/, { error: formats });
+const notWav = z.regex(/^(?!wav$)/, { error: formatRule });
 
 /** The body of specification 2.6, which leaves its formats and sample rates open. */
 export const schema: BodySchema = withDescriptions(
@@ -89,14 +89,14 @@ export const schema: BodySchema = withDescriptions(
     req_params: z.strictObject(
       {
         text: z
-          .string({ error: words })
-          .check(z.regex(speakable, { error: words }), z.describe('the text to speak')),
+          .string({ error: textRule })
+          .check(z.regex(speakable, { error: textRule }), z.describe('the text to speak')),
         speaker: z.optional(text('the name of a voice')),
         audio_params: z.optional(
           z.strictObject(
             {
               format: z.optional(
-                text(formats).check(notWav, z.describe('mp3, pcm, ogg_opus or another format')),
+                text(formatRule).check(notWav, z.describe('mp3, pcm, ogg_opus or another format')),
               ),
               sample_rate: z.optional(wholeNumber('a whole number of hertz, 1 to 1000000', 1, 1_000_000)),
             },
@@ -106,7 +106,7 @@ export const schema: BodySchema = withDescriptions(
       },
       { error: 'an object with text' },
     ),
-    model: z.optional(z.never({ error: 'nothing: a header chooses the model of speech' })),
+    model: z.optional(z.never({ error: 'none, since a header selects the speech model' })),
   }),
   // The flag also accepts wav, which is not a format of the body.
   speechFlags.filter(({ flags }) => !flags.startsWith('--format')),
@@ -119,7 +119,7 @@ export function checkSpeech(body: JsonObject): Violation[] {
 
 /** The format of speech in the request and in the file. */
 export interface SpeechFormat {
-  /** The name as the user gives it: `mp3`, `wav`, `pcm`, `ogg_opus`, or a word that mgw does not know. */
+  /** The name as the user specifies it: `mp3`, `wav`, `pcm`, `ogg_opus`, or a format that mgw does not know. */
   name: string;
   /** `audio_params.format` as it is sent (specification 2.6). */
   wire: string;
@@ -157,19 +157,19 @@ function speechFormat(name: string): SpeechFormat {
 }
 
 /**
- * Returns the format of an output: the named format, else the format of the file's extension, else the default.
+ * Returns the format of an output: the format called `name`, else the format of the file's extension, else the default.
  * @throws MgwError('usage') if the extension belongs to an audio format that mgw does not know.
  */
 export function formatFor(
-  named: string | undefined,
+  name: string | undefined,
   output: string | undefined,
-  usual = 'mp3',
+  defaultName = 'mp3',
 ): SpeechFormat {
-  if (named !== undefined) return speechFormat(named);
+  if (name !== undefined) return speechFormat(name);
   const extension = extname(output ?? '').toLowerCase();
   if (otherAudio.has(extension))
     throw usageError(
       `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or set --format.`,
     );
-  return speechFormat(byExtension[extension] ?? usual);
+  return speechFormat(byExtension[extension] ?? defaultName);
 }

@@ -45,19 +45,20 @@ interface Frame {
  */
 export function mp3Frames(file: Uint8Array): Uint8Array {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.length);
-  const start = tagsEnd(bytes);
-  const end =
+  const start = audioStart(bytes);
+  const tagBytes =
     bytes.length - start >= 128 && bytes.toString('latin1', bytes.length - 128, bytes.length - 125) === 'TAG'
       ? 128
       : 0;
-  const audio = bytes.subarray(start, bytes.length - end);
-  const first = frameAt(audio);
-  const frames = first !== undefined && isHeaderFrame(audio, first) ? audio.subarray(first.length) : audio;
+  const audio = bytes.subarray(start, bytes.length - tagBytes);
+  const firstFrame = frameAt(audio);
+  const frames =
+    firstFrame !== undefined && isHeaderFrame(audio, firstFrame) ? audio.subarray(firstFrame.length) : audio;
   return frames.length > 0 ? frames : bytes;
 }
 
 // ID3v2 precedes the audio. Its length is four bytes of seven bits each.
-function tagsEnd(bytes: Buffer): number {
+function audioStart(bytes: Buffer): number {
   let at = 0;
   while (bytes.toString('latin1', at, at + 3) === 'ID3' && at + 10 <= bytes.length) {
     const size = [6, 7, 8, 9].reduce((sum, offset) => sum * 128 + ((bytes[at + offset] ?? 0) & 0x7f), 0);
@@ -72,12 +73,12 @@ function frameAt(bytes: Buffer): Frame | undefined {
   if (sync !== 0xff || (kind & 0xe6) !== 0xe2) return undefined;
   const version = (kind >> 3) & 3;
   const bitRate = (version === 3 ? bitRates.mpeg1 : bitRates.mpeg2)[rates >> 4];
-  const plainRate = sampleRates[(rates >> 2) & 3];
-  if (version === 1 || !bitRate || plainRate === undefined) return undefined;
-  const sampleRate = plainRate / (version === 3 ? 1 : version === 2 ? 2 : 4);
+  const baseRate = sampleRates[(rates >> 2) & 3];
+  if (version === 1 || !bitRate || baseRate === undefined) return undefined;
+  const sampleRate = baseRate / (version === 3 ? 1 : version === 2 ? 2 : 4);
   const samples = version === 3 ? 144 : 72;
-  const mono = mode >> 6 === 3;
-  const sideInfo = version === 3 ? (mono ? 17 : 32) : mono ? 9 : 17;
+  const isMono = mode >> 6 === 3;
+  const sideInfo = version === 3 ? (isMono ? 17 : 32) : isMono ? 9 : 17;
   return {
     length: Math.floor((samples * bitRate * 1000) / sampleRate) + ((rates >> 1) & 1),
     tagAt: 4 + sideInfo,
@@ -90,7 +91,7 @@ function isHeaderFrame(bytes: Buffer, { tagAt }: Frame): boolean {
 }
 
 const headBytes = 27;
-const [beginning, end] = [2, 4];
+const [beginFlag, endFlag] = [2, 4];
 const noPacketEnds = 0xffff_ffff_ffff_ffffn;
 
 /**
@@ -109,19 +110,20 @@ export function oggJoiner(): (file: Uint8Array, isLast: boolean) => Uint8Array {
     if (pages === undefined || headers === 0) return file;
     serial ??= pages[0]?.readUInt32LE(14) ?? 0;
     const start = played;
-    const kept = sequence === 0 ? pages : pages.slice(headers);
-    for (const page of kept) {
+    const outputPages = sequence === 0 ? pages : pages.slice(headers);
+    for (const page of outputPages) {
       const granule = page.readBigUInt64LE(6);
       if (granule !== noPacketEnds) played = start + granule;
-      const ends = isLast && page === kept.at(-1);
-      page[5] = ((page[5] ?? 0) & ~(beginning | end)) | (sequence === 0 ? beginning : 0) | (ends ? end : 0);
+      const ends = isLast && page === outputPages.at(-1);
+      page[5] =
+        ((page[5] ?? 0) & ~(beginFlag | endFlag)) | (sequence === 0 ? beginFlag : 0) | (ends ? endFlag : 0);
       if (granule !== noPacketEnds) page.writeBigUInt64LE(played, 6);
       page.writeUInt32LE(serial, 14);
       page.writeUInt32LE(sequence++, 18);
       page.writeUInt32LE(0, 22);
       page.writeUInt32LE(checksum(page), 22);
     }
-    return Buffer.concat(kept);
+    return Buffer.concat(outputPages);
   };
 }
 
@@ -130,11 +132,11 @@ function pagesOf(file: Buffer): Buffer[] | undefined {
   for (let at = 0; at < file.length;) {
     if (file.toString('latin1', at, at + 4) !== 'OggS' || at + headBytes > file.length) return undefined;
     const segments = file.subarray(at + headBytes, at + headBytes + (file[at + 26] ?? 0));
-    const next = at + headBytes + segments.length + segments.reduce((sum, size) => sum + size, 0);
-    if (next > file.length) return undefined;
+    const nextOffset = at + headBytes + segments.length + segments.reduce((sum, size) => sum + size, 0);
+    if (nextOffset > file.length) return undefined;
     // The page is changed in place.
-    pages.push(Buffer.from(file.subarray(at, next)));
-    at = next;
+    pages.push(Buffer.from(file.subarray(at, nextOffset)));
+    at = nextOffset;
   }
   return pages;
 }
@@ -151,7 +153,7 @@ function endsPacket(page: Buffer): boolean {
   return page.subarray(headBytes, headBytes + (page[26] ?? 0)).some((size) => size < 255);
 }
 
-const table = Uint32Array.from({ length: 256 }, (_, byte) => {
+const crcTable = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte << 24;
   for (let bit = 0; bit < 8; bit += 1) value = (value << 1) ^ (value < 0 ? 0x04c1_1db7 : 0);
   return value;
@@ -159,11 +161,11 @@ const table = Uint32Array.from({ length: 256 }, (_, byte) => {
 
 function checksum(page: Buffer): number {
   let sum = 0;
-  for (const byte of page) sum = (sum << 8) ^ (table[(sum >>> 24) ^ byte] ?? 0);
+  for (const byte of page) sum = (sum << 8) ^ (crcTable[(sum >>> 24) ^ byte] ?? 0);
   return sum >>> 0;
 }
 
-/** The length of {@link wavHeader} in bytes. */
+/** The size of {@link wavHeader} in bytes. */
 export const wavHeaderBytes = 44;
 
 const unknownLength = 0xffff_ffff;
@@ -191,6 +193,6 @@ export function wavHeader(sampleRate: number, audioBytes?: number): Buffer {
   return header;
 }
 
-function sizeField(audioBytes: number | undefined, more: number): number {
-  return audioBytes === undefined ? unknownLength : Math.min(audioBytes + more, unknownLength);
+function sizeField(audioBytes: number | undefined, extraBytes: number): number {
+  return audioBytes === undefined ? unknownLength : Math.min(audioBytes + extraBytes, unknownLength);
 }

@@ -15,7 +15,7 @@ import type { SpeechDeps } from './audio-stream.ts';
 /**
  * Delivers the result of an earlier run of the same order. Nothing is sent. Waits for a run that is alive in another
  * process.
- * @param own this process's run of the job, the deadline, and the function that locks the output
+ * @param options this process's run of the job, the deadline, and the function that locks the output
  * @throws MgwError: exit 5 if the earlier run failed, 8 if it is still running, 9 if it was cut off or its result is
  * gone.
  */
@@ -25,39 +25,39 @@ export async function deliverEarlier(
   deps: SpeechDeps,
   sink: AudioSink,
 ): Promise<JobFile | undefined> {
-  const last = await afterOthers(job, run, deadline, deps);
+  const latest = await waitForOthers(job, run, deadline, deps);
   await lockSink();
-  // The other run may have died before it did this.
-  await chargeUsage(last, deps);
-  const part = partOf(last) ?? (await sink.findLeftover());
-  if (last.state === 'failed') throw endedError(last, part);
-  if (last.state !== 'succeeded') throw await cutOff(last, part, deps);
-  const recovered = await sink.recover(savedSpeech(last));
-  if (recovered === undefined) throw deletedAudioError(last);
+  // The other run may have died before it settled the charge.
+  await chargeUsage(latest, deps);
+  const part = partOf(latest) ?? (await sink.findLeftover());
+  if (latest.state === 'failed') throw earlierRunError(latest, part);
+  if (latest.state !== 'succeeded') throw await recordCutOff(latest, part, deps);
+  const recovered = await sink.recover(savedSpeech(latest));
+  if (recovered === undefined) throw deletedAudioError(latest);
   const { file } = recovered;
   if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
   await bestEffort(deps, () => sink.discard());
   return file;
 }
 
-async function afterOthers(job: Job, run: string, deadline: Deadline, deps: SpeechDeps): Promise<Job> {
+async function waitForOthers(job: Job, run: string, deadline: Deadline, deps: SpeechDeps): Promise<Job> {
   const { clock, ledger, signals } = deps;
-  for (let last = job; ; last = (await ledger.read(job.id)) ?? last) {
-    if (!isReadElsewhere(last, run) || hasEnded(last)) return last;
-    if (deadline.remainingMs() <= 0) throw pendingError(last, { next: showCommand(last) });
+  for (let latest = job; ; latest = (await ledger.read(job.id)) ?? latest) {
+    if (!isReadElsewhere(latest, run) || hasEnded(latest)) return latest;
+    if (deadline.remainingMs() <= 0) throw pendingError(latest, { next: showCommand(latest) });
     await clock.sleep(200, signals.soft).catch(() => {
-      throw interruptedError(signals.soft, last, 'yes');
+      throw interruptedError(signals.soft, latest, 'yes');
     });
   }
 }
 
-// Whether the other run has ended the job. If the audio is complete, that run must also have published it.
+// Whether the other run has finished the job. If the audio is complete, that run must also have published it.
 function hasEnded(job: Job): boolean {
   if (job.state !== 'succeeded') return job.state === 'failed';
-  return job.files.length > 0 || keptFile(job).length === 0;
+  return job.files.length > 0 || unpublishedFile(job).length === 0;
 }
 
-// Only the process that sent the request has the stream. Other processes wait too, and must not wait for each other.
+// Only the process that sent the request has the stream. Other processes wait for it, and must not wait for each other.
 function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string): boolean {
   return runs.some(
     ({ run: other, owner }) =>
@@ -68,18 +68,18 @@ function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string)
 }
 
 /** Whether a stream began, was billed, and did not succeed. It cannot be resumed (design 8). */
-function endedBadly(job: Job): boolean {
+function isFailedStream(job: Job): boolean {
   return job.handle !== undefined && job.state !== 'succeeded' && !isRunning(job);
 }
 
-// The process that read the stream died. The file that it wrote is kept.
-async function cutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
+// Called if the process that read the stream died. Keeps the file that it wrote.
+async function recordCutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
   const error = { code: 'speech_incomplete', message: `The run ended inside the stream.` };
   await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error });
-  return incompleteError(job, insideStream, part);
+  return incompleteError(job, interruptedReason, part);
 }
 
-const insideStream = 'an earlier run of this command ended inside the stream';
+const interruptedReason = 'an earlier run of this command ended inside the stream';
 
 function partOf(job: Job): string | undefined {
   return textAt(job.details as Json, 'part');
@@ -89,8 +89,8 @@ function partOf(job: Job): string | undefined {
  * The error of an earlier run that did not complete the speech: exit 5 after an error frame, else 9.
  * @param part the path of the partial audio; undefined if there is none
  */
-function endedError(job: Job, part: string | undefined = partOf(job)): MgwError {
-  if (job.state !== 'failed') return incompleteError(job, insideStream, part);
+function earlierRunError(job: Job, part: string | undefined = partOf(job)): MgwError {
+  if (job.state !== 'failed') return incompleteError(job, interruptedReason, part);
 
   const { code = 'task_failed', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
   if (code === 'speech_incomplete')
@@ -98,17 +98,18 @@ function endedError(job: Job, part: string | undefined = partOf(job)): MgwError 
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
 }
 
-/** The files in which the audio of a succeeded job may be. */
+/** Returns the files that may contain the audio of a succeeded job. */
 export function savedSpeech(job: Job): SavedAudio[] {
-  return [...job.files, ...keptFile(job)];
+  return [...job.files, ...unpublishedFile(job)];
 }
 
 // Returns the file of complete audio that was not published yet, from the record of its end.
-function keptFile(job: Job): SavedAudio[] {
-  const kept = at(job.details as Json, 'kept');
-  const [path, sha256, bytes] = [textAt(kept, 'path'), textAt(kept, 'sha256'), at(kept, 'bytes')];
-  if (!isObject(kept) || path === undefined || sha256 === undefined || typeof bytes !== 'number') return [];
-  return [{ path, sha256, bytes, mime: idAt(kept, 'mime'), isPart: true }];
+function unpublishedFile(job: Job): SavedAudio[] {
+  const recorded = at(job.details as Json, 'kept');
+  const [path, sha256, bytes] = [textAt(recorded, 'path'), textAt(recorded, 'sha256'), at(recorded, 'bytes')];
+  if (!isObject(recorded) || path === undefined || sha256 === undefined || typeof bytes !== 'number')
+    return [];
+  return [{ path, sha256, bytes, mime: idAt(recorded, 'mime'), isPart: true }];
 }
 
 /**
@@ -145,7 +146,7 @@ export async function deliverSaved(
  * for at the gateway.
  */
 export function speechProblem(job: Job): MgwError | undefined {
-  if (endedBadly(job)) return endedError(job);
+  if (isFailedStream(job)) return earlierRunError(job);
   if (job.state === 'rejected') return rejectedError(job);
   if (shownState(job) === 'unknown')
     return unknownSpeechError(job, job.error?.message ?? 'The response was lost');

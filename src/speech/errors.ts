@@ -1,36 +1,38 @@
-import { add, formatDecimal, parseDecimal, subtract, type Decimal } from '../decimal.ts';
+import { add, formatDecimal, parseDecimal, subtract, type Decimal, zero } from '../decimal.ts';
 import { messageOf, MgwError, exitCodes, type ExitName } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
 import type { Job, JobFile } from '../job.ts';
+import type { JobDeps } from '../jobs/order.ts';
+import type { JsonObject } from '../json.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { newTakeFlag, resolveCommand, showCommand } from '../jobs/errors.ts';
 import { ClosedPipe } from './sink.ts';
-import { isOwnCallId } from './wire.ts';
+import { isOwnCallId, speechModel } from './wire.ts';
 
 /**
  * Exit 9: the stream was billed but is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted
  * the stream.
- * @param kept the path of the partial audio; undefined if none was saved
+ * @param partPath the path of the partial audio; undefined if none was saved
  */
 export function incompleteError(
   job: Job,
   why: string,
-  kept: string | undefined,
+  partPath: string | undefined,
   details: { signals?: Signals; cause?: unknown } = {},
 ): MgwError {
   const { signals, cause } = details;
-  const text = `Speech is incomplete: ${why}. ${keptText(kept)} It was billed, and is ${notAgain(job)}`;
+  const text = `Speech is incomplete: ${why}. ${keptAudioText(partPath)} It was billed, and is ${notResentText(job)}`;
   const exit =
     signals?.hard.aborted === true
       ? signals.soft.reason === 'SIGTERM'
         ? 'terminated'
         : 'interrupted'
       : undefined;
-  return new MgwError('speech_incomplete', text, { ...atCost(job), exit, cause });
+  return new MgwError('speech_incomplete', text, { ...chargedDetails(job), exit, cause });
 }
 
-/** Exit 7: it is unknown whether the call was accepted. There is no task that could be adopted. */
+/** Exit 7: it is unknown whether the call was accepted. There is no task to adopt. */
 export function unknownSpeechError(job: Job, why: string, requestId?: string): MgwError {
   const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: ${newTakeFlag(job)} pays for another take. If the bill shows no charge, resolve the job as not created, and the same command sends it again.`;
   const next = resolveCommand(job);
@@ -38,12 +40,12 @@ export function unknownSpeechError(job: Job, why: string, requestId?: string): M
 }
 
 /** Exit 5: the gateway ended the stream with an error frame (specification 3.4). It may have been billed. */
-export function failedSpeechError(failure: Failure, job: Job, kept: string | undefined): MgwError {
+export function failedSpeechError(failure: Failure, job: Job, partPath: string | undefined): MgwError {
   const { code, message, nativeCode, requestId = gatewayIdOf(job) } = failure;
-  const named = nativeCode === undefined || message.includes(nativeCode) ? '' : `Error ${nativeCode}: `;
-  const audio = kept === undefined ? '' : ` ${keptText(kept)}`;
-  return new MgwError(code, `${named}${asSentence(message)}${audio} It is ${notAgain(job)}`, {
-    ...atCost(job),
+  const codePrefix = nativeCode === undefined || message.includes(nativeCode) ? '' : `Error ${nativeCode}: `;
+  const audioText = partPath === undefined ? '' : ` ${keptAudioText(partPath)}`;
+  return new MgwError(code, `${codePrefix}${asSentence(message)}${audioText} It is ${notResentText(job)}`, {
+    ...chargedDetails(job),
     exit: 'failed',
     charged: 'maybe',
     requestId,
@@ -51,28 +53,34 @@ export function failedSpeechError(failure: Failure, job: Job, kept: string | und
 }
 
 /** Exit 10: the audio arrived but could not be written. Exit 9 if the reader closed the pipe. */
-export function unwritableError(error: unknown, job: Job, kept: string | undefined): MgwError {
-  if (error instanceof ClosedPipe) return incompleteError(job, messageOf(error), kept, { cause: error });
+export function unwritableError(error: unknown, job: Job, partPath: string | undefined): MgwError {
+  if (error instanceof ClosedPipe) return incompleteError(job, messageOf(error), partPath, { cause: error });
   if (!(error instanceof MgwError)) throw error;
-  const text = `${error.message} The stream was given up. ${keptText(kept)} It was billed: ${newTakeFlag(job)} pays for another take.`;
-  return new MgwError(error.code, text, { ...atCost(job), cause: error });
+  const text = `${error.message} The stream was abandoned. ${keptAudioText(partPath)} It was billed: ${newTakeFlag(job)} pays for another take.`;
+  return new MgwError(error.code, text, { ...chargedDetails(job), cause: error });
 }
 
 /** Exit 9: the file of complete speech was deleted or changed, and it cannot be fetched again. */
 export function deletedAudioError(job: Job): MgwError {
   const places = job.files.map((file) => file.path).join(', ') || 'standard output';
   const text = `Job ${job.id} was spoken and delivered to ${places}; the file is missing or changed, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
-  return new MgwError('result_unavailable', text, atCost(job));
+  return new MgwError('result_unavailable', text, chargedDetails(job));
 }
 
 /** Exit 10: the speech was paid for, but the ledger has no record of it. */
-export function unrecordedError(error: unknown, file: JobFile | undefined, end: string): MgwError {
-  const saved = file === undefined ? end : `The speech itself is complete and saved as ${file.path}.`;
-  const text = `Could not record that the gateway sent speech: ${messageOf(error)} ${saved} Running the command again pays again.`;
+export function unrecordedError(error: unknown, file: JobFile | undefined, audioText: string): MgwError {
+  const savedText =
+    file === undefined ? audioText : `The speech itself is complete and saved as ${file.path}.`;
+  const text = `Could not record that the gateway sent speech: ${messageOf(error)} ${savedText} Running the command again pays again.`;
   return new MgwError('local_io', text, { charged: 'yes', retry: 'never', cause: error });
 }
 
-function atCost(job: Job): { charged: 'yes'; retry: 'never'; next: string[]; requestId: string | undefined } {
+function chargedDetails(job: Job): {
+  charged: 'yes';
+  retry: 'never';
+  next: string[];
+  requestId: string | undefined;
+} {
   return {
     charged: 'yes',
     retry: 'never',
@@ -86,12 +94,12 @@ function gatewayIdOf({ handle }: Job): string | undefined {
   return handle !== undefined && isOwnCallId(handle) ? undefined : handle;
 }
 
-function notAgain(job: Job): string {
+function notResentText(job: Job): string {
   return `not sent again automatically: ${newTakeFlag(job)} pays for another take.`;
 }
 
-function keptText(kept: string | undefined): string {
-  return kept === undefined ? 'No audio is kept.' : `The received audio is kept in ${kept}.`;
+function keptAudioText(partPath: string | undefined): string {
+  return partPath === undefined ? 'No audio was saved.' : `The received audio was saved in ${partPath}.`;
 }
 
 /** A piece that failed. Without an index, the joined output failed. */
@@ -104,18 +112,18 @@ export interface PieceFailure {
 interface PiecesState {
   failures: readonly PieceFailure[];
   /** The number of complete pieces. */
-  whole: number;
+  completeCount: number;
   count: number;
   folder: string;
   /** The maximum cost of the missing pieces, as far as their prices are known. */
   missingCost: Decimal;
-  /** Whether this run paid for a complete piece. */
-  paid: boolean;
+  /** Whether this run paid for any complete piece. */
+  isPaid: boolean;
   jobs: Job[];
   signal: AbortSignal;
 }
 
-/** Speech in pieces, some of which are incomplete. */
+/** The error of speech in pieces, some of which are incomplete. */
 export class PiecesError extends MgwError {
   /** The jobs of the pieces that were started. */
   readonly jobs: Job[];
@@ -123,8 +131,8 @@ export class PiecesError extends MgwError {
   constructor(error: MgwError, message: string, state: PiecesState) {
     super(error.code, message, {
       exit: exitNameOf(error),
-      charged: state.paid ? 'yes' : error.charged,
-      retry: error.retry === 'safe' && state.whole > 0 ? 'resume' : error.retry,
+      charged: state.isPaid ? 'yes' : error.charged,
+      retry: error.retry === 'safe' && state.completeCount > 0 ? 'resume' : error.retry,
       next: error.next,
       requestId: error.requestId,
       budget: error.budget,
@@ -136,22 +144,38 @@ export class PiecesError extends MgwError {
 }
 
 // The worst errors come first: those that may cost money twice, then those that cost money for nothing.
-const weight: readonly ExitName[] = ['unknown', 'incomplete', 'failed', 'local', 'auth', 'rejected'];
+const exitsByPriority: readonly ExitName[] = ['unknown', 'incomplete', 'failed', 'local', 'auth', 'rejected'];
 
-/** Returns the error of a run over several pieces: the worst error of a piece, and which pieces are saved. */
+/** Returns the error of a run over several pieces: the worst error of a piece, and the number of saved pieces. */
 export function piecesError(state: PiecesState): unknown {
-  const { failures, whole, count, folder, signal } = state;
-  const stray = failures.find(({ error }) => !(error instanceof MgwError) && !(error instanceof ClosedPipe));
-  if (stray !== undefined) return stray.error;
+  const { failures, completeCount, count, folder, signal } = state;
+  const unexpected = failures.find(
+    ({ error }) => !(error instanceof MgwError) && !(error instanceof ClosedPipe),
+  );
+  if (unexpected !== undefined) return unexpected.error;
   const [worst] = [...failures].sort(
     (one, other) => rank(one.error) - rank(other.error) || (one.index ?? -1) - (other.index ?? -1),
   );
-  const error = worst === undefined ? interrupted(signal) : withWholeCost(asMgwError(worst.error), state);
-  const others = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
-  const where = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${others}: `;
-  const again = inDoubt.has(exitNameOf(error)) ? '; --new pays for the others only' : '';
-  const kept = whole === 0 ? '' : ` ${whole} of ${count} pieces are complete and kept in ${folder}${again}.`;
-  return new PiecesError(error, `${where}${asSentence(error.message)}${kept}`, state);
+  const error =
+    worst === undefined ? interruptedError(signal) : withWholeCost(asMgwError(worst.error), state);
+  const moreText = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
+  const pieceText = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${moreText}: `;
+  const retryText = exitsInDoubt.has(exitNameOf(error)) ? '; --new pays only for the others' : '';
+  const keptText =
+    completeCount === 0
+      ? ''
+      : ` ${completeCount} of ${count} pieces are complete and saved in ${folder}${retryText}.`;
+  return new PiecesError(error, `${pieceText}${asSentence(error.message)}${keptText}`, state);
+}
+
+/** Returns the maximum cost of several pieces. A piece without a known price counts as free. */
+export async function costOfAll(
+  bodies: readonly JsonObject[],
+  priceOf: JobDeps['priceOf'],
+): Promise<Decimal> {
+  const prices = bodies.map((body) => priceOf({ protocol: 'tts', model: speechModel, body }));
+  const costs = (await Promise.all(prices)).map(({ cost }) => parseDecimal(cost?.at_most ?? '0'));
+  return costs.reduce((sum, cost) => add(sum, cost), zero);
 }
 
 // A budget that allows the next piece only would stop each rerun at another piece.
@@ -169,21 +193,21 @@ function withWholeCost(error: MgwError, { missingCost }: PiecesState): MgwError 
 }
 
 // The exits of pieces that may have been billed, which are sent again only with --new.
-const inDoubt = new Set<ExitName>(['unknown', 'incomplete', 'failed']);
+const exitsInDoubt = new Set<ExitName>(['unknown', 'incomplete', 'failed']);
 
 function asMgwError(error: unknown): MgwError {
   if (error instanceof MgwError) return error;
   return new MgwError('speech_incomplete', messageOf(error), { charged: 'yes', cause: error });
 }
 
-function interrupted(signal: AbortSignal): MgwError {
+function interruptedError(signal: AbortSignal): MgwError {
   const exit = signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted';
-  return new MgwError('pending', 'Interrupted before every piece was spoken.', { exit, retry: 'resume' });
+  return new MgwError('pending', 'Interrupted before all pieces were spoken.', { exit, retry: 'resume' });
 }
 
 function rank(error: unknown): number {
-  const place = error instanceof MgwError ? weight.indexOf(exitNameOf(error)) : 1;
-  return place === -1 ? weight.length : place;
+  const index = error instanceof MgwError ? exitsByPriority.indexOf(exitNameOf(error)) : 1;
+  return index === -1 ? exitsByPriority.length : index;
 }
 
 function exitNameOf(error: MgwError): ExitName {

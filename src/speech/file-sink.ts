@@ -14,10 +14,10 @@ import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import type { AudioSink, RecoveredAudio, SavedAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
-/** Files of fewer bytes are hashed without a thread, whose start would take longer than it saves. */
-const maxHashedHere = 64 * 1024 * 1024;
+/** Smaller files are hashed without a thread, because starting one would take longer than it saves. */
+const maxHashedInline = 64 * 1024 * 1024;
 
-/** How a file of speech is made. */
+/** Options for writing a speech file. */
 export interface FileSinkOptions {
   /** Absolute path of the output. */
   target: string;
@@ -31,7 +31,10 @@ export interface FileSinkOptions {
    * created for it.
    */
   part?: string;
-  /** Marks an MP3 when it is published (see `markedCopy`); called with the reason if the file stays as it is. */
+  /**
+   * Labels an MP3 as AI-generated when it is published (see `markedCopy`). Called with the reason if the file is left
+   * unchanged.
+   */
   mark?: ((text: string) => void) | undefined;
 }
 
@@ -46,7 +49,7 @@ export class FileSink implements AudioSink {
   #part = '';
   #version: FileVersion | undefined;
   #isBegun = false;
-  #hasBegun = false;
+  #hasStarted = false;
 
   constructor(options: FileSinkOptions) {
     this.#options = options;
@@ -62,10 +65,10 @@ export class FileSink implements AudioSink {
     this.#isBegun = isBegun;
     checkOutput(target, { force, isBegun });
     try {
-      const { file, path } = part === undefined ? await this.#lock().openPart() : await openAnew(part);
+      const { file, path } = part === undefined ? await this.#lock().openPart() : await createFile(part);
       this.#part = path;
       // The header of a WAV file is overwritten at the end, so the whole file is hashed again anyway.
-      this.#file = new HashedFile(path, file, 0, wavRate === undefined ? maxHashedHere : Infinity);
+      this.#file = new HashedFile(path, file, 0, wavRate === undefined ? maxHashedInline : Infinity);
     } catch (error) {
       throw localError(error, target, 'no');
     }
@@ -73,18 +76,18 @@ export class FileSink implements AudioSink {
 
   async write(audio: Uint8Array): Promise<void> {
     const { wavRate } = this.#options;
-    // Written with the first audio: until then the temporary file is empty, and any process may remove it.
-    const header = this.#hasBegun || wavRate === undefined ? [] : [wavHeader(wavRate)];
-    this.#hasBegun = true;
-    await this.#opened().write([...header, audio]);
+    // Write the header with the first audio: until then the temporary file is empty, and any process may remove it.
+    const header = this.#hasStarted || wavRate === undefined ? [] : [wavHeader(wavRate)];
+    this.#hasStarted = true;
+    await this.#openFile().write([...header, audio]);
   }
 
   async complete(): Promise<JobFile> {
-    const file = this.#opened();
+    const file = this.#openFile();
     try {
       await this.#endWav(file);
       const sealed = await file.seal();
-      // The record will say that the file is complete, so its name must survive a power cut too.
+      // The record will state that the file is complete, so its name must also survive a power cut.
       await syncFolder(dirname(sealed.path)).catch((error: unknown) => {
         throw localError(error, sealed.path, 'yes');
       });
@@ -111,7 +114,7 @@ export class FileSink implements AudioSink {
     if (file === undefined) return undefined;
     await file.settle().catch(() => undefined);
     const hasAudio = file.length > this.#headerBytes;
-    // Completes the header, so that the received audio is playable. If that fails, the header still says "to the end".
+    // Completes the header, so that the received audio is playable. If that fails, the header still means "to the end".
     if (hasAudio) await this.#endWav(file).catch(() => undefined);
     await this.#close();
     if (hasAudio) return this.#part;
@@ -128,8 +131,8 @@ export class FileSink implements AudioSink {
   async findLeftover(): Promise<string | undefined> {
     const { target } = this;
     for (const part of [partPath(target, this.lock?.metadata.part ?? ''), `${target}.part`]) {
-      const found = part === undefined ? undefined : await lstat(part).catch(() => undefined);
-      if (found?.isFile() && found.size > 0) return part;
+      const stats = part === undefined ? undefined : await lstat(part).catch(() => undefined);
+      if (stats?.isFile() && stats.size > 0) return part;
     }
     return undefined;
   }
@@ -152,8 +155,8 @@ export class FileSink implements AudioSink {
       if (!(await isIntact(kept))) continue;
       // The run that made a part may have died while publishing it, so its target may already exist.
       if (!isPart) checkOutput(target, { force });
-      const own = isPart ? kept : await this.#copied(kept);
-      return { file: await this.#publish({ ...own, ...provenanceOf(own.path) }, isPart) };
+      const source = isPart ? kept : await this.#copy(kept);
+      return { file: await this.#publish({ ...source, ...provenanceOf(source.path) }, isPart) };
     }
     return undefined;
   }
@@ -165,19 +168,19 @@ export class FileSink implements AudioSink {
   ): Promise<JobFile> {
     const { target } = this;
     const { force } = this.#options;
-    const { version, ...file } = (await this.#marked(part)) ?? part;
+    const { version, ...file } = (await this.#createMarkedCopy(part)) ?? part;
     const published = { ...file, path: target };
     await onSealed?.(published);
     await publish({ ...file, version }, target, { force, isBegun, assertLease: this.lock?.assertLease });
-    // A marked file does not prove that the part is redundant: the part stays until the file is recorded.
+    // A marked file does not prove that the part is redundant: the part remains until the file is recorded.
     this.#part = file.path === part.path ? '' : part.path;
     // An earlier take that was not known to be complete may have left the same audio.
-    const other = `${target}.part`;
-    if (await intactVersion({ ...file, path: other })) removeFile(other);
+    const leftover = `${target}.part`;
+    if (await intactVersion({ ...file, path: leftover })) removeFile(leftover);
     return published;
   }
 
-  async #marked(part: JobFile): Promise<(JobFile & { version: FileVersion }) | undefined> {
+  async #createMarkedCopy(part: JobFile): Promise<(JobFile & { version: FileVersion }) | undefined> {
     const { mark, mime } = this.#options;
     if (mark === undefined) return undefined;
     if ((part.mime ?? mime) !== 'audio/mpeg') {
@@ -195,7 +198,7 @@ export class FileSink implements AudioSink {
     return this.lock;
   }
 
-  async #copied(kept: JobFile): Promise<JobFile> {
+  async #copy(kept: JobFile): Promise<JobFile> {
     try {
       const { path, file } = await this.#lock().createScratch();
       await copyFile(kept.path, path)
@@ -211,7 +214,7 @@ export class FileSink implements AudioSink {
     return this.#options.wavRate === undefined ? 0 : wavHeaderBytes;
   }
 
-  #opened(): HashedFile {
+  #openFile(): HashedFile {
     if (this.#file === undefined)
       throw new MgwError('internal', 'speech was written to a file that is not open');
     return this.#file;
@@ -236,7 +239,7 @@ export class FileSink implements AudioSink {
 }
 
 // The name is unique to the order, so an existing file is from an earlier run of the order.
-async function openAnew(path: string): Promise<{ file: number; path: string }> {
+async function createFile(path: string): Promise<{ file: number; path: string }> {
   await makeOwnFolder(dirname(path));
   await rm(path, { force: true });
   return { file: openSync(path, 'wx+'), path };

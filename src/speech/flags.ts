@@ -6,7 +6,7 @@ import type { Flag, Quantity } from '../protocols/protocol.ts';
 export const speechFlags: readonly Flag[] = [
   {
     flags: '--speaker <voice>',
-    description: 'the voice (default: tts.speaker, else left to the gateway)',
+    description: "the voice (default: tts.speaker, else the gateway's default)",
     field: 'req_params.speaker',
     kind: 'text',
     parse: text,

@@ -6,19 +6,19 @@ export const maxFrameBytes = 16 * 1024 * 1024;
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
 
 // Ignored between frames: white space, commas, the separators of JSON sequences.
-const gap = /[\s,\0\x1e]/;
+const separator = /[\s,\0\x1e]/;
 // One character for each byte.
 const byteOrderMark = '\xef\xbb\xbf';
 // The prefix of a frame in server-sent events, and their lines that contain no frame.
-const beforeFrame = /^(data:\s*)?$/;
+const framePrefix = /^(data:\s*)?$/;
 const fieldLine = /^(:|(event|id|retry):)/;
 const emptyLine = /^(data:\s*(\[DONE\]\s*)?)?$/;
 const maxLineLength = 8 * 1024;
 
 /**
  * Splits a stream of bytes into JSON frames (specification 4.4). Frames may be adjacent, separated by newlines or other
- * JSON separators, or prefixed as server-sent events, and chunks may be cut anywhere. Returns a frame with the chunk
- * that completes it. The largest frame bounds the memory.
+ * JSON separators, or prefixed as server-sent events, and chunks may end anywhere. Returns a frame with the chunk that
+ * completes it. Memory is bounded by the largest frame.
  */
 export class FrameSplitter {
   /** The first fault of the stream. No frames are returned after it. */
@@ -30,7 +30,7 @@ export class FrameSplitter {
   /** Whether a backslash escapes the next byte of the string. */
   #escaped = false;
   /** The start of a frame that continues in the next chunk, and the memory for the next such frame. */
-  #begun: ByteBuffer;
+  #partial: ByteBuffer;
   #spare: ByteBuffer;
   /** The text between frames on the current line, from its first word; one character for each byte. */
   #line = '';
@@ -39,12 +39,12 @@ export class FrameSplitter {
 
   /**
    * @param limit the maximum size of a frame in bytes
-   * @param clean removes secrets from a line that is shown because it is not a frame
+   * @param clean removes secrets from an invalid line before it is shown
    */
   constructor(limit: number = maxFrameBytes, clean = (text: string): string => text) {
     this.#limit = limit;
     this.#clean = clean;
-    this.#begun = new ByteBuffer(limit);
+    this.#partial = new ByteBuffer(limit);
     this.#spare = new ByteBuffer(limit);
   }
 
@@ -61,7 +61,7 @@ export class FrameSplitter {
         continue;
       }
       const end = this.#scan(bytes, from);
-      const frame = this.#joined(bytes.subarray(from, end));
+      const frame = this.#completeFrame(bytes.subarray(from, end));
       if (!this.#inFrame && frame !== undefined) frames.push(frame);
       from = end;
     }
@@ -91,13 +91,13 @@ export class FrameSplitter {
   }
 
   #extendLine(character: string): void {
-    if (this.#line === '' && gap.test(character)) return;
+    if (this.#line === '' && separator.test(character)) return;
     this.#line += character;
     if (this.#line === byteOrderMark) this.#line = '';
   }
 
   #begin(): void {
-    if (!beforeFrame.test(this.#line)) this.#failOnLine();
+    if (!framePrefix.test(this.#line)) this.#failOnLine();
     this.#line = '';
     this.#inFrame = true;
   }
@@ -109,10 +109,10 @@ export class FrameSplitter {
 
   #failOnLine(): void {
     const line = Buffer.from(this.#line, 'latin1').toString().trim();
-    // Cleaned before it is cut: half a Base64 key is not recognised.
-    const shown = this.#clean(line).slice(0, 200);
-    const page = /^<(!doctype|html)/i.test(shown) ? ' (a web page: check the base URL)' : '';
-    this.fault ??= `the stream contains an invalid frame: ${shown}${page}`;
+    // Clean the line before cutting it: half of a Base64 key is not recognised.
+    const excerpt = this.#clean(line).slice(0, 200);
+    const pageNote = /^<(!doctype|html)/i.test(excerpt) ? ' (a web page: check the base URL)' : '';
+    this.fault ??= `the stream contains an invalid frame: ${excerpt}${pageNote}`;
   }
 
   // Returns the index after the frame's closing brace, or of the end of the chunk.
@@ -141,14 +141,14 @@ export class FrameSplitter {
     const start = this.#escaped ? from + 1 : from;
     this.#escaped = false;
     for (let at = start; ;) {
-      const found = bytes.indexOf(quote, at);
-      const end = found < 0 ? bytes.length : found;
+      const quoteIndex = bytes.indexOf(quote, at);
+      const end = quoteIndex < 0 ? bytes.length : quoteIndex;
       const isEscaped = backslashesBefore(bytes, end, start) % 2 === 1;
-      if (found < 0) {
+      if (quoteIndex < 0) {
         this.#escaped = isEscaped;
         return bytes.length;
       }
-      at = found + 1;
+      at = quoteIndex + 1;
       if (!isEscaped) {
         this.#inString = false;
         return at;
@@ -158,14 +158,14 @@ export class FrameSplitter {
 
   // Returns the frame that ends with this piece; undefined if the frame is not complete. A frame in one piece is not
   // copied.
-  #joined(piece: Buffer): Buffer | undefined {
-    const begun = this.#begun;
-    const isOnePiece = !this.#inFrame && begun.length === 0 && piece.length <= this.#limit;
+  #completeFrame(piece: Buffer): Buffer | undefined {
+    const partial = this.#partial;
+    const isOnePiece = !this.#inFrame && partial.length === 0 && piece.length <= this.#limit;
     if (isOnePiece) return piece;
-    if (!begun.append(piece)) this.fault ??= `a frame exceeds ${this.#limit} bytes`;
+    if (!partial.append(piece)) this.fault ??= `a frame exceeds ${this.#limit} bytes`;
     if (this.#inFrame || this.fault !== undefined) return undefined;
-    [this.#begun, this.#spare] = [this.#spare, begun];
-    return begun.taken();
+    [this.#partial, this.#spare] = [this.#spare, partial];
+    return partial.takeAll();
   }
 }
 

@@ -1,7 +1,6 @@
 import { readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { add, parseDecimal, zero } from '../decimal.ts';
 import { MgwError, localError, systemCode } from '../errors.ts';
 import { type OutputLock, removeLeftovers, type Claimant } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
@@ -14,13 +13,12 @@ import type { JsonObject } from '../json.ts';
 import { makeFolder, makeOwnFolder } from '../files/make-folder.ts';
 import { FileSink } from './file-sink.ts';
 import { hashOfPieces, joinedPart, type Joiner } from './containers.ts';
-import { piecesError, type PieceFailure } from './errors.ts';
+import { costOfAll, piecesError, type PieceFailure } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
 import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
-import { speechModel } from './wire.ts';
 
-/** A long text, to be spoken in pieces that make one output. */
+/** Long text to speak in pieces that make up one output. */
 export interface PiecesOrder {
   /** The bodies of the pieces, in order. */
   bodies: readonly JsonObject[];
@@ -35,7 +33,7 @@ export interface PiecesOrder {
   mime: string;
   join: Joiner;
   /** Called with the number of complete pieces. */
-  onPiece?: (whole: number) => void;
+  onPiece?: (completeCount: number) => void;
 }
 
 /** The result of speaking and joining several pieces. */
@@ -44,14 +42,14 @@ export interface SpokenPieces {
   file?: JobFile;
   /** The number of pieces from earlier runs, which cost nothing now. */
   reused: number;
-  /** Call it once the user has been told. Until then the same command recognises the output as its own. */
+  /** Call this after reporting the result. Until then the same command recognises the output as its own. */
   delivered: () => Promise<void>;
 }
 
 /**
  * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
  * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
- * again without `fresh`; the others are spoken anyway. After the first failure no further piece is started. Pieces in
+ * again without `fresh`; the others are still spoken. After the first failure no further piece is started. Pieces in
  * progress are finished, because they are paid for.
  * @throws PiecesError with the code of the worst error; MgwError if nothing was started.
  */
@@ -81,8 +79,8 @@ export async function speakPieces(
   }
 }
 
-type Untold = Omit<SpokenPieces, 'delivered'>;
-const notBegun = new Error('not begun');
+type UnreportedPieces = Omit<SpokenPieces, 'delivered'>;
+const notStarted = new Error('not started');
 
 /** The state of one run over all pieces. */
 class Pieces {
@@ -100,7 +98,7 @@ class Pieces {
   /** The indexes of the complete pieces. */
   readonly #complete = new Set<number>();
   #reused = 0;
-  #stopped = false;
+  #isStopped = false;
 
   constructor(order: PiecesOrder, deps: SpeechDeps, sink: AudioSink, output: OutputLock) {
     this.#order = order;
@@ -115,36 +113,36 @@ class Pieces {
     for (const file of this.#files) file.catch(() => undefined);
   }
 
-  async speak(): Promise<Untold> {
-    const published = await this.#published();
+  async speak(): Promise<UnreportedPieces> {
+    const published = await this.#findPublished();
     if (published !== undefined) return published;
     await this.#sink.open(this.#output.metadata.sealed !== undefined);
     await this.#folder.open();
     const writing = this.#write().catch((error: unknown) => {
-      this.#stopped = true;
+      this.#isStopped = true;
       return { error };
     });
-    await Promise.all(Array.from({ length: this.#order.concurrency }, () => this.#work()));
-    for (const { reject } of this.#settle) reject(notBegun);
-    const written = await writing;
-    if (this.#failures.length === 0 && written !== undefined && written.error !== notBegun)
-      this.#failures.push({ index: undefined, error: written.error });
+    await Promise.all(Array.from({ length: this.#order.concurrency }, () => this.#runWorker()));
+    for (const { reject } of this.#settle) reject(notStarted);
+    const writeResult = await writing;
+    if (this.#failures.length === 0 && writeResult !== undefined && writeResult.error !== notStarted)
+      this.#failures.push({ index: undefined, error: writeResult.error });
     if (this.#failures.length > 0 || this.#complete.size < this.#files.length) {
       await bestEffort(this.#deps, () => this.#folder.leave());
-      throw await this.#error();
+      throw await this.#createError();
     }
-    return { jobs: this.#known(), file: await this.#publish(), reused: this.#reused };
+    return { jobs: this.#startedJobs(), file: await this.#publish(), reused: this.#reused };
   }
 
-  // Finds the output of an earlier run that was killed after publishing it and before reporting it.
-  async #published(): Promise<Untold | undefined> {
+  // Finds the output of an earlier run that was killed between publishing and reporting it.
+  async #findPublished(): Promise<UnreportedPieces | undefined> {
     const { sealed } = this.#output.metadata;
     const { target: path } = this.#sink;
     if (this.#order.fresh || sealed === undefined || path === undefined) return undefined;
     const file = { path, ...sealed, mime: this.#order.mime };
     if (!(await isIntact(file))) return undefined;
     await this.#clear();
-    const earlier = await Promise.all(this.#files.map((_, index) => this.#earlier(index)));
+    const earlier = await Promise.all(this.#files.map((_, index) => this.#findEarlierJobs(index)));
     return { jobs: earlier.flatMap(([latest]) => latest ?? []), file, reused: earlier.length };
   }
 
@@ -162,35 +160,34 @@ class Pieces {
 
   async #clear(): Promise<void> {
     const { folder, bodies } = this.#order;
-    const targets = [...this.#files.keys()].map((index) => this.#target(index));
-    // Publishing a marked output leaves its unmarked part behind.
-    targets.push(joinedPart(folder, bodies));
+    // Publishing a labelled output leaves its unlabelled part behind.
+    const targets = [...bodies.map((_, index) => this.#target(index)), joinedPart(folder, bodies)];
     await bestEffort(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
   }
 
-  async #work(): Promise<void> {
+  async #runWorker(): Promise<void> {
     const { bodies, onPiece } = this.#order;
-    while (!this.#stopped && !this.#deps.signals.soft.aborted && this.#next < bodies.length) {
+    while (!this.#isStopped && !this.#deps.signals.soft.aborted && this.#next < bodies.length) {
       const index = this.#next++;
-      let isOld = false;
+      let wasInDoubt = false;
       try {
-        isOld = await this.#isInDoubt(index);
-        this.#settle[index]?.resolve(await this.#one(index));
+        wasInDoubt = await this.#isInDoubt(index);
+        this.#settle[index]?.resolve(await this.#speakPiece(index));
         this.#complete.add(index);
         onPiece?.(this.#complete.size);
       } catch (error) {
         this.#jobs[index] = error instanceof MgwError ? error.job : undefined;
         this.#failures.push({ index, error });
         // A piece that an earlier run left in doubt was not sent now, so the following pieces may still succeed.
-        if (!isOld) this.#stopped = true;
+        if (!wasInDoubt) this.#isStopped = true;
       }
     }
   }
 
-  async #one(index: number): Promise<JobFile> {
+  async #speakPiece(index: number): Promise<JobFile> {
     const { mime, fresh, deadline } = this.#order;
     const target = this.#target(index);
-    const earlier = await this.#earlier(index);
+    const earlier = await this.#findEarlierJobs(index);
     for (const job of earlier) {
       const file = job.files.find(({ path }) => isSameOutput(path, target));
       if (file === undefined || !(await isIntact(file))) continue;
@@ -218,7 +215,8 @@ class Pieces {
   }
 
   #target(index: number): string {
-    return this.#folder.target(index, this.#fingerprint(index));
+    const name = `${String(index + 1).padStart(4, '0')}-${this.#fingerprint(index).slice(0, 16)}`;
+    return join(this.#order.folder, name);
   }
 
   async #isInDoubt(index: number): Promise<boolean> {
@@ -229,7 +227,7 @@ class Pieces {
     return job !== undefined && job.state !== 'prepared';
   }
 
-  #earlier(index: number): Promise<Job[]> {
+  #findEarlierJobs(index: number): Promise<Job[]> {
     return jobsOf(this.#fingerprint(index), this.#deps);
   }
 
@@ -242,19 +240,18 @@ class Pieces {
     }
   }
 
-  #known(): Job[] {
+  #startedJobs(): Job[] {
     return this.#jobs.filter((job) => job !== undefined);
   }
 
-  async #error(): Promise<unknown> {
+  async #createError(): Promise<unknown> {
     const { folder, bodies } = this.#order;
-    const paid = this.#complete.size > this.#reused;
+    const isPaid = this.#complete.size > this.#reused;
     const missing = bodies.filter((_, index) => !this.#complete.has(index));
-    const prices = missing.map((body) => this.#deps.priceOf({ protocol: 'tts', model: speechModel, body }));
-    const costs = (await Promise.all(prices)).map(({ cost }) => parseDecimal(cost?.at_most ?? '0'));
-    const missingCost = costs.reduce((sum, cost) => add(sum, cost), zero);
-    const state = { failures: this.#failures, whole: this.#complete.size, missingCost, jobs: this.#known() };
-    return piecesError({ ...state, count: bodies.length, folder, paid, signal: this.#deps.signals.soft });
+    const counts = { completeCount: this.#complete.size, count: bodies.length };
+    const state = { failures: this.#failures, jobs: this.#startedJobs(), folder, isPaid };
+    const missingCost = await costOfAll(missing, this.#deps.priceOf);
+    return piecesError({ ...state, ...counts, missingCost, signal: this.#deps.signals.soft });
   }
 }
 
@@ -274,11 +271,6 @@ class PiecesFolder {
     await makeOwnFolder(this.path).catch((error: unknown) => {
       throw localError(error, this.path, 'no');
     });
-  }
-
-  /** Returns the path of a piece with the given fingerprint. */
-  target(index: number, fingerprint: string): string {
-    return join(this.path, `${String(index + 1).padStart(4, '0')}-${fingerprint.slice(0, 16)}`);
   }
 
   /**

@@ -26,7 +26,7 @@ export interface AudioSink {
   /** Ends the audio and makes it durable. Returns the file until it is published; undefined for a stream. */
   complete(): Promise<JobFile | undefined>;
   /**
-   * Publishes completed audio. A part that differs from the published file stays until {@link discard}.
+   * Publishes completed audio. A part that differs from the published file remains until {@link discard}.
    * @param onSealed called with the file immediately before it gets its name
    * @throws MgwError with exit 10 if that is impossible.
    */
@@ -39,16 +39,17 @@ export interface AudioSink {
   findLeftover(): Promise<string | undefined>;
   /**
    * Delivers the audio of an earlier run from the first complete candidate. The candidates are sorted, best first. The
-   * part may stay until {@link discard}.
+   * part may remain until {@link discard}.
    * @returns undefined if no candidate is complete
    */
   recover(candidates: readonly SavedAudio[]): Promise<RecoveredAudio | undefined>;
 }
 
-/** A file that may hold the audio of a job. */
+/** A file that may contain the audio of a job. */
 export interface SavedAudio extends JobFile {
   /**
-   * Whether this is complete audio that was not published. Such a file does not belong to the user, whatever its name.
+   * Whether this is complete audio that was not published. Such a file does not belong to the user, regardless of its
+   * name.
    */
   isPart?: boolean;
 }
@@ -58,7 +59,7 @@ export interface RecoveredAudio {
   file?: JobFile;
 }
 
-/** The reader closed the audio stream on purpose, so this is not an error to show. */
+/** Thrown if the reader closed the audio stream on purpose. This is not shown as an error. */
 export class ClosedPipe extends Error {
   override readonly name = 'ClosedPipe';
 
@@ -74,7 +75,7 @@ export class ClosedPipe extends Error {
 export class StreamSink implements AudioSink {
   readonly #stream: Writable;
   readonly #wavRate: number | undefined;
-  #begun = false;
+  #hasStarted = false;
 
   constructor(stream: Writable, wavRate?: number) {
     this.#stream = stream;
@@ -86,9 +87,9 @@ export class StreamSink implements AudioSink {
   }
 
   async write(audio: Uint8Array): Promise<void> {
-    if (!this.#begun && this.#wavRate !== undefined) await this.#put(wavHeader(this.#wavRate));
-    this.#begun = true;
-    await this.#put(audio);
+    if (!this.#hasStarted && this.#wavRate !== undefined) await this.#writeBytes(wavHeader(this.#wavRate));
+    this.#hasStarted = true;
+    await this.#writeBytes(audio);
   }
 
   complete(): Promise<undefined> {
@@ -114,7 +115,7 @@ export class StreamSink implements AudioSink {
   async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
     for (const kept of candidates) {
       if (!(await isIntact(kept))) continue;
-      for await (const chunk of createReadStream(kept.path)) await this.#put(chunk as Buffer);
+      for await (const chunk of createReadStream(kept.path)) await this.#writeBytes(chunk as Buffer);
       return {};
     }
     return undefined;
@@ -122,19 +123,19 @@ export class StreamSink implements AudioSink {
 
   // The next piece waits until this one is written, so that a slow reader slows the stream instead of filling the
   // memory.
-  #put(bytes: Uint8Array): Promise<void> {
+  #writeBytes(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#stream.write(bytes, (error) => {
         if (!error) resolve();
-        else reject(gone.has(systemCode(error) ?? '') ? new ClosedPipe() : localFailure(error));
+        else reject(closedPipeCodes.has(systemCode(error) ?? '') ? new ClosedPipe() : writeError(error));
       });
     });
   }
 }
 
-const gone = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED']);
+const closedPipeCodes = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED']);
 
-function localFailure(error: Error): MgwError {
+function writeError(error: Error): MgwError {
   const text = `The audio cannot be written to the output: ${messageOf(error)}.`;
   return new MgwError('local_io', text, { charged: 'yes', cause: error });
 }

@@ -3,7 +3,7 @@ import { MgwError } from '../errors.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
-import { afterAcceptance } from '../jobs/errors.ts';
+import { acceptedJobError } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import type { Order } from '../jobs/order.ts';
 import { type Began, inRun } from '../jobs/run.ts';
@@ -45,14 +45,14 @@ export interface SpeechResult {
   file?: JobFile;
   /** Whether an earlier run had paid for the speech, so that nothing was sent. */
   isResumed: boolean;
-  /** Records whether the user was told of the result (see `inRun`). */
+  /** Records whether the result was reported to the user (see `inRun`). */
   delivered: (isTold?: boolean) => Promise<void>;
 }
 
 /**
  * Speaks text with one paid call (specification 4.4, design 8). Records it like every submission, writes the audio as
  * it arrives, and never repeats the call once the stream has begun. If an earlier run of the same order has paid, or a
- * concurrent run with the same output is about to, delivers its audio or throws its error.
+ * concurrent run with the same output is about to pay, delivers its audio or throws its error.
  * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 if the audio
  * cannot be saved.
  */
@@ -85,49 +85,54 @@ async function speakLocked(
     await sink.open();
   };
   const submission = submissionOf(order, call, open);
-  const begin = (began: Began): Promise<Job> =>
+  const beginJob = (began: Began): Promise<Job> =>
     createOrResume(submission, deps, began).catch(async (error: unknown) => {
       await sink.abandon();
       throw error;
     });
   let accepted: Job | undefined;
   try {
-    const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, own, run) => {
-      accepted = await accept(found, submission, call, own, sink);
-      const { stream } = call;
-      if (stream !== undefined) return finishStream({ reply: stream, sink, deadline }, accepted, own);
-      await sink.abandon();
-      return deliverEarlier(accepted, { run, deadline, lockSink }, own, sink);
-    });
+    const { value, job, delivered } = await inRun(
+      submission.goal,
+      deps,
+      beginJob,
+      async (prepared, runDeps, run) => {
+        accepted = await accept(prepared, submission, call, runDeps, sink);
+        const { stream } = call;
+        if (stream !== undefined) return finishStream({ reply: stream, sink, deadline }, accepted, runDeps);
+        await sink.abandon();
+        return deliverEarlier(accepted, { run, deadline, lockSink }, runDeps, sink);
+      },
+    );
     return { job, file: value, isResumed: call.stream === undefined, delivered };
   } catch (error) {
-    throw afterAcceptance(error, accepted);
+    throw acceptedJobError(error, accepted);
   }
 }
 
 // A stream whose start could not be recorded is still paid for, so its audio is saved.
 async function accept(
-  found: Job,
+  prepared: Job,
   submission: Order,
   call: StreamedCall,
   deps: SpeechDeps,
   sink: AudioSink,
 ): Promise<Job> {
   try {
-    return (await submit(found, submission, deps)).job;
+    return (await submit(prepared, submission, deps)).job;
   } catch (error) {
     if (call.stream !== undefined)
       throw await saveUnrecorded(
         { reply: call.stream, sink, deadline: submission.deadline },
         error,
-        found,
+        prepared,
         deps,
       );
     await sink.abandon();
     // The run that this one joined may have sent the call and published the audio while this one waited for the output.
-    const last = await deps.ledger.read(found.id);
-    const isTaken = error instanceof MgwError && error.code === 'output_exists';
-    if (isTaken && found.handle === undefined && last?.handle !== undefined) return last;
+    const latest = await deps.ledger.read(prepared.id);
+    const isOutputTaken = error instanceof MgwError && error.code === 'output_exists';
+    if (isOutputTaken && prepared.handle === undefined && latest?.handle !== undefined) return latest;
     throw error;
   }
 }

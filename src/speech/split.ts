@@ -1,10 +1,10 @@
 /** Matches a character that can be spoken (specification 2.6): a letter, a digit, or a symbol that is read aloud. */
 export const speakable = /[\p{L}\p{N}\p{Sc}\p{Sm}\p{Extended_Pictographic}]/u;
 
-// The places at which a text may be cut, best first. Each pattern ends after the place. Closing quotes, closing
-// brackets and the white space after them belong to the sentence.
+// Matches the places at which text may be cut, best first. Each match ends at the cut. Closing quotes, closing brackets
+// and the white space after them belong to the sentence.
 const closers = `["'”’»)\\]}）】》」』〉]*`;
-const places: readonly RegExp[] = [
+const cutPatterns: readonly RegExp[] = [
   /\r?\n[^\S\n]*\r?\n\s*/gu,
   /\r?\n\s*/gu,
   new RegExp(`[.!?…]+${closers}\\s+|[。！？｡．؟।]+${closers}\\s*`, 'gu'),
@@ -12,11 +12,11 @@ const places: readonly RegExp[] = [
   /\s+/gu,
 ];
 
-// The maximum white space after a place, in UTF-16 code units.
+// The maximum white space after a cut, in UTF-16 code units.
 const maxSpaces = 256;
 
 /**
- * Cuts a text into pieces of at most `maxCharacters` code points. Each cut is at the last place that fits: the end of a
+ * Cuts text into pieces of at most `maxCharacters` code points. Each cut is at the last place that fits: the end of a
  * paragraph, a line, a sentence (including 。！？), a clause or a word, or else between two graphemes. Omits white space
  * around a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in order.
  */
@@ -26,13 +26,13 @@ export function splitText(text: string, maxCharacters: number): string[] {
     .filter((piece) => speakable.test(piece));
 }
 
-/** Cuts a text like {@link splitText} but omits nothing: the joined pieces are the text. */
+/** Cuts text like {@link splitText}, but omits nothing: the joined pieces are the text. */
 export function cutText(text: string, maxCharacters: number): string[] {
   const pieces: string[] = [];
-  for (let rest = text; rest !== '';) {
-    const end = pieceEnd(rest, Math.max(1, maxCharacters));
-    pieces.push(rest.slice(0, end));
-    rest = rest.slice(end);
+  for (let remaining = text; remaining !== '';) {
+    const end = pieceEnd(remaining, Math.max(1, maxCharacters));
+    pieces.push(remaining.slice(0, end));
+    remaining = remaining.slice(end);
   }
   return pieces;
 }
@@ -41,25 +41,25 @@ export function cutText(text: string, maxCharacters: number): string[] {
 function pieceEnd(text: string, maxCharacters: number): number {
   const limit = offsetOf(text, maxCharacters);
   if (limit >= text.length) return text.length;
-  for (const place of places) {
-    const end = lastPlace(text, limit, place);
+  for (const pattern of cutPatterns) {
+    const end = lastPlace(text, limit, pattern);
     if (end !== undefined) return end;
   }
   return graphemeEnd(text, limit);
 }
 
 // Returns the offset after the last place whose visible part is within the limit. Its white space may exceed the limit.
-function lastPlace(text: string, limit: number, place: RegExp): number | undefined {
+function lastPlace(text: string, limit: number, pattern: RegExp): number | undefined {
   let end: number | undefined;
-  for (const match of text.slice(0, limit + maxSpaces).matchAll(place)) {
-    const visible = match.index + match[0].trimEnd().length;
-    if (visible > limit) break;
-    if (text.slice(0, visible).trim() !== '') end = match.index + match[0].length;
+  for (const match of text.slice(0, limit + maxSpaces).matchAll(pattern)) {
+    const visibleEnd = match.index + match[0].trimEnd().length;
+    if (visibleEnd > limit) break;
+    if (text.slice(0, visibleEnd).trim() !== '') end = match.index + match[0].length;
   }
   return end;
 }
 
-/** Returns the offset after a number of code points, or the length of a shorter text. */
+/** Returns the offset after a number of code points, or the length of shorter text. */
 function offsetOf(text: string, characters: number): number {
   if (text.length <= characters) return text.length;
   let offset = 0;

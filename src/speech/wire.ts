@@ -5,7 +5,7 @@ import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '
 import { isSuccess, judgeFailedSubmission } from '../protocols/verdicts.ts';
 import type { ErrorCode } from '../errors.ts';
 
-/** The model. A header chooses it; the body does not name it (specification 2.6, 5). */
+/** The model. A header selects it, not the body (specification 2.6, 5). */
 export const speechModel = 'speech-tts-2.0';
 
 const endOfSynthesis = 20_000_000;
@@ -26,22 +26,23 @@ export function speechExchange(body: JsonObject): Exchange {
 }
 
 /**
- * Judges the head of a response. After 2xx the stream begins and the call is billed; the handle is the
- * service's log id, or one made here. Anything else is judged by the table of design 5. Never throws.
+ * Judges the head of a response. After 2xx the stream begins and the call is billed; the handle is the service's log
+ * id, or one generated here. Any other status is judged by the table of design 5. Never throws.
  */
 export function readSpeechHead(reply: Reply, sent?: JsonObject): SubmitVerdict {
-  if (isSuccess(reply)) return { kind: 'accepted', handle: callId(reply) ?? `${ownCall}${randomUUID()}` };
+  if (isSuccess(reply))
+    return { kind: 'accepted', handle: callId(reply) ?? `${ownCallPrefix}${randomUUID()}` };
   const verdict = judgeFailedSubmission(reply, sent);
   const redirects = reply.status === 307 || reply.status === 308;
   if (redirects || verdict.kind === 'accepted') return verdict;
   return { ...verdict, failure: speechHttpFailure(reply) };
 }
 
-const ownCall = 'speech-';
+const ownCallPrefix = 'speech-';
 
-/** Whether {@link readSpeechHead} made up the handle because the gateway gave none. */
+/** Whether {@link readSpeechHead} generated the handle because the gateway returned none. */
 export function isOwnCallId(handle: string): boolean {
-  return handle.startsWith(ownCall) && handle.length === ownCall.length + 36;
+  return handle.startsWith(ownCallPrefix) && handle.length === ownCallPrefix.length + 36;
 }
 
 /** Returns the service's log id of a call, or else the gateway's own id of it. */
@@ -67,10 +68,10 @@ export type Frame =
  */
 export function readFrame(frame: Uint8Array, room?: Buffer): Frame {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
-  const { json, data } = withDataApart(bytes) ?? { json: tryParseJson(bytes.toString()), data: undefined };
+  const { json, data } = separateData(bytes) ?? { json: tryParseJson(bytes.toString()), data: undefined };
   if (json === undefined) return { kind: 'fault', why: 'a frame is not JSON' };
   const code = at(json, 'code') ?? at(json, 'header.code');
-  if (typeof code !== 'number' || !Number.isInteger(code)) return withoutCode(json, code);
+  if (typeof code !== 'number' || !Number.isInteger(code)) return readFrameWithoutCode(json, code);
   if (code !== 0 && code !== endOfSynthesis)
     return { kind: 'error', failure: failureIn(json, String(code)), usage: usageIn(json) };
   return dataFrame(json, code, data ?? at(json, 'data') ?? '', room);
@@ -78,39 +79,41 @@ export function readFrame(frame: Uint8Array, room?: Buffer): Frame {
 
 const dataStart = '"data":"';
 const quote = 0x22;
-const placeHolder = 'mgw:data';
+const placeholder = 'mgw:data';
 
 // Nearly all of a frame is audio, and parsing that as JSON would double the work. So the parser gets the frame without
 // its audio. If anything is unusual, the whole frame is parsed.
-function withDataApart(frame: Buffer): { json: Json; data: string } | undefined {
+function separateData(frame: Buffer): { json: Json; data: string } | undefined {
   const start = frame.indexOf(dataStart) + dataStart.length;
   const end = frame.indexOf(quote, start);
   if (start < dataStart.length || end < 0) return undefined;
   const data = frame.toString('latin1', start, end);
   if (data.includes('\\')) return undefined;
-  const text = frame.toString('utf8', 0, start) + placeHolder + frame.toString('utf8', end);
-  if (text !== latest.text) latest = { text, json: tryParseJson(text) };
-  const { json } = latest;
-  return json !== undefined && at(json, 'data') === placeHolder ? { json, data } : undefined;
+  const text = frame.toString('utf8', 0, start) + placeholder + frame.toString('utf8', end);
+  if (text !== lastParsed.text) lastParsed = { text, json: tryParseJson(text) };
+  const { json } = lastParsed;
+  return json !== undefined && at(json, 'data') === placeholder ? { json, data } : undefined;
 }
 
 // A frame without its audio is usually the same as the previous one.
-let latest: { text: string; json?: Json } = { text: '' };
+let lastParsed: { text: string; json?: Json } = { text: '' };
 
 function dataFrame(json: Json, code: number, data: Json, room?: Buffer): Frame {
   if (typeof data !== 'string') return { kind: 'fault', why: `the data of a frame is a ${typeof data}` };
-  const bytes = decoded(data, room);
+  const bytes = decodeBase64(data, room);
   if (bytes === undefined) return { kind: 'fault', why: 'the data of a frame is not strict Base64' };
   const audio = bytes.length > 0 ? bytes : undefined;
   const usage = usageIn(json);
   if (code === endOfSynthesis) return { kind: 'end', bytes: audio, usage };
-  const more = usage && { usage };
-  return audio === undefined ? { kind: 'text', ...more } : { kind: 'audio', bytes: audio, ...more };
+  const usageMember = usage && { usage };
+  return audio === undefined
+    ? { kind: 'text', ...usageMember }
+    : { kind: 'audio', bytes: audio, ...usageMember };
 }
 
 // Node's decoder skips invalid characters, so a result of full length proves that there are none, except the two
 // URL-safe ones and non-ASCII. A regular expression over every character would be the slowest step.
-function decoded(data: string, room: Buffer | undefined): Buffer | undefined {
+function decodeBase64(data: string, room: Buffer | undefined): Buffer | undefined {
   const padding = data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0;
   const length = (data.length / 4) * 3 - padding;
   if (data.length % 4 !== 0 || data.includes('-') || data.includes('_')) return undefined;
@@ -121,17 +124,20 @@ function decoded(data: string, room: Buffer | undefined): Buffer | undefined {
 }
 
 // The gateway's own errors may have another envelope, even under HTTP 200.
-function withoutCode(json: Json, code: Json | undefined): Frame {
+function readFrameWithoutCode(json: Json, code: Json | undefined): Frame {
   const error = at(json, 'error');
   if (isObject(error) || typeof error === 'string')
     return {
       kind: 'error',
       failure: failureIn(json, textAt(json, 'error.code') ?? textAt(json, 'error.type')),
     };
-  const what =
+  const codeProblem =
     code === undefined ? 'missing' : typeof code === 'number' ? 'not an integer' : `a ${typeof code}`;
-  const said = textAt(json, 'message');
-  return { kind: 'fault', why: `the code of a frame is ${what}${said === undefined ? '' : ` (${said})`}` };
+  const message = textAt(json, 'message');
+  return {
+    kind: 'fault',
+    why: `the code of a frame is ${codeProblem}${message === undefined ? '' : ` (${message})`}`,
+  };
 }
 
 function failureIn(json: Json, nativeCode: string | undefined): Failure {
@@ -145,8 +151,8 @@ function failureIn(json: Json, nativeCode: string | undefined): Failure {
 }
 
 function requestIdIn(json: Json, message: string): string | undefined {
-  const member = textAt(json, 'reqid') ?? textAt(json, 'header.reqid') ?? textAt(json, 'request_id');
-  return member ?? /\(request id: ([^)]{1,200})\)/.exec(message)?.[1];
+  const requestId = textAt(json, 'reqid') ?? textAt(json, 'header.reqid') ?? textAt(json, 'request_id');
+  return requestId ?? /\(request id: ([^)]{1,200})\)/.exec(message)?.[1];
 }
 
 function usageIn(json: Json): JsonObject | undefined {
@@ -155,15 +161,15 @@ function usageIn(json: Json): JsonObject | undefined {
 }
 
 /** A kind of failure that speech services report by a message or by a code of their own. */
-interface Kind {
+interface FailureKind {
   words?: RegExp;
   codes?: RegExp;
   code: ErrorCode;
-  /** What to do about it; follows the gateway's message. */
+  /** The advice that is appended to the gateway's message. */
   advice?: string;
 }
 
-const wrongPath: Kind = {
+const wrongPath: FailureKind = {
   code: 'not_found',
   advice: 'The base URL must be the root of the gateway, with neither /v1 nor /api/v3 after it.',
 };
@@ -172,12 +178,12 @@ const speakerAdvice =
 const shorterAdvice = 'Send the text in pieces with --split.';
 
 // The same number has several meanings, so the message takes precedence over the code. The first match counts.
-const kinds: readonly Kind[] = [
+const kinds: readonly FailureKind[] = [
   {
     words: /no readable text|EmptyRequest/i,
     codes: /^45002001$/,
     code: 'invalid_request',
-    advice: 'The text must contain something that can be spoken: letters or digits.',
+    advice: 'The text must contain at least one letter or digit.',
   },
   {
     words: /TextLimit|max limit|request size too large|text.{0,40}too long/i,
@@ -229,15 +235,14 @@ const kinds: readonly Kind[] = [
  */
 export function speechFailure(message: string, nativeCode: string | undefined, requestId?: string): Failure {
   const kind = kindOf(message, nativeCode);
-  const words =
-    message.trim() === '' ? `The gateway answered with error ${nativeCode ?? ''}` : message.trim();
+  const words = message.trim() === '' ? `The gateway returned error ${nativeCode ?? ''}` : message.trim();
   const code = kind?.code ?? 'server_error';
   return { code, message: withAdvice(words, kind?.advice ?? adviceFor(code)), nativeCode, requestId };
 }
 
 /**
- * Interprets an HTTP error of the speech endpoint, as in other areas, plus the errors that only speech has. If the body
- * is empty, the service's own headers count (`X-Api-Status-Code`, `X-Api-Message`).
+ * Interprets an HTTP error of the speech endpoint like other HTTP errors, and also the errors that only speech has. If
+ * the body is empty, uses the service's own headers (`X-Api-Status-Code`, `X-Api-Message`).
  */
 export function speechHttpFailure(reply: Reply): Failure {
   const failure = readFailure(reply);
@@ -245,7 +250,7 @@ export function speechHttpFailure(reply: Reply): Failure {
   const words = messageIn(tryParseJson(reply.text)) ?? headerMessage;
   const nativeCode = failure.nativeCode ?? headerCode;
   const kind =
-    kindOf(words ?? plainWords(reply), nativeCode) ?? (reply.status === 404 ? wrongPath : undefined);
+    kindOf(words ?? plainText(reply), nativeCode) ?? (reply.status === 404 ? wrongPath : undefined);
   const code = reply.status >= 500 && kind?.code !== 'auth' ? failure.code : (kind?.code ?? failure.code);
   return {
     ...failure,
@@ -255,12 +260,12 @@ export function speechHttpFailure(reply: Reply): Failure {
   };
 }
 
-// The page of a proxy may say "load balancer", which is not about a balance.
-function plainWords({ text }: Reply): string {
+// The page of a proxy may contain "load balancer", which is not about a balance.
+function plainText({ text }: Reply): string {
   return /^\s*[<{[]/.test(text) ? '' : text.slice(0, 1000);
 }
 
-function kindOf(message: string, nativeCode: string | undefined): Kind | undefined {
-  const byWords = kinds.find(({ words }) => words?.test(message) || words?.test(nativeCode ?? ''));
-  return byWords ?? kinds.find(({ codes }) => codes?.test(nativeCode ?? ''));
+function kindOf(message: string, nativeCode: string | undefined): FailureKind | undefined {
+  const byText = kinds.find(({ words }) => words?.test(message) || words?.test(nativeCode ?? ''));
+  return byText ?? kinds.find(({ codes }) => codes?.test(nativeCode ?? ''));
 }

@@ -16,7 +16,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 const timeoutMs = 300_000;
 
 /** How long the URLs of temporary credentials are valid if their expiry is unknown. */
-const temporaryMs = 3_600_000;
+const temporaryValidityMs = 3_600_000;
 
 /** One request to a bucket. */
 export interface S3Request {
@@ -34,7 +34,7 @@ export class S3Client {
   readonly #account: AwsAccount;
   readonly #base: URL;
   readonly #deps: StoreDeps;
-  #isShorterTold = false;
+  #hasNotedShortValidity = false;
 
   private constructor(
     readonly bucket: string,
@@ -59,7 +59,7 @@ export class S3Client {
     deps: StoreDeps,
   ): Promise<S3Client> {
     const account = await awsAccount(env);
-    const base = baseOf(bucket, account.region, endpoint ?? env['AWS_ENDPOINT_URL_S3']);
+    const base = bucketUrl(bucket, account.region, endpoint ?? env['AWS_ENDPOINT_URL_S3']);
     return new S3Client(bucket, base, account, deps);
   }
 
@@ -79,7 +79,10 @@ export class S3Client {
         .digest('hex'),
       ...request.headers,
     };
-    const told = { ...this.#deps, note: (text: string) => this.#deps.note(`s3://${this.bucket}: ${text}`) };
+    const retryDeps = {
+      ...this.#deps,
+      note: (text: string) => this.#deps.note(`s3://${this.bucket}: ${text}`),
+    };
     let reply: Reply;
     try {
       reply = await readWithRetries(async () => {
@@ -93,30 +96,33 @@ export class S3Client {
         const reply = await this.#client.exchange(exchange, { auth: bearer, timeoutMs, deadline, signal });
         if (reply.status === 501) throw new UnsupportedRequest(reply);
         return reply.status < 300 && reply.text.includes('<Error>') ? { ...reply, status: 500 } : reply;
-      }, told);
+      }, retryDeps);
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnsupportedRequest) return error.reply;
-      const words = error instanceof Error ? error.message : String(error);
-      throw storeError(`The store s3://${this.bucket} does not respond: ${words}.`, true, error);
+      const reason = error instanceof Error ? error.message : String(error);
+      throw storeError(`The store s3://${this.bucket} does not respond: ${reason}.`, true, error);
     }
     if (method !== 'HEAD' || (reply.status !== 400 && reply.status !== 403)) return reply;
-    // The response to a HEAD has no body that gives the reason.
-    const read = await this.call({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
-    return read.status === reply.status ? read : reply;
+    // The response to a HEAD has no body with the reason.
+    const getReply = await this.call({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
+    return getReply.status === reply.status ? getReply : reply;
   }
 
   /**
-   * Returns a URL by which anyone can read an object for a limited time. With temporary credentials, that may be
-   * shorter than `expiresMs`: then one note is shown.
+   * Returns a URL by which anyone can read an object for a limited time. With temporary credentials, that time may be
+   * shorter than `expiresMs`, which is noted once.
    */
   async presigned(key: string, expiresMs: number): Promise<string> {
-    const { sessionToken, endsAt } = this.#account;
+    const { sessionToken, expiresAt } = this.#account;
     const { clock, note } = this.#deps;
-    const remainingMs = Math.max(1000, endsAt === undefined ? temporaryMs : endsAt - clock.now());
+    const remainingMs = Math.max(
+      1000,
+      expiresAt === undefined ? temporaryValidityMs : expiresAt - clock.now(),
+    );
     const validMs = sessionToken === undefined ? expiresMs : Math.min(expiresMs, remainingMs);
-    if (validMs < expiresMs && !this.#isShorterTold) {
-      this.#isShorterTold = true;
+    if (validMs < expiresMs && !this.#hasNotedShortValidity) {
+      this.#hasNotedShortValidity = true;
       const minutes = Math.ceil(validMs / 60_000);
       note(`The credentials of the store are temporary: its URLs are valid for at most ${minutes} minutes.`);
     }
@@ -125,11 +131,11 @@ export class S3Client {
     return (await this.#signed('GET', url.href)).url.href;
   }
 
-  /** Returns the error of a refused request; `what` is the requested operation, such as `upload`. */
-  refused(what: string, name: string, { status, text, headers }: Reply): MgwError {
+  /** Returns the error of a refused request; `operation` is the requested operation, such as `upload`. */
+  refusedError(operation: string, name: string, { status, text, headers }: Reply): MgwError {
     const code = xmlText(text, 'Code') ?? '';
-    const why = printableLine(code === '' ? `HTTP ${status}` : `${code} (HTTP ${status})`, 200);
-    const isPassing = status === 429 || status >= 500;
+    const reason = printableLine(code === '' ? `HTTP ${status}` : `${code} (HTTP ${status})`, 200);
+    const isTemporary = status === 429 || status >= 500;
     const minutesOff = Math.round((this.#deps.clock.now() - Date.parse(headers['date'] ?? '')) / 60_000);
     const isSkewed = code === 'RequestTimeTooSkewed' || (status === 403 && Math.abs(minutesOff) >= 15);
     const advice = isSkewed
@@ -138,8 +144,8 @@ export class S3Client {
         ? ' The credentials have expired: renew them.'
         : '';
     return storeError(
-      `The store s3://${this.bucket} refused to ${what} ${name}: ${why}.${advice}`,
-      isPassing,
+      `The store s3://${this.bucket} refused to ${operation} ${name}: ${reason}.${advice}`,
+      isTemporary,
     );
   }
 
@@ -160,8 +166,8 @@ export class S3Client {
     const { accessKeyId, secretAccessKey, sessionToken, region } = this.#account;
     const credentials = { accessKeyId, secretAccessKey, region, ...(sessionToken && { sessionToken }) };
     const datetime = new Date(this.#deps.clock.now()).toISOString().replace(/[:-]|\.\d{3}/g, '');
-    const how = headers === undefined ? { signQuery: true } : { headers };
-    return new AwsV4Signer({ ...credentials, method, url, service: 's3', datetime, ...how }).sign();
+    const signingTarget = headers === undefined ? { signQuery: true } : { headers };
+    return new AwsV4Signer({ ...credentials, method, url, service: 's3', datetime, ...signingTarget }).sign();
   }
 }
 
@@ -183,7 +189,7 @@ export function xmlText(xml: string, name: string): string | undefined {
 
 const entities: Record<string, string> = { lt: '<', gt: '>', quot: '"', apos: "'", amp: '&' };
 
-function baseOf(bucket: string, region: string, endpoint: string | undefined): URL {
+function bucketUrl(bucket: string, region: string, endpoint: string | undefined): URL {
   if (endpoint === undefined || endpoint === '')
     return new URL(`https://${bucket}.s3.${region}.amazonaws.com`);
   try {
@@ -201,34 +207,41 @@ export interface AwsAccount {
   /** Present only for temporary credentials. */
   sessionToken?: string | undefined;
   /** When temporary credentials expire, ms since 1970, if known. */
-  endsAt?: number | undefined;
+  expiresAt?: number | undefined;
   region: string;
 }
 
 /**
  * Reads credentials and region from the standard AWS variables, then from the standard AWS files (design 17).
- * @throws MgwError('config'), exit 2, if there are none; the message never shows a value.
+ * @throws MgwError('config'), exit 2, if there are none; the message never contains a value.
  */
 export async function awsAccount(env: Env): Promise<AwsAccount> {
-  const [own, secret] = [env['AWS_ACCESS_KEY_ID'], env['AWS_SECRET_ACCESS_KEY']];
-  const named = env['AWS_REGION'] || env['AWS_DEFAULT_REGION'];
+  const [accessKey, secretKey] = [env['AWS_ACCESS_KEY_ID'], env['AWS_SECRET_ACCESS_KEY']];
+  const configuredRegion = env['AWS_REGION'] || env['AWS_DEFAULT_REGION'];
   const sessionToken = env['AWS_SESSION_TOKEN'] || undefined;
-  const ending = Date.parse(env['AWS_CREDENTIAL_EXPIRATION'] ?? '');
-  const endsAt = sessionToken === undefined || Number.isNaN(ending) ? undefined : ending;
-  if (own && secret && named)
-    return { accessKeyId: own, secretAccessKey: secret, sessionToken, endsAt, region: named };
+  const expiry = Date.parse(env['AWS_CREDENTIAL_EXPIRATION'] ?? '');
+  const expiresAt = sessionToken === undefined || Number.isNaN(expiry) ? undefined : expiry;
+  if (accessKey && secretKey && configuredRegion)
+    return {
+      accessKeyId: accessKey,
+      secretAccessKey: secretKey,
+      sessionToken,
+      expiresAt,
+      region: configuredRegion,
+    };
   const profile = env['AWS_PROFILE'] || 'default';
   const folder = join(env['HOME'] || homedir(), '.aws');
   const [credentials, config] = await Promise.all([
     section(env['AWS_SHARED_CREDENTIALS_FILE'] || join(folder, 'credentials'), [profile]),
     section(env['AWS_CONFIG_FILE'] || join(folder, 'config'), [`profile ${profile}`, profile]),
   ]);
-  const region = named || config['region'] || 'us-east-1';
-  if (own && secret) return { accessKeyId: own, secretAccessKey: secret, sessionToken, endsAt, region };
-  const [shared, sharedSecret] = [credentials['aws_access_key_id'], credentials['aws_secret_access_key']];
-  if (shared && sharedSecret)
+  const region = configuredRegion || config['region'] || 'us-east-1';
+  if (accessKey && secretKey)
+    return { accessKeyId: accessKey, secretAccessKey: secretKey, sessionToken, expiresAt, region };
+  const [sharedKey, sharedSecret] = [credentials['aws_access_key_id'], credentials['aws_secret_access_key']];
+  if (sharedKey && sharedSecret)
     return {
-      accessKeyId: shared,
+      accessKeyId: sharedKey,
       secretAccessKey: sharedSecret,
       sessionToken: credentials['aws_session_token'],
       region,
@@ -240,7 +253,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
   );
 }
 
-// Returns the first of the named sections of a file in the INI form of AWS; empty if there is no such file.
+// Returns the first of the named sections of a file in the INI format of AWS; empty if there is no such file.
 async function section(path: string, names: readonly string[]): Promise<Record<string, string>> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (systemCode(error) === 'ENOENT') return '';
@@ -254,5 +267,5 @@ async function section(path: string, names: readonly string[]): Promise<Record<s
     const [, key = '', value = ''] = /^\s*([\w-]+)\s*=\s*(.*?)\s*$/.exec(line) ?? [];
     if (key !== '') values[key] = value;
   }
-  return names.map((name) => sections.get(name)).find((found) => found !== undefined) ?? {};
+  return names.map((name) => sections.get(name)).find((values) => values !== undefined) ?? {};
 }

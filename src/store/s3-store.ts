@@ -25,21 +25,21 @@ export async function openS3Store(
   return {
     url: async (name, read) => {
       const key = keyOf(name);
-      const found = await client.call({ method: 'HEAD', key });
-      if (found.status === 404) await upload(client, key, name, read, deps.note);
-      else if (found.status !== 200) throw client.refused('look for', name, found);
+      const reply = await client.call({ method: 'HEAD', key });
+      if (reply.status === 404) await upload(client, key, name, read, deps.note);
+      else if (reply.status !== 200) throw client.refusedError('look for', name, reply);
       return client.presigned(key, expiresMs);
     },
     describe: async (name) => {
       const { status, headers, ...reply } = await client.call({ method: 'HEAD', key: keyOf(name) });
-      if (status !== 200) throw client.refused('look for', name, { status, headers, ...reply });
+      if (status !== 200) throw client.refusedError('look for', name, { status, headers, ...reply });
       return { mime: headers['content-type'] ?? '', bytes: Number(headers['content-length'] ?? 0) };
     },
     uploads: {
-      list: () => listed(client, folder),
+      list: () => listUploads(client, folder),
       remove: async (name) => {
-        const removed = await client.call({ method: 'DELETE', key: keyOf(name) });
-        if (removed.status > 299 && removed.status !== 404) throw client.refused('remove', name, removed);
+        const reply = await client.call({ method: 'DELETE', key: keyOf(name) });
+        if (reply.status > 299 && reply.status !== 404) throw client.refusedError('remove', name, reply);
       },
     },
     close: () => client.close(),
@@ -47,27 +47,28 @@ export async function openS3Store(
 }
 
 // A page has at most 1000 objects. Objects with other names than uploads do not belong to mgw.
-async function listed(client: S3Client, folder: string): Promise<UploadedInput[]> {
-  const found: UploadedInput[] = [];
+async function listUploads(client: S3Client, folder: string): Promise<UploadedInput[]> {
+  const uploads: UploadedInput[] = [];
   for (let token: string | undefined; ;) {
     const page = token === undefined ? undefined : { 'continuation-token': token };
     const query = { 'list-type': '2', prefix: folder, delimiter: '/', ...page };
     const reply = await client.call({ method: 'GET', key: '', query });
-    if (reply.status !== 200) throw client.refused('list', `s3://${client.bucket}/${folder}`, reply);
+    if (reply.status !== 200) throw client.refusedError('list', `s3://${client.bucket}/${folder}`, reply);
     for (const xml of reply.text.split('<Contents>').slice(1)) {
       const key = xmlText(xml, 'Key') ?? '';
       const file = key.startsWith(folder) ? key.slice(folder.length) : '';
       if (!/^[\da-f]{64}(\.[a-z\d]{1,8})?$/.test(file)) continue;
-      found.push({
+      uploads.push({
         name: `sha256:${file}`,
         url: `s3://${client.bucket}/${key}`,
         bytes: Number(xmlText(xml, 'Size') ?? 0),
         uploaded_at: xmlText(xml, 'LastModified') ?? '',
       });
     }
-    const next = xmlText(reply.text, 'NextContinuationToken');
-    if (xmlText(reply.text, 'IsTruncated') !== 'true' || next === undefined || next === token) return found;
-    token = next;
+    const nextToken = xmlText(reply.text, 'NextContinuationToken');
+    if (xmlText(reply.text, 'IsTruncated') !== 'true' || nextToken === undefined || nextToken === token)
+      return uploads;
+    token = nextToken;
   }
 }
 
@@ -85,20 +86,20 @@ async function upload(
     );
   const body = await read();
   const headers = { 'content-type': typeOf(name), 'content-md5': md5(body, 'base64') };
-  let isWrong = false;
-  const stored = await sendUntilEqual(body, name, note, (isAgain) => {
-    isWrong = isAgain;
+  let isRetry = false;
+  const reply = await sendUntilEqual(body, name, note, (isAgain) => {
+    isRetry = isAgain;
     return client.call({ method: 'PUT', key, headers, body });
   }).catch(async (error: unknown) => {
     // Remove wrong content. Otherwise the next run would take it for the file with that name. After any other error, an
     // existing object may belong to another run.
-    if (isWrong) await client.call({ method: 'DELETE', key }).catch(() => undefined);
+    if (isRetry) await client.call({ method: 'DELETE', key }).catch(() => undefined);
     throw error;
   });
-  if (stored.status < 200 || stored.status > 299) throw client.refused('upload', name, stored);
+  if (reply.status < 200 || reply.status > 299) throw client.refusedError('upload', name, reply);
 }
 
-const types: Record<string, string> = {
+const mimeTypes: Record<string, string> = {
   '.png': 'image/png',
   '.jpg': 'image/jpeg',
   '.jpeg': 'image/jpeg',
@@ -111,9 +112,9 @@ const types: Record<string, string> = {
   '.m4a': 'audio/mp4',
 };
 
-// Gateways may refuse an image that is served with another type.
+// Gateways may reject an image that is served with another type.
 function typeOf(name: string): string {
-  return types[extname(name)] ?? 'application/octet-stream';
+  return mimeTypes[extname(name)] ?? 'application/octet-stream';
 }
 
 /** Results in buckets (design 17). Every method throws MgwError('store'): exit 6 if a retry may succeed, else 10. */
@@ -146,24 +147,24 @@ export function openObjectStore(
   partBytes = defaultPartBytes,
 ): ObjectStore {
   const clients = new Map<string, Promise<S3Client>>();
-  const opened: S3Client[] = [];
+  const openClients: S3Client[] = [];
   const objectAt = async (url: string): Promise<S3Object> => {
     const { bucket, key } = parseObjectUrl(url);
     const client = clients.get(bucket) ?? S3Client.open(bucket, endpoint, env, deps);
     if (!clients.has(bucket)) {
       clients.set(bucket, client);
-      opened.push(await client);
+      openClients.push(await client);
     }
     return new S3Object(await client, key, url, partBytes, deps.note);
   };
   return {
     checkFree: async (url, force) => {
       const object = await objectAt(url);
-      if ((await object.find()).exists && !force) throw object.exists('no');
+      if ((await object.find()).exists && !force) throw object.existsError('no');
     },
     has: async (url, file) => (await objectAt(url)).has(file),
     put: async (url, file, options) => (await objectAt(url)).put(file, options),
     address: async (url) => (await objectAt(url)).address(),
-    close: () => opened.forEach((client) => client.close()),
+    close: () => openClients.forEach((client) => client.close()),
   };
 }

@@ -10,7 +10,7 @@ import { printableLine } from '../printable.ts';
 export interface Store {
   /**
    * Uploads a file unless the store has it, and returns a URL by which anyone can read it for a limited time.
-   * @param name the name that {@link storedName} gives it
+   * @param name the name from {@link storedName}
    * @param read returns the file's content; not called if the store has the file; absent if the content is not
    * available.
    * @throws MgwError('store'): exit 6 if the store may respond later, else 10; MgwError('usage') if the store does not
@@ -37,7 +37,7 @@ export interface Uploads {
 
 /** An input file in the store. */
 export interface UploadedInput {
-  /** The name that {@link storedName} gives it. */
+  /** The name from {@link storedName}. */
   name: string;
   /** `s3://BUCKET/KEY` */
   url: string;
@@ -55,7 +55,7 @@ export interface StoreDeps {
   signal: AbortSignal;
   note: (text: string) => void;
   userAgent: string;
-  /** The secrets that no program started by mgw may see: the API key. */
+  /** The secrets to hide from programs that mgw starts: the API key. */
   secrets: readonly string[];
 }
 
@@ -63,7 +63,7 @@ export interface StoreDeps {
 export interface StoreSettings {
   /** `s3://BUCKET/PREFIX` */
   url?: string | undefined;
-  /** The address of an S3-compatible service; if absent, `AWS_ENDPOINT_URL_S3`, or else AWS. */
+  /** The URL of an S3-compatible service (default: `AWS_ENDPOINT_URL_S3`, or else AWS). */
   endpoint?: string | undefined;
   /** The program that uploads instead, and its arguments. */
   command?: readonly string[] | undefined;
@@ -79,19 +79,19 @@ export function storedName(path: string, content: Uint8Array): string {
 }
 
 /** Returns the error of a store; nothing was sent to the gateway. `isPassing` if a retry may succeed. */
-export function storeError(message: string, isPassing: boolean, cause?: unknown): MgwError {
-  const details = { charged: 'no', retry: isPassing ? 'safe' : 'never', cause } as const;
+export function storeError(message: string, isTemporary: boolean, cause?: unknown): MgwError {
+  const details = { charged: 'no', retry: isTemporary ? 'safe' : 'never', cause } as const;
   return new MgwError('store', message, {
     ...details,
-    ...(isPassing ? { exit: 'unavailable' } : { next: ['mgw', 'config', 'list'] }),
+    ...(isTemporary ? { exit: 'unavailable' } : { next: ['mgw', 'config', 'list'] }),
   });
 }
 
 const maxOutputBytes = 16 * 1024;
 
 /**
- * Opens a store that is a program: it reads the file from stdin, gets `MGW_OBJECT_NAME`, and prints a URL (design 17).
- * It runs without a shell, and without variables that contain a secret of mgw.
+ * Opens a store that is a program: it reads the file from stdin, receives `MGW_OBJECT_NAME`, and prints a URL (design
+ * 17). It runs without a shell, and without variables that contain a secret of mgw.
  */
 export function openCommandStore(
   [program = '', ...args]: readonly string[],
@@ -101,10 +101,10 @@ export function openCommandStore(
   const isSecret = ([name, value = '']: [string, string | undefined]): boolean =>
     /^(MGW_API_KEY(_FILE)?|MGW_STATE|PGPASSWORD)$/.test(name) ||
     secrets.some((secret) => secret !== '' && value.includes(secret));
-  const open = Object.fromEntries(Object.entries(env).filter((entry) => !isSecret(entry)));
+  const childEnv = Object.fromEntries(Object.entries(env).filter((entry) => !isSecret(entry)));
   const upload = async (name: string, content: Uint8Array): Promise<string> => {
     const child = spawn(program, args, {
-      env: { ...open, MGW_OBJECT_NAME: name.replace(/^sha256:/, '') },
+      env: { ...childEnv, MGW_OBJECT_NAME: name.replace(/^sha256:/, '') },
       stdio: ['pipe', 'pipe', 'inherit'],
       signal: AbortSignal.any([
         signal,
@@ -114,12 +114,12 @@ export function openCommandStore(
     // If the program exits without reading its input, its exit code gives the reason.
     child.stdin.on('error', () => undefined);
     child.stdin.end(content);
-    const ended = once(child, 'close') as Promise<[number | null]>;
+    const closing = once(child, 'close') as Promise<[number | null]>;
     let output = '';
     child.stdout.setEncoding('utf8');
     child.stdout.on('data', (text: string) => (output = (output + text).slice(0, maxOutputBytes)));
-    const [code] = await ended;
-    if (code !== 0) throw new Error(`it ended with ${code ?? 'a signal'}`);
+    const [code] = await closing;
+    if (code !== 0) throw new Error(`it exited with ${code ?? 'a signal'}`);
     return output.trim();
   };
   return {
@@ -131,8 +131,8 @@ export function openCommandStore(
       const content = await read();
       const url = await upload(name, content).catch((error: unknown) => {
         signal.throwIfAborted();
-        const words = error instanceof Error ? error.message : String(error);
-        throw storeError(`store.command (${printableLine(program, 80)}) failed: ${words}.`, false, error);
+        const reason = error instanceof Error ? error.message : String(error);
+        throw storeError(`store.command (${printableLine(program, 80)}) failed: ${reason}.`, false, error);
       });
       if (/^https?:\/\/[^\s\p{Cc}]+$/u.test(url) && URL.canParse(url)) return url;
       throw storeError(`store.command (${printableLine(program, 80)}) did not print a URL.`, false);

@@ -14,7 +14,7 @@ afterEach(() => scene.gateway.close());
 describe('a row that starts with the last frame of another row', () => {
   beforeEach(() => installFrames(scene));
 
-  it('waits for that row, whatever the order of the rows, and sends its last frame', async () => {
+  it('waits for that row, regardless of the order of the rows, and sends its last frame', async () => {
     const file = scene.file('m.csv', story(['s3', '@s2:last'], ['s2', '@m/s1:last'], ['s1'], ['x']));
     const plan = await scene.batch('plan', file);
     expect(plan.stdout).toMatch(/s2 new: after s1\n.*s3 new: after s2/);
@@ -74,7 +74,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(await scene.batch('run', file, '--concurrency', '2')).toMatchObject({ code: 0 });
   });
 
-  it('is blocked and not paid for if that row fails, and continues once that row has been made again', async () => {
+  it('is blocked and not paid for if that row fails, and continues once that row has been remade', async () => {
     const file = scene.file('m.csv', story(...chain(3), ['x']));
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
     const ran = await scene.read('run', file, '--results', scene.at('r.jsonl'));
@@ -108,7 +108,7 @@ describe('a row that starts with the last frame of another row', () => {
       expect(frames.get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
   });
 
-  it('is stale if that row was made again, as are all later rows; retry --stale pays for each once, in order', async () => {
+  it('is stale if that row was remade, as are all later rows; retry --stale pays for each once, in order', async () => {
     const file = scene.file('m.csv', story(...chain(5)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     await runHereAs(scene.user, ['jobs', 'rate', '@m/s3', '1']);
@@ -151,7 +151,7 @@ describe('a row that starts with the last frame of another row', () => {
     });
   });
 
-  it('stays done if that row must be made again first and fails', async () => {
+  it('remains done if that row must be remade first and fails', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
@@ -160,7 +160,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
-  it('is fetched, and then is stale, if it was paid for before that row was made again', async () => {
+  it('is fetched, and is then stale, if it was paid for before that row was remade', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
     await scene.killedAt(run, /GET .*task-2/);
@@ -180,7 +180,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('another')).toBe(scene.lastFrame('other'));
   });
 
-  it('fetches the video of that row again, at no cost, if its file is gone', async () => {
+  it('fetches the video of that row again, at no cost, if its file is missing', async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
@@ -216,7 +216,7 @@ describe('references between rows', () => {
     ],
     ['a row that waits for itself', [['s1', '@s1:last']], /:2: .*s1 → s1/],
     ['a name that no row has', [['s1'], ['s2', '@intro:last']], /:3: .*@intro/],
-    ['a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: takes an image/],
+    ['a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: this flag requires an image/],
     [
       'a sample that the row does not make',
       [['s1'], ['s2', '@s1#2:last']],

@@ -3,7 +3,7 @@ import { fakeMp4 } from '../support/film.ts';
 import { json, listen, type Origin, type Seen } from '../support/origin.ts';
 import { end, speechBody } from '../speech/frames.ts';
 
-/** How a gateway responds to one submission instead of accepting it. */
+/** The response of a gateway to one submission, instead of an acceptance. */
 export type Deed =
   /** Responds with 429, and `Retry-After` in seconds. */
   | { kind: 'limit'; seconds?: number }
@@ -32,7 +32,7 @@ export interface BatchGateway extends Origin {
   charges: Map<string, number>;
   /** Handles a submission; undefined accepts it. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
-  /** The id of the last task of a prompt. */
+  /** Returns the id of the last task created for a prompt. */
   taskOf: (prompt: string) => string;
   /** The number of polls until a task is finished. */
   polls: number;
@@ -42,7 +42,7 @@ export interface BatchGateway extends Origin {
   underWay: () => number;
   /** The number of videos of a task of Protocol A. */
   samples: number;
-  /** Tasks whose files are gone. */
+  /** Tasks whose files no longer exist. */
   gone: Set<string>;
   /** The requests that submit. */
   posts(): Seen[];

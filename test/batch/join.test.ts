@@ -78,7 +78,7 @@ async function ran(...given: Parameters<typeof rows>): Promise<string> {
 }
 
 describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
-  it('copies clips of the same format in the order of the file, puts speech over one, and calls no gateway', async () => {
+  it('copies clips of the same format in the order of the file, overlays speech on one, and does not call the gateway', async () => {
     speak();
     const file = await ran(['n1', 's1'], ['s3'], ['s1'], ['s2']);
     const { gateway } = scene;
@@ -100,7 +100,7 @@ describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it('encodes clips of other sizes in the size of the first clip, with silence or speech if they have no sound', async () => {
+  it('re-encodes clips of other sizes in the size of the first clip, with silence or speech if they have no sound', async () => {
     films['s2'] = filmOf('s2', { width: 96, height: 48 }, true);
     speak();
     const joined = await join(await ran(['s1'], ['s2'], ['s3'], ['n1', 's3']), '--json');
@@ -154,7 +154,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
   });
 
-  it('names rows that are not done, and writes nothing without --skip-missing', async () => {
+  it('lists unfinished rows, and writes nothing without --skip-missing', async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' || prompt === 'n3' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', rows(['s1'], ['s2'], ['s3'], ['n2', 's2'], ['n3', 's3']));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
@@ -213,7 +213,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it('exits 2 without ffmpeg, and names the package to install', async () => {
+  it('exits 2 without ffmpeg, and suggests the package to install', async () => {
     const file = await ran(['s1']);
     vi.stubEnv('PATH', scene.user.cwd);
     onEnd(() => void vi.unstubAllEnvs());
@@ -232,13 +232,13 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
 });
 
 describe('the field over', () => {
-  it('causes a plan error with a line number if it names no row', async () => {
+  it('causes a plan error with a line number if it does not match a row', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's2']));
     const plan = await scene.batch('plan', file);
     expect([plan.code, plan.stderr]).toEqual([2, expect.stringMatching(/:3: over: no row has the id s2/)]);
   });
 
-  it('causes a join error if it names speech', async () => {
+  it('causes a join error if it refers to speech', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's1'], ['n2', 'n1']));
     const joined = await join(file);
     expect([joined.code, joined.stderr]).toEqual([2, expect.stringMatching(/line 4: over: n1 is not a row/)]);

@@ -34,7 +34,7 @@ describe('a batch run with --output, --name and -d', () => {
     ['status', 'name', 0],
     ['plan', 'name', 0],
     ['run', 'name', 0],
-  ])('is done according to batch %s, which is given its %s', async (command, by, code) => {
+  ])('is done according to batch %s with its %s', async (command, by, code) => {
     const result = await batch(command, by === 'file' ? file : 'film', '--json');
     expect(result).toMatchObject({ code });
     expect(result.json.batch).toMatchObject({ name: 'film', states: { done: 2 } });
@@ -58,7 +58,7 @@ describe('a batch run with --output, --name and -d', () => {
     expect((await batch('ls')).stdout).toMatch(/^film +2 succeeded +unknown /m);
   });
 
-  it('uses another output and field if the command gives them', async () => {
+  it("uses the command's output and field if they are set", async () => {
     const other = scene.at('other/{id}.{ext}');
     expect(await batch('run', file, '-o', other)).toMatchObject({ code: 0 });
     expect(existsSync(scene.at('other/a.mp4'))).toBe(true);
@@ -69,14 +69,14 @@ describe('a batch run with --output, --name and -d', () => {
     expect(await batch('plan', file, '-d', 'duration=')).toMatchObject({ code: 0 });
   });
 
-  it('is separate from another file with the same name', async () => {
+  it('is distinct from another file with the same name', async () => {
     const other = scene.file('other.csv', clips(['a', 'a fox']));
     const { stdout } = await batch('plan', other, '--name', 'film', '--json');
     expect(stdout).not.toContain(scene.at('out'));
   });
 });
 
-it('a batch keeps the budget and the sidecars of its last run until a command gives another budget', async () => {
+it('a batch uses the budget and the sidecars of its last run until a command sets another budget', async () => {
   const file = scene.file('dear.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
   const output = ['-o', scene.at('{id}.{ext}')];

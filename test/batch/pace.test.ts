@@ -38,24 +38,24 @@ describe('the number of tasks in progress', () => {
   it('is halved once by a 429 for all tasks sent before it, and grows again as tasks are accepted', async () => {
     const { pace: one, limits } = pace();
     await enter(one, 8);
-    const epochs = await Promise.all(Array.from({ length: 3 }, () => one.submission(never)));
-    for (const epoch of epochs) one.limited(epoch);
+    const epochs = await Promise.all(Array.from({ length: 3 }, () => one.waitToSubmit(never)));
+    for (const epoch of epochs) one.reportLimited(epoch);
     expect(limits).toEqual([4]);
-    one.limited(await one.submission(never));
+    one.reportLimited(await one.waitToSubmit(never));
     expect(limits).toEqual([4, 2]);
-    for (let at = 0; at < 2 + 3; at += 1) one.accepted();
+    for (let at = 0; at < 2 + 3; at += 1) one.reportAccepted();
     expect(limits).toEqual([4, 2, 3, 4]);
   });
 
   it('never falls below one or exceeds the requested number', async () => {
     const { pace: one } = pace({ concurrency: 1 });
-    one.limited(await one.submission(never));
+    one.reportLimited(await one.waitToSubmit(never));
     expect(one.limit).toBe(1);
-    for (let at = 0; at < 5; at += 1) one.accepted();
+    for (let at = 0; at < 5; at += 1) one.reportAccepted();
     expect(one.limit).toBe(1);
   });
 
-  it('is no longer waited for once the process is interrupted', async () => {
+  it('no longer blocks the process once it is interrupted', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -66,23 +66,24 @@ describe('the number of tasks in progress', () => {
 });
 
 describe('submissions', () => {
-  it('all wait as long as the gateway asks', async () => {
+  it('all wait as long as the gateway requests', async () => {
     const { pace: one, clock } = pace();
-    one.limited(await one.submission(never), 7000);
-    await Promise.all([one.submission(never), one.submission(never)]);
+    one.reportLimited(await one.waitToSubmit(never), 7000);
+    await Promise.all([one.waitToSubmit(never), one.waitToSubmit(never)]);
     expect(clock.monotonic()).toBeGreaterThanOrEqual(7000);
   });
 
   it('stay within the configured number per minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
-    for (let at = 0; at < 4; at += 1) await one.submission(never);
+    for (let at = 0; at < 4; at += 1) await one.waitToSubmit(never);
     // Even if each is sent two seconds late, no minute has more than 30.
     expect(clock.monotonic()).toBeCloseTo((3 * 62_000) / 30);
   });
 });
 
 describe('a submission that is ready to send late', () => {
-  // Makes a submission at a pace of 60 a minute. It takes `connecting` ms to connect and `recording` ms to be recorded.
+  // Makes a submission at a pace of 60 a minute. It needs `connecting` ms to connect and
+  // `recording` ms to be recorded.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
     const client = {
@@ -115,12 +116,12 @@ describe('a submission that is ready to send late', () => {
 describe('polls', () => {
   it('of all jobs share one pace, and do not delay submissions', async () => {
     const { pace: one, clock } = pace();
-    for (let at = 0; at < 101; at += 1) await one.poll(never);
+    for (let at = 0; at < 101; at += 1) await one.waitToPoll(never);
     expect(clock.monotonic()).toBe(5000);
-    one.holdPolls(3000);
-    await one.submission(never);
+    one.delayPolls(3000);
+    await one.waitToSubmit(never);
     expect(clock.monotonic()).toBe(5000);
-    await one.poll(never);
+    await one.waitToPoll(never);
     expect(clock.monotonic()).toBeGreaterThanOrEqual(8000);
   });
 
@@ -134,7 +135,7 @@ describe('polls', () => {
     const read = (): never => expect.unreachable();
     const paced = pacedClient(client as never, one, new Slot(one), never, read);
     await paced.exchange({} as never, { auth: xApiKey, timeoutMs: 1000 });
-    await one.poll(never);
+    await one.waitToPoll(never);
     expect(clock.monotonic()).toBe(ms);
   });
 });

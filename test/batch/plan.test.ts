@@ -70,14 +70,14 @@ describe('a plan', () => {
     expect(problems).toMatchObject([{ line }]);
   });
 
-  it('requests the model list once, however many rows need it', async () => {
+  it('requests the model list once for all rows that need it', async () => {
     const rows = ['a boat', 'a cat', 'a dog'].map((prompt) => `b,Kling,5,${prompt}`);
     const file = scene.file('b.csv', ['protocol,model,duration,prompt', ...rows].join('\n'));
     expect((await scene.read('plan', file)).batch.states).toMatchObject({ new: 3 });
     expect(scene.gateway.requests.map(({ method, path }) => `${method} ${path}`)).toEqual(['GET /v1/models']);
   });
 
-  it('says that an unknown price is unknown', async () => {
+  it('reports that a price is unknown', async () => {
     const { cost } = await scene.read('plan', scene.file('cost.csv', clips(['a', 'a boat'])));
     expect(cost.at_most).toBe('unknown');
   });
@@ -111,7 +111,7 @@ describe('a plan', () => {
     expect(await scene.batch('plan', file, '--force')).toMatchObject({ code: 0 });
   });
 
-  it('names a row without an id by its request, whatever the order of the rows', async () => {
+  it('identifies a row without an id by its request, regardless of the order of the rows', async () => {
     const ids = async (...prompts: string[]): Promise<string[]> => {
       const text = clips(...prompts.map((prompt): [string, string] => ['', prompt]));
       return (await scene.read('plan', scene.file('hash.csv', text))).rows.map(({ id }) => id);

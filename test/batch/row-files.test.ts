@@ -31,7 +31,7 @@ afterAll(() => scene.gateway.close());
 
 const jsonl = (row: object): string => JSON.stringify({ id: 'a', ...row });
 
-describe('a local file that a manifest names', () => {
+describe('a local file in a manifest', () => {
   const fields: [string, (path: string) => object][] = [
     ['file', (file) => ({ protocol: 'tts', file })],
     ['body', (path) => ({ protocol: 'c', body: `@${path}` })],
@@ -82,7 +82,7 @@ describe('a local file that a manifest names', () => {
     },
   );
 
-  it('is read through a link once the folder named in the error is allowed', async () => {
+  it('is read through a link once the folder in the error message is allowed', async () => {
     const body = link('body-link', join(outside, 'body.json'));
     const file = scene.file('m.jsonl', jsonl({ protocol: 'c', body: `@${body}` }));
     const { stderr } = await scene.batch('plan', file);
@@ -90,7 +90,7 @@ describe('a local file that a manifest names', () => {
     expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
   });
 
-  it("is read below the manifest's folder, whatever the current folder is", async () => {
+  it("is read below the manifest's folder, regardless of the current folder", async () => {
     const file = join(outside, 'm.jsonl');
     writeFileSync(file, jsonl({ protocol: 'c', body: `@${join(outside, 'body.json')}` }));
     expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
@@ -101,7 +101,7 @@ describe('a local file that a manifest names', () => {
     expect(await readableFolders('/m.csv', ['/'])).toContain('/');
   });
 
-  it('never names another file by its content', async () => {
+  it('cannot refer to another file by its content', async () => {
     const inner = scene.at('inner');
     writeFileSync(inner, `@${join(outside, 'secret')}`);
     const row = fields[3]?.[1](inner) ?? {};

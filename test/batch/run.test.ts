@@ -80,7 +80,7 @@ describe('a run', () => {
       'output: out/sub/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]',
       [],
     ],
-  ])('follows no symbolic link out of its folder: %s', async (_, name, text, output) => {
+  ])('does not follow a symbolic link out of its folder: %s', async (_, name, text, output) => {
     const outside = freshFolder();
     mkdirSync(scene.at('out'));
     symlinkSync(outside, scene.at('out/sub'));
@@ -92,7 +92,7 @@ describe('a run', () => {
   });
 
   it.each(['/tmp/x/{id}.{ext}', '../{id}.{ext}', '.git/hooks/{id}', 's3://bucket/{id}.{ext}'])(
-    'lets no manifest write outside of its folder: %s',
+    'prevents a manifest from writing outside of its folder: %s',
     async (output) => {
       const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat' };
       const file = scene.file('m.yaml', JSON.stringify({ output, rows: [row] }));
@@ -212,7 +212,7 @@ describe('a run', () => {
 });
 
 describe('a row that failed', () => {
-  it('is not retried by run, and is paid for once more by retry', async () => {
+  it('is not retried by run, and is paid for again by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     expect(await scene.read('run', file)).toMatchObject({
@@ -239,7 +239,7 @@ describe('a row that failed', () => {
     expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
   });
 
-  it('or is done is made again by retry --id, next to its first file', async () => {
+  it('or is done is remade by retry --id, next to its first file', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     const retry = ['retry', file, '--id', 'a'] as const;
@@ -254,14 +254,14 @@ describe('a row that failed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('cannot be retried by an id that no row has', async () => {
+  it('cannot be retried by an unknown id', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
     expect(scene.gateway.posts()).toEqual([]);
   });
 });
 
-it('a run removes what killed runs left next to the files of done and failed rows', async () => {
+it('a run removes the leftovers of killed runs next to the files of done and failed rows', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   const leave = (): void => ['a.mp4.part.json', 'b.mp4.part.json'].forEach((name) => scene.file(name, ''));
   const left = (): string[] => readdirSync(scene.user.cwd).filter((name) => name.includes('.part'));
@@ -296,7 +296,7 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
-  it('is retried after each change, each take next to the files of all earlier ones', async () => {
+  it('is retried after each change, with each take next to the files of all earlier takes', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     const retry = (prompt: string, output = '{id}.{ext}'): ReturnType<typeof scene.batch> => {
@@ -314,7 +314,7 @@ describe('a row that was changed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('is retried by the single command that run prints for all rows that need attention', async () => {
+  it('is retried by the one command that run prints for all rows that need attention', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['', 'a cat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship'], ['', 'a cat'], ['', 'a fox']));
@@ -397,7 +397,7 @@ describe('an interruption', () => {
     },
   );
 
-  it('with no time for pending responses leaves rows in doubt, and reports them as in doubt', async () => {
+  it('without time for pending responses leaves rows in doubt, and reports them as such', async () => {
     const { running, file, answer } = await interrupted();
     running.child.kill('SIGKILL');
     await running.result;
@@ -408,7 +408,7 @@ describe('an interruption', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('that is repeated gives up the pending responses: their rows are in doubt and are not sent again', async () => {
+  it('that is repeated abandons the pending responses: their rows are in doubt and are not sent again', async () => {
     const { running, file, answer, told } = await interrupted();
     running.child.kill('SIGINT');
     await told;
@@ -441,7 +441,7 @@ describe('output file names', () => {
   });
 });
 
-describe('a row whose result is gone', () => {
+describe('a row whose result is no longer available', () => {
   it('is reported, and is paid for again by retry only', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {
@@ -496,7 +496,7 @@ describe('a sidecar', () => {
       'c',
     ],
     ['voice.mp3', ['tts', 'good morning'], 'tts'],
-  ])('is also written for %s by its own command', async (name, command, protocol) => {
+  ])('is also written by the command %s', async (name, command, protocol) => {
     const args = [...command, '-o', scene.at(name), '--sidecar'];
     expect(await runHereAs(scene.user, args)).toMatchObject({ code: 0 });
     const { stdout } = await runHereAs(scene.user, ['jobs', 'show', '@last', '--json']);
@@ -520,7 +520,7 @@ describe('a sidecar', () => {
 describe('a budget', () => {
   beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
 
-  it('counts all runs of a batch together, and ends a run that exceeds it with exit 12', async () => {
+  it('applies to all runs of a batch together, and ends a run that exceeds it with exit 12', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     const kept = ['--concurrency', '1', '--skip-bad', '--results', scene.at('r.jsonl'), '--timeout', '5m'];
     const first = await scene.read('run', file, '--budget', '2', ...kept);

@@ -44,8 +44,9 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// Waits until the record covers everything in progress: a process that is killed then dies between two steps. This must
-// be true for a while, because a process whose submission was rejected may already be sending another one.
+// Waits until the record covers everything in progress: a process that is killed then dies between
+// two steps. This must remain true for a while, because a process whose submission was rejected may
+// already be sending another one.
 async function allSettled(): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   let [quiet, posts] = [0, -1];
@@ -86,7 +87,7 @@ beforeAll(async () => {
 afterAll(() => scene.gateway.close());
 
 describe('a batch whose processes are killed and whose responses are lost', () => {
-  it('pays for each row once, whatever is killed, and reports which rows are not done', async () => {
+  it('pays for each row once, regardless of the killed processes, and reports unfinished rows', async () => {
     await killed([start()], 12);
     await killed([start(), start()], 15);
     most = Number.POSITIVE_INFINITY;
@@ -124,7 +125,7 @@ describe('a batch whose processes are killed and whose responses are lost', () =
   });
 });
 
-// Lost responses belong to tasks that exist. Resolves them with the ids that the gateway gave them.
+// Lost responses belong to tasks that exist. Resolves them with the gateway's ids.
 async function resolveAll({ rows: told }: BatchJson): Promise<void> {
   for (const { id, state } of told) {
     if (state !== 'unknown') continue;

@@ -30,7 +30,7 @@ export interface Scene {
   file(name: string, text: string): string;
   /** The path of an output. */
   at(name: string): string;
-  /** Runs a command of `mgw batch` in this process, with files going to the user's folder. */
+  /** Runs a command of `mgw batch` in this process, with its files in the user's folder. */
   batch(...args: string[]): Promise<CliResult>;
   /** The same with `--json`, parsed. */
   read(...args: string[]): Promise<BatchJson>;

@@ -62,7 +62,7 @@ describe('a budget file', () => {
     await log.close();
   });
 
-  it('gives each reader every line once, from any writer', async () => {
+  it('provides each reader with every line once, from any writer', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const [one, other] = [await openBudgetLog(path), await openBudgetLog(path)];
     await one.append('first ü\n', true);
@@ -74,7 +74,7 @@ describe('a budget file', () => {
     await Promise.all([one.close(), other.close()]);
   });
 
-  it('is read correctly if a read ends inside a character', async () => {
+  it('is read correctly even if a read ends inside a character', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     appendFileSync(path, Buffer.from('ü').subarray(0, 1));

@@ -61,7 +61,7 @@ class World {
 
 interface Alive {
   dead: boolean;
-  /** How much of the next line is written to the file before the process dies. */
+  /** The number of bytes of the next line that are written before the process dies. */
   dieInAppend?: number;
 }
 
@@ -124,7 +124,7 @@ class Shop {
 
   async #send(job: Job, run: Run): Promise<void> {
     await this.world.step(run.alive);
-    // As in the ledger, only one of two runs on a job may send.
+    // As in the ledger, only one of two runs of a job may send.
     if (job.state !== 'prepared') return;
     job.state = 'sending';
     run.sent = 'open';
@@ -208,7 +208,7 @@ async function play({ limit, jobs, processes, powerCut, order }: Scenario): Prom
 }
 
 describe('a budget shared by processes', () => {
-  it('is never exceeded, however the processes interleave and whenever they die', async () => {
+  it('is never exceeded, regardless of how the processes interleave and when they die', async () => {
     await fc.assert(
       fc.asyncProperty(scenario, async (one) => {
         const shop = await play(one);
@@ -218,7 +218,7 @@ describe('a budget shared by processes', () => {
     );
   });
 
-  it('ends with exactly what was charged or may have been charged', async () => {
+  it('contains exactly the amounts that were or may have been charged', async () => {
     await fc.assert(
       fc.asyncProperty(scenario, async (one) => {
         const shop = await play(one);
@@ -264,7 +264,8 @@ function alone(
   text = '',
   outcomes: Record<string, ChargeOutcome | Decimal> = {},
 ): { budget: Budget; file: { text: string; now: number; ofOther: string; split: number } } {
-  // `ofOther` is what another process appends just after this one. Each read returns its first `split` characters alone.
+  // `ofOther` is the text that another process appends just after this one. Each read first returns
+  // only `split` characters.
   const file = { text, now: Date.parse('2026-11-30T23:00:00Z'), ofOther: '', split: 0 };
   let offset = 0;
   const log: BudgetLog = {
@@ -334,7 +335,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
   });
 
-  it('uses the limit given with a reservation before its own', async () => {
+  it('prefers the limit of a reservation over its own', async () => {
     const { budget } = alone();
     const limit = { amount: decimalOf(3) };
     expect(await budget.reserve(chargeOf('a', 3), limit)).toEqual({ fits: true });
@@ -357,7 +358,7 @@ describe('a budget', () => {
     expect(await budget.state()).toMatchObject({ spent: { digits: 2n }, reserved: { digits: 3n } });
   });
 
-  it('gives the amount of a dead process to the first reservation that needs it', async () => {
+  it('assigns the amount of a dead process to the first reservation that needs it', async () => {
     const { budget } = alone('', { dead: 'none' });
     await budget.setLimit({ amount: decimalOf(2) });
     await ask(budget, 'dead', 2);
@@ -383,7 +384,7 @@ describe('a budget', () => {
   });
 
   // Each outcome is a read of the ledger, and there may be thousands of reservations.
-  it('asks for no outcome while there is room', async () => {
+  it('does not look up an outcome while there is room', async () => {
     const { budget, file } = alone('', { dead: 'none' });
     await budget.setLimit({ amount: decimalOf(9) });
     for (const id of ['dead', 'a', 'b']) expect(await ask(budget, id, 2)).toEqual({ fits: true });
@@ -409,7 +410,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
   });
 
-  it('is the same for every reader of its file, wherever the reads are split', async () => {
+  it('is the same for every reader of its file, regardless of where the reads are split', async () => {
     const first = alone();
     await first.budget.setLimit({ amount: decimalOf(4) });
     await ask(first.budget, 'a', 3);

@@ -103,7 +103,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ spent: '0', reserved: '3' });
   });
 
-  it('makes the same decisions as the file budget, whatever the operations', async () => {
+  it('makes the same decisions as the file budget for any sequence of operations', async () => {
     const { database } = await (await newPlace()).open();
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps: Step[]) => {
@@ -150,7 +150,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     );
   });
 
-  it('is unaffected by what is done to another budget of its name, kind or reservation', async () => {
+  it('is unaffected by changes to another budget with the same name, kind or reservation', async () => {
     const { database } = await (await newPlace()).open();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
     const [own, sameName, sameKind] = (
@@ -245,7 +245,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(formatDecimal((await budget.state()).spent)).toBe(formatDecimal(amount));
   });
 
-  it('releases what dead processes had reserved, and keeps what they had spent', async () => {
+  it('releases the reservations of dead processes, and keeps the amounts that they had spent', async () => {
     const outcomes: Record<string, ChargeOutcome> = { a: 'none', b: 'accepted', c: 'open' };
     const budget = await budgetIn(({ id }) => Promise.resolve(outcomes[id] ?? 'open'));
     const most = { amount: decimalOf(3) };
@@ -256,7 +256,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ spent: '1', reserved: '2' });
   });
 
-  it('is reported as full to a process that holds its lease', async () => {
+  it('is reported as full to a process with a valid lease', async () => {
     const ledger = await (await newPlace()).open();
     const { owner } = await ledger.lease();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');

@@ -65,7 +65,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
   });
 
-  it('of Protocol C takes the highest price of two durations', () => {
+  it('of Protocol C uses the highest price of two durations', () => {
     const price = 'video=1; duration=5: video=2; duration=15: video=3';
     expect(cost('c', price, { model: 'vendor-h3', duration: 5 })).toBe('2');
     expect(cost('c', price, { model: 'vendor-h3', seconds: '15' })).toBe('3');
@@ -90,18 +90,18 @@ describe('the maximum cost of a body', () => {
     expect(cost('a', 'video=1', a({ sampleCount: 2.5 }, [{}, {}]))).toBeUndefined();
   });
 
-  it('uses the defaults of the specification, or the largest allowed value if it gives none', () => {
+  it('uses the defaults of the specification, or the largest allowed value if there is none', () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
 
-  it('uses the resolution that the gateway makes: 768P of a self-hosted model is 720p', () => {
+  it('uses the resolution that the gateway produces: 768P of a self-hosted model is 720p', () => {
     const price = 'second=1; resolution=720p: second=2';
     expect(cost('c', price, { model: 'vendor-h3-mini', resolution: '768P', duration: 5 })).toBe('10');
     expect(cost('c', price, { model: 'vendor-h3', resolution: '768P', duration: 5 })).toBe('5');
   });
 
-  it('uses the billed length in the price if a request gives no length', () => {
+  it('uses the billed length in the price if a request has no length', () => {
     const price = 'second=0.1 default_seconds=8';
     expect(cost('a', price, a({}))).toBe('0.8');
     expect(cost('a', price, a({ sampleCount: 3 }))).toBe('2.4');
@@ -113,7 +113,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
-  it('of Protocol C adds the reference images that are not free, under either name, but no frames', () => {
+  it('of Protocol C adds the reference images that are not free, under either name, but not the frames', () => {
     const price = 'second=0.12 reference_image=0.20 free_reference_images=5 minimum=0.50';
     const urls = (count: number): string[] =>
       Array.from({ length: count }, (_, at) => `https://a.test/${at}`);
@@ -196,7 +196,7 @@ describe('the maximum cost of a body', () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
-  it('of speech excludes white space only if the price says so', () => {
+  it('of speech excludes white space only if the price does', () => {
     const of = (price: string): string | undefined =>
       jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }), [])?.at_most;
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
@@ -218,7 +218,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
   });
 
-  it('stays readable whatever its digits', () => {
+  it('remains readable with any digits', () => {
     const factor = fc.stringMatching(/^\d{1,12}\.\d{1,12}$/);
     fc.assert(
       fc.property(factor, factor, factor, fc.nat(30_000), (price, group, user, length) => {
@@ -243,18 +243,18 @@ describe('a price', () => {
     ['second=', /not written as NAME=VALUE/],
     ['default_seconds=5', /has no unit/],
     ['second=1 default_seconds=0', /default_seconds="0": must be a whole number above 0/],
-    ['second=1 default_seconds=5 default_seconds=6', /default_seconds is given twice/],
-    ['reference_image=0.2', /is a part of a price; allowed: with second or video/],
+    ['second=1 default_seconds=5 default_seconds=6', /default_seconds is specified twice/],
+    ['reference_image=0.2', /must be combined with second or video/],
     ['second=1 free_reference_images=5', /allowed only with reference_image/],
     ['second=1 reference_image=1 free_reference_images=x', /must be a whole number above 0/],
-    ['second=1 minimum=-1', /minimum="-1".*plain digits/],
-    ['second=1 minimum=1 minimum=2', /minimum is given twice/],
-    ['second=-1', /second="-1".*plain digits/],
+    ['second=1 minimum=-1', /minimum="-1".*a decimal number/],
+    ['second=1 minimum=1 minimum=2', /minimum is specified twice/],
+    ['second=-1', /second="-1".*a decimal number/],
     ['second=0,12', /12/],
-    ['second=1e3', /plain digits/],
-    ['second=$5', /plain digits/],
+    ['second=1e3', /a decimal number/],
+    ['second=$5', /a decimal number/],
     ['second=0.1234567890123', /at most 12/],
-    ['second=1 second=2', /second is given twice/],
+    ['second=1 second=2', /second is specified twice/],
     ['resolution=2K:second=0.4', /resolution is not a unit.*resolution=2K: second=0.40/],
     ['resolution=2K:', /is not a unit/],
     ['size=2K: second=0.4', /unknown field size; allowed: model, prompt, duration/],
@@ -265,13 +265,13 @@ describe('a price', () => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 
-  it('counts what is made: speech has no seconds, and a video has no characters', () => {
+  it('counts the units of the medium: speech has no seconds, and a video has no characters', () => {
     expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
     expect(() => parsePrice('10k_characters=1 minimum=1', [], speechUnits)).toThrow(/minimum is not a unit/);
     expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);
   });
 
-  it('either parses or gives a reason, whatever the text', () => {
+  it('is either parsed or refused with a reason, for any text', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         try {

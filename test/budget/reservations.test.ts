@@ -5,7 +5,7 @@ import { FileBudget, openBudgetLog, type BudgetLog } from '../../src/budget/file
 import {
   decodeBudgetLine,
   encodeBudgetEvent,
-  ownerIn,
+  parseOwner,
   Reservations,
   type BudgetEntries,
   type BudgetEvent,
@@ -67,7 +67,7 @@ it.each([
     { pid: 1, start: '', host: '' },
   ],
 ])('the owner %j is read as %j, because an unnamed owner cannot be proven dead', (json, expected) => {
-  expect(ownerIn(json)).toEqual(expected);
+  expect(parseOwner(json)).toEqual(expected);
 });
 
 /** The state of a budget after these events: `LIMIT SPENT RESERVED`, and the ids of the open reservations. */

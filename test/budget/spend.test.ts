@@ -148,16 +148,16 @@ it.each<[string, JobEvent, string[]]>([
   ['no attempt if its own is not recorded', { type: 'unavailable', attempt: 7, error }, ['open', 'open']],
 ])('a refusal ends %s, although it was recorded after a later attempt began', (_, refusal, fates) => {
   const events = [prepared(), sending(1), sending(2), refusal].map((each) => ({ ...each, at }));
-  expect(chargesOf(events).map(({ fate }) => fate)).toEqual(fates);
+  expect(chargesOf(events).map(({ outcome }) => outcome)).toEqual(fates);
 });
 
 it('an attempt whose record is lost has the time of the first record, or no time', () => {
-  const charge = { attempt: 0, fate: 'open', isLost: true };
+  const charge = { attempt: 0, outcome: 'open', isLost: true };
   expect(chargesOf([undefined, { ...prepared(), at }])).toEqual([{ ...charge, at }]);
   expect(chargesOf([undefined])).toEqual([{ ...charge, at: '' }]);
 });
 
-it('a job never has more or fewer accepted attempts than handles, whatever the order of events', () => {
+it('a job has exactly as many accepted attempts as handles, regardless of the order of events', () => {
   const event = fc.oneof(
     fc.integer({ min: 1, max: 3 }).map((attempt) => sending(attempt, '1')),
     fc.integer({ min: 1, max: 3 }).map((attempt): JobEvent => ({ type: 'unavailable', attempt, error })),
@@ -169,7 +169,7 @@ it('a job never has more or fewer accepted attempts than handles, whatever the o
     fc.property(fc.array(event, { maxLength: 12 }), (events) => {
       const charges = chargesOf(events.map((each) => ({ ...each, at })));
       const handles = new Set(events.flatMap((each) => (each.type === 'accepted' ? [each.handle] : [])));
-      const paid = charges.filter(({ fate }) => fate === 'accepted').length;
+      const paid = charges.filter(({ outcome }) => outcome === 'accepted').length;
       expect(paid).toBeLessThanOrEqual(handles.size);
       const firstSending = events.findIndex(({ type }) => type === 'sending');
       const after = firstSending < 0 ? [] : events.slice(firstSending);

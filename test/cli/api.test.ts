@@ -52,7 +52,7 @@ describe('mgw api GET', () => {
     expect(Buffer.concat(chunks)).toEqual(bytes);
   });
 
-  it('prints a line of text as soon as it arrives, and prints what arrived before a response is cut', async () => {
+  it('prints a line of text as soon as it arrives, and the received part of a response that is cut', async () => {
     let cut: (() => void) | undefined;
     const { user } = await bench((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: one\n\ndata: t');
@@ -66,7 +66,7 @@ describe('mgw api GET', () => {
   });
 
   it.each(['text/plain', 'video/mp4', ''])(
-    'sends no control characters of a response with the type %j to a terminal, and ends the last line',
+    'does not send control characters of a response of type %j to a terminal, and ends the last line',
     async (type) => {
       const { user } = await bench(
         say(200, `a\u{1b}[2J\u{9b}2J\u{202e}b ${canaryKey}`, { 'content-type': type }),
@@ -170,7 +170,7 @@ describe('mgw api POST', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('retries only if the gateway says that it did not process the request', async () => {
+  it('retries only if the gateway reports that it did not process the request', async () => {
     let answers = 0;
     const { user, server } = await bench((response) => {
       response.writeHead((answers += 1) === 1 ? 429 : 500).end('{}');
@@ -205,7 +205,7 @@ describe('text without the key', () => {
     return Buffer.concat(shown).toString();
   };
 
-  it('is printed whole wherever the chunks are split', async () => {
+  it('is printed completely, regardless of where the chunks are split', async () => {
     const text = `data: {"authorization":"Bearer ${canaryKey}","多":"${canaryKey}"}\n\n${canaryKey}`;
     for (let at = 0; at <= Buffer.byteLength(text); at += 1) {
       const bytes = Buffer.from(text);
@@ -213,7 +213,7 @@ describe('text without the key', () => {
     }
   });
 
-  it('is printed whole in a line of many megabytes', async () => {
+  it('is printed completely in a line of many megabytes', async () => {
     const part = Buffer.from(`${'x'.repeat(65_500)}${canaryKey}`);
     const shown = await shownOf(Array.from({ length: 64 }, () => part));
     expect(shown).toBe(`${'x'.repeat(65_500)}[redacted]`.repeat(64));

@@ -26,7 +26,7 @@ it('a note never contains the key once the key is known', async () => {
   expect(said()).toContain('The gateway says: [redacted]');
 });
 
-it('a request that is shown never contains the token of its address', async () => {
+it('a printed request never contains the token of its address', async () => {
   const server = await httpServer(says({}));
   const { context, said } = open(server.url);
   const client = await context.client();

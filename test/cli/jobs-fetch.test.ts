@@ -33,8 +33,9 @@ function paths(...names: string[]): string {
 
 describe('jobs fetch', { concurrent: false }, () => {
   it('saves to the output of the submission, and the original command then pays nothing', async () => {
-    const first = await submit('-o', 'boat.mp4', '--timeout', '1ms');
-    expect(first.code).toBe(8);
+    gateway.script.query.push({ status: 401 });
+    const first = await submit('-o', 'boat.mp4');
+    expect(first.code).toBe(3);
     expect(await fetch('@last')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
     expect(await submit('-o', 'boat.mp4')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
     expect(gateway.submissions).toHaveLength(1);
@@ -52,7 +53,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('names files by a template, in folders that the template names', async () => {
+  it('names files by a template, which may contain folders', async () => {
     await submit('--key', 'one');
     await submit('--key', 'two');
     const ran = await fetch('@one', '@two', '-o', 'out/{protocol}/{index}-{slug}-{key}.{ext}');
@@ -66,8 +67,8 @@ describe('jobs fetch', { concurrent: false }, () => {
     ['out/{key}/../../../{id}.mp4', /is not in the output folder/],
     ['out/{colour}.mp4', /there is no \{colour\}/],
     ['out/{seed}.mp4', /no value is known for \{seed\}/],
-    ['clip.mp4', /names a file for 2 jobs/],
-    ['-', /Standard output takes one result/],
+    ['clip.mp4', /is one file, but there are 2 jobs/],
+    ['-', /Standard output can hold only one result/],
   ])('refuses -o %s for two jobs before it requests either', async (output, message) => {
     await submit('--key', 'one');
     await submit('--key', 'two');
@@ -78,7 +79,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.seen).toHaveLength(before);
   });
 
-  it('refuses two jobs with the same output, and leaves a file of another job alone', async () => {
+  it('refuses two jobs with the same output, and does not change a file of another job', async () => {
     await submit('-o', 'boat.mp4');
     await submit('-o', 'boat.mp4', '--force');
     const ids = await user.run(['jobs', 'ls', '-q']);
@@ -89,7 +90,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(readFileSync(join(user.cwd, 'boat.mp4'), 'utf8')).toBe('mine');
   });
 
-  it('continues with the other jobs if one cannot be fetched, and names that job', async () => {
+  it('continues with the other jobs if one cannot be fetched, and reports that job', async () => {
     await submit('--key', 'one');
     const ran = await fetch('@one', '@none', '-o', 'out/', '--json');
     expect(ran.code).toBe(11);
@@ -108,7 +109,7 @@ describe('jobs fetch', { concurrent: false }, () => {
   });
 });
 
-it('jobs fetch copies speech from a file that is still complete, and says so if there is none', async () => {
+it('jobs fetch copies speech from a file that is still complete, and reports if there is none', async () => {
   const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
   const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
   expect(spoken.code, spoken.stderr).toBe(0);

@@ -105,7 +105,7 @@ describe('a standing budget', () => {
   });
 });
 
-it('--budget covers all takes of a command, and all pieces of a text', async () => {
+it('--budget covers all takes of a command, and all pieces of split text', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);
   expect(await runAll(user, [take(), take(), take('--new'), c('one', '--budget', '20', '--new')])).toEqual([
@@ -127,28 +127,25 @@ it('--budget covers all takes of a command, and all pieces of a text', async () 
 it.each<[string, string[], number]>([
   ['text', ['One.'], 0],
   ['piece', ['One. Two.', '--split', '--piece-length', '5', '--concurrency', '1'], 12],
-])(
-  'a %s uses up a budget by the count of the gateway, and the next one is refused',
-  async (_, words, code) => {
-    const server = await speechServer([Buffer.from('audio'), { ...end, usage: { text_words: 20 } }]);
-    const user = userHere(server.url);
-    await runAll(user, [
-      ['config', 'set', 'prices.tts', '10k_characters=1000'],
-      ['budget', 'set', 'books', '2'],
-    ]);
-    const speech = ['tts', ...words, '--speaker', 'v', '--budget-name', 'books'];
-    expect(
-      await runAll(
-        user,
-        ['a.pcm', 'b.pcm'].map((file) => [...speech, '-o', file]),
-      ),
-    ).toEqual([code, 12]);
-    expect(server.requests).toHaveLength(1);
-    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toMatchObject([
-      { spent: '2', left: '0' },
-    ]);
-  },
-);
+])("a %s uses up a budget by the gateway's count, and the next one is refused", async (_, words, code) => {
+  const server = await speechServer([Buffer.from('audio'), { ...end, usage: { text_words: 20 } }]);
+  const user = userHere(server.url);
+  await runAll(user, [
+    ['config', 'set', 'prices.tts', '10k_characters=1000'],
+    ['budget', 'set', 'books', '2'],
+  ]);
+  const speech = ['tts', ...words, '--speaker', 'v', '--budget-name', 'books'];
+  expect(
+    await runAll(
+      user,
+      ['a.pcm', 'b.pcm'].map((file) => [...speech, '-o', file]),
+    ),
+  ).toEqual([code, 12]);
+  expect(server.requests).toHaveLength(1);
+  expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toMatchObject([
+    { spent: '2', left: '0' },
+  ]);
+});
 
 describe('prices', () => {
   it('are validated when they are set, are listed, and are shown by a dry run', async () => {

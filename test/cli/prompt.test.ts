@@ -31,7 +31,7 @@ describe('readLine', () => {
     expect(await line).toBe('gateway.example');
   });
 
-  it('exits 130 if the terminal goes away', async () => {
+  it('exits 130 if the terminal disappears', async () => {
     const { io, stdin } = terminal();
     const line = readLine(io, 'Address: ');
     stdin.end('gate');
@@ -40,7 +40,7 @@ describe('readLine', () => {
 });
 
 describe('readHidden', () => {
-  it('reads a line key by key, shows only the question, and restores the terminal', async () => {
+  it('reads a line key by key, shows only the prompt, and restores the terminal', async () => {
     const { io, stdin, modes, shown } = terminal();
     const line = readHidden(io, 'API key: ');
     for (const key of ['s', 'k', '-', 'x', '\x7f', '1', '\r']) stdin.write(key);
@@ -57,7 +57,7 @@ describe('readHidden', () => {
     expect(modes).toEqual([true, false]);
   });
 
-  it('accepts the text so far if the terminal goes away', async () => {
+  it('accepts the text so far if the terminal disappears', async () => {
     const { io, stdin } = terminal();
     const line = readHidden(io, '? ');
     stdin.end('sk-2');

@@ -96,7 +96,7 @@ describe('submit -o', () => {
     expect(run.stdout + run.stderr).not.toContain(canaryKey);
   });
 
-  it('puts every field of the specification in its place', async () => {
+  it('sends every field of the specification at its path', async () => {
     writeFileSync(join(user.cwd, 'photo.dat'), png);
     const more = ['--aspect-ratio', '9:16', '--negative-prompt', 'rain', '--sample-count', '1'];
     const rest = ['--person-generation', 'allow_adult', '--seed', '7', '--no-enhance-prompt'];
@@ -153,12 +153,12 @@ describe('submit -o', () => {
     const run = await here([...submit, ...parameters, ...image, '-o', 'clip.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toContain('Some videos were filtered: a face.');
-    expect(run.stderr).toContain('2 videos were ordered; the gateway shows 1.');
+    expect(run.stderr).toContain('2 videos were requested; the gateway returned 1.');
     expect(file('clip-1.mp4')).toEqual(videos[0]);
     expect(file('clip.mp4').toString()).toBe('mine');
   });
 
-  it('does not fetch existing files again, and leaves nothing else behind', async () => {
+  it('does not fetch existing files again, and leaves no other files behind', async () => {
     await here([...save, '--key', 'boat']);
     const before = gateway.seen.filter(({ path }) => path !== '/v1/models');
     const again = await here([...save, '--key', 'boat']);
@@ -196,7 +196,7 @@ describe('the request', () => {
   it.each([
     ['image/png', png],
     ['image/jpeg', jpeg],
-  ])('contains an image as %s according to its bytes, whatever its name', async (mimeType, bytes) => {
+  ])('contains an image as %s according to its bytes, regardless of its name', async (mimeType, bytes) => {
     writeFileSync(join(user.cwd, 'picture.gif'), bytes);
     const run = await user.run([...submit, '--image', 'picture.gif']);
     expect(run.code, run.stderr).toBe(0);
@@ -217,7 +217,7 @@ describe('the request', () => {
     expect(gateway.seen).toEqual([]);
   });
 
-  it("is sent with a note on stderr that names the fields left to the model's defaults", async () => {
+  it("is sent with a note on stderr that lists the fields for which the model's defaults are used", async () => {
     const run = await here([...bare, '--no-audio']);
     expect(run.stderr).toMatch(
       /^Using the model's defaults.*: --duration, --resolution\. .*: mgw config set defaults\.video\.a\.video-a\.duration VALUE$/m,
@@ -276,7 +276,7 @@ describe('the end of an operation', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('that is partly filtered is a success with a note, even if nothing is saved', async () => {
+  it('that is partly filtered is a success with a note, even if mgw saves no file', async () => {
     finish = () => partlyFiltered(gateway);
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(0);
@@ -287,7 +287,7 @@ describe('the end of an operation', () => {
 describe('media inside the response', () => {
   const good = fakeMp4(30_000);
 
-  it('are saved to a file, with nothing left next to it', async () => {
+  it('are saved to a file, without leftovers next to it', async () => {
     finish = () => generated([inside(good)]);
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);
@@ -296,7 +296,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('are written whole to standard output', async () => {
+  it('are written completely to standard output', async () => {
     finish = () => generated([inside(fakeMp4())]);
     const run = await here([...submit, '-o', '-', ...fast]);
     expect(Buffer.from(run.stdout)).toEqual(fakeMp4());
@@ -347,7 +347,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('cause exit 10 if the output folder is gone, and are saved by a rerun once it is back', async () => {
+  it('cause exit 10 if the output folder is missing, and are saved by a rerun once it exists again', async () => {
     mkdirSync(join(user.cwd, 'sub'));
     finish = () => {
       rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });
@@ -381,7 +381,7 @@ describe('media inside the response', () => {
     expect(gateway.seen.filter(({ path }) => path === '/files/2')).toHaveLength(before);
   });
 
-  it('are replaced by the file at the address if the content is broken', async () => {
+  it('are replaced by the file at the URL if the content is broken', async () => {
     finish = () => generated([{ encodedVideo: 'A*==', uri: `${gateway.url}/files/1` }]);
     expect((await here(save)).code).toBe(0);
     expect(file('out.mp4')).toEqual(videos[1]);
@@ -413,7 +413,7 @@ describe('the API key of Protocol A', () => {
   });
 
   it.each([401, 403])(
-    'is not sent to another host that answers %i: exit 3 with the way to trust that host',
+    'is not sent to another host that responds with %i: exit 3 with the command to trust that host',
     async (status) => {
       const files = await fileHost('127.0.0.2');
       files.wants = own;

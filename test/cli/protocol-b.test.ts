@@ -98,7 +98,7 @@ describe('submit -o', () => {
     expect(run.stdout + run.stderr).not.toContain(canaryKey);
   });
 
-  it('puts every field of the specification in its place, in its letter case', async () => {
+  it('sends every field of the specification at its path, in its letter case', async () => {
     const assets = ['--first-frame', 'https://example.com/a.png', '--reference', 'https://example.com/b.png'];
     const output = ['--duration', '5', '--resolution', '720P', '--aspect-ratio', '16:9', '--no-audio'];
     const rest = ['--storage-mode', 'Temporary', '--negative-prompt', 'rain', '--return-usage'];
@@ -165,7 +165,7 @@ it('an unknown field is reported: refused if it looks like a typo, sent otherwis
   const refused = await here(slip);
   expect(refused.stderr).toContain('OutputConfig.Duraton: there is no such field for Video-B; did you mean');
   const strange = await here([...submit, '--set', 'Seed=7', '--new']);
-  expect(strange.stderr).toContain('Not in the specification, sent as it is: Seed.');
+  expect(strange.stderr).toContain('Not in the specification, sent unchanged: Seed.');
   expect((await here([...slip, '--no-check', '--new'])).code).toBe(0);
   expect([sent(0), sent(1)]).toMatchObject([{ Seed: 7 }, { OutputConfig: { Duraton: 5 } }]);
 });
@@ -188,7 +188,7 @@ describe('the model list', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('leads to exit 3 if it is needed and the key is refused', async () => {
+  it('causes exit 3 if it is needed and the key is refused', async () => {
     gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
@@ -240,7 +240,7 @@ describe('the model list', () => {
     ['a version left out of several', ['--model', 'Video-B'], /--model-version.*"1.0", "2.0"/],
     ['a version of another model', ['--model', 'Lite', '--model-version', '2.0'], /"2.0".*"7.1"/],
     ['a model in another letter case', ['--model', 'lite', '--model-version', '7.1'], /--model .*Lite/],
-  ])('shows the choices for %s, and nothing is submitted', async (_, flags, choices) => {
+  ])('is used to list the choices for %s, and nothing is submitted', async (_, flags, choices) => {
     list(many, one);
     const run = await here([...unversioned, ...flags]);
     expect(run.code, run.stderr).toBe(2);
@@ -323,7 +323,7 @@ describe('a query of Protocol B', () => {
     expect(run.stderr).not.toContain('s3cret');
   });
 
-  it('passes usage and details of the file to --json', async () => {
+  it('includes usage and details of the file in --json', async () => {
     const FileInfos = [
       { FileUrl: `${gateway.filesUrl}/files/a`, FileType: 'mp4', MetaData: { Duration: 8 } },
     ];
@@ -358,7 +358,7 @@ describe('the file host', () => {
     ]);
   });
 
-  it('receives no key even if it is the gateway itself or a trusted origin, or asks for one', async () => {
+  it('receives no key even if it is the gateway itself or a trusted origin, or requests one', async () => {
     const files = [{ FileUrl: `${gateway.url}/files/0` }, { FileUrl: `${gateway.filesUrl}/files/1` }];
     shown = { Output: { FileInfos: files } };
     gateway.always.content = { status: 401, body: { error: { message: 'no key' } } };
@@ -377,7 +377,7 @@ describe('the file host', () => {
     expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
-  it('that keeps answering 401 leads to exit 9, and the job stays succeeded', async () => {
+  it('that keeps responding with 401 causes exit 9, and the job remains succeeded', async () => {
     gateway.always.content = { status: 401, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({

@@ -23,7 +23,7 @@ function stepsOf(text: string): Step[] {
   });
 }
 
-// Removes what differs between runs, and lines about states that a quick task may skip.
+// Removes text that differs between runs, and lines about states that a quick task may skip.
 function comparable(lines: readonly string[]): string[] {
   return lines
     .filter((line) => line.trim() !== '' && !/^job_\w+ (queued|running)/.test(line))
@@ -68,7 +68,7 @@ it.each(steps)('quick start: $command', async ({ command, lines }) => {
     return;
   }
   const own = command.replaceAll(documented, gateway.url);
-  // On a terminal, stdout and stderr are the same, and a batch then names each file once.
+  // On a terminal, stdout and stderr are the same, and a batch then prints each file once.
   const line = own.startsWith('mgw batch run') ? `{ ${own}\n} 2>&1` : own;
   const { stdout, stderr } = await shell.run(line);
   const seen = `${stdout}${stderr}`

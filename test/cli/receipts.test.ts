@@ -60,7 +60,7 @@ it('--strict exits 9 and keeps the file, and repeating the command pays nothing'
   expect(piped.stderr).not.toMatch(/kept|result\.mp4/);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'marked.mp4', '--mark'])).code).toBe(0);
-  // The bytes are the same however often the file was saved.
+  // The bytes are the same after each save.
   expect((await user.run(['spend', '--disputed', '--json'])).json['disputed']).toHaveLength(1);
   expect(readBill(stateDir)).toHaveLength(2);
 });
@@ -143,7 +143,7 @@ it('a batch reports each row that differs; --strict exits 11 each time, and pays
   const calm = await run();
   expect(calm.code).toBe(0);
   expect((await run('--strict')).code).toBe(11);
-  // A retry would cost money, and a file that differs is no reason for one.
+  // A retry would cost money, and a file that differs does not justify one.
   await user.run(['batch', 'retry', 'm', '--failed', '--strict']);
   expect(readBill(stateDir)).toHaveLength(2);
 
@@ -222,7 +222,7 @@ it('--mark adds a mark to a file once, records both hashes, and pays nothing aga
   const late = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'plain.mp4']);
   expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('already saved')]);
   const piped = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', '-']);
-  expect(piped.stderr).toContain('--mark adds nothing to standard output');
+  expect(piped.stderr).toContain('--mark does not apply to standard output');
   expect(readdirSync(user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
   expect(readBill(stateDir)).toHaveLength(1);
 });
@@ -260,7 +260,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
     expect.stringContaining('a.wav is not marked: it is not an MP3'),
   ]);
   const piped = await user.run(['jobs', 'fetch', '@p', '--mark', '-o', '-']);
-  expect(piped.stderr).toContain('--mark adds nothing to standard output');
+  expect(piped.stderr).toContain('--mark does not apply to standard output');
   const split = ['tts', 'Hello. There.', '--split', '--piece-length', '8', '--mark', '-o', 'split.mp3'];
   const { json } = await user.run([...split, '--json']);
   expect([json['jobs'], json['files']]).toMatchObject([[{}, {}], [file]]);
@@ -268,7 +268,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
   expect(readBill(stateDir)).toHaveLength(5);
 });
 
-it('kill -9 during marking and publishing leaves a complete file or none, and the same command pays nothing', async () => {
+it('kill -9 during marking and publishing leaves either a complete file or none, and the same command pays nothing', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());

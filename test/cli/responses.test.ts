@@ -78,7 +78,7 @@ describe('a response', () => {
     expect(await result).toMatchObject({ code: 0 });
   });
 
-  it('shows no key that arrives in pieces, and nothing that a terminal or a runner executes', async () => {
+  it('does not show a key that arrives in pieces, nor anything that a terminal or a runner executes', async () => {
     const deltas = [
       'Say ',
       canaryKey.slice(0, 9),

@@ -28,8 +28,8 @@ let scripts = 0;
 beforeEach(() => (user = userHere()));
 
 /**
- * `mgw sandbox exec` in this process. A script would get the streams of this process, so it writes to files; its output
- * comes before that of mgw.
+ * `mgw sandbox exec` in this process. A script would inherit the streams of this process, so it
+ * writes to files. Its output precedes that of mgw.
  */
 async function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}): Promise<CliResult> {
   const output = join(user.cwd, `script-${(scripts += 1)}`);
@@ -49,7 +49,7 @@ async function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}):
   };
 }
 
-/** `mgw sandbox exec` in a process of its own, whose streams the script gets. */
+/** `mgw sandbox exec` in a separate process, whose streams the script inherits. */
 function execAlone(args: string[], options?: Parameters<User['start']>[1]): Promise<CliResult> {
   return user.start(['sandbox', 'exec', ...args], options).result;
 }
@@ -81,7 +81,7 @@ describe('sandbox exec', () => {
     ['exit 42', 42],
     ['kill -TERM $$', 143],
     ['kill -KILL $$', 137],
-  ])('passes on the outcome %j', async (lines, code) => {
+  ])('exits with the outcome %j of the script', async (lines, code) => {
     expect((await exec(code === 42 ? ['--verify'] : [], lines)).code).toBe(code);
   });
 
@@ -99,7 +99,7 @@ describe('sandbox exec', () => {
     expect(json.stderr).toContain('out\n');
   });
 
-  it('passes a signal on, and exits as the script does', async () => {
+  it("forwards a signal, and exits with the script's exit code", async () => {
     const lines = 'trap "echo stopped; exit 9" TERM; echo ready; while :; do sleep 0.1; done';
     const { child, result } = user.start(['sandbox', 'exec', '--', 'sh', '-c', lines]);
     child.stdout?.once('data', () => child.kill('SIGTERM'));
@@ -133,7 +133,7 @@ describe('the real gateway', () => {
   });
   afterEach(() => real.close());
 
-  /** Configures the real gateway wherever mgw looks for a config. */
+  /** Configures the real gateway in every place where mgw looks for a config. */
   function configure(): void {
     const profile = { base_url: real.url, api_key: canaryKey };
     for (const folder of ['config', '.config/mgw', 'xdg/mgw']) {
@@ -143,7 +143,7 @@ describe('the real gateway', () => {
     }
   }
 
-  it('is out of reach: a script has neither its key nor its address, wherever they are set', async () => {
+  it('is out of reach: a script has neither its key nor its address, regardless of where they are set', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     configure();
@@ -173,7 +173,7 @@ describe('the real gateway', () => {
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(3);
   });
 
-  it('is out of reach of copies of a key that only MGW_API_KEY_FILE or a profile contains', async () => {
+  it('cannot be reached with copies of a key that only MGW_API_KEY_FILE or a profile contains', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     const fromFile = await exec([], 'env', { MGW_API_KEY_FILE: keyFile, COPY: canaryKey, OTHER: 'kept' });
@@ -195,7 +195,7 @@ describe('the real gateway', () => {
     'env MGW_SANDBOX= MGW_PROFILE=prod MGW_API_KEY_FILE="$HERE/key"',
     'env MGW_SANDBOX=no MGW_CONFIG_DIR="$HERE/config" MGW_STATE_DIR="$HERE/other"',
   ];
-  it('is not reached whatever a script does to its environment', async () => {
+  it('is not reached, regardless of how a script changes its environment', async () => {
     configure();
     const env = { HERE: user.cwd, XDG_CONFIG_HOME: join(user.cwd, 'xdg') };
     const lines = changes.map(
@@ -207,7 +207,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it('is not reached by another copy of mgw, which finds a home without a key', async () => {
+  it('is not reached by another copy of mgw, whose home contains no key', async () => {
     configure();
     const mgw = `${process.execPath} ${fileURLToPath(new URL('../../bin/mgw.js', import.meta.url))}`;
     const here = boat.replace('mgw', mgw);
@@ -217,7 +217,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it('is out of reach if the folder of the script cannot be on a PATH, because nothing runs', async () => {
+  it("is not reached if the script's folder cannot be on a PATH, because nothing runs", async () => {
     const odd = temporaryFolder('a:b');
     const run = await exec([], 'echo ran');
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -225,7 +225,7 @@ describe('the real gateway', () => {
     expect(readdirSync(odd)).toEqual([]);
   });
 
-  it('is replaced by the sandbox even if the script names another profile', async () => {
+  it('is replaced by the sandbox even if the script selects another profile', async () => {
     const named = `--base-url ${real.url}`;
     const lines = [
       'mgw config set base_url http://127.0.0.1:9',
@@ -238,7 +238,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it.skipIf(!hasCurl)('is replaced by the sandbox, whatever proxy the environment has', async () => {
+  it.skipIf(!hasCurl)('is replaced by the sandbox, regardless of a proxy in the environment', async () => {
     const get = 'curl -sf -o /dev/null -H "Authorization: Bearer $MGW_API_KEY" "$MGW_BASE_URL/v1/models"';
     const proxy = { http_proxy: 'http://127.0.0.1:9', HTTP_PROXY: 'http://127.0.0.1:9' };
     expect((await exec([], `${get} && mgw models`, proxy)).code).toBe(0);
@@ -254,7 +254,7 @@ describe('exec --verify', () => {
     expect(run.stderr).not.toContain('Nothing was charged');
   });
 
-  it('fails a script that makes mgw pay again, and reports that together with the exit code of the script', async () => {
+  it("fails a script that makes mgw pay again, and reports this together with the script's exit code", async () => {
     const run = await exec(
       ['--verify', '--json', '--fault', 'submit-reply-lostx1'],
       `${boat} --new || ${boat} --new`,
@@ -265,7 +265,7 @@ describe('exec --verify', () => {
     expect(charges(run)).toBe(2);
   });
 
-  it('passes the example of the documentation, even under chaos', async () => {
+  it('accepts the example of the documentation, even under chaos', async () => {
     const runs = await Promise.all(
       [1, 2].map((seed) => {
         const chaos = ['--fault', 'chaos@30%', '--seed', String(seed)];
@@ -281,7 +281,7 @@ describe('exec --verify', () => {
   it.each([
     ['gives each call a new key', 'new', 5, ['charged-twice', 'never-fetched'], 2],
     ['uses one key', 'same', 0, [], 1],
-  ])('judges an agent whose tool call times out, and that %s', async (_, keys, code, found, paid) => {
+  ])('judges an agent whose tool call times out and that %s', async (_, keys, code, found, paid) => {
     const tool = `mgw video c submit --model vendor-h3-mini --duration 5 --prompt boat -o boat.mp4`;
     const agent = `${process.execPath} ${agentScript} ${keys} 5000 -- ${tool}`;
     const run = await exec([...slow, '--verify', '--json', '--fault', 'client-gives-upx1'], agent);
@@ -290,7 +290,7 @@ describe('exec --verify', () => {
     expect(charges(run)).toBe(paid);
   });
 
-  it('says how to repeat the chaos if no seed was given', async () => {
+  it('prints how to repeat the chaos if no seed was specified', async () => {
     expect((await exec(['--fault', 'chaos'], 'true')).stderr).toMatch(/--seed \d+ repeats this chaos/);
   });
 
@@ -299,7 +299,7 @@ describe('exec --verify', () => {
     expect(kinds(failed)).toEqual(['failure-ignored']);
   });
 
-  it('judges the polling of mgw if it is given a limit, and mgw then respects the limit', async () => {
+  it('judges the polling of mgw if a limit is set, and mgw then respects the limit', async () => {
     const open = ['--fault', 'never-finishes'];
     const hasty = [boat, 'mgw video c status @last', 'mgw video c status @last'].join(' && ');
     expect(kinds(await exec(['--verify', '--json', '--min-poll', '1m', ...open], hasty))).toEqual([
@@ -411,7 +411,7 @@ describe('bill, reset, faults and start', () => {
     expect((await result).code).toBe(0);
   });
 
-  it('start names a folder that cannot be used', async () => {
+  it('start reports a folder that cannot be used', async () => {
     writeFileSync(join(user.cwd, 'state'), 'a file');
     const run = await user.run(['--sandbox', 'models']);
     expect(run.code).toBe(10);
@@ -422,7 +422,7 @@ describe('bill, reset, faults and start', () => {
 describe('docs/sandbox.md', () => {
   const text = readFileSync(new URL('../../docs/sandbox.md', import.meta.url), 'utf8');
 
-  it('names the command that lists the faults, and only existing faults', () => {
+  it('contains the command that lists the faults, and only existing faults', () => {
     expect(text).toContain('mgw sandbox faults');
     const named = [...text.matchAll(/--fault ([a-z0-9-]+?)(?:x\d+)?(?=[@\s`])/g)].map(
       ([, name = '']) => name,
@@ -432,7 +432,7 @@ describe('docs/sandbox.md', () => {
     expect(named.filter((name) => !known.includes(name))).toEqual([]);
   });
 
-  it('names every flag of sandbox start, and every setting', async () => {
+  it('lists every flag of sandbox start, and every setting', async () => {
     const help = (await user.run(['sandbox', 'start', '--help'])).stdout;
     const flags = [...help.matchAll(/^ +(--[a-z-]+)/gm)].map(([, flag = '']) => flag);
     expect(flags).toContain('--per-minute');

@@ -83,7 +83,7 @@ const others = [
   ['tts', 'hello'],
 ];
 
-// Text that people or programs copy is not cut: a path, an id, a URL, a document.
+// Text that people or programs copy is not truncated: a path, an id, a URL, a document.
 const whole = new Set(['config path']);
 
 const codes = /\x1b\[[\d;?]*[a-zA-Z]|\x1b\][^\x07]*\x07/g;
@@ -116,7 +116,7 @@ it.each(
   expect(all > 0).toBe(command.options.some(({ hidden, long }) => !hidden && long !== '--help'));
 });
 
-it('mgw --help leaves the commands for fleets to --help-all', async () => {
+it('mgw --help does not list the commands for fleets, and --help-all does', async () => {
   expect(await helpOf([], '--help')).not.toMatch(/worker|fleet|state {3}/);
   expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);
 });
@@ -146,7 +146,7 @@ it.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])(
 describe('mgw video c submit without a prompt', () => {
   const submit = ['video', 'c', 'submit', '-m', 'vendor-h3-mini', '--dry-run'];
 
-  it('asks for the prompt on a terminal', async () => {
+  it('reads the prompt from a terminal', async () => {
     const { code, stdout, stderr } = await runOnScreen(submit, env, 80, 'a paper boat\n');
     expect({ code, asked: stderr.includes('Prompt: ') }).toEqual({ code: 0, asked: true });
     expect(stdout).toContain('"prompt": "a paper boat"');
@@ -155,11 +155,14 @@ describe('mgw video c submit without a prompt', () => {
   it.each([
     [['--no-input'], {}],
     [[], { CI: 'true' }],
-  ])('exits at once and names the missing prompt with %j and the environment %j', async (flags, more) => {
-    const { code, stdout, stderr } = await runOnScreen([...submit, ...flags], { ...env, ...more }, 80, '');
-    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toContain('--prompt: missing');
-  });
+  ])(
+    'exits immediately and reports the missing prompt with %j and the environment %j',
+    async (flags, more) => {
+      const { code, stdout, stderr } = await runOnScreen([...submit, ...flags], { ...env, ...more }, 80, '');
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+      expect(stderr).toContain('--prompt: missing');
+    },
+  );
 });
 
 it.each([
@@ -168,7 +171,7 @@ it.each([
   [['jobs', 'fetch', '@boat-1']],
   [['jobs', 'resolve', '@boat-1', '--resubmit']],
   [['tts', 'Good morning.']],
-])('a terminal receives no media of %j', async (args) => {
+])('media of %j is not written to a terminal', async (args) => {
   const { code, stdout, stderr } = await runOnScreen([...args, '-o', '-'], env, 80);
   expect([code, stdout, stderr]).toEqual([
     2,

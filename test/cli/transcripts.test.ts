@@ -23,7 +23,7 @@ function hold(step: Step, ran: Ran): void {
   expect(ran.code, about).toBe(step.code);
 }
 
-/** Starts the sandbox that a command line names with a fault, if any; returns the command line with its address. */
+/** Starts the sandbox with the fault of a command line, if it has one. Returns the command line with the sandbox's address. */
 async function served(command: string): Promise<string> {
   const [named, fault = ''] = /<sandbox with ([\w-]+)>/.exec(command) ?? [];
   if (named === undefined) return command;

@@ -56,7 +56,7 @@ describe('mgw tts', () => {
     expect(folder()).toEqual(['a.mp3']);
   });
 
-  it('prints one JSON document with job, file and usage, and no key anywhere', async () => {
+  it('prints one JSON document with job, file and usage, and without the key', async () => {
     const { user, here } = await bench();
     const run = await here(['tts', text, '-o', 'a.opus', '--json', '-v']);
     expect(run.json).toMatchObject({
@@ -182,14 +182,14 @@ describe('failing speech', () => {
     expect(first.json.error.message).not.toContain('--adopt');
   });
 
-  it('with a denied voice exits 3 and says where to set a voice', async () => {
+  it('with a denied voice exits 3 and explains how to set a voice', async () => {
     const { here } = await bench();
     const run = await here(['tts', text, '-o', 'a.mp3'], { MGW_TTS_SPEAKER: 'forbidden-voice' });
     expect(run.code).toBe(3);
     expect(run.stderr).toContain('MGW_TTS_SPEAKER');
   });
 
-  it('exits 9 or 0 without a message if the reader closes the pipe', async () => {
+  it('exits 9 or 0 silently if the reader closes the pipe', async () => {
     const { user } = await bench();
     const { child, result } = user.start(['tts', text.repeat(40), '-o', '-', '--format', 'pcm', '-q']);
     child.stdout?.once('data', () => child.stdout?.destroy());

@@ -54,7 +54,7 @@ it('an error is annotated once, on stderr, and the gateway cannot inject a comma
   expect(plain.code).toBe(0);
 });
 
-it('a gateway and a manifest can inject no command and no control character', async () => {
+it('a gateway and a manifest cannot inject a command or a control character', async () => {
   const message = 'no\n::add-mask::boat\n##[error]boat \u{1b}[2J';
   gateway.script.submit.push({ status: 400, body: { error: { message } } });
   const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat' };
@@ -70,7 +70,7 @@ it('a gateway and a manifest can inject no command and no control character', as
   });
 });
 
-it('text that arrives in pieces can inject no command, and is otherwise unchanged', async () => {
+it('text that arrives in pieces cannot inject a command, and is otherwise unchanged', async () => {
   const pieces = [
     'a\n',
     ':',
@@ -90,7 +90,7 @@ it('text that arrives in pieces can inject no command, and is otherwise unchange
   expect(await text(stdout)).toBe('a\n: :error::x\n## [error]y\n  : :debug::z\nstd::vector ::end');
 });
 
-it('mgw api lets a text response inject no command', async () => {
+it('mgw api does not let a text response inject a command', async () => {
   const server = await listen((_, response) => {
     response.setHeader('content-type', 'text/plain');
     response.end('é\n::add-mask::x\n \u{a0}::error::y\n##[error]z');

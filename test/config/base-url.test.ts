@@ -72,7 +72,7 @@ describe('parseBaseUrl', () => {
 });
 
 describe('parseOrigin', () => {
-  it('accepts an origin in its normal form', () => {
+  it('accepts an origin in its normalized form', () => {
     expect(parseOrigin('https://Files.example.com:443/', false)).toBe('https://files.example.com');
     expect(parseOrigin('http://127.0.0.1:9', false)).toBe('http://127.0.0.1:9');
     expect(parseOrigin('http://files.example.com', true)).toBe('http://files.example.com');

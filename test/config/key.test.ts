@@ -77,7 +77,7 @@ describe('readKeyFile', () => {
     expect(readKeyFile(file)).toBe('sk-1\n');
   });
 
-  it('names the reason if a file cannot be read', () => {
+  it('reports the reason if a file cannot be read', () => {
     expect(refusal(path.join(folder, 'none'))).toContain('it does not exist');
     expect(refusal(folder)).toContain('it is a folder');
     writeFileSync(file, 'x'.repeat(64 * 1024 + 1));

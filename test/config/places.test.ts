@@ -17,7 +17,7 @@ it('the folders follow the XDG variables, and ignore relative values', () => {
   expect(stateFolder({ XDG_STATE_HOME: 'x' }, host).path).toBe('/home/ann/.local/state/mgw');
 });
 
-it("the folders follow mgw's own variables first, relative to the current folder", () => {
+it("mgw's own variables take precedence for the folders, relative to the current folder", () => {
   const env = {
     MGW_CONFIG_DIR: '/srv/conf/',
     MGW_STATE_DIR: '/s',
@@ -29,14 +29,14 @@ it("the folders follow mgw's own variables first, relative to the current folder
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });
 
-it('the error says what to set if there is no home folder, unless all folders are set', () => {
+it('the error lists the variables to set if there is no home folder, unless all folders are set', () => {
   const nowhere = { ...host, home: '' };
   expect(() => stateFolder({ MGW_CONFIG_DIR: '/c' }, nowhere)).toThrow('Set HOME, or both MGW_STATE_DIR');
   expect(() => configFolder({}, nowhere)).toThrow('no home folder');
   expect(stateFolder({ MGW_STATE_DIR: '/s' }, nowhere).path).toBe('/s');
 });
 
-it('the folders for applications are used on Windows only', () => {
+it('the folders for applications are used only on Windows', () => {
   const env = { APPDATA: '/roaming', LOCALAPPDATA: '/local' };
   expect(configFolder(env, { ...host, platform: 'win32' }).path).toBe('/roaming/mgw');
   expect(stateFolder(env, { ...host, platform: 'win32' }).path).toBe('/local/mgw');

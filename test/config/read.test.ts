@@ -123,10 +123,10 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('it is a folder');
     rmSync(file, { recursive: true });
     execFileSync('mkfifo', [file]);
-    expect(await refusal()).toContain('not a plain file');
+    expect(await refusal()).toContain('not a regular file');
     rmSync(file);
     symlinkSync('/dev/null', file);
-    expect(await refusal()).toContain('not a plain file');
+    expect(await refusal()).toContain('not a regular file');
     rmSync(file);
     symlinkSync(path.join(folder, 'nothing'), file);
     expect(await refusal()).toContain('a symbolic link to a file that does not exist');
@@ -145,7 +145,7 @@ describe('readConfig', () => {
   });
 
   it.each(['644', '640', '604', '660'])(
-    'refuses a key in a file of mode %s, and says how to fix it',
+    'refuses a key in a file of mode %s, and explains how to fix it',
     async (mode) => {
       put('{"profiles":{"default":{"api_key":"k"}}}', Number.parseInt(mode, 8));
       const message = await refusal();
@@ -154,7 +154,7 @@ describe('readConfig', () => {
     },
   );
 
-  it('refuses a file that others can write, since they could name another gateway', async () => {
+  it('refuses a file that others can write, since they could set another gateway', async () => {
     put('{"profiles":{}}', 0o622);
     expect(await refusal()).toContain('others can write to it (mode 0622)');
     put('{"profiles":{}}', 0o644);
@@ -183,7 +183,7 @@ describe('readConfig', () => {
     rmSync(link);
   });
 
-  it('reads any text to a config or a clear error, and pollutes no prototype', async () => {
+  it('turns any text into a config or a clear error, and does not pollute a prototype', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
         put(content);

@@ -36,7 +36,7 @@ function refusal(act: () => unknown): MgwError {
 }
 
 describe('precedence', () => {
-  it('is flag, environment, profile, default, and each source is named', () => {
+  it('is flag, environment, profile, default, and each source is reported', () => {
     const flags = { timeout: '1m' };
     const env = { MGW_TIMEOUT: '2m' };
     const profile = { timeout: '3m' };
@@ -87,7 +87,7 @@ describe('precedence', () => {
     expect(settings.profile.value).toBe('default');
   });
 
-  it('gives every setting a default', () => {
+  it('ends with a default for every setting', () => {
     const settings = resolve();
     expect(settings).toMatchObject({
       pollIntervalMs: { value: 5000 },
@@ -120,7 +120,7 @@ describe('profiles', () => {
     expect(resolve({ file }).profile).toEqual({ value: 'work', source: 'profile', name: 'work' });
   });
 
-  it('must exist if they are named', () => {
+  it('must exist if they are selected', () => {
     const error = refusal(() => resolve({ file, flags: { profile: 'wrok' } }));
     expect(error).toMatchObject({ code: 'config', exitCode: 2 });
     expect(error.message).toContain('no profile "wrok"; available: work, home');
@@ -141,7 +141,7 @@ describe('the base URL', () => {
     expect(error.message).toMatch(/mgw auth login.*--sandbox/);
   });
 
-  it('is refused only if it is needed, and its source is named', () => {
+  it('is refused only if it is needed, and the error contains its source', () => {
     const settings = resolve({ env: { MGW_BASE_URL: 'https://h/v1' } });
     expect(settings.baseUrl).toBeUndefined();
     const error = refusal(() => requireBaseUrl(settings));
@@ -220,7 +220,7 @@ describe('the key', () => {
 });
 
 describe('polling', () => {
-  it('may be faster than every 5 s on loopback only', () => {
+  it('may be faster than every 5 s only on loopback', () => {
     const flags = { pollInterval: '50ms' };
     const remote = { MGW_BASE_URL: 'https://gateway.example' };
     expect(resolve({ flags, env: { MGW_BASE_URL: 'http://127.0.0.1:1' } }).pollIntervalMs.value).toBe(50);

@@ -15,7 +15,7 @@ import { layersOf } from '../../src/config/resolve.ts';
 import type { SettingFlags } from '../../src/config/rules.ts';
 
 describe('keyPath', () => {
-  it('reads the last step of a default as the flag, whatever the model is called', () => {
+  it("reads the last part of a default as the flag, regardless of the model's name", () => {
     expect(keyPath('defaults.video.a.veo-3.duration')).toEqual([
       'defaults',
       'video',
@@ -115,13 +115,13 @@ describe('storedValue', () => {
     });
   });
 
-  it('stores the rates of a price as one text, whatever the model is called', () => {
+  it("stores the rates of a price as one string, regardless of the model's name", () => {
     const name = 'prices.c.vendor-h3.1:x';
     expect(keyPath(name)).toEqual(['prices', 'c', 'vendor-h3.1:x']);
     expect(kept(name, 'second=0.2', 'resolution=2K: second=0.4')).toBe(
       'second=0.2; resolution=2K: second=0.4',
     );
-    expect(() => kept('prices.group_multiplier', 'abc')).toThrow('plain digits');
+    expect(() => kept('prices.group_multiplier', 'abc')).toThrow('a decimal number');
     expect(() => kept('prices.group_multiplier', '1', '2')).toThrow('one value');
   });
 

@@ -34,7 +34,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 const mode = (name: string): number => statSync(name).mode & 0o777;
 
 describe('changeProfile', () => {
-  it('creates a 0600 file in a 0700 folder, whatever the umask', async () => {
+  it('creates a 0600 file in a 0700 folder, regardless of the umask', async () => {
     const umask = process.umask(0);
     try {
       await changeProfile(env, 'default', () => ({ api_key: 'sk-1' }));
@@ -57,7 +57,7 @@ describe('changeProfile', () => {
     });
   });
 
-  it('keeps models with dots in their names apart', async () => {
+  it('distinguishes models with dots in their names', async () => {
     const defaults = { video: { a: { 'veo-3.1': { duration: 8 } } } };
     await changeProfile(env, 'default', () => ({ defaults }));
     expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ profiles: { default: { defaults } } });
@@ -71,7 +71,7 @@ describe('changeProfile', () => {
     expect(mode(file)).toBe(0o600);
   });
 
-  it('writes through a link and leaves it a link', async () => {
+  it('writes through a link without replacing it', async () => {
     mkdirSync(folder, { recursive: true });
     const kept = path.join(root, 'dotfiles.json');
     writeFileSync(kept, '{"profiles":{}}', { mode: 0o600 });
@@ -100,7 +100,7 @@ describe('concurrent changes', () => {
 });
 
 describe('changeConfig', () => {
-  it('refuses a file that cannot be trusted, and leaves it unchanged', async () => {
+  it('refuses a file that cannot be trusted, and does not change it', async () => {
     mkdirSync(folder, { recursive: true });
     for (const text of ['not JSON', '{"__proto__":{}}', '[]']) {
       writeFileSync(file, text, { mode: 0o600 });

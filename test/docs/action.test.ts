@@ -46,7 +46,7 @@ describe('the action', () => {
     ['a path', (folder: string) => folder],
     ['a relative path', (folder: string) => relative('.', folder)],
     ['a file:// URL', (folder: string) => `file://${folder}`],
-  ])('installs a release named by %s', (_, name) => {
+  ])('installs a release from %s', (_, name) => {
     const { status, stdout, path } = install({ INPUT_RELEASE: name(release) });
     expect(status, stdout).toBe(0);
     const run = spawnSync(join(path, 'mgw'), ['--version'], { encoding: 'utf8' });
@@ -54,7 +54,7 @@ describe('the action', () => {
     expect(readFileSync(join(runner, 'OUTPUT'), 'utf8')).toBe(`version=${version}\n`);
   });
 
-  it('takes the version from its own tag', () => {
+  it('reads the version from its own tag', () => {
     expect(install({ INPUT_VERSION: '', ACTION_REF: `v${version}` })).toMatchObject({ status: 0 });
   });
 
@@ -105,7 +105,7 @@ describe('GitHub accepts', () => {
     ({ validate } = (await import(file)) as typeof Service);
   });
 
-  // The library caches a file by its path, so another text needs another path.
+  // The library caches a file by its path, so each text needs a different path.
   const messages = async (name: string, text: string): Promise<unknown[]> =>
     (await validate(TextDocument.create(`file:///${name}`, 'yaml', 1, text))).map(({ message }) => message);
 

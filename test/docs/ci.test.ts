@@ -51,7 +51,7 @@ function charges(): number {
 }
 
 describe('docs/ci.md', () => {
-  it('has no recipe but those that are run here', () =>
+  it('has only recipes that are run here', () =>
     expect([...workflows.keys()]).toEqual(['clip', 'later', 'resume', 'batch', 'clips']));
 
   it('has a recipe of one step that saves a video', async () => {
@@ -76,7 +76,7 @@ describe('docs/ci.md', () => {
       interrupt();
     });
     expect(first.code, first.log).toBe(130);
-    expect(first.log).toMatch(/Interrupted; job job_\w{14} goes on\./);
+    expect(first.log).toMatch(/Interrupted; job job_\w{14} continues at the gateway\./);
     const second = await runners.run(workflow('resume'));
     expect(second.code, second.log).toBe(0);
     expect(second.log).toContain('nothing is submitted again');

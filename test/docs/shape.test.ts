@@ -29,7 +29,7 @@ it.each(pages)('%s has no paragraph of more than four lines', (page) => {
 describe('docs/architecture.md', () => {
   const page = read('docs/architecture.md');
 
-  it('names only files and folders that exist', () => {
+  it('refers only to files and folders that exist', () => {
     const files = Array.from(page.matchAll(/`([\w./-]+\.(?:ts|mjs|js))`/g), ([, path = '']) => path);
     expect(files.length).toBeGreaterThan(30);
     const exists = (path: string): boolean =>
@@ -37,7 +37,7 @@ describe('docs/architecture.md', () => {
     expect(files.filter((path) => !exists(path))).toEqual([]);
   });
 
-  it('names every folder of src', () => {
+  it('lists every folder of src', () => {
     const folders = readdirSync(join(repository, 'src'), { withFileTypes: true }).filter((each) =>
       each.isDirectory(),
     );

@@ -18,7 +18,7 @@ it('docs/troubleshooting.md lists every exit code except success, and every erro
   expect([...missing, ...words.filter((word) => !page.includes(`\`${word}\``))]).toEqual([]);
 });
 
-it('docs/troubleshooting.md names only existing commands', async () => {
+it('docs/troubleshooting.md contains only existing commands', async () => {
   const { root } = createProgram([], () => Promise.resolve());
 await readAll(root);
   const known = new Set(allCommands(root).map((command) => pathOf(command)));

@@ -40,15 +40,16 @@ export interface WorkflowRun {
   workspace: string;
 }
 
-/** The variables and values that the steps of a job, or of an action within it, can read. */
+/** The variables and values that are available to the steps of a job, or of an action within it. */
 interface Scope {
   env: NodeJS.ProcessEnv;
   values: Values;
 }
 
 /**
- * Stands in for GitHub's runners. Every job gets an empty machine at the same path; caches and artifacts outlive it. The
- * steps of mgw's action are read from action.yml. `values` are those of the repository, such as `vars.MGW_BASE_URL`.
+ * Replaces GitHub's runners. Every job gets an empty machine at the same path. Caches and artifacts outlive
+ * it. The steps of mgw's action are read from action.yml. `values` are those of the repository, such as
+ * `vars.MGW_BASE_URL`.
  */
 export class Runners {
   private readonly folder = freshFolder();
@@ -56,7 +57,7 @@ export class Runners {
   private ran: WorkflowRun = { code: 0, log: '', summary: '', workspace: '' };
   private onLog: OnLog = () => undefined;
 
-  /** @param files of the repository, by their names in it */
+  /** @param files the files of the repository, by their names in it */
   constructor(
     values: Values,
     private readonly files: Values = {},
@@ -64,7 +65,7 @@ export class Runners {
     this.values = { 'github.server_url': 'https://github.com', 'github.run_id': '4711', 'github.run_attempt': '0', 'strategy.job-index': '0', ...values };
   }
 
-  /** Runs a workflow; a second run is a further attempt. `onLog` sees the log as it grows, and may interrupt a step. */
+  /** Runs a workflow; a second run is a further attempt. `onLog` is called with the log as it grows, and may interrupt a step. */
   async run(text: string, onLog: OnLog = () => undefined): Promise<WorkflowRun> {
     const { name, env, jobs } = parse(text) as Workflow;
     this.ran = { code: 0, log: '', summary: '', workspace: join(this.folder, 'machine/work') };
@@ -152,7 +153,7 @@ export class Runners {
     if (added !== '') scope.env['PATH'] = `${added}:${scope.env['PATH'] ?? ''}`;
   }
 
-  // GitHub's own actions, as far as the recipes use them.
+  // GitHub's own actions, to the extent that the recipes use them.
   private builtin(name: string, { name: artifact = '', path = '.', key = '', ...rest }: Values): void {
     const { workspace } = this.ran;
     const here = path.startsWith('/') ? path : join(workspace, path);

@@ -23,8 +23,8 @@ export interface Clocked {
 }
 
 /**
- * Sets a scene's clock to now. Pauses end at once and advance it; pauses of `long` milliseconds end when the test says
- * so.
+ * Sets a scene's clock to now. Pauses end immediately and advance it. Pauses of `long` milliseconds
+ * end when the test ends them.
  */
 export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
   const clock = new TestClock(long);
@@ -45,7 +45,7 @@ export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
     signals: { soft: new AbortController().signal, hard: new AbortController().signal },
     userAgent: 'mgw/test',
     retries: 5,
-    priceOf: () => Promise.resolve({ what: 'a test' }),
+    priceOf: () => Promise.resolve({ subject: 'a test' }),
     allowances: () => Promise.resolve([]),
   };
   const waiting = { deadline: deadlineIn(30 * 60_000, clock), intervalMs: 5000, atOnce: false };

@@ -8,14 +8,14 @@ import { reply, type Call } from './gateway.ts';
 import { fast, it, secured, shown, type Scene } from './scene.ts';
 import { says } from './until.ts';
 
-// The protocol makes no difference to the records on disk: test/storm cuts the power for each protocol, at every
-// moment.
+// The records on disk do not depend on the protocol. test/storm cuts the power for each protocol,
+// at every moment.
 
 function stateOf({ user }: Scene): string {
   return join(user.cwd, 'state');
 }
 
-/** Starts a command and kills it at a moment that `arm` waits for. */
+/** Starts a command and kills it at the moment for which `arm` waits. */
 async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<void> {
   const running: Running[] = [];
   arm(() => running[0]?.child.kill('SIGKILL'));
@@ -137,7 +137,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
     const disk = scene.mount('state', 256);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       disk.fill();
-      // Longer than what may still fit into the last page of the record.
+      // Longer than the free space in the last page of the record.
       response.end(JSON.stringify({ ...JSON.parse(gateway.accept()), note: 'x'.repeat(9000) }));
     });
     const run = await scene.run(scene.typed());
@@ -189,7 +189,7 @@ describe('parallel processes', () => {
 });
 
 describe.concurrent('jobs rm or a damaged index during a submission', () => {
-  it('jobs rm without --force refuses the job, and names the command that waits', async ({ open }) => {
+  it('jobs rm without --force refuses the job, and suggests the command that waits', async ({ open }) => {
     const scene = await open('c');
     let refused: CliJson | undefined;
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -213,7 +213,7 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
     ['deleted with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
   ];
   it.for(losses)(
-    'an index that is %s hides no job, and nothing is paid again',
+    'an index that is %s does not hide a job, and nothing is paid again',
     async ([, lose], { open }) => {
       const scene = await open('c');
       // Another job, whose line is lost too.

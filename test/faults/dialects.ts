@@ -17,7 +17,7 @@ export interface Seen {
   at: number;
 }
 
-/** The wire format of one protocol, written from the specification a second time, so that no mistake is shared. */
+/** The wire format of one protocol, written independently from the specification, so that the tests share no mistake with mgw. */
 export interface Dialect {
   /** A submission on the command line. */
   command: string[];
@@ -28,7 +28,7 @@ export interface Dialect {
   extension: string;
   stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;
   handle: (number: number) => string;
-  /** The handle that a query asks for. */
+  /** The requested handle of a query. */
   asked: (seen: Pick<Seen, 'path' | 'body'>) => string;
   accepted: (handle: string) => object;
   running: (handle: string) => object;
@@ -53,7 +53,7 @@ const submit = (protocol: ProtocolName, ...model: string[]): CommandLine => {
 
 const failure = 'the picture could not be made';
 
-/** The `response` of a finished operation of Protocol A, in the form of the specification (2.2). */
+/** The `response` of a finished operation of Protocol A, in the format of the specification (2.2). */
 export function generated(videos: object[], more: object = {}): object {
   const generatedSamples = videos.map((video) => ({ video }));
   return { response: { generateVideoResponse: { generatedSamples, ...more } } };

@@ -16,7 +16,7 @@ export interface Disk {
   unmount(): void;
 }
 
-/** Mounts a file system of `kilobytes` at a folder, which is made. */
+/** Mounts a file system of `kilobytes` at a folder, which is created. */
 export function mountDisk(folder: string, kilobytes: number): Disk {
   mkdirSync(folder, { recursive: true });
   mount('-t', 'tmpfs', '-o', `size=${kilobytes}k,mode=0700`, 'tmpfs', folder);

@@ -30,8 +30,8 @@ export interface GatewayOptions {
 }
 
 /**
- * A gateway that speaks one protocol according to the specification, counts the tasks that it creates, and responds
- * differently if a script says so.
+ * A gateway that speaks one protocol according to the specification, counts the tasks that it
+ * creates, and responds differently where a script defines it.
  */
 export class FaultGateway {
   readonly dialect: Dialect;
@@ -43,9 +43,9 @@ export class FaultGateway {
   /** The faults of the next connections below TLS and HTTP; later ones are served as usual. */
   readonly onTcp: OnTcp[] = [];
   readonly always: Partial<Record<Step, Answer>> = {};
-  /** How often a task is reported as running before it is finished. */
+  /** The number of times that a task is reported as running before it is finished. */
   polls = 1;
-  /** The members of a finished task; by default one result with its own URL. */
+  /** The members of a finished task (default: one result with its own URL). */
   succeeded: Dialect['succeeded'];
   /** How the result is served. */
   served: Served;
@@ -153,7 +153,7 @@ export class FaultGateway {
 
 const listing = { data: [{ id: 'Video-B', model_versions: ['2.0'] }] };
 
-/** Sends a response as JSON; a text is sent unchanged. */
+/** Sends a response as JSON; a string is sent unchanged. */
 export function reply(response: ServerResponse, answer: Exclude<Answer, (call: Call) => unknown>): void {
   const { status = 200, body = {}, headers = {} } = answer;
   response.writeHead(status, { 'content-type': 'application/json', ...headers });

@@ -32,7 +32,7 @@ const titleOf = (args: readonly string[]): string => {
   return title.replaceAll('\n', '\\n').replaceAll('%', '%%');
 };
 
-/** Adds a test for each case: exit 2, a message that names the field, and no request. */
+/** Adds a test for each case: exit 2, a message that contains the field, and no request. */
 function refuses(cases: Case[]): void {
   for (const [args, named, input] of cases) {
     it(`mgw refuses ${titleOf(args)}`, async ({ open }) => {
@@ -397,7 +397,7 @@ describe.concurrent('damaged state files', () => {
     ],
     ['of noise', (path) => writeFileSync(path, Buffer.alloc(4096, 0xa5))],
   ];
-  it('of any kind cause no crash, and nothing is sent, because "sending" may have been on record', async ({
+  it('of any kind do not cause a crash, and nothing is sent, because "sending" may have been recorded', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -458,7 +458,7 @@ describe.concurrent('closed standard input or output', () => {
     return { code: status ?? -1, stdout, stderr };
   };
 
-  it('causes exit 2 if it is the input, and nothing is sent', async ({ open }) => {
+  it('causes exit 2 if the input is closed, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" <&-', [...mini, '-']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -467,7 +467,7 @@ describe.concurrent('closed standard input or output', () => {
     await scene.expectInvariants(0);
   });
 
-  it('causes no crash if it is the output, although nothing can be printed', async ({ open }) => {
+  it('does not cause a crash if the output is closed, although nothing can be printed', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" >&-', ['jobs', 'ls']);
     expect(run.code, run.stderr).toBe(0);

@@ -10,7 +10,7 @@ export interface Evidence {
   created: readonly string[];
   /** Every run of the command line. */
   runs: readonly CliResult[];
-  /** The user's environment: it gives the location of the ledger, and contains the key. */
+  /** The user's environment, with the location of the ledger and the key. */
   env: NodeJS.ProcessEnv;
   /** Every folder that mgw may have written to. */
   folders: readonly string[];
@@ -26,9 +26,10 @@ export interface Evidence {
 }
 
 /**
- * The invariants of every row of docs/faults.md: at most `creations` tasks; every created task in the ledger or its job
- * `unknown`; each output absent or equal to its source; the key nowhere but in the config, the environment and requests
- * to the base URL; no stack trace; the ledger still loads. Returns the ledger's jobs.
+ * The invariants of every row of docs/faults.md: at most `creations` tasks; every created task in the ledger
+ * or its job `unknown`; each output absent or equal to its source; the key only in the config, the
+ * environment and requests to the base URL; no stack trace; the ledger still loads. Returns the ledger's
+ * jobs.
  */
 export async function expectInvariants(evidence: Evidence, creations: number): Promise<CliJson['job'][]> {
   expect(evidence.created.length, 'creations over the first run and the rerun').toBeLessThanOrEqual(
@@ -104,7 +105,7 @@ function textsIn(folder: string): string[][] {
   });
 }
 
-/** An encoding of the key, or of any 12 consecutive characters of it, in a text; undefined if there is none. */
+/** Returns the encoding of the key, or of any 12 consecutive characters of it, that a text contains, or undefined. */
 export function findKey(text: string, key: string): string | undefined {
   if (text === '') return undefined;
   const folded = text.toLowerCase();
@@ -133,7 +134,7 @@ function escaped(text: string): string[] {
   );
 }
 
-// The digits that only the key determines, whatever the text around it.
+// The digits that only the key determines, regardless of the text around it.
 function base64(key: string, offset: number): string {
   const digits = Buffer.concat([Buffer.alloc(offset), Buffer.from(key)]).toString('base64');
   return digits.slice(Math.ceil((offset * 8) / 6), -4).slice(0, 20);

@@ -3,7 +3,7 @@ import { createServer as createTcp, type AddressInfo, type Socket } from 'node:n
 import { createServer as createTls } from 'node:tls';
 import type { Certificate } from '../support/certificates.ts';
 
-/** Handles a TCP connection before anything is read from it; returns true to keep it from the server. */
+/** Handles a TCP connection before anything is read from it. Returns true to withhold it from the server. */
 export type OnTcp = (socket: Socket) => boolean | undefined;
 
 /** The options of a listener. */

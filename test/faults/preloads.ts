@@ -1,5 +1,5 @@
 const sources = {
-  /** Makes the first MGW_TEST_DNS_FAILURES look-ups of a name fail, as a resolver that is down does. */
+  /** Makes the first MGW_TEST_DNS_FAILURES look-ups of a name fail, as if the resolver were down. */
   'failing-dns': `
     import dns from 'node:dns';
     const { lookup } = dns;

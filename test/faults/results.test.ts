@@ -121,7 +121,7 @@ describe.concurrent('a range response that does not continue the file', () => {
   });
 });
 
-/** One chunk of a chunked body, without the end of it. */
+/** One chunk of a chunked body, without the end of the body. */
 function chunk(bytes: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
 }
@@ -289,7 +289,9 @@ describe.concurrent('the uri of Protocol A', () => {
     await expectSaved(scene);
   });
 
-  it('at another site that answers 401 leads to exit 3 and the way to trust that site', async ({ open }) => {
+  it('at another site that responds with 401 leads to exit 3 and the command to trust that site', async ({
+    open,
+  }) => {
     const scene = await open('a');
     const stranger = await scene.stranger((_, response) => response.writeHead(401).end());
     at(scene, stranger.origin);
@@ -511,7 +513,7 @@ describe.concurrent('URLs of Protocol B that are not fetched', () => {
     ['credentials', (port) => `http://user:secret@127.0.0.1:${port}/film`],
     ['a newline', (port) => `http://127.0.0.1:${port}/fi\nlm`],
   ];
-  it.for(addresses)('%s: lead to exit 9, and no request', async ([, address], { open }) => {
+  it.for(addresses)('%s: lead to exit 9, and nothing is requested', async ([, address], { open }) => {
     const scene = await open('b');
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.query = (call) =>

@@ -21,8 +21,8 @@ const all = ['a', 'b', 'c'] as const;
  */
 type Row = [fault: string, areas: readonly Area[], code: number, again: number, creations: number];
 
-// submission.test.ts, waiting.test.ts and results.test.ts test each fault of a protocol in all areas. Here, a fault
-// that concerns HTTP alone is tested in one area.
+// submission.test.ts, waiting.test.ts and results.test.ts test each fault of a protocol in all
+// areas. Here, a fault that concerns only HTTP is tested in one area.
 const rows: Row[] = [
   ['auth-401', [...all, 'tts'], 3, 3, 0],
   ['balance-403', [...all, 'tts'], 4, 4, 0],

@@ -20,7 +20,7 @@ export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
 type RunOptions = NonNullable<Parameters<User['run']>[1]>;
 type InsideOptions = Pick<RunOptions, 'env'> & { stdin?: string | Buffer };
 
-/** A user, a gateway, and everything that both did: one row of docs/faults.md. */
+/** A user, a gateway, and a record of their actions: one row of docs/faults.md. */
 export class Scene {
   readonly gateway: FaultGateway;
   readonly user: User;
@@ -83,12 +83,12 @@ export class Scene {
     return (await this.#inside(['--json', ...args.filter((arg) => arg !== '--json')], options)).json;
   }
 
-  /** Runs a command line in this process, as a person would see it. */
+  /** Runs a command line in this process, with the output for a person. */
   seen(args: string[]): Promise<CliResult> {
     return this.#inside(args);
   }
 
-  /** Runs the last command again, as a person would see it; in this process, unless it trusts a certificate. */
+  /** Runs the last command again, with the output for a person; in this process, unless it trusts a certificate. */
   again(): Promise<CliResult> {
     const { args = [], env } = this.#last ?? {};
     const words = args.filter((arg) => arg !== '--json');

@@ -30,7 +30,7 @@ const changes: Record<string, Json | undefined> = {
   'an empty list': [],
 };
 
-/** Every member and element of a response, changed in every way, one at a time. */
+/** Changes every member and element of a response in every way, one at a time. */
 function mutationsOf(body: Json): Mutation[] {
   const all = pathsIn(body).flatMap((path) =>
     Object.entries(changes).map(([change, value]) => ({
@@ -121,7 +121,7 @@ const evil = [
 ].join(' | ');
 const long = `${evil} ${'very long '.repeat(100_000)}`;
 
-/** Fails if a terminal would execute something in a text, or if the text is too long. */
+/** Fails if the text contains control characters that a terminal would execute, or is too long. */
 function expectHarmless(text: string, most: number): void {
   expect(text).not.toMatch(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/,
@@ -275,7 +275,7 @@ describe.concurrent('the API key, quoted by the gateway', () => {
 describe.concurrent('__proto__ in responses', () => {
   const poison =
     '"__proto__":{"polluted":1,"status":"completed","done":true},"constructor":{"prototype":{"polluted":1}}';
-  it.for(protocols)('pollutes no prototype (%s)', async (protocol, { open }) => {
+  it.for(protocols)('do not pollute a prototype (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const { gateway } = scene;
     const poisoned = (body: object): string => `{${poison},${JSON.stringify(body).slice(1)}`;
@@ -357,7 +357,7 @@ describe.concurrent('a hostile model list', () => {
   });
 
   it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(
-    '%s: causes no crash',
+    '%s: does not cause a crash',
     async (body, { open }) => {
       const scene = await open('c');
       listing(scene, body);

@@ -16,16 +16,16 @@ import { says, until } from './until.ts';
 
 const audio = randomBytes(5000);
 
-/** A user of speech; the source is the audio. */
+/** Opens a speech scene whose expected output is `audio`. */
 function opened(open: Open, options: SceneOptions = {}): Promise<Scene> {
   return open('tts', { ...options, video: audio });
 }
 
-/** Responds with a stream of these pieces, complete unless it is left open. */
+/** Responds with a stream of these pieces, which is complete unless `isComplete` is false. */
 const stream =
-  (pieces: readonly (string | Buffer)[], isWhole = true): Answer =>
+  (pieces: readonly (string | Buffer)[], isComplete = true): Answer =>
   ({ gateway, response }) =>
-    gateway.speak(response, pieces, isWhole);
+    gateway.speak(response, pieces, isComplete);
 
 /** Checks that the first run and the rerun exit with the same code, nothing is sent twice, and nothing is published. */
 async function expectIncomplete(scene: Scene, code: number, ...flags: string[]): Promise<void> {
@@ -63,7 +63,7 @@ describe.concurrent('frames split at any byte', () => {
     await expectSpoken(scene);
   });
 
-  it('a byte at a time: give equal bytes', async ({ open }) => {
+  it('a byte at a time: yield equal bytes', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -199,7 +199,7 @@ describe.concurrent('a stalled stream', () => {
 });
 
 describe.concurrent('a reader of -o - that exits early', () => {
-  it('causes no crash and no message, and leads to exit 9 or 141', async ({ open }) => {
+  it('does not cause a crash or a message, and leads to exit 9 or 141', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -278,7 +278,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that gets no response to a packet leads to exit 6, and the rerun exits 0', async ({ open }) => {
+  it('whose packets get no response leads to exit 6, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open);
     const blackhole = await fullBacklog('127.0.0.4');
     const briefly = ['--request-timeout', '700ms', '--retries', '1'];

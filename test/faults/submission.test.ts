@@ -151,16 +151,19 @@ describe.concurrent('a 200 without a handle', () => {
     ['null', created({ body: 'null' })],
     ['HTML', created({ body: '<html><marker></html>', headers: { 'content-type': 'text/html' } })],
   ];
-  it.for(answers)('%s: leads to exit 7, and the raw response is kept', async ([name, answer], { open }) => {
-    const scene = await open('c');
-    scene.gateway.script.submit.push(answer);
-    expect(await scene.here(scene.command())).toMatchObject(unknown);
-    expect(records(scene)).toContain('"type":"reply"');
-    if (/HTML|not JSON/.test(name)) expect(records(scene)).toContain('<marker>');
-    expect(await scene.here(scene.command())).toMatchObject(unknown);
-    expect(scene.gateway.submissions).toHaveLength(1);
-    await scene.expectInvariants(1);
-  });
+  it.for(answers)(
+    '%s: leads to exit 7, and the raw response is recorded',
+    async ([name, answer], { open }) => {
+      const scene = await open('c');
+      scene.gateway.script.submit.push(answer);
+      expect(await scene.here(scene.command())).toMatchObject(unknown);
+      expect(records(scene)).toContain('"type":"reply"');
+      if (/HTML|not JSON/.test(name)) expect(records(scene)).toContain('<marker>');
+      expect(await scene.here(scene.command())).toMatchObject(unknown);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent("a 200 cut right after the handle's closing quote", () => {
@@ -201,7 +204,7 @@ describe.concurrent('a 503 of a proxy after the task was created', () => {
     ['nothing', created({ status: 503, body: '' })],
   ];
   it.for(cases)(
-    '%s: leads to exit 7 and one creation, also after the rerun',
+    '%s: leads to exit 7 and one creation, even after the rerun',
     async ([, answer], { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(answer);
@@ -219,21 +222,24 @@ describe.concurrent('an error that contains a task id', () => {
     ['b', 429],
     ['c', 503],
   ] as const;
-  it.for(cases)('%s: HTTP %i leads to exit 7, and the id is kept', async ([protocol, status], { open }) => {
-    const scene = await open(protocol);
-    scene.gateway.script.submit.push(({ gateway, response }) => {
-      const error = { error: { message: 'slow down' } };
-      const body = { ...(JSON.parse(gateway.accept()) as object), ...error };
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
-    });
-    const command = scene.command('--retries', '2');
-    const first = await scene.here(command);
-    expect(first).toMatchObject(unknown);
-    expect(first.error.message).toContain(scene.gateway.created[0]);
-    expect(await scene.here(command)).toMatchObject(unknown);
-    expect(scene.gateway.submissions).toHaveLength(1);
-    await scene.expectInvariants(1);
-  });
+  it.for(cases)(
+    '%s: HTTP %i leads to exit 7, and the id is recorded',
+    async ([protocol, status], { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.script.submit.push(({ gateway, response }) => {
+        const error = { error: { message: 'slow down' } };
+        const body = { ...(JSON.parse(gateway.accept()) as object), ...error };
+        response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+      });
+      const command = scene.command('--retries', '2');
+      const first = await scene.here(command);
+      expect(first).toMatchObject(unknown);
+      expect(first.error.message).toContain(scene.gateway.created[0]);
+      expect(await scene.here(command)).toMatchObject(unknown);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent('an error whose message is the JSON of a task', () => {
@@ -297,7 +303,7 @@ describe.concurrent('a temporary refusal that does not end', () => {
   );
 
   it.for(protocols)(
-    'with HTTP 429 and Retry-After: 86400 leads to exit 6 at once, and says when to retry (%s)',
+    'with HTTP 429 and Retry-After: 86400 leads to exit 6 immediately, with the time to retry (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
@@ -321,7 +327,7 @@ describe.concurrent('an unusual Retry-After', () => {
     ['1e99', '1e99', 6],
     ['twice', ['1', '0'], 0],
   ];
-  it.for(cases)('%s: causes no crash and no hang', async ([, value, code], { open }) => {
+  it.for(cases)('%s: does not cause a crash or a hang', async ([, value, code], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push({ status: 429, headers: { 'retry-after': value } });
     const run = await scene.submit('--key', 'boat');

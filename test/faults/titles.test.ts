@@ -18,7 +18,7 @@ const named = page.split(/^## /m).flatMap((section) => {
     });
 });
 
-/** `file: title` of every suite of this folder but this one. */
+/** `file: title` of every suite in this folder except this one. */
 const written = readdirSync(folder)
   .filter((name) => name.endsWith('.test.ts') && name !== 'titles.test.ts')
   .flatMap((name) => {
@@ -27,7 +27,7 @@ const written = readdirSync(folder)
     return [...suites].map(([, , title]) => `${name.replace('.test.ts', '')}: ${title}`);
   });
 
-/** Whether the row names a test of another folder: `protocols/models.test: the beginning of its title`. */
+/** Whether the row refers to a test in another folder: `protocols/models.test: the beginning of its title`. */
 function isElsewhere(row: string): boolean {
   const [, file, title = ''] = /^([\w-]+\/[\w.-]+): (.+)$/.exec(row) ?? [];
   if (file === undefined) return false;
@@ -36,12 +36,12 @@ function isElsewhere(row: string): boolean {
 }
 
 describe('docs/faults.md', () => {
-  it('names a test in every row, and the test exists', () => {
+  it('refers to an existing test in every row', () => {
     expect(named.length).toBeGreaterThan(90);
     expect(named.filter((row) => !written.includes(row) && !isElsewhere(row))).toEqual([]);
   });
 
-  it('has a row for every test of a fault, and only one', () => {
+  it('has exactly one row for every test of a fault', () => {
     expect(written.filter((title) => !named.includes(title))).toEqual([]);
     expect(new Set(written).size).toBe(written.length);
     expect(new Set(named).size).toBe(named.length);

@@ -116,7 +116,7 @@ describe.concurrent('a 401 while waiting', () => {
 
 describe.concurrent('a task that never finishes', () => {
   it.for(protocols)(
-    'leads to exit 8 at the deadline, and the printed command resumes (%s)',
+    'leads to exit 8 at the deadline, and the printed command resumes the job (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.query = task(dialects[protocol].running);

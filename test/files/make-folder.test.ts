@@ -11,7 +11,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 
 const mode = (folder: string): number => statSync(folder).mode & 0o777;
 
-it('makeFolder creates a folder and its parents for their owner only, even if called many times at once', async () => {
+it('makeFolder creates a folder and its parents only for their owner, even if called many times at once', async () => {
   const folder = path.join(root, 'a', 'b', 'c');
   await Promise.all(Array.from({ length: 20 }, () => makeFolder(folder)));
   expect([folder, path.dirname(folder)].map(mode)).toEqual([0o700, 0o700]);

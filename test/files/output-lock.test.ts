@@ -47,7 +47,7 @@ describe('an output lock', () => {
     ['that result', undefined, { bytes: 4, sha256: 'ab' }],
     ['another result', 'other', undefined],
   ])(
-    'tells the next process which file a process published for %s while it waited',
+    'contains, for the next process, the file that a process published for %s while it waited',
     async (_, of, sealed) => {
       const first = await ctx.lock(as(1), of);
       const others = [2, 3].map(async (pid) => {
@@ -63,7 +63,7 @@ describe('an output lock', () => {
     },
   );
 
-  it('is waited for until the deadline or a signal', async () => {
+  it('blocks a second process until the deadline or a signal', async () => {
     await ctx.lock(as(1));
     const deadline = deadlineIn(1000, ctx.clock);
     await expect(ctx.lock({ ...as(2, 1), deadline })).rejects.toThrow('late');
@@ -71,7 +71,7 @@ describe('an output lock', () => {
     await expect(ctx.lock({ ...as(2, 1), signal })).rejects.toBe('SIGINT');
   });
 
-  it('goes to exactly one of the processes that find its holder dead', async () => {
+  it('is acquired by exactly one of the processes that find its holder dead', async () => {
     await ctx.lock(as(1));
     const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
     let held = 0;
@@ -99,7 +99,7 @@ describe('an output lock', () => {
     expect(existsSync(left)).toBe(false);
   });
 
-  it('can be acquired at whatever step its holder died', async () => {
+  it('can be acquired after its holder died at any step', async () => {
     const lock = await ctx.lock(as(1));
     await filled(lock);
     closeSync((await lock.createScratch()).file);
@@ -116,7 +116,7 @@ describe('an output lock', () => {
     );
   });
 
-  it('is not waited for if its holder cannot be checked: the next process uses other file names', async () => {
+  it('does not block if its holder cannot be checked: the next process uses other file names', async () => {
     const path = await filled(await ctx.lock(as(1)));
     const lock = await ctx.lock({ claimant: claimantOf(2, [], [1]) });
     const own = await opened(lock);
@@ -137,7 +137,7 @@ describe('an output lock', () => {
 });
 
 describe('a temporary file', () => {
-  it('is found again by a process that makes the same file, and is kept by a process that gives up', async () => {
+  it('is reused by a process that makes the same file, and is not removed by a process that fails', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
     first.release();
@@ -153,14 +153,14 @@ describe('a temporary file', () => {
     expect(await opened(next)).toEqual({ path: ctx.part, isNew: true });
   });
 
-  it('that was not created under the lock is left alone', async () => {
+  it('that was not created under the lock is not changed', async () => {
     await writeFile(ctx.part, 'paid for');
     const lock = await ctx.lock(as(1));
     expect((await opened(lock)).path).toMatch(/film\.mp4\.[\da-f]{8}\.part$/);
     expect(await readFile(ctx.part, 'utf8')).toBe('paid for');
   });
 
-  it('is left alone if an unknown file has replaced it', async () => {
+  it('is not changed if an unknown file has replaced it', async () => {
     const lock = await ctx.lock(as(1));
     await lock.note({ part: 'film.mp4.part' });
     await writeFile(ctx.part, 'of a browser');
@@ -169,7 +169,7 @@ describe('a temporary file', () => {
   });
 
   it.each(['../film.mp4.x.part', 'other.part', '/etc/passwd'])(
-    'is never %s, whatever the log says',
+    'is never %s, regardless of the log',
     async (part) => {
       const lock = await ctx.lock(as(1));
       await lock.note({ part, durable: 10 });
@@ -276,13 +276,13 @@ describe('readClaimLog', () => {
     });
   });
 
-  it('returns a result for any text', () => {
+  it('returns a result for any input', () => {
     fc.assert(fc.property(fc.string(), (text) => void readClaimLog(text)));
     fc.assert(fc.property(fc.json(), (text) => void readClaimLog(`${claim('a', '')}\n${text}`)));
   });
 });
 
-it('a claim log that has grown too long is not read, and its output gets another name', async () => {
+it('a claim log that is too long is not read, and its output gets another name', async () => {
   const lock = await ctx.lock(as(1));
   lock.release();
   await writeFile(`${ctx.part}.json`, '');

@@ -16,11 +16,11 @@ it('mgw trusts files created by the user or root', () => {
   expect(ownerFault({ uid: 1001 }, 1000)).toBe('belongs to user 1001, and mgw runs as user 1000');
 });
 
-it('mgw trusts no other user, even if it runs as root', () => {
+it('mgw does not trust other users, even if it runs as root', () => {
   expect(ownerFault({ uid: 1000 }, 0)).toBe('belongs to user 1000, and mgw runs as user 0');
 });
 
-it('mgw checks who made a link, and what the link points to', () => {
+it('mgw checks the owner of a link and of its target', () => {
   const link = path.join(folder, 'link');
   mkdirSync(path.join(folder, 'inner'), { mode: 0o700 });
   symlinkSync(path.join(folder, 'inner'), link);

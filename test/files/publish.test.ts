@@ -107,7 +107,7 @@ describe('publish', () => {
     expect(await readdir(folder)).toEqual(['film.mp4']);
   });
 
-  it("replaces a link with force, and leaves the link's target alone", async () => {
+  it("replaces a link with force, and does not change the link's target", async () => {
     const other = join(folder, 'other');
     await writeFile(other, 'other');
     await symlink(other, target);
@@ -124,19 +124,22 @@ describe('publish', () => {
     expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
-  it('reports the charge that its caller states', async () => {
+  it('reports the charge that its caller passes', async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, { force: false, charged: 'maybe' })).rejects.toMatchObject({
       charged: 'maybe',
     });
   });
 
-  it.each([once, force])('completes what a crash between its steps left (%o)', async (options) => {
-    await link(part.path, target);
-    await publish(part, target, options);
-    expect(await readdir(folder)).toEqual(['film.mp4']);
-    expect(await readFile(target, 'utf8')).toBe('new');
-  });
+  it.each([once, force])(
+    'completes a publication that a crash interrupted between its steps (%o)',
+    async (options) => {
+      await link(part.path, target);
+      await publish(part, target, options);
+      expect(await readdir(folder)).toEqual(['film.mp4']);
+      expect(await readFile(target, 'utf8')).toBe('new');
+    },
+  );
 
   it.each([
     ['was written to', async () => writeFile(part.path, 'NEW')],
@@ -194,7 +197,7 @@ describe('publish', () => {
     expect(await readdir(folder)).toEqual(['film.mp4']);
   });
 
-  it('accepts an identical file, whoever wrote it', async () => {
+  it('accepts an identical file, regardless of its writer', async () => {
     await writeFile(target, 'new');
     await publish(part, target, once);
     expect(await readdir(folder)).toEqual(['film.mp4']);
@@ -211,17 +214,20 @@ describe('publish', () => {
     await expect(publish(other, target, { force: false, isBegun: true })).rejects.toMatchObject(existing);
   });
 
-  it.each([undefined, 'EPERM'])('lets one of many processes win (links fail with %s)', async (code) => {
-    disk.link = code;
-    const parts = await Promise.all(
-      Array.from({ length: 20 }, (_, at) => sealed(join(folder, `${at}.part`), `content ${at}`)),
-    );
-    const ends = await Promise.allSettled(parts.map((each) => publish(each, target, once)));
-    const winners = ends.flatMap((end, at) => (end.status === 'fulfilled' ? [at] : []));
-    expect(winners).toHaveLength(1);
-    expect(await readFile(target, 'utf8')).toBe(`content ${winners[0] ?? -1}`);
-    for (const end of ends) if (end.status === 'rejected') expect(end.reason).toMatchObject(existing);
-  });
+  it.each([undefined, 'EPERM'])(
+    'succeeds in exactly one of many processes (links fail with %s)',
+    async (code) => {
+      disk.link = code;
+      const parts = await Promise.all(
+        Array.from({ length: 20 }, (_, at) => sealed(join(folder, `${at}.part`), `content ${at}`)),
+      );
+      const ends = await Promise.allSettled(parts.map((each) => publish(each, target, once)));
+      const winners = ends.flatMap((end, at) => (end.status === 'fulfilled' ? [at] : []));
+      expect(winners).toHaveLength(1);
+      expect(await readFile(target, 'utf8')).toBe(`content ${winners[0] ?? -1}`);
+      for (const end of ends) if (end.status === 'rejected') expect(end.reason).toMatchObject(existing);
+    },
+  );
 
   describe('on a file system without links', () => {
     beforeEach(() => {
@@ -266,7 +272,7 @@ describe('checkOutput', () => {
     expect(await readdir(folder)).toEqual(before);
   });
 
-  it('refuses a file that exists, and names --force', async () => {
+  it('refuses a file that exists, and suggests --force', async () => {
     await writeFile(target, 'old');
     await expect(checked(target, once)).rejects.toMatchObject({
       ...refusal,
@@ -303,7 +309,7 @@ describe('checkOutput', () => {
   });
 
   it.runIf(process.platform === 'linux')(
-    'refuses a folder that accepts no files, for every user',
+    'refuses a folder in which no files can be created, for every user',
     async () => {
       await expect(checked('/proc/a.mp4', once)).rejects.toMatchObject({ ...refusal, code: 'local_io' });
     },

@@ -90,7 +90,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(pixels(video, 'null')).not.toBe(pixels(video, 'reverse'));
   });
 
-  test('is fetched again if the file is gone, or else exits 9; repeating the command gives the same job', async () => {
+  test('is fetched again if the file is missing, or else exits 9; repeating the command resumes the same job', async () => {
     const { user, images, state } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];
@@ -167,7 +167,7 @@ test('an unfinished job as an input exits 2 with the command that waits for it a
   expect(images()).toHaveLength(1);
 });
 
-test('a reference that a flag does not support, or that matches nothing, exits 2', async () => {
+test('a reference that a flag does not support, or that does not match a job, exits 2', async () => {
   const { user, images } = await scene();
   writeFileSync(join(user.cwd, '@intro'), 'no image');
   for (const ref of ['@intro', '@nothing:last', '@intro:middle'])
@@ -175,7 +175,7 @@ test('a reference that a flag does not support, or that matches nothing, exits 2
   expect(images()).toHaveLength(0);
 });
 
-test('a file in place of a video that is gone is not overwritten: exit 10, and nothing is submitted', async () => {
+test('a file in place of a missing video is not overwritten: exit 10, and nothing is submitted', async () => {
   const { user, images } = await scene();
   await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
   writeFileSync(join(user.cwd, 'intro.mp4'), 'mine');
@@ -185,7 +185,7 @@ test('a file in place of a video that is gone is not overwritten: exit 10, and n
   expect(images()).toHaveLength(1);
 });
 
-test('a video that was ordered but that the gateway never made exits 2, and nothing is submitted', async () => {
+test('a reference to a video that was requested but never made exits 2, and nothing is submitted', async () => {
   const { user, images } = await scene();
   const two = [
     ...submit,

@@ -46,7 +46,7 @@ describe('a file in the store', () => {
     ['of the expected type', image, 'image/png', 1, undefined],
     ['of a type with parameters, in capitals', image, 'IMAGE/PNG; charset=x', 1, undefined],
     ['of the largest size', image, 'image/png', 20 * megabyte, undefined],
-    ['that is too large', image, 'image/png', 20 * megabyte + 1, '20.0 MiB; at most 20 MiB'],
+    ['that is too large', image, 'image/png', 20 * megabyte + 1, '20.0 MiB; the limit is 20 MiB'],
     ['that is empty', image, 'image/png', 0, 'it is empty'],
     ['of another type', image, 'video/mp4', 1, 'its type is video/mp4'],
     ['of a type with the same beginning', image, 'images/png', 1, 'its type is images/png'],
@@ -73,7 +73,7 @@ describe('a file in the store', () => {
       { reference_audio_urls: [nameOf('mp3')] },
       'audio/mpeg',
       50 * megabyte + 1,
-      'at most 50 MiB',
+      'the limit is 50 MiB',
     ],
   ])('is checked by its type and its size (one %s)', async (_, body, mime, bytes, expected) => {
     const message = await check(body, mime, bytes);
@@ -90,7 +90,7 @@ describe('a file in the store', () => {
     ['mp4', 'video/mp4'],
     ['mov', 'video/quicktime'],
     ['webm', 'video/webm'],
-  ])('of Protocol B has the kind of its name: .%s is %s', async (ending, mime) => {
+  ])('of Protocol B has the kind that its name implies: .%s is %s', async (ending, mime) => {
     const body = { FileInfos: [{ Type: 'Url', Url: nameOf(ending) }] };
     const names = new Map([[nameOf(ending), '']]);
     const asked: string[] = [];
@@ -106,13 +106,13 @@ describe('a file in the store', () => {
     expect(asked).toEqual([nameOf(ending), nameOf(ending)]);
   });
 
-  it('is not checked if the body does not name it as an asset, or if no job uploaded it', async () => {
+  it('is not checked if the body does not use it as an asset, or if no job uploaded it', async () => {
     const store = { describe: () => Promise.reject(new Error('asked')) } as Partial<Store> as Store;
     const names = new Map([[nameOf('png'), '']]);
     await checkUploads(sessionOf(), c, { prompt: nameOf('png'), image: nameOf('jpg') }, store, names);
   });
 
-  it('ends the check at once if the store does not respond, or the command is interrupted', async () => {
+  it('ends the check immediately if the store does not respond, or the command is interrupted', async () => {
     const failing = (error: MgwError): Promise<void> => {
       const store = { describe: () => Promise.reject(error) } as Partial<Store> as Store;
       return checkUploads(sessionOf(), c, image, store, new Map([[nameOf('png'), '']]));
@@ -195,7 +195,7 @@ describe('a URL', () => {
     if (methods.length > 1) expect(server.requests[1]?.headers.range).toBe('bytes=0-0');
   });
 
-  it('is not requested if it is the name of a file in the store, or if the body contains the bytes', async () => {
+  it('is not requested if it is the name of an object in the store, or if the body contains the bytes', async () => {
     const server = await httpServer();
     await checkAssetUrls(sessionOf(), c, { image: nameOf('png') });
     const instances = [{ image: { bytesBase64Encoded: `${server.url}/1.png` } }];

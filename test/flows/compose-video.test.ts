@@ -24,8 +24,8 @@ describe('the configured defaults of a video', () => {
 
   it('are added to the body that is sent, but not to the requested body', async () => {
     const { video } = await compose({ resolution: '720p' });
-    expect([video.body['resolution'], video.asked['resolution']]).toEqual(['720p', undefined]);
-    expect((await compose({})).video.body).toEqual(video.asked);
+    expect([video.body['resolution'], video.userBody['resolution']]).toEqual(['720p', undefined]);
+    expect((await compose({})).video.body).toEqual(video.userBody);
   });
 
   it('are those of the requested model', async () => {
@@ -51,7 +51,7 @@ it('a local path is refused like any value that is not a URL if the caller reads
 
 describe('the model list', () => {
   const boat = { model: 'vendor-h3-mini', prompt: 'a boat' };
-  /** Composes with a protocol that completes the duration from the list, and records what the list was fetched for. */
+  /** Composes with a protocol that completes the duration from the list, and records the reason for each fetch of the list. */
   const composed = async (
     needs: 'fill' | 'check' | undefined,
     parts: Partial<BodyParts>,
@@ -89,7 +89,7 @@ describe('the model list', () => {
     await expect(made).rejects.toThrow('taken from the model list, which could not be fetched');
   });
 
-  it('is fetched for a body that lacks a field, but not for a body that is wrong anyway', async () => {
+  it('is fetched for a body that lacks a field, but not for a body that is invalid anyway', async () => {
     const wrong = await composed('fill', { flags: { ...boat, duration: '98' } });
     expect([wrong.error, wrong.fetched]).toEqual([expect.stringContaining('98'), []]);
     const lacking = { flags: { prompt: 'a boat' } };
@@ -112,7 +112,7 @@ describe('the model list', () => {
     ]);
   });
 
-  it('that has the model only under another protocol causes an error, except under --no-check', async () => {
+  it('that contains the model only under another protocol causes an error, except under --no-check', async () => {
     const members = { endpoints: [], model_versions: [], raw: {} };
     const listed: Model[] = [{ id: 'vendor-h3-mini', protocols: ['a'], ...members }];
     const { error } = await composed('check', {}, undefined, listed);
@@ -123,7 +123,7 @@ describe('the model list', () => {
     });
   });
 
-  it('that does not contain the model as given causes an error, or a note under --no-check', async () => {
+  it('that does not contain exactly this model causes an error, or a note under --no-check', async () => {
     const refuse = (): never => {
       throw new Error('choose vendor-h3-mini 1 or 2');
     };
@@ -138,7 +138,7 @@ describe('the model list', () => {
   });
 });
 
-it('a model that the list lacks is quoted from the command line, and not from a file', async () => {
+it('a model that is not in the list is quoted from the command line, and not from a file', async () => {
   const messageFor = (parts: BodyParts): Promise<string> =>
     composeVideo(sessionIn(freshFolder()), b, parts, () => Promise.resolve([])).then(() => '', messageOf);
   const model = 'Video-X';
@@ -149,11 +149,11 @@ it('a model that the list lacks is quoted from the command line, and not from a 
   expect(judged).toContain(' for Video-X; ');
   const body = { ModelName: model, Prompt: 'a boat' };
   const ofFile = await messageFor({ flags: {}, body, fromFiles: ['body'] });
-  expect(ofFile).toBe('--model: the value in the file is not in the model list as given.');
+  expect(ofFile).toBe('--model: the value in the file is not in the model list exactly as written.');
 });
 
 describe('the note on the defaults of a model', () => {
-  it('names the flags that were left out, and the setting of the model', async () => {
+  it('lists the omitted flags, and the setting of the model', async () => {
     const noteOf = async (flags: Record<string, string>): Promise<string | undefined> =>
       (await composeVideo(sessionIn(freshFolder()), c, { flags }, () => Promise.resolve(undefined))).defaults;
     const model = 'vendor-h3-mini';
@@ -162,7 +162,7 @@ describe('the note on the defaults of a model', () => {
   });
 });
 
-describe('the message about a wrong value', () => {
+describe('the message about an invalid value', () => {
   const messageFor = async (parts: Partial<BodyParts>): Promise<string> => {
     const given = { flags: { model: 'vendor-h3-mini', prompt: 'a boat' }, ...parts };
     const composed = composeVideo(sessionIn(freshFolder()), c, given, () => Promise.resolve(undefined));
@@ -198,21 +198,21 @@ describe('the message about a wrong value', () => {
     expect(isFromFile).toEqual([true, true, true, true, false, false]);
   });
 
-  it('is not given under --no-check', async () => {
+  it('is not printed under --no-check', async () => {
     expect(await messageFor({ body, check: false })).toBe('');
   });
 
-  it('calls a field that a file lacks missing', async () => {
+  it('reports an absent field of a file as missing', async () => {
     const lacking = { flags: {}, body: { model: 'vendor-h3-mini' }, fromFiles: ['body'] };
     expect(await messageFor(lacking)).toMatch(/^--prompt: missing; /);
   });
 
-  it('names the model, unless the model is from a file', async () => {
+  it('contains the model, unless the model is from a file', async () => {
     expect(await messageFor({ set: ['duration=97'] })).toContain('for vendor-h3-mini');
     expect(await messageFor({ set: ['duration=97'], fromFiles: ['model'] })).not.toContain('vendor-h3-mini');
   });
 
-  it('suggests the list of models only if it is about the model', async () => {
+  it('suggests the list of models only if the model is invalid', async () => {
     const nextOf = async (flags: Record<string, string>): Promise<unknown> =>
       composeVideo(sessionIn(freshFolder()), c, { flags }, () => Promise.resolve(undefined)).catch(
         (error: unknown) => (error as MgwError).next,

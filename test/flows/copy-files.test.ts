@@ -21,7 +21,7 @@ async function ledgers(): Promise<[from: Ledger, to: Ledger]> {
   ];
 }
 
-/** Adds a job whose key first named a job that was then removed. */
+/** Adds a job whose key first belonged to a job that was then removed. */
 async function fill(ledger: Ledger): Promise<void> {
   const { fingerprint } = prepared as { fingerprint: string };
   const holder = (job: string): string => holderText({ job, fingerprint, owner });
@@ -39,7 +39,7 @@ function confirmations(ledger: Ledger): Promise<boolean[]> {
   return Promise.all([1, 2].map((attempt) => ledger.isConfirmed(names.attempt(next, attempt))));
 }
 
-it('every claim is copied with its confirmation, and a removed claim stays removed', async () => {
+it('every claim is copied with its confirmation, and a removed claim remains removed', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   for (const copied of [1, 0]) {
@@ -48,7 +48,7 @@ it('every claim is copied with its confirmation, and a removed claim stays remov
       expect(await to.claimed(name), name).toBe(await from.claimed(name));
     expect(await confirmations(to)).toEqual([true, false]);
   }
-  expect([await to.fateOf(gone), await to.fateOf(next)]).toEqual(['removed', 'there']);
+  expect([await to.claimState(gone), await to.claimState(next)]).toEqual(['removed', 'there']);
   expect(await to.create(gone, [prepared])).toBe(false);
 });
 

@@ -130,7 +130,7 @@ describePostgres('a folder copied into a database and back into another folder',
     expect(await copyJobs(from, shared)).toBe(2);
   });
 
-  it('is not copied over a key that belongs to another job by then', async () => {
+  it('is not copied over a key that meanwhile belongs to another job', async () => {
     const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
     const shared = await (await newPlace()).open();
     const id = newJobId(now);

@@ -81,7 +81,7 @@ async function run(
 }
 
 describe('an accepted job', () => {
-  it('is not waited for if only its acceptance was requested', async () => {
+  it('is not awaited if only its acceptance was requested', async () => {
     expect(await run({ ask: 'accept' }, seen('running'))).toMatchObject({
       files: [],
       asked: 0,
@@ -94,7 +94,7 @@ describe('an accepted job', () => {
     });
   });
 
-  it('is waited for until it has ended', async () => {
+  it('is awaited until it has ended', async () => {
     const ended = await run({}, seen('succeeded', true));
     expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
     const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
@@ -164,7 +164,7 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
-  it('whose handle cannot be queried never ends in success', async () => {
+  it('whose handle cannot be queried never succeeds', async () => {
     expect((await run({ ask: 'accept' }, seen('running'), { handles: false })).error).toMatchObject({
       message: 'no handle',
     });

@@ -17,26 +17,26 @@ import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/servers.ts';
 import { jobWith, sessionIn } from './flow-deps.ts';
 
-describe('the value of a flag that names a job', () => {
+describe('the value of a flag that refers to a job', () => {
   it.each([
     ['@intro', 'reference-video', { key: 'intro', index: 1 }],
     ['@intro#2', 'reference-video', { key: 'intro', index: 2 }],
     ['@intro:last', 'image', { key: 'intro', index: 1, place: 'last' }],
     ['@in:tro#12:first', 'image', { key: 'in:tro', index: 12, place: 'first' }],
   ])('may be %s for --%s', (ref, flag, part) => {
-    expect(partOf(ref, flag)).toEqual({ ...part, shown: `--${flag} ${ref}` });
+    expect(partOf(ref, flag)).toEqual({ ...part, label: `--${flag} ${ref}` });
     expect(keyIn(ref)).toBe(part.key);
   });
 
   it.each([
     ['@intro', 'reference-audio', 'cannot be used as audio'],
-    ['@intro:last', 'reference-video', 'Write @intro instead'],
-    ['@intro', 'image', 'Write @intro:last'],
+    ['@intro:last', 'reference-video', 'Use @intro.'],
+    ['@intro', 'image', 'Use @intro:last'],
   ])('may not be %s for --%s', (ref, flag, words) => {
     expect(() => partOf(ref, flag)).toThrow(words);
   });
 
-  it('may be any other text, which names no job', () => expect(keyIn('intro')).toBe(''));
+  it('may be any other text, which does not refer to a job', () => expect(keyIn('intro')).toBe(''));
 });
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
@@ -72,7 +72,7 @@ function scene(store: Partial<ObjectStore> = {}): Scene {
 }
 
 describe('the video of an earlier job', () => {
-  it('is its file, named by its content', async () => {
+  it('is its file, identified by its content', async () => {
     const { folder, job, asset } = scene();
     const path = join(folder, 'a.mp4');
     writeFileSync(path, film);
@@ -81,7 +81,7 @@ describe('the video of an earlier job', () => {
     expect(Buffer.from(await found.read())).toEqual(film);
   });
 
-  it('is not read if only another file of the job is left', async () => {
+  it('is not read if only another file of the job exists', async () => {
     const { folder, job, asset } = scene();
     const [old, newest, other] = [join(folder, 'a.mp4'), join(folder, 'b.mp4'), Buffer.from('another film')];
     writeFileSync(old, film);
@@ -105,7 +105,7 @@ describe('the video of an earlier job', () => {
     await expect(frame.read()).rejects.toThrow('changed while the command ran');
   });
 
-  it('is chosen by its number, wherever it was saved, newest first', async () => {
+  it('is chosen by its number, regardless of its folder, newest first', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
     const began: JobEvent = {
@@ -122,7 +122,7 @@ describe('the video of an earlier job', () => {
     expect(await saved(2)).toBe(at('own-2.mp4'));
     rmSync(at('own-2.mp4'));
     expect(await saved(2)).toBeUndefined();
-    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, shown: '' }).length);
+    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, label: '' }).length);
     expect(parts).toEqual([2, 2]);
     expect((await savedFile(session, made, 1, 1))?.path).toBe(at('other.mp4'));
   });
@@ -181,7 +181,7 @@ describe('the video of an earlier job', () => {
     expect((error as { next?: string[] }).next).toEqual(shown);
   });
 
-  it('that was never saved is fetched by the suggested command to the planned output', async () => {
+  it('that was never saved is fetched to the planned output by the suggested command', async () => {
     const { job, asset, folder } = scene();
     const began: JobEvent = {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },

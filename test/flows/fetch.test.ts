@@ -27,7 +27,7 @@ const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const
 const none = [] as unknown as Parameters<GatewayClient['exchange']>;
 const endless = { remainingMs: () => Infinity };
 
-/** A gateway whose polls have one verdict, with the number of polls. */
+/** A gateway whose polls all have one verdict. Counts the polls. */
 function verdictOf(verdict: QueryVerdict): {
   protocol: Protocol;
   client: GatewayClient;
@@ -55,7 +55,7 @@ const result = {
   sources: [{ kind: 'url', url: 'https://files.example/1.mp4' }],
 } as unknown as Observation['results'][number];
 
-it('a job that is removed while a command waits for it leaves its handle, which is the only way to the task', async () => {
+it('the handle of a job that is removed while a command waits for it is printed, since only it leads to the task', async () => {
   const { protocol, client } = verdictOf(seen('running'));
   const deps = await flowDeps(freshFolder(), { client });
   const job = await jobWith(deps.ledger, 'c', accepted);
@@ -104,7 +104,7 @@ it.each<[string, JobEvent[]]>([
   expect(asked()).toBe(0);
 });
 
-it('a wait ends with the task, saves nothing, and says that an earlier run paid', async () => {
+it('a wait ends with the task, saves nothing, and reports that an earlier run paid', async () => {
   const { protocol, client } = verdictOf(seen('succeeded', { results: [result] }));
   const deps = await flowDeps(freshFolder(), { client });
   const job = await jobWith(deps.ledger, 'c', accepted);
@@ -183,7 +183,7 @@ async function planned(job: Job, target: Target, deps: FlowDeps, protocol?: Prot
   return { ...one, ...(protocol && { protocol }) };
 }
 
-it('a job that several REFs name is planned once, under the first of them', async () => {
+it('a job with several REFs is planned once, under the first of them', async () => {
   const state = freshFolder();
   const deps = await flowDeps(state, {});
   const { id } = await jobWith(deps.ledger, 'c', accepted);
@@ -192,7 +192,7 @@ it('a job that several REFs name is planned once, under the first of them', asyn
   expect([...plan.keys()]).toEqual(['task_1']);
 });
 
-it('fetch waits for the task unless it is told not to', async () => {
+it('fetch waits for the task, unless --no-wait is set', async () => {
   const state = freshFolder();
   const { client, asked } = countingClient();
   const readQuery = (): QueryVerdict => (asked() < 3 ? seen('running') : seen('failed', { failure }));
@@ -347,7 +347,7 @@ describe('saved speech', () => {
     expect(calls).toEqual(['put s3://media/speech.mp3']);
   });
 
-  it('needs no wait', async () => {
+  it('does not need to wait', async () => {
     const { deps, job } = await spoken(freshFolder());
     const done = await waitFor({ job }, endless, deps);
     expect([done.job, done.files, done.isResumed]).toEqual([job, [], true]);

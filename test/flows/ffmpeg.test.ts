@@ -47,12 +47,12 @@ describe('ffmpeg', () => {
     expect(Buffer.from(await takeFrame('/a.mp4', 'last', signal)).toString()).toBe('png');
   });
 
-  it('takes the first frame from the beginning of the video', async () => {
+  it('extracts the first frame from the beginning of the video', async () => {
     install('ffmpeg', 'case "$*" in *-sseof*) printf late;; *) printf early;; esac');
     expect(Buffer.from(await takeFrame('/a.mp4', 'first', signal)).toString()).toBe('early');
   });
 
-  it('is stopped if the command is interrupted', async () => {
+  it('is killed if the command is interrupted', async () => {
     install('ffmpeg', 'exec sleep 30');
     const interruption = new AbortController();
     const taking = takeFrame('/a.mp4', 'first', interruption.signal);

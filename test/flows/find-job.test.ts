@@ -14,10 +14,10 @@ import { flowDeps, jobWith } from './flow-deps.ts';
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const prepared = { type: 'prepared', protocol: 'a', base_url: '', fingerprint: '', account: '' } as const;
 
-describe('a job that a REF names', () => {
-  it('comes with its protocol and the settings, except for speech', async () => {
+describe('a job with a REF', () => {
+  it('is returned with its settings and, unless it is speech, its protocol', async () => {
     const own = { ...c, name: 'c' as const };
-    const deps = await flowDeps(freshFolder(), { configured: () => own });
+    const deps = await flowDeps(freshFolder(), { withSettings: () => own });
     const video = await jobWith(deps.ledger, 'c', accepted);
     const found = await findJobHere(video.id, deps, ['jobs', 'wait']);
     expect([found.job.id, found.protocol]).toEqual([video.id, own]);
@@ -26,7 +26,7 @@ describe('a job that a REF names', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('of another protocol exits 2 with the command for any protocol; a job with a lost protocol works with each', async () => {
+  it('of another protocol exits 2 with the command for any protocol; a job whose protocol is lost is accepted by each', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
@@ -73,7 +73,7 @@ describe('a job that a REF names', () => {
     expect((await findJobHere(id, deps, ['jobs', 'wait'])).job.handle).toBe('task_7');
   });
 
-  it('gets a warning if the response that was not read names the operation of another model', async () => {
+  it('gets a warning if the unread response contains the operation of another model', async () => {
     const deps = await flowDeps(freshFolder());
     const id = newJobId(1_795_000_000_000);
     const text = '{"name":"models/other/operations/1"}';
@@ -129,7 +129,7 @@ describe('a job of another gateway', () => {
     ['default', 'https://g.example', 'work', 'https://work.example'],
     ['work', 'https://work.example', 'default', 'https://g.example'],
   ])(
-    'is reached from the profile %s (%s) with the key of the profile %s (%s)',
+    'is queried from the profile %s (%s) with the key of the profile %s (%s)',
     (profile, here, other, own) => {
       expect(() => checkGateway(at(own), here, choice({ profile }), ['jobs', 'wait', 'j'])).toThrow(
         expect.objectContaining({

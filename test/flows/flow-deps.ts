@@ -23,7 +23,7 @@ export async function flowDeps(
     settings: resolveSettings({ flags: {}, env: {}, file: { profiles: {} } }),
     trustedOrigins: [],
     pollIntervalMs: 5000,
-    configured: (protocol) => protocol,
+    withSettings: (protocol) => protocol,
     objects: () => Promise.reject(new Error('there is no store')),
     openBudget: () => Promise.reject(new Error('there is no budget')),
     uploadFolder: join(state, 'uploads'),
@@ -31,7 +31,7 @@ export async function flowDeps(
   };
 }
 
-/** A client whose every exchange gets an empty response, with the number of exchanges. */
+/** A client whose every exchange gets an empty response. Counts the exchanges. */
 export function countingClient(): { client: GatewayClient; asked: () => number } {
   let asked = 0;
   const client = {
@@ -55,7 +55,7 @@ export async function jobWith(ledger: Ledger, protocol: string, ...events: JobEv
   return job;
 }
 
-/** A session with its records in `state`, whose pauses end at once. `more` replaces parts of it. */
+/** A session with its records in `state`, whose pauses end immediately. `more` replaces parts of it. */
 export function sessionIn(
   state: string,
   env: NodeJS.ProcessEnv = {},

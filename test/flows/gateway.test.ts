@@ -85,7 +85,7 @@ it('the library refuses a job of another gateway', async () => {
   expect(other.seen).toHaveLength(0);
 });
 
-it('a command that only reads the ledger needs no gateway', async () => {
+it('a command that only reads the ledger does not need a gateway', async () => {
   const { there, ref, other } = await twoGateways(false);
   for (const args of [
     ['jobs', 'show', ref],

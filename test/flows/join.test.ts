@@ -50,7 +50,7 @@ it.each(['while its response is pending', 'while it waits for its job'])(
   },
 );
 
-it('a second run with another output is a second take, and says so before it pays', async () => {
+it('a second run with another output is a second take, with a note before it pays', async () => {
   const gateway = await FaultGateway.start({ protocol: 'c' });
   onEnd(() => gateway.close());
   const user = userHere(gateway.url);
@@ -72,7 +72,7 @@ it.each([
   ['its stream, which is cut', 'accepted', [], 9],
   ['the head of its response', 'sending', [end], 0],
 ] as const)(
-  'a second run of tts with the same output, while the first run reads %s, waits and ends the same way',
+  'a second run of tts with the same output, while the first run reads %s, waits and has the same outcome',
   async (_, event, rest, code) => {
     let finish: (() => void) | undefined;
     const audio = Buffer.from('hello, ');

@@ -20,7 +20,7 @@ function fileAt(path: string, of = content): JobFile {
 
 const statuses: Record<string, number> = { '/refused.wav': 404, '/busy.wav': 503 };
 
-/** A store whose objects all have the content, except those called `gone`, and the names in the upload folder. */
+/** A store whose objects all have the content, except objects called `gone`, and the names in the upload folder. */
 async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: string[] }> {
   const { url } = await httpServer(({ path }, response) =>
     response.writeHead(statuses[path] ?? 200, { 'content-type': 'audio/wav' }).end(content),
@@ -40,7 +40,7 @@ async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: s
   return { deps, asked, left: () => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []) };
 }
 
-it('a local file is its own copy, and no store is needed', async () => {
+it('a local file is used directly, and no store is needed', async () => {
   const deps = await flowDeps(freshFolder());
   const copies = new LocalCopies(deps, endless);
   expect(await copies.pathOf(fileAt('/films/boat.mp4'))).toBe('/films/boat.mp4');
@@ -52,14 +52,14 @@ it('the copy of an object has its content, and is removed on close', async () =>
   const copies = new LocalCopies(deps, endless);
   const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
   expect(readFileSync(path)).toEqual(content);
-  // A copy of a process that was killed is not continued.
+  // The interrupted copy of a killed process is not resumed.
   const notes = left().filter((name) => name.endsWith('.part.json'));
   expect(readFileSync(`${deps.uploadFolder}/${notes[0] ?? ''}`, 'utf8')).toContain('"durable":0');
   await copies.close();
   expect(left()).toEqual([]);
 });
 
-it('an object that is gone or was replaced exits 2, and leaves no file', async () => {
+it('an object that was deleted or replaced causes exit 2, and leaves no file', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   await expect(copies.pathOf(fileAt('s3://media/gone.wav'))).rejects.toMatchObject({ code: 'usage' });

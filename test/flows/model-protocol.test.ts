@@ -113,7 +113,7 @@ describe('the command line', () => {
     ['submit', ['a boat', '-m', 'nowhere'], ['a', 'b', 'c']],
     ['status', ['task-9'], ['a', 'b', 'c']],
     ['fetch', ['task-9'], ['a', 'b', 'c']],
-  ])('prints the commands to choose from for %s %j', async (verb, rest, protocols) => {
+  ])('lists the possible commands for %s %j', async (verb, rest, protocols) => {
     const { exit_code: code, error } = await json('video', verb, ...rest);
     expect([code, posts]).toEqual([2, []]);
     const words = rest.map((word) => (word.includes(' ') ? `'${word}'` : word));

@@ -32,7 +32,7 @@ interface Scene extends ReturnType<typeof sessionIn> {
   paths: string[];
 }
 
-/** A session whose gateway gives these responses; the last one is repeated. */
+/** A session whose gateway sends these responses; the last one is repeated. */
 function scene(
   answers: (Reply | TransportError)[],
   env: NodeJS.ProcessEnv = {},
@@ -90,7 +90,7 @@ describe('the models of an API key', () => {
     expect(limited.calls).toHaveLength(2);
   });
 
-  it('are not listed if the gateway refuses, and the error gives the time to retry', async () => {
+  it('are not listed if the gateway refuses, and the error contains the time to retry', async () => {
     const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
     await expect(fetchModels(refused)).rejects.toMatchObject({
       ...{ code: 'auth', exitCode: 3, retry: 'never', requestId: 'r1' },
@@ -160,7 +160,7 @@ describe('the model list', () => {
     expect(await listedModels(scene([says({ error: { message: 'no' } }, 404)]), 'fill')).toBeUndefined();
   });
 
-  it('is fetched once, even if requested twice at a time', async () => {
+  it('is fetched once, even by two concurrent requests', async () => {
     const own = scene([says(listing)]);
     const ask = oneListing(own);
     const [one, other] = await Promise.all([ask('check'), ask('check')]);

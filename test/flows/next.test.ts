@@ -6,7 +6,7 @@ import {
   type KeptFlags,
   globalArguments,
   nextForOutput,
-  otherOutput,
+  alternativeOutput,
   withGlobals,
   withOutput,
 } from '../../src/flows/next.ts';
@@ -21,7 +21,7 @@ const everything = {
   allowInsecureDatabase: true,
 };
 
-it('the flags that choose the gateway and the ledger are repeated as given', () => {
+it('the flags that select the gateway and the ledger are repeated unchanged', () => {
   expect(globalArguments({})).toEqual([]);
   expect(globalArguments({ sandbox: false, allowHttp: false, allowInsecureDatabase: false })).toEqual([]);
   expect(globalArguments(everything)).toEqual([
@@ -190,11 +190,11 @@ describe('the next command of a command with -o', () => {
   });
 });
 
-it('a free path has the next unused number; a folder or a template has no free path', () => {
+it('a free path ends with the next unused number; a folder or a template has no free path', () => {
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
   const freePath = (path: string): string | undefined =>
-    otherOutput(new MgwError('output_exists', 'x'), path);
+    alternativeOutput(new MgwError('output_exists', 'x'), path);
   expect(freePath(boat)).toBe(join(folder, 'boat-2.mp4'));
   writeFileSync(join(folder, 'boat-2.mp4'), '');
   mkdirSync(join(folder, 'boat-3.mp4'));

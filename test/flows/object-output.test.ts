@@ -31,7 +31,7 @@ async function scene(put?: () => Promise<void>): Promise<Scene> {
         ? Promise.reject(new MgwError('output_exists', 'It exists.'))
         : Promise.resolve();
     },
-    put: async (url, { path }, { force, earlier, onBegun }) => {
+    put: async (url, { path }, { force, earlierUploads: earlier, onStarted: onBegun }) => {
       if (objects.has(url)) return;
       calls.push(`put ${url} ${readFileSync(path, 'utf8')} ${force} ${earlier?.length}`);
       await onBegun?.({ id: 'u1', since: '2026-11-22T10:00:00.000Z' });
@@ -62,7 +62,7 @@ function maker(...endings: string[]): (path: string) => Promise<JobFile[]> {
 }
 
 describe('results saved as objects', () => {
-  it('are one object with the given name, or numbered objects, and no file remains', async () => {
+  it('are one object with the requested name, or numbered objects, and no file remains', async () => {
     const { deps, calls, left, job } = await scene();
     const one = await job(success(1));
     const saved = await deliverToObjects(one, 's3://m/a.mp4', options, deps, maker(''));
@@ -112,18 +112,18 @@ describe('results saved as objects', () => {
     expect(await deliverToObjects(made, 's3://m/b.mp4', options, deps, maker('-1', '-2'))).toHaveLength(2);
   });
 
-  it('are uploaded by a store that knows the start of earlier uploads of the same object', async () => {
+  it('are uploaded by a store that receives the start times of earlier uploads of the same object', async () => {
     const { deps, calls, job } = await scene();
     const since = '2026-11-22T10:00:00.000Z';
     const begun = (url: string): JobEvent => ({ type: 'uploading', url, since });
     const made = await job(begun('s3://m/other.mp4'));
-    // Another process starts this upload after this one has read the job.
+    // Another process starts this upload after this process has read the job.
     await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
     await deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
   });
 
-  it('are the same object if two processes upload a file, of which the first removes it', async () => {
+  it('are the same object if two processes upload a file and the first removes the file', async () => {
     const { deps, calls, left, job } = await scene();
     const made = await job(success(1));
     const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
@@ -146,7 +146,7 @@ describe('an upload that fails', () => {
     ['because of another object', new MgwError('output_exists', 'It exists.'), true, ['s3://m/a-2.mp4']],
     ['because of the disk', new MgwError('local_io', 'No space.'), false, ['s3://m/a.mp4']],
   ])(
-    '%s keeps the file, which was paid for, and names the command that uploads it',
+    '%s keeps the paid file, and suggests the command that uploads it',
     async (_, thrown, isNamed, output) => {
       const { deps, left, job } = await scene(() => Promise.reject(thrown));
       const made = await job(success(1));
@@ -223,7 +223,7 @@ describe('speech that is saved as an object', () => {
     await sink.discard();
   });
 
-  it("is the object of its job in the store, whatever the job's id", async () => {
+  it("is the object of its job in the store, regardless of the job's id", async () => {
     const { deps, objects } = await scene();
     const urls = [
       's3://m/job_1.mp3',

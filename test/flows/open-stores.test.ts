@@ -44,7 +44,7 @@ it('at most one store can be configured: an address and a program together are r
 const settings = (flags: object, env: object = {}): ReturnType<typeof resolveSettings> =>
   resolveSettings({ flags, env: { ...env }, file: { profiles: {} } });
 
-it('the sandbox given to a script is used unchanged', async () => {
+it('the sandbox of a script is used unchanged', async () => {
   const opened = await openSandbox(settings({}, { MGW_SANDBOX: 'http://127.0.0.1:7' }), '/nowhere');
   expect([opened.url, opened.key === '']).toEqual(['http://127.0.0.1:7', false]);
   await opened.close();

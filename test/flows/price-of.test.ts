@@ -18,11 +18,11 @@ describe('the price of a submission', () => {
     ['c', '', 'no model (Protocol C)', undefined],
     ['tts', '', 'speech', ['prices.tts', '10k_characters=AMOUNT']],
   ])(
-    'that is unknown, for protocol %s and model "%s", is named as %s, with the command that sets it',
+    'that is unknown, for protocol %s and model "%s", is reported as %s, with the command that sets it',
     (protocol, model, what, setting) => {
       const priced = priceOf({ protocol, model, body: {} }, real);
       const command = setting && ['mgw', 'config', 'set', ...setting];
-      expect([priced.what, priced.cost, priced.priceCommand]).toEqual([what, undefined, command]);
+      expect([priced.subject, priced.cost, priced.priceCommand]).toEqual([what, undefined, command]);
       expect(priceOf({ protocol, model, body: {} }, sandbox).priceCommand).toBeUndefined();
     },
   );
@@ -56,7 +56,7 @@ describe('the price of a submission', () => {
 });
 
 describe('the prices of a model', () => {
-  it('are those of its protocols, each with the cost of a clip', () => {
+  it('are the prices under its protocols, each with the cost of a clip', () => {
     const settings = withPrice('second=2', 'a', 'c');
     const names = (protocols: string[]): string[] =>
       pricesOfModel({ id: 'm', protocols }, settings).map(({ protocol }) => protocol);

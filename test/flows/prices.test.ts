@@ -22,7 +22,7 @@ function reserved(protocol: ProtocolName, model: string, body: JsonObject): stri
   return priceOf({ protocol, model, body: normal }, settings).cost?.at_most;
 }
 
-/** Submits a body and returns what the sandbox charges for it; undefined if it refuses the body. */
+/** Submits a body and returns the sandbox's charge for it, or undefined if the sandbox refuses the body. */
 async function charged(
   gateway: TestSandbox,
   protocol: ProtocolName,
@@ -125,7 +125,7 @@ it('the reserved amount of any price equals the bill to the last digit, or excee
         price.referenceImage === undefined ? price : { ...price, freeReferenceImages };
       const rates = [
         { ...of, ...withFree(general) },
-        // A model has one default length, whatever the resolution.
+        // A model has one default length for all resolutions.
         ...(protocol === 'c'
           ? [{ ...of, ...withFree({ ...large, defaultSeconds: general.defaultSeconds }), resolution: '2K' }]
           : []),

@@ -59,7 +59,7 @@ describe('the ways to resolve a job in doubt', () => {
     const others = [['--not-created'], ['--resubmit']];
     expect(await waysOf({}, unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
     expect(await waysOf({}, { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
-    // Its process is dead, although no event says so yet.
+    // Its process is dead, although no event records this yet.
     expect(await waysOf({})).toHaveLength(3);
     expect(await waysOf({ protocol: 'tts' }, unknown)).toEqual([['--not-created']]);
   });
@@ -103,7 +103,7 @@ describe('speech in doubt', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  it('whose response was recorded stays in doubt until a person resolves it', async () => {
+  it('whose response was recorded remains in doubt until a person resolves it', async () => {
     const session = sessionIn(freshFolder());
     const reply = { status: 200, headers: {}, text: '', complete: false };
     const { id } = await jobWith(await session.ledger(), 'tts', sending, {
@@ -177,19 +177,19 @@ describe('an adopted handle', () => {
     return [session, id];
   };
 
-  it('that the gateway has never shown can be corrected, and the attempt counts once', async () => {
+  it('that the gateway has never returned can be corrected, and the attempt counts once', async () => {
     const [session, id] = await adoptedJob();
     const { job, ways } = await findDoubt(session, id);
     expect([job.handle, ways[0]?.command.slice(4)]).toEqual(['task_1', ['--adopt', 'HANDLE']]);
     await decide(session, id, { how: 'adopted', handle: 'task_2' });
     const { job: corrected } = await decide(session, id, { how: 'adopted', handle: 'task_11' });
     expect([corrected.state, corrected.handle]).toEqual(['queued', 'task_11']);
-    expect(chargesOf(await (await session.ledger()).events(id)).map(({ fate }) => fate)).toEqual([
+    expect(chargesOf(await (await session.ledger()).events(id)).map(({ outcome }) => outcome)).toEqual([
       'accepted',
     ]);
   });
 
-  it('that the gateway has never shown can be replaced by the decision that nothing was created', async () => {
+  it('that the gateway has never returned can be replaced by the decision that nothing was created', async () => {
     const [session, id] = await adoptedJob();
     const { job } = await decide(session, id, notCreated);
     expect([job.state, job.handle]).toEqual(['rejected', undefined]);
@@ -198,7 +198,7 @@ describe('an adopted handle', () => {
   it.each<[string, JobEvent[]]>([
     ['was shown by the gateway', [observed]],
     ['was corrected to a task that was shown', [corrected, observed]],
-  ])('that %s stays', async (_, events) => {
+  ])('that %s is not replaced', async (_, events) => {
     const [session, id] = await adoptedJob(...events);
     for (const other of [notCreated, resubmit, { how: 'adopted', handle: 'task_11' } as const])
       await expect(decide(session, id, other)).rejects.toMatchObject(
@@ -209,7 +209,7 @@ describe('an adopted handle', () => {
   it.each<[string, JobEvent]>([
     ['a task that was shown in the meantime', observed],
     ['a handle that was corrected in the meantime', corrected],
-  ])('is not replaced by a late decision about %s', async (_, event) => {
+  ])('is not changed by a late decision about %s', async (_, event) => {
     const [session, id] = await adoptedJob(event);
     const ledger = await session.ledger();
     const before = await ledger.read(id);
@@ -220,7 +220,7 @@ describe('an adopted handle', () => {
 });
 
 describe('--resubmit', () => {
-  it('of a task that was accepted in the meantime is a conflict, whatever the budget is', async () => {
+  it('of a task that was accepted in the meantime is a conflict, regardless of the budget', async () => {
     const session = sessionIn(freshFolder());
     const id = await doubtful(session, { request }, unknown);
     await (await session.ledger()).append(id, { type: 'accepted', handle: 'task_1' });

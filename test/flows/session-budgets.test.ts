@@ -60,7 +60,7 @@ describe('the budgets in which a job has an open reservation', () => {
   });
 });
 
-it('a budget of a session frees what a dead process reserved for a job that was never sent', async () => {
+it('a budget of a session releases the reservation of a dead process for a job that was never sent', async () => {
   const session = sessionIn(freshFolder());
   const { id } = await jobWith(await session.ledger(), 'c');
   const budget = await session.budget('command', 'clips');
@@ -70,7 +70,7 @@ it('a budget of a session frees what a dead process reserved for a job that was 
 });
 
 describe('the standing budget', () => {
-  it('named by --budget-name or the profile must have a limit', async () => {
+  it('from --budget-name or the profile must have a limit', async () => {
     const session = sessionIn(freshFolder(), {});
     const settings = await session.settings();
     const open = (name: string): ReturnType<typeof session.budget> => session.budget('standing', name);
@@ -87,7 +87,7 @@ describe('the standing budget', () => {
     expect(await configuredAllowance(chosen('profile', true), open)).toEqual([]);
     await (await open('clips')).setLimit(limit);
     expect(await configuredAllowance(chosen('flag'), open)).toMatchObject([
-      { name: 'clips', label: 'the budget clips', raise: ['mgw', 'budget', 'set', 'clips'] },
+      { name: 'clips', label: 'the budget clips', raiseCommand: ['mgw', 'budget', 'set', 'clips'] },
     ]);
   });
 });
@@ -114,7 +114,7 @@ describe('the remaining budget of a batch', () => {
     return [shown, state];
   };
 
-  it('takes its own budget and the standing budget into account, and creates neither', async () => {
+  it('depends on its own budget and the standing budget, and creates neither', async () => {
     const [none, state] = await remainders('3', 'clips');
     expect(none).toEqual(['the budget of the batch films: 3 of 3']);
     expect(existsSync(dirname(budgetPath(state, 'batch', 'films')))).toBe(false);
@@ -137,7 +137,7 @@ describe('the remaining budget of a batch', () => {
   });
 });
 
-it('a command or batch pays under its own budget too, if it has one', async () => {
+it('a command or batch also pays under its own budget, if it has one', async () => {
   const session = sessionIn(freshFolder());
   const standing = [
     { name: 'clips', label: 'the budget clips', budget: await session.budget('standing', 'clips') },
@@ -165,7 +165,7 @@ it('a session with a deadline passes the deadline to its client', async () => {
 });
 
 describePostgres('the database of a session', (newPlace) => {
-  it('has its budgets, what they have left, and what is reserved for a job', async () => {
+  it('provides its budgets, their remaining amounts, and the reservations of a job', async () => {
     const place = await newPlace();
     await place.open();
     const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });

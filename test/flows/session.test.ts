@@ -10,7 +10,7 @@ import { minSecretLength } from '../../src/redact.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
-it('a session tries again to open what it could not open before', async () => {
+it('a session retries to open a ledger or settings that it could not open before', async () => {
   const state = join(freshFolder(), 'state');
   writeFileSync(state, '');
   const session = sessionIn(state);
@@ -21,14 +21,14 @@ it('a session tries again to open what it could not open before', async () => {
   expect(existsSync(join(state, 'jobs'))).toBe(true);
 });
 
-it('the sandbox has a name of its own in the records, whatever gateway is configured', () => {
+it('the sandbox has its own name in the records, regardless of the configured gateway', () => {
   const env = { MGW_BASE_URL: 'https://gateway.example/', MGW_API_KEY: 'k' };
   const gatewayOf = (flags: object): string | undefined =>
     configuredGateway(resolveSettings({ flags, env, file: { profiles: {} } }));
   expect([gatewayOf({}), gatewayOf({ sandbox: true })]).toEqual(['https://gateway.example', 'sandbox']);
 });
 
-it('a session closes what it opened', async () => {
+it('a session closes its ledger and its client', async () => {
   const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_REGION: 'eu-west-1' };
   const session = sessionIn(freshFolder(), { ...account, MGW_SANDBOX: '1' });
   const { baseUrl } = await session.gateway();
@@ -50,7 +50,7 @@ it('a session that is closed ends its calls', async () => {
   await expect(call).rejects.toThrow('the client was closed');
 });
 
-it('a key is hidden if it is too long to occur in a text by chance', async () => {
+it('a key is hidden if it is too long to occur in text by chance', async () => {
   const [key, short] = ['k'.repeat(minSecretLength), 's'.repeat(minSecretLength - 1)];
   const shownBy = async (text: string): Promise<string> => {
     const session = sessionIn(freshFolder(), { MGW_API_KEY: text });
@@ -63,7 +63,7 @@ it('a key is hidden if it is too long to occur in a text by chance', async () =>
 it.each([
   ['by a command that prints records', {}, (session: Session) => session.hideKey()],
   ['in the sandbox', { MGW_SANDBOX: '1' }, (session: Session) => session.gateway()],
-])('a key that only a pipe gives is hidden %s', async (_, env, open) => {
+])('a key that is read from a pipe is hidden %s', async (_, env, open) => {
   const [pipe, key] = [join(freshFolder(), 'pipe'), 'k'.repeat(minSecretLength)];
   execFileSync('mkfifo', [pipe]);
   const session = sessionIn(freshFolder(), { ...env, MGW_API_KEY: undefined, MGW_API_KEY_FILE: pipe });
@@ -75,7 +75,7 @@ it.each([
   await session.close();
 });
 
-it('a short key stays in a response, because a handle may be the same text by chance', async () => {
+it('a short key is not removed from a response, because a handle may be the same by chance', async () => {
   const handle = '{"id":"task_1"}';
   const server = await httpServer((_, response) => void response.end(handle));
   const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url, MGW_API_KEY: 'task_1' });

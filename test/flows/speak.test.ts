@@ -99,7 +99,7 @@ describe('speech', () => {
     expect([puts.length, readdirSync(deps.uploadFolder)]).toEqual([1, []]);
   });
 
-  it('whose upload fails is kept in a file of its own for each key and each second take', async () => {
+  it('whose upload fails is kept in a separate file for each key and each second take', async () => {
     const { deps } = await scene();
     const kept = new Set<string>();
     const failing: Partial<ObjectStore> = {
@@ -134,7 +134,7 @@ describe('speech', () => {
     }
   });
 
-  it('as WAV is not taken from a job without a header, although the request is the same', async () => {
+  it('as WAV is not copied from a job without a header, although the request is the same', async () => {
     const { server, deps, folder } = await scene();
     const wanted = wish({ output: join(folder, 'a') });
     await speak(composed, wanted, deps);
@@ -199,7 +199,7 @@ describe('speech', () => {
     ]);
   });
 
-  it('in pieces for a stream is kept in the state folder, under the name of its text', async () => {
+  it('in pieces for a stream is kept in the state folder, in a folder named after its text', async () => {
     const { server, deps, folder } = await scene();
     const output = new PassThrough();
     const stateDir = join(folder, 'state');

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { formatDecimal } from '../../src/decimal.ts';
-import { addUp, disputedFiles, spendBy, type Disputed } from '../../src/flows/spend.ts';
+import { addUp, disputedFiles, spendBy, type DisputedFile } from '../../src/flows/spend.ts';
 import type { JobEvent, JobFile } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -22,8 +22,8 @@ async function ledgerWith(...jobs: { at?: number; key?: string; events: JobEvent
   return ledger;
 }
 
-async function disputedIn(ledger: Ledger, since?: string): Promise<Disputed[]> {
-  const found: Disputed[] = [];
+async function disputedIn(ledger: Ledger, since?: string): Promise<DisputedFile[]> {
+  const found: DisputedFile[] = [];
   for await (const each of disputedFiles(ledger, since)) found.push(each);
   return found;
 }
@@ -65,14 +65,14 @@ it('mgw spend adds up the cost of jobs since a time, by group and in total', asy
   expect(formatDecimal(exact.total.doubt.known)).toBe('4');
 });
 
-it('mgw spend leaves out a job that is removed while it reads', async () => {
+it('mgw spend ignores a job that is removed while it reads', async () => {
   const ledger = await ledgerWith({ events: [sending('1'), accepted] });
   const ids = [newJobId(start), ...(await ledger.ids())];
   const { total } = await addUp({ ...ledger, ids: () => Promise.resolve(ids) }, 'key', '');
   expect(total.spent.charges).toBe(1);
 });
 
-it('mgw spend gives the evidence once for each file that differs from its request', async () => {
+it('mgw spend prints the evidence once for each file that differs from its request', async () => {
   const file = (path: string, more: Partial<JobFile> = {}): JobEvent => ({
     type: 'file',
     file: {

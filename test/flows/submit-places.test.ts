@@ -20,10 +20,10 @@ const wish = (more: Partial<VideoSubmission>): VideoSubmission => ({
 });
 const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
   const body = protocol === a ? bodyOfA : bodyOfC;
-  return { protocol, body, asked: body, exchange: protocol.submission(body) };
+  return { protocol, body, userBody: body, exchange: protocol.submission(body) };
 };
 
-/** Checks the places of a video before it is paid for. */
+/** Checks the output paths of a video before it is paid for. */
 async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Promise<string[]> {
   const asked: string[] = [];
   const store: Partial<ObjectStore> = {
@@ -38,7 +38,7 @@ async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Pr
 }
 
 describe('before a video is paid for', () => {
-  it('none of its objects may exist, and none has a sidecar', async () => {
+  it('none of its objects may exist, and a sidecar is refused', async () => {
     const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
     expect(await check({ target })).toEqual(['s3://m/a.mp4 false']);
     expect(await check({ target, force: true }, a)).toEqual(['s3://m/a-1.mp4 true', 's3://m/a-2.mp4 true']);

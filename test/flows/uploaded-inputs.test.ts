@@ -60,7 +60,7 @@ it('each uploaded file lists the jobs that use it, even as a frame, oldest first
   ]);
 });
 
-it('a job that is removed while the jobs are read uses no file', async () => {
+it('a job that is removed while the jobs are read counts as using no file', async () => {
   const { session } = scene(fileOf(a));
   const ledger = await session.ledger();
   const id = await use(ledger, { image: a }, accepted);
@@ -122,7 +122,7 @@ describe('an uploaded file', () => {
     expect((await removableInputs(session, options)).kept).toEqual({ newer: 0, job, queue: 0 });
   });
 
-  it('is kept if it may be a frame of an open job, or if a queued row names it', async () => {
+  it('is kept if it may be a frame of an open job, or if a queued row uses it', async () => {
     const { session } = scene(fileOf(a), fileOf(b), fileOf(nameOf('e', 'jpg')), fileOf(film));
     const ledger = await session.ledger();
     await use(ledger, { image: b }, rejected);

@@ -16,8 +16,8 @@ const read = (path: string): Promise<Uint8Array> =>
 const hasStore = (isSo: boolean): Session =>
   sessionIn(freshFolder(), {}, { hasStore: () => Promise.resolve(isSo) });
 
-describe('the files named by flags', () => {
-  it('are replaced by names of their content, alone and in lists; URLs and other flags are unchanged', async () => {
+describe('the files in flags', () => {
+  it('are replaced by content-based names, alone and in lists; URLs and other flags are unchanged', async () => {
     const flags = {
       image: 'boat.png',
       'reference-image': ['https://a.test/1.png', 'two.png'],
@@ -37,8 +37,8 @@ describe('the files named by flags', () => {
 
   it.each([
     ['an empty file', 'empty.png', true, 'empty.png is empty'],
-    ['no store', 'boat.png', false, 'Configure a store'],
-    ['an earlier job and no store', '@intro:last', false, 'Configure a store'],
+    ['no store', 'boat.png', false, 'configure a store'],
+    ['an earlier job and no store', '@intro:last', false, 'configure a store'],
   ])('are refused with %s', async (_, image, isThere, words) => {
     await expect(namedFiles(hasStore(isThere), c, { image }, read)).rejects.toMatchObject({
       code: 'usage',
@@ -54,7 +54,7 @@ describe('the files named by flags', () => {
     await expect([...files.values()][0]?.()).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('may be earlier jobs, which the caller resolves; Protocol A needs no store for them', async () => {
+  it('may be earlier jobs, which the caller resolves; Protocol A does not need a store for them', async () => {
     const asset: EarlierAsset = { name: 'sha256:x.mp4#last', read: () => Promise.resolve(content('png')) };
     const known = new Map([['@intro:last', asset]]);
     const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, known);
@@ -118,7 +118,7 @@ describe('the upload of a submission', () => {
     await expect(uploaded({ image: png }, none)).rejects.toThrow('the store does not have it');
   });
 
-  it('is skipped if the body names no uploaded file, unless each asset is checked', () => {
+  it('is skipped if the body contains no uploaded file, unless each asset is checked', () => {
     const session = sessionIn(freshFolder());
     const body = { image: 'https://a.test/1.png', prompt: png };
     expect(uploadFor(session, c, body, files)).toBeUndefined();

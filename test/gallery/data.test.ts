@@ -6,7 +6,7 @@ import { readRow } from '../../src/batch/manifest/row.ts';
 import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
 import { Links, stateBySize, Peaks } from '../../src/gallery/files.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
-import { chosen, fragmentOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
+import { filterItems, fragmentOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
 import type { Job, JobEvent, JobKind } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
@@ -104,7 +104,7 @@ function composed(row: JsonObject): Json {
   });
 }
 
-describe('a row that makes a job again', () => {
+describe('a row that remakes a job', () => {
   it.each<[JobKind, JsonObject]>([
     [
       'c',
@@ -158,7 +158,7 @@ describe('a row that makes a job again', () => {
     });
   });
 
-  it('is left out of redo.jsonl unless it is marked or has a low rating, and has a seed only on request', () => {
+  it('is omitted from redo.jsonl unless it is marked or has a low rating, and has a seed only on request', () => {
     const items = ['a', 'b', 'c'].map(
       (each) =>
         ({
@@ -202,7 +202,7 @@ it('a gallery view contains the items that match all of its filters, in its orde
     item('r8', 'y', 'a boat', []),
   ];
   const shown = (view: object): string[] =>
-    chosen(items, { ...plainView, ...view }, (each) => (each === 'r9' ? { rating: 4 } : {})).map(
+    filterItems(items, { ...plainView, ...view }, (each) => (each === 'r9' ? { rating: 4 } : {})).map(
       (one) => one.id,
     );
   expect(shown({ text: 'BOAT a', model: 'x', sort: 'name' })).toEqual(['r9', 'r10']);

@@ -36,7 +36,7 @@ const submit = (key: string, ...more: string[]): string[] => [
 
 function histories(stateOf: () => Promise<string | undefined>): void {
   it(
-    'a budget grants exactly what fits, whichever processes request it at once',
+    'a budget grants exactly the amounts that fit, regardless of the processes that request them at once',
     { timeout: slowly },
     async () => {
       const { user, timed } = await world(await stateOf());
@@ -63,7 +63,7 @@ function histories(stateOf: () => Promise<string | undefined>): void {
     },
   );
 
-  it('a key names one job until that job is removed', { timeout: slowly }, async () => {
+  it('a key belongs to one job until that job is removed', { timeout: slowly }, async () => {
     const { timed } = await world(await stateOf());
     const send = (): Promise<Operation<'submit' | 'remove', string>> =>
       timed('submit', submit('boat'), ({ code, json }) => {

@@ -9,7 +9,8 @@ export interface Operation<Input, Output> {
 /**
  * Whether some order of the operations explains all responses: each operation takes effect at one moment between its
  * call and its response (Wing and Gong's search, with Lowe's cache of failed states).
- * @param apply the state after an operation, undefined if the operation cannot have this response in this state
+ * @param apply returns the state after an operation, or undefined if the operation cannot have this
+ *   response in this state
  */
 export function isLinearizable<State, Input, Output>(
   history: readonly Operation<Input, Output>[],
@@ -52,8 +53,8 @@ export function budgetOf(limit: number) {
 }
 
 /**
- * A key. Its state is the handle of its job, or '' if it names none. A removal returns whether there was a job to
- * remove.
+ * A key. Its state is the handle of its job, or '' if it has none. A removal returns whether there
+ * was a job to remove.
  */
 export function keyed(handle: string, input: 'submit' | 'remove', output: string): string | undefined {
   if (input === 'remove')

@@ -31,7 +31,7 @@ describe('backoffMs', () => {
 });
 
 describe('pollPauseMs', () => {
-  it('stays between the interval and twice the interval, however many polls there were', () => {
+  it('remains between the interval and twice the interval, for any number of polls', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 100_000 }),

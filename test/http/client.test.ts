@@ -52,7 +52,7 @@ async function rawServer(
 }
 
 describe('a request', () => {
-  it('is sent as given, below the base path, with its length in bytes and one key', async () => {
+  it('is sent unchanged, below the base path, with its length in bytes and one key', async () => {
     const server = await httpServer(says('{}'));
     await clientFor(`${server.url}/gateway/`).exchange(post, recorded);
     const [seen] = server.requests;
@@ -127,7 +127,7 @@ describe('the hook before the first byte', () => {
     expect(heard.join('')).toContain('POST /v1/videos');
   });
 
-  it('that fails passes on its own error, sends nothing, and closes the connection', async () => {
+  it('that fails rethrows its own error, sends nothing, and closes the connection', async () => {
     let closed = false;
     const heard: Buffer[] = [];
     const server = await tcpServer((socket) => {
@@ -185,7 +185,7 @@ describe('the hook before the first byte', () => {
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
       await client.exchange(get, call);
-      // If the server closes the connection after its response, the client learns of that in this turn.
+      // If the server closes the connection after its response, the client detects this in this turn.
       await turn();
     }
     expect(server.connections).toBe(1);
@@ -246,7 +246,7 @@ describe('a response that may be incomplete', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('that does not arrive within the timeout counts as sent, and the error gives the timeout', async () => {
+  it('that does not arrive within the timeout counts as sent, and the error contains the timeout', async () => {
     const server = await rawServer(() => undefined);
     for (const options of [recorded, call]) {
       const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 1000 }));
@@ -268,7 +268,7 @@ describe('a response that may be incomplete', () => {
     ['without its last chunk', 'transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n', '{}'],
     ['without a chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', '{}'],
     ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\n2\r\n{"id":1}', '{"id":1}'],
-  ])('with a body %s keeps the received part as incomplete', async (_, rest, text) => {
+  ])('with a body %s returns the received part as incomplete', async (_, rest, text) => {
     const server = await rawServer((socket) => socket.end(`HTTP/1.1 200 OK\r\n${rest}`));
     expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({ text, complete: false });
   });
@@ -282,7 +282,7 @@ describe('a response that may be incomplete', () => {
       'an unrequested 100',
       'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
-  ])('with %s to a submission is complete, however it is split into packets', async (_, head) => {
+  ])('with %s to a submission is complete, regardless of how it is split into packets', async (_, head) => {
     const bytes = Buffer.from(`${head}8\r\n{"id":1}\r\n0\r\n\r\n`);
     for (const cuts of [[bytes], Array.from(bytes, (byte) => Buffer.from([byte]))]) {
       const server = await rawServer((socket) => {
@@ -296,7 +296,7 @@ describe('a response that may be incomplete', () => {
     }
   });
 
-  it('whose connection is reset without a known length keeps the received part as incomplete', async () => {
+  it('whose connection is reset without a known length returns the received part as incomplete', async () => {
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 400 Bad Request\r\n\r\n{"error":{}}');
       setTimeout(() => socket.resetAndDestroy(), 30);
@@ -316,7 +316,7 @@ describe('a response that may be incomplete', () => {
       });
   });
 
-  it('with a body that stalls until the timeout keeps the received part as incomplete', async () => {
+  it('with a body that stalls until the timeout returns the received part as incomplete', async () => {
     const server = await rawServer((socket) =>
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"a'),
     );
@@ -324,7 +324,7 @@ describe('a response that may be incomplete', () => {
     expect(reply).toMatchObject({ status: 200, text: '{"a', complete: false });
   });
 
-  it('with an endless body is kept up to the limit', async () => {
+  it('with an endless body is read up to the limit', async () => {
     const server = await rawServer((socket) =>
       endless(socket, 'HTTP/1.1 200 OK\r\n\r\n', 'x'.repeat(10_000)),
     );
@@ -373,7 +373,7 @@ describe('reading a response', () => {
     expect(other.connections).toBe(0);
   });
 
-  it('converts header names to lower case, joins repeated headers, and accepts odd ones', async () => {
+  it('converts header names to lower case, joins repeated headers, and accepts unusual headers', async () => {
     const server = await rawServer((socket) =>
       socket.end(
         'HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nset-cookie: a\r\nset-cookie: b\r\n__proto__: x\r\ncontent-length: 0\r\n\r\n',
@@ -390,7 +390,7 @@ describe('reading a response', () => {
     ['X-GZIP', gzipSync(text)],
     ['deflate', deflateSync(text)],
     ['br', brotliCompressSync(text)],
-  ])('undoes %s even if it was not requested', async (coding, bytes) => {
+  ])('decodes %s even if it was not requested', async (coding, bytes) => {
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-encoding': coding }).end(bytes);
     });
@@ -409,7 +409,7 @@ describe('reading a response', () => {
     }
   });
 
-  it('unpacks a compression bomb only up to the limit', async () => {
+  it('decompresses a compression bomb only up to the limit', async () => {
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb);
@@ -440,7 +440,7 @@ describe('a stream', () => {
     return Buffer.concat(chunks).toString();
   }
 
-  it('gives the head first and the body as it arrives, and its timeout ends with the head', async () => {
+  it('provides the head first and the body as it arrives, and its timeout ends with the head', async () => {
     const sockets: Socket[] = [];
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst');
@@ -553,7 +553,7 @@ describe('at the deadline of the command,', () => {
   it.each([
     ['read', call],
     ['submission', recorded],
-  ])('a %s is cut, whether the head or the body stalls', async (_, options) => {
+  ])('a %s is cut if the head or the body stalls', async (_, options) => {
     const [silent, stalled] = [await clientAt('HTTP/1.1 200 OK\r\nx: '), await clientAt(`${head}{`)];
     const [error, reply] = await Promise.all([
       failure(silent.exchange(get, { ...options, timeoutMs: 60_000 })),

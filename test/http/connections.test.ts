@@ -130,7 +130,7 @@ describe('a failure to connect counts as unsent', () => {
 });
 
 describe('certificates', () => {
-  it('that are untrusted end the handshake before any byte of the body, whatever the environment says', async () => {
+  it('that are untrusted end the handshake before any byte of the body, regardless of the environment', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     const client = createClient({
@@ -276,7 +276,7 @@ describe('a proxy of the environment', () => {
     );
   };
 
-  it.each(['HTTP_PROXY', 'http_proxy'])('named by %s is used, with its credentials', async (name) => {
+  it.each(['HTTP_PROXY', 'http_proxy'])('from %s is used, with its credentials', async (name) => {
     const server = await httpServer(says('{"ok":1}'));
     const through = await proxy(server.port);
     vi.stubEnv(name, through.url.replace('//', '//us%40er:p%3Aw@'));
@@ -308,7 +308,7 @@ describe('a proxy of the environment', () => {
   });
 
   it.each([403, 407, 502])(
-    'that refuses with %i leaves the request unsent, and the error says so',
+    'that refuses with %i leaves the request unsent, and the error reports it',
     async (status) => {
       const refusing = await proxy(0, status);
       vi.stubEnv('HTTPS_PROXY', refusing.url);
@@ -338,7 +338,7 @@ describe('a proxy of the environment', () => {
     }
   });
 
-  it('with an invalid certificate of its own is not used, whatever the environment says', async () => {
+  it('with an invalid certificate is not used, regardless of the environment', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     vi.stubEnv('HTTPS_PROXY', `https://user:secret@127.0.0.1:${server.port}`);
@@ -357,7 +357,7 @@ describe('a proxy of the environment', () => {
     expect(await ask('http://gateway.test', 1000)).toMatchObject({ status: 200 });
   });
 
-  it('whose tunnel breaks before it is used causes no crash', async () => {
+  it('whose tunnel breaks before it is used does not cause a crash', async () => {
     const through = await tcpServer((socket) => {
       socket.once('data', () => {
         socket.write('HTTP/1.1 200 OK\r\n\r\n');
@@ -466,7 +466,7 @@ describe('an address in a response', () => {
     expect(server.connections).toBe(0);
   });
 
-  it('is not checked if no check is requested', async () => {
+  it('is not checked unless a check is requested', async () => {
     const server = await tcpServer(() => undefined);
     await open(`http://localhost:${server.port}`);
     expect(server.connections).toBe(1);

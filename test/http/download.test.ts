@@ -185,7 +185,7 @@ describe('a file of a wrong length', () => {
     expect(server.asked).toHaveLength(2);
   });
 
-  it('according to its boxes is fetched twice, then exits 9 and leaves nothing', async () => {
+  it('according to its boxes is fetched twice, then causes exit 9 without leftovers', async () => {
     const server = await ctx.start(file({ content: Buffer.concat([content, Buffer.from('more')]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.header('range')).toEqual(['', '']);
@@ -221,14 +221,14 @@ describe('text in place of the file', () => {
     ['HTML declared as a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
     ['XML declared as bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
-  ])('(%s) exits 9 after one request, and leaves nothing', async (_, type, body) => {
+  ])('(%s) causes exit 9 after one request, without leftovers', async (_, type, body) => {
     const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(1);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it("is shown as the gateway's own message, without control characters", async () => {
+  it("is printed as the gateway's own message, without control characters", async () => {
     const words = JSON.stringify({ error: { message: 'gone \u001b[2J away' } });
     const server = await ctx.start(saying('200 OK', { 'content-type': 'application/json' }, words));
     await expect(ctx.fetch(server.url())).rejects.toThrow('gone \\u{1b}[2J away');
@@ -284,7 +284,7 @@ describe('text in place of the file', () => {
   });
 
   it.each(['gzip', 'br', 'deflate', 'x-unknown'])(
-    '(a %s-coded file) is not unpacked, and exits 9',
+    '(a %s-coded file) is not decompressed, and causes exit 9',
     async (coding) => {
       const server = await ctx.start(
         saying('200 OK', { 'content-type': 'video/mp4', 'content-encoding': coding }, gzipSync(content)),
@@ -298,7 +298,7 @@ describe('text in place of the file', () => {
 
 describe('a download status other than 200', () => {
   it.each([400, 401, 402, 403, 404, 405, 410, 451])(
-    'of %d makes the caller request a fresh address',
+    'of %d makes the caller request a fresh URL',
     async (status) => {
       const server = await ctx.start(saying(`${status} No`, {}, '{"error":{"message":"expired"}}'));
       expect(await ctx.fetch(server.url())).toMatchObject({
@@ -337,7 +337,7 @@ describe('a download status other than 200', () => {
     expect(ctx.clock.pauses).toEqual([20_000]);
   });
 
-  it('exits at once if Retry-After is a day, and says so', async () => {
+  it('exits immediately if Retry-After is a day, and reports it', async () => {
     const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'rate_limited',
@@ -402,7 +402,7 @@ describe('the key in a download', () => {
     expect(server.header('authorization')).toEqual([key, key]);
   });
 
-  it('is sent in the header of the protocol', async () => {
+  it("is sent in the protocol's header", async () => {
     const server = await ctx.start(file({ content }));
     const gateway = { ...gatewayAt(), auth: { header: 'X-Api-Key', scheme: '' } };
     await ctx.fetch(server.url(), { gateway }, { key: 'own-site' });
@@ -416,7 +416,7 @@ describe('the key in a download', () => {
     expect(JSON.stringify(server.asked)).not.toContain('secret');
   });
 
-  it('is not sent to another site, which is named in the error if it requires a key', async () => {
+  it('is not sent to another site, and the error contains that site if it requires a key', async () => {
     const server = await ctx.start(saying('401 Who', {}, '{"message":"who are you"}'), 'localhost');
     const url = server.url('/film.mp4', 'localhost');
     const origin = new URL(url).origin;
@@ -446,7 +446,7 @@ describe('a redirect of a download', () => {
     expect(server.asked.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);
   });
 
-  it('passes the key on to the same site only, checked at each redirect', async () => {
+  it('sends the key only to the same site, which is checked at each redirect', async () => {
     const foreign = await ctx.start(
       (asked, socket) => to(`http://127.0.0.1:${own.port}/back`)(asked, socket),
       'localhost',

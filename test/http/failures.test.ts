@@ -135,14 +135,14 @@ describe('readFailure', () => {
     });
   });
 
-  it('shows the response if it has no message', () => {
+  it('returns the response if it has no message', () => {
     expect(readFailure(reply(502, undefined)).message).toBe('HTTP 502 with an empty body');
     const long = { ...reply(502, undefined), text: 'x'.repeat(1000) };
     expect(readFailure(long).message).toBe(`HTTP 502: ${'x'.repeat(300)}`);
     const page = { ...reply(502, undefined), text: '<html><title>502 Bad Gateway</title><hr>nginx' };
     expect(readFailure(page).message).toBe('HTTP 502: 502 Bad Gateway');
     const nothing = { ...reply(502, undefined), text: '<html></html>' };
-    expect(readFailure(nothing).message).toBe('HTTP 502 with a page that shows no text');
+    expect(readFailure(nothing).message).toBe('HTTP 502 with a page without text');
   });
 
   it('finds a request id at the end of a long message, and ignores it in place of the message', () => {
@@ -151,7 +151,7 @@ describe('readFailure', () => {
     expect(readFailure(reply(500, envelope(words))).requestId).toBeUndefined();
   });
 
-  it('limits its result, whatever the length of a response', () => {
+  it('limits its result for a response of any length', () => {
     const body = { error: { message: 'x'.repeat(1_000_000), code: 'y'.repeat(1_000_000) } };
     const { message, nativeCode } = readFailure(reply(400, body));
     expect([message.length, nativeCode?.length]).toEqual([4000, 200]);
@@ -235,7 +235,7 @@ describe('requestIdOf', () => {
 });
 
 describe('bodyOf', () => {
-  it('unwraps an error in a list of one, and nothing else', () => {
+  it('unwraps an error in a list of one element, and nothing else', () => {
     expect(bodyOf(reply(400, [{ error: { code: 1 } }]))).toEqual({ error: { code: 1 } });
     expect(bodyOf(reply(200, [{ id: 'x' }]))).toEqual([{ id: 'x' }]);
     expect(bodyOf(reply(400, [{ error: 1 }, { error: 2 }]))).toHaveLength(2);

@@ -70,13 +70,13 @@ describe('a read', () => {
     ['a balance used up', [429, { error: { code: 'insufficient_quota', message: 'no' } }], 429],
     ['a model that is missing', [503, { error: { code: 'model_not_found', message: 'no' } }], 503],
     ['a wait of more than five minutes', [429, {}, { 'retry-after': '301' }], 429],
-  ])('is not repeated after %s, because that would not help', async (_, outcome, status) => {
+  ])('is not repeated after %s, because a retry would not help', async (_, outcome, status) => {
     const tried = tries([outcome]);
     expect((await tried.result).status).toBe(status);
     expect(tried.calls).toBe(1);
   });
 
-  it('returns the last response whatever it is, and fails if there was none', async () => {
+  it('returns the last response, regardless of its status, and fails if there was none', async () => {
     const busy = tries([[503], [503], [503]], { retries: 2 });
     expect((await busy.result).status).toBe(503);
     expect(busy.calls).toBe(3);
@@ -104,7 +104,7 @@ describe('a read', () => {
     expect(asked).toBeGreaterThanOrEqual(60_000);
   });
 
-  it('is not repeated if the certificate is wrong', async () => {
+  it('is not repeated if the certificate is invalid', async () => {
     const tried = tries([new TransportError('unsent', 'certificate', 'expired')]);
     await expect(tried.result).rejects.toMatchObject({ code: 'unreachable', message: 'expired' });
     expect(tried.calls).toBe(1);
@@ -113,7 +113,7 @@ describe('a read', () => {
   it.each<[string, Outcome]>([
     ['no response', broken],
     ['a response', [500]],
-  ])('ends at once if it is interrupted, whatever the response (%s)', async (_, outcome) => {
+  ])('ends immediately if it is interrupted, regardless of the response (%s)', async (_, outcome) => {
     for (const retries of [0, 5]) {
       const tried = tries([outcome], { signal: AbortSignal.abort('SIGINT'), retries });
       await expect(tried.result).rejects.toBe('SIGINT');
@@ -121,7 +121,7 @@ describe('a read', () => {
     }
   });
 
-  it('passes on errors other than connection errors', async () => {
+  it('rethrows errors other than connection errors', async () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
 

@@ -32,7 +32,7 @@ it.each([
   expect(given).toMatchObject({ timeoutMs: 5, maxBuffered: 7 });
 });
 
-it('the body of a refusal may be silent for the idle time, but not longer', async () => {
+it('the body of a refusal may stall for the idle time, but not longer', async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -135,7 +135,7 @@ describe('checkTarget', () => {
     expect(await why(address, to)).toMatch(/private/);
   });
 
-  it('resolves a redirect against the address that named it', async () => {
+  it('resolves a redirect against the URL that returned it', async () => {
     const from = new URL('https://files.elsewhere.net/a/b?c');
     expect((await checkTarget('../d#x', cloud, from)).href).toBe('https://files.elsewhere.net/d');
     expect((await checkTarget('//other.net/d', cloud, from)).href).toBe('https://other.net/d');
@@ -148,7 +148,7 @@ describe('checkTarget', () => {
     expect((await checkTarget('https://f.net/a', cloud, new URL('http://f.net/a'))).protocol).toBe('https:');
   });
 
-  it('shows neither a signature nor a password in its error', async () => {
+  it('throws an error without signatures and passwords', async () => {
     expect(await why('ftp://f.net/a?sign=SECRET')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a b')).not.toContain('SECRET');

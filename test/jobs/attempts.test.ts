@@ -45,7 +45,7 @@ describe('another attempt', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of another process is not waited for after an interruption', async () => {
+  it('of another process no longer blocks this run after an interruption', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const job = await prepared(deps.ledger, deps);
     await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(currentOwner()));

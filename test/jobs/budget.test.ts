@@ -38,7 +38,7 @@ async function payer(
   const budget = await budgetIn(state, bare.ledger);
   const deps: JobDeps = {
     ...bare,
-    priceOf: () => Promise.resolve({ what: 'a boat', ...(cost !== '' && { cost: { at_most: cost } }) }),
+    priceOf: () => Promise.resolve({ subject: 'a boat', ...(cost !== '' && { cost: { at_most: cost } }) }),
     allowances: () => Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, limit }]),
   };
   return { deps, budget };
@@ -117,7 +117,7 @@ describe('a payment under a budget', () => {
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
   ])(
-    'that is refused leaves the job to a run that began in the meantime and is %s',
+    'that is refused does not end the job of a run that began in the meantime and is %s',
     async (_, cost, exit) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
@@ -131,7 +131,7 @@ describe('a payment under a budget', () => {
           const deadline = deadlineIn(1000, second.deps.clock);
           other = run(second.deps, orderOf({ key: 'k', deadline }));
         });
-      // The first run claims the next attempt so that no process sends the job that it removes.
+      // The first run claims the next attempt, so that no process sends the job while it removes it.
       const claim = ledger.claim.bind(ledger);
       ledger.claim = async (name, content) => {
         const holder = await claim(name, content);
@@ -145,7 +145,7 @@ describe('a payment under a budget', () => {
     },
   );
 
-  it('that is refused leaves the record of a job that was sent before', async () => {
+  it('that is refused keeps the record of a job that was sent before', async () => {
     const [server, state] = [await httpServer(says({}, 429)), freshFolder()];
     await run((await payer(server.url, state)).deps, orderOf({ key: 'k' }));
     const { deps } = await payer(server.url, state, { cost: '2' });
@@ -177,7 +177,7 @@ describe('a payment under a budget', () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const raise = ['mgw', 'budget', 'set', 'clips'];
     const allowances: JobDeps['allowances'] = () =>
-      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raise }]);
+      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raiseCommand: raise }]);
     expect(await buy({ ...deps, allowances })).toMatchObject({
       exit: 12,
       error: {
@@ -221,7 +221,7 @@ describe('a payment under a budget', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('fits into all of several budgets or into none', async () => {
+  it('is reserved in all of several budgets or in none', async () => {
     const server = await httpServer();
     const state = freshFolder();
     const { deps, budget } = await payer(server.url, state);
@@ -330,7 +330,7 @@ it('a job that cannot be removed because a budget fails can still be sent', asyn
   const left = await deps.ledger.read(job.id);
   expect((await deps.ledger.events(job.id)).at(-1)?.type).toBe('unavailable');
   expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
-  // On a full disk this cannot be recorded, so only this process knows that it sends nothing.
+  // On a full disk this cannot be recorded, so only this process can tell that it sends nothing.
   const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
   await expect(removeJob(full, left ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
   expect(await nextAttempt(deps.ledger, left ?? job)).toBe('unsent');
@@ -347,7 +347,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('releases nothing while it may be alive, or if another process has claimed the attempt', async () => {
+  it('does not release its amount while it may be alive, or if another process has claimed the attempt', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
@@ -362,7 +362,7 @@ describe('a process that dies', () => {
     expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('has its amount released, whatever is known of the process, once another process has had the job accepted', async () => {
+  it('has its amount released once another process has had the job accepted, even if its state is unknown', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
@@ -422,14 +422,14 @@ describe('a process that dies', () => {
     },
   );
 
-  it('has its reservation kept if the record of the job is gone', async () => {
+  it('keeps its reservation if the record of the job is missing', async () => {
     const { budget } = await payer('http://127.0.0.1:1', freshFolder());
     const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
     await budget.reserve(charge, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('makes room for the next payment, which settles its reservation first', async () => {
+  it('does not block the next payment, which settles its reservation first', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });

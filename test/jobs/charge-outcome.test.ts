@@ -152,12 +152,12 @@ describe('the usage of speech', () => {
     ['unless it gives the reserved amount', [spoken, accepted, finished(10)], 'accepted'],
     ['if it gives a higher amount', [spoken, accepted, finished(25)], '2.5'],
     ['if it gives a lower amount', [spoken, accepted, finished(5)], '0.5'],
-  ])('gives the final amount of an open reservation, %s', async (_, events, expected) => {
+  ])('determines the final amount of an open reservation, %s', async (_, events, expected) => {
     const outcome = await chargeOutcome(ledgerOf({ events }), reservation);
     expect(typeof outcome === 'object' ? formatDecimal(outcome) : outcome).toBe(expected);
   });
 
-  /** What the budgets and the user are told if the job ends with 25 characters and these events are recorded. */
+  /** The calls to the budgets and the notes to the user if the job ends with 25 characters and these events are recorded. */
   const told = async (events: JobEvent[], broken = false): Promise<string[]> => {
     const told: string[] = [];
     const ledger = ledgerOf({ events });
@@ -183,7 +183,7 @@ describe('the usage of speech', () => {
     expect(await told([sending(1), accepted])).toEqual([]);
   });
 
-  it('is noted if a budget cannot record it', async () => {
+  it('is reported if a budget cannot record it', async () => {
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
     expect(await told([spoken, accepted], true)).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
   });

@@ -31,7 +31,7 @@ export interface FakeClock extends Clock {
   set(ms: number): void;
 }
 
-/** A clock whose sleeps end at once and advance its time. */
+/** A clock whose sleeps end immediately and advance its time. */
 export function fakeClock(): FakeClock {
   let passed = 0;
   let epoch = 1_795_000_000_000;
@@ -89,7 +89,7 @@ export async function depsFor(
     note: (text) => void notes.push(text),
     signals: { soft: soft.signal, hard: hard.signal },
     retries: 5,
-    priceOf: () => Promise.resolve({ what: 'a test' }),
+    priceOf: () => Promise.resolve({ subject: 'a test' }),
     allowances: () => Promise.resolve([]),
     ...rest,
     clock,

@@ -40,7 +40,7 @@ function lockIn(place: string): Promise<OutputLock> {
     },
     clock: systemClock,
     deadline: deadlineIn(1000, systemClock),
-    late: () => new Error('late'),
+    lateError: () => new Error('late'),
     charged: 'yes',
   });
 }
@@ -77,7 +77,7 @@ describe('a media sink', () => {
     lock.release();
   });
 
-  it('leaves nothing that a later run does not remove', async () => {
+  it('leaves nothing except leftovers that a later run removes', async () => {
     await filled(0, 'cut short');
     const next = await lockIn(folder);
     expect(readdirSync(folder)).toEqual(['out.mp4.part.json']);
@@ -85,7 +85,7 @@ describe('a media sink', () => {
     lock.release();
   });
 
-  it('exits 10 if the folder is gone', async () => {
+  it('exits 10 if the folder is missing', async () => {
     rmSync(folder, { recursive: true });
     await expect(media.openSink(0)).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'yes' });
     lock.release();

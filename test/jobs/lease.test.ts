@@ -16,19 +16,19 @@ const lost = (): never => {
 };
 
 describe('a process that other processes may have declared dead', () => {
-  it('sends nothing, and records that for its attempt', async () => {
+  it('sends nothing, and records this for its attempt', async () => {
     let posts = 0;
     const server = await httpServer((_, reply) => {
       posts += 1;
       reply.end('{}');
     });
     const deps = await depsFor(server.url, freshFolder());
-    // The lease is valid when the payment begins, but not any more right before its first byte.
+    // The lease is valid when the payment begins, but has ended immediately before its first byte.
     let asked = 0;
     const assertLease = (): void => {
       if ((asked += 1) > 1) lost();
     };
-    const lease: Lease = { owner: currentOwner(), assertLease: assertLease };
+    const lease: Lease = { owner: currentOwner(), assertLease };
     const ended = await run({ ...deps, retries: 0, lease: () => Promise.resolve(lease) });
     expect(ended).toMatchObject({ exit: 6, job: { state: 'prepared', record: { attempts: 1 } } });
     expect(ended.error?.message).toContain('stopped for too long');
@@ -51,10 +51,10 @@ describe('a process that other processes may have declared dead', () => {
       if (!isHeld) lost();
     };
     const output = await acquireOutputLock(target, 'a boat', {
-      claimant: { owner: currentOwner(), assertLease: assertLease, lifeOf },
+      claimant: { owner: currentOwner(), assertLease, lifeOf },
       clock: systemClock,
       deadline: deadlineIn(1000, systemClock),
-      late: () => new Error('late'),
+      lateError: () => new Error('late'),
       charged: 'no',
     });
     const { path, file } = await output.openPart();
@@ -63,7 +63,7 @@ describe('a process that other processes may have declared dead', () => {
     const part = { path, bytes: 6, sha256: createHash('sha256').update('a boat').digest('hex') };
     isHeld = false;
     await expect(output.note({ durable: 6 })).rejects.toThrow('stopped for too long');
-    await expect(publish(part, target, { force: false, assertLease: assertLease })).rejects.toThrow(
+    await expect(publish(part, target, { force: false, assertLease })).rejects.toThrow(
       'stopped for too long',
     );
     expect(existsSync(target)).toBe(false);

@@ -12,7 +12,7 @@ import { depsFor, fakeClock, orderOf, run, type FakeClock, type TestDeps } from 
 const elsewhere: Owner = { pid: 7, start: '1', host: 'elsewhere', lease: '1', instance: 'other' };
 const leaseMs = 30_000;
 
-/** A ledger that knows a process of another machine only by its lease, which is renewed at `renewedAt` or ends, ms. */
+/** A ledger with a process on another machine, of which only the lease is known. The lease is renewed at `renewedAt` (ms) or ends. */
 function withLease(ledger: Ledger, clock: FakeClock, renewedAt: number): Ledger {
   const until = (): number => (clock.monotonic() >= renewedAt ? renewedAt : 0) + leaseMs;
   const lifeOf = (owner: Owner): Life =>
@@ -49,7 +49,7 @@ it('a job whose process on another machine is dead is resumed as soon as its lea
   ]);
 });
 
-it('a job whose process on another machine renews its lease leads to a second take, which is announced', async () => {
+it('a job whose process on another machine renews its lease causes a second take, which is announced', async () => {
   const { deps, created, first } = await second(7500);
   expect(await run(deps)).toMatchObject({ exit: 0, isResumed: false });
   expect(created()).toBe(2);
@@ -149,8 +149,8 @@ describe('a job that is removed while another command begins to run on it', () =
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
 
   /**
-   * Removes a finished job, and starts a wait for it at the given moment of the removal. Returns how both ended, and
-   * the commands of the runs that have not ended.
+   * Removes a finished job, and starts a wait for it at the given moment of the removal. Returns
+   * both outcomes, and the commands of the runs that have not ended.
    */
   async function removedAndWaitedFor(
     moment: Moment,
@@ -191,14 +191,14 @@ describe('a job that is removed while another command begins to run on it', () =
       await wait('after the last look at the job');
       return [];
     });
-    // Sleeps of this clock end at once, so each of them waits for the removal here.
+    // Sleeps of this clock end immediately, so each of them waits for the removal here.
     deps.clock.onSleep = () => removal.then(() => undefined);
     const ended = { removed: await removal, waited: await waited };
     return { ...ended, runs: (await ledger.read(job.id))?.record.runs.map(({ command }) => command) };
   }
 
   it.each<Moment>(['before the removal', 'during the removal'])(
-    'is left to a run that begins %s',
+    'is not removed if a run begins %s',
     async (moment) => {
       expect(await removedAndWaitedFor(moment)).toEqual({
         removed: 'in_use',
@@ -208,7 +208,7 @@ describe('a job that is removed while another command begins to run on it', () =
     },
   );
 
-  it('is gone for a run that begins after the last look at the job', async () => {
+  it('does not exist for a run that begins after the job is last read', async () => {
     const { removed, waited } = await removedAndWaitedFor('after the last look at the job');
     expect(removed).toBeUndefined();
     expect(waited).toMatchObject({ exitCode: 2, message: expect.stringMatching(/^No such job/) as string });

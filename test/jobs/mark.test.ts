@@ -135,7 +135,7 @@ it.each([
   ['whose tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
   ['whose tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
   ['whose tag names another source', tag(3, other), 'cannot be merged'],
-])('a mark leaves a file %s unchanged', async (_, bytes, why) => {
+])('a mark does not change a file %s', async (_, bytes, why) => {
   const { bytes: none, notes } = await marked(bytes);
   expect([none, notes]).toEqual([undefined, [expect.stringContaining(why)]]);
 });
@@ -153,7 +153,7 @@ it.each(Object.entries(tagged))(
 );
 
 it.runIf(hasExiftool && hasFfmpeg)(
-  'a mark of an MP3 is readable by programs, and nothing else has changed',
+  'a mark of an MP3 is readable by programs, and changes nothing else',
   async () => {
     const copies = await Promise.all(Object.values(tagged).map(marked));
     const args = ['-j', '-UserDefinedText', '-Title', ...copies.map(({ path }) => path)];

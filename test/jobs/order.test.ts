@@ -7,7 +7,7 @@ const print = (body: Json, more: { gateway?: string; protocol?: 'a' | 'b' } = {}
   fingerprintOf({ protocol: more.protocol ?? 'a', body }, more.gateway ?? 'g');
 
 describe('a fingerprint', () => {
-  it('is the same for the same body, whatever the order of its members', () => {
+  it('is the same for the same body, regardless of the order of its members', () => {
     const members = fc.dictionary(fc.string(), fc.jsonValue());
     fc.assert(
       fc.property(members, (body) => {
@@ -18,7 +18,7 @@ describe('a fingerprint', () => {
     );
   });
 
-  it('treats the loopback names as one, and ignores the API key', () => {
+  it('treats all loopback names as equal, and ignores the API key', () => {
     const [local, ...others] = ['http://localhost:1/x', 'http://127.0.0.1:1/x/', 'http://[::1]:1/x'];
     for (const gateway of others)
       expect(print({ p: 'a' }, { gateway })).toBe(print({ p: 'a' }, { gateway: local }));
@@ -27,7 +27,7 @@ describe('a fingerprint', () => {
     );
   });
 
-  it('differs if anything that is paid for differs', () => {
+  it('differs if anything that affects the result differs', () => {
     const all = [
       print({ p: 'a' }),
       print({ p: 'b' }),
@@ -40,9 +40,10 @@ describe('a fingerprint', () => {
 });
 
 describe('a fingerprint of the requested body', () => {
-  const of = (body: Json, asked?: Json): string => fingerprintOf({ protocol: 'b', body, asked }, 'g');
+  const of = (body: Json, asked?: Json): string =>
+    fingerprintOf({ protocol: 'b', body, userBody: asked }, 'g');
 
-  it('ignores what a default or the model list added', () => {
+  it('ignores additions from a default or the model list', () => {
     const asked = { ModelName: 'Lite' };
     expect(of({ ...asked, ModelVersion: '2' }, asked)).toBe(of({ ...asked, ModelVersion: '1' }, asked));
     expect(of({ ...asked, ModelVersion: '1' }, asked)).toBe(of(asked));
@@ -62,7 +63,7 @@ describe('the recorded body', () => {
     expect(recordedBody(over)).toEqual({ request: { ...over, instances: [instance] }, elided: true });
   });
 
-  it('contains no key, and then cannot be sent again', () => {
+  it('does not contain the key, and then cannot be sent again', () => {
     const redact = (text: string): string => text.replaceAll('sk-1', '[redacted]');
     expect(recordedBody({ a: ['say sk-1'], 'sk-1': 1, b: 2 }, redact)).toEqual({
       request: { a: ['say [redacted]'], '[redacted]': 1, b: 2 },

@@ -71,10 +71,10 @@ describe('prune removes', () => {
     if (events.some(({ type }) => type === 'sending')) await ledger.claim(`send.${id}.1`, 'x');
     expect(await pruned()).toMatchObject({ removed: [id] });
     expect(await ledger.read(id)).toBeUndefined();
-    expect(await ledger.fateOf(id)).toBe('removed');
+    expect(await ledger.claimState(id)).toBe('removed');
   });
 
-  it('jobs with a key only with --keys, and then the key names no job', async () => {
+  it('jobs with a key only with --keys, and then the key belongs to no job', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
@@ -236,7 +236,7 @@ describe('rm without --force', () => {
     expect(claimed).toEqual([`send.${job.id}.2`]);
   });
 
-  it('leaves a job as it is if another process claims its next attempt first', async () => {
+  it('does not change a job if another process claims its next attempt first', async () => {
     const job = await jobAt(await make([]));
     const claim: Ledger['claim'] = async (name, text) => {
       await ledger.claim(name, JSON.stringify(currentOwner()));

@@ -66,7 +66,7 @@ describe('mismatchesOf', () => {
     expect(differences(protocol, request, delivered)).toEqual([expected]);
   });
 
-  it('returns mismatches that are shown on one line', () => {
+  it('returns mismatches that fit on one line', () => {
     const mismatches = [
       { field: 'duration', asked: 5, delivered: 4.5 },
       { field: 'aspect_ratio', asked: '16:9', delivered: '720x720' },

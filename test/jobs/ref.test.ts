@@ -22,8 +22,8 @@ async function make(time: number, protocol: string, handle?: string, base_url = 
   return id;
 }
 
-it('last is not allowed as a key, because @last names the newest job', () => {
-  expect(() => checkKeyName('last', undefined)).toThrow('@last names the newest job');
+it('last is not allowed as a key, because @last is the newest job', () => {
+  expect(() => checkKeyName('last', undefined)).toThrow('@last is the newest job');
   expect(() => checkKeyName('last-2', undefined)).not.toThrow();
 });
 
@@ -38,7 +38,7 @@ describe('a ref', () => {
     expect(await findJob(deps.ledger, one.slice(4, 7))).toBeUndefined();
   });
 
-  it('is @last, of one protocol if a protocol is given', async () => {
+  it('is @last, of one protocol if a protocol is specified', async () => {
     await expect(findJob(deps.ledger, '@last')).rejects.toMatchObject({ exitCode: 2 });
     const [first, second] = [await make(1, 'a'), await make(2, 'b')];
     expect((await findJob(deps.ledger, '@last'))?.id).toBe(second);
@@ -88,7 +88,7 @@ describe('a ref', () => {
     expect(await find('c', 'https://one.example')).toBe(one);
   });
 
-  it('is a handle that names the newest of several jobs of one task', async () => {
+  it('is a handle, which selects the newest of several jobs of one task', async () => {
     const [, newest] = [await make(1, 'c', 'task_1'), await make(2, 'c', 'task_1')];
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(newest);
   });

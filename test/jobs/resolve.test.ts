@@ -35,7 +35,7 @@ async function again(id: string): Promise<Job> {
 }
 
 describe('a job in doubt', () => {
-  it('continues as the task that a person found', async () => {
+  it('continues with the task that a person found', async () => {
     const job = await resolveJob(deps.ledger, await make(...lost), { how: 'adopted', handle: 'task_1' });
     expect(job).toMatchObject({ state: 'queued', handle: 'task_1', error: undefined });
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(job.id);

@@ -48,7 +48,7 @@ describe('one key', () => {
   it.each([
     ['is sent', 0],
     ['is given up by that process', 6],
-  ])('is left to the process that started it first, until it %s', async (_, exit) => {
+  ])('belongs to the process that started it first, until it %s', async (_, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const first = await depsFor(server.url, state, alive);
@@ -73,7 +73,7 @@ describe('one key', () => {
       });
       others = run(second, order);
       await answered;
-      return { what: 'a test' };
+      return { subject: 'a test' };
     };
     expect((await run(first, order)).exit).toBe(exit);
     expect((await others)?.exit).toBe(0);
@@ -365,7 +365,7 @@ describe('a claim without its event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of a process that continued before it died causes no doubt', async () => {
+  it('leaves no doubt if its process resumed before it died', async () => {
     const [server, state, id] = await claimedOnly(deadOwner());
     const deps = await depsFor(server.url, state);
     const ledger: Ledger = {
@@ -385,7 +385,7 @@ describe('a claim without its event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of a living process is waited for', async () => {
+  it('of a living process blocks another run', async () => {
     const [server, state] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key: 'k', deadline: deadlineIn(1000, deps.clock) });
@@ -393,7 +393,7 @@ describe('a claim without its event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a living process ends the wait if this run is interrupted', async () => {
+  it('of a living process no longer blocks a run that is interrupted', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     deps.clock.onSleep = () => deps.soft.abort('SIGINT');
@@ -403,7 +403,7 @@ describe('a claim without its event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of another run ends the wait if the job is removed by force', async () => {
+  it('of another run stops blocking a run if the job is removed by force', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     const other = { run: 'other', owner: currentOwner(), command: 'submit', ask: 'accept' } as const;
@@ -415,7 +415,7 @@ describe('a claim without its event', () => {
   });
 
   it.each(['alive', 'dead'] as const)(
-    'of a process that removes the job, and is %s then, frees the key for another job',
+    'of a process that removes the job, and is then %s, frees the key for another job',
     async (life) => {
       const remover = { ...deadOwner(), host: 'elsewhere' };
       const [server, state, id] = await claimedOnly(remover);
@@ -471,7 +471,7 @@ describe('interruptions', () => {
     });
   });
 
-  it('in a pause between tries exit 143 for SIGTERM', async () => {
+  it('in a pause between attempts exit 143 for SIGTERM', async () => {
     const server = await httpServer(says({}, 429));
     const deps = await depsFor(server.url, freshFolder());
     deps.clock.onSleep = () => deps.soft.abort('SIGTERM');
@@ -494,7 +494,7 @@ describe('interruptions', () => {
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
   });
 
-  it('that are repeated give up the response, and the job is unknown', async () => {
+  it('that are repeated abandon the response, and the job is unknown', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     server.answers.push(() => {

@@ -37,7 +37,7 @@ describe('a submission without a connection', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('exits 6 in the end, the job stays prepared, and the rerun sends it', async () => {
+  it('finally exits 6, the job remains prepared, and the rerun sends it', async () => {
     const [port, state] = [await closedPort(), freshFolder()];
     const url = `http://127.0.0.1:${port}`;
     const deps = await depsFor(url, state, { retries: 3 });
@@ -153,7 +153,7 @@ describe('a connection that breaks after it was made', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('and is silent until the request timeout exits 7, and the message gives the timeout', async () => {
+  it('and stalls until the request timeout exits 7, and the message contains the timeout', async () => {
     const server = await httpServer(() => void server.create());
     const ran = await run(await depsFor(server.url, freshFolder(), { requestTimeoutMs: 150 }));
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' } });
@@ -193,7 +193,7 @@ describe('responses that prove nothing', () => {
       says({ error: 'busy?' }, status),
       'busy?',
     ]),
-  ])('%s: exit 7, the raw response is kept, and the rerun sends nothing', async (_, answer, kept) => {
+  ])('%s: exit 7, the raw response is recorded, and the rerun sends nothing', async (_, answer, kept) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((seen, response) => {
       server.create();
@@ -260,7 +260,7 @@ describe('responses that prove nothing', () => {
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' }, error: { charged: 'maybe' } });
   });
 
-  it('cause no crash if their content coding is unknown', async () => {
+  it('do not cause a crash if their content coding is unknown', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 200, { 'content-encoding': 'constructor' }));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
@@ -268,7 +268,7 @@ describe('responses that prove nothing', () => {
 });
 
 describe('responses with a handle', () => {
-  it('give the handle even if the body is cut right after it', async () => {
+  it('provide the handle even if the body is cut right after it', async () => {
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-length': '100' });
       response.write(`{"task_id":"${server.create()}"`, () => response.destroy());
@@ -311,7 +311,7 @@ describe('responses with a handle', () => {
   it.each([
     [65_536, true],
     [65_537, false],
-  ])('of %i characters are recorded as whole: %s', async (length, complete) => {
+  ])('of %i characters are recorded as complete: %s', async (length, complete) => {
     const around = JSON.stringify({ filler: '', task_id: 'task_1' }).length;
     const filler = 'x'.repeat(length - around);
     const server = await httpServer(says({ filler, task_id: 'task_1' }));
@@ -356,7 +356,7 @@ describe('refusals', () => {
   });
 
   it.each([307, 308])(
-    'with %i to another host exit 4, name the host, and never contact it',
+    'with %i to another host exit 4, report the host, and never contact it',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
@@ -424,7 +424,7 @@ describe('a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('that sends a Retry-After beyond the timeout: exit 6 at once, with the time to retry', async () => {
+  it('that sends a Retry-After beyond the timeout: exit 6 immediately, with the time to retry', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));
@@ -465,13 +465,13 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is a second take while the first run is alive, and says so even if that run has not sent anything yet', async () => {
+  it('is a second take while the first run is alive, and reports this even if that run has not sent anything yet', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const first = await depsFor(server.url, state, { owner: currentOwner() });
     const second = await depsFor(server.url, state);
     first.priceOf = async () => {
       await run(second);
-      return { what: 'a test' };
+      return { subject: 'a test' };
     };
     const { job } = await run(first);
     expect(second.notes.at(-1)).toContain(`second take of ${job?.id}`);
@@ -513,7 +513,7 @@ describe('the same command again', () => {
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'prepared' });
   });
 
-  it('is another submission if gateway or body differ, but not if the API key differs', async () => {
+  it('is a different submission if gateway or body differ, but not if the API key differs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     for (const more of [{}, { gateway: 'other' }]) await run(await depsFor(server.url, state, more));
     await run(await depsFor(server.url, state), orderOf({ body: { model: 'vendor-h3', prompt: 'b' } }));
@@ -581,7 +581,7 @@ describe('the same command again', () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  it('finds the job of a key whose claim and index were lost by reading the jobs', async () => {
+  it('finds the job of a key by reading the jobs if the claim and the index were lost', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     rmSync(join(state, 'claims'), { recursive: true });
@@ -593,7 +593,7 @@ describe('the same command again', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('checks the output before it pays, but not if there is nothing to pay', async () => {
+  it('checks the output before it pays, but not if nothing will be paid', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
     await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');

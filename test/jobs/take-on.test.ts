@@ -10,7 +10,7 @@ import { depsFor, jobsOf, orderOf, run } from './harness.ts';
 const alive = { owner: currentOwner() };
 const exists = new MgwError('output_exists', 'boat.mp4 exists');
 
-it('a run takes on the job of its key if another process has saved the result in the meantime', async () => {
+it('a run delivers the job of its key if another process has saved the result in the meantime', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const other = await depsFor(server.url, state, alive);
   const beforeSending = async (): Promise<void> => {
@@ -105,7 +105,7 @@ it('a run does not join another run with the same output and another key', async
   expect(server.requests).toHaveLength(1);
 });
 
-it('a run that joins another run whose job is not accepted yet does not look at the output, which the other run uses', async () => {
+it('a run that joins another run whose job is not accepted yet does not check the output, which the other run uses', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
   const [first, second] = [await depsFor(server.url, state, alive), await depsFor(server.url, state, alive)];
@@ -113,7 +113,7 @@ it('a run that joins another run whose job is not accepted yet does not look at 
   first.priceOf = async () => {
     const order = orderOf({ goal, beforeSending: () => Promise.reject(exists) });
     joined.push((await run(second, order)).exit);
-    return { what: 'a test' };
+    return { subject: 'a test' };
   };
   expect([(await run(first, orderOf({ goal }))).exit, joined]).toEqual([0, [0]]);
   expect(server.created).toBe(1);

@@ -22,7 +22,7 @@ describe('pathsAt', () => {
     expect(pathsAt('a.mp4', 1)).toEqual([resolve('a.mp4')]);
   });
 
-  it('gives every file its own name in the folder of the target, whatever the target is called', () => {
+  it('gives every file its own name in the folder of the target, for any target name', () => {
     const name = fc.string({ minLength: 1 }).filter((text) => !/[/\0]|^\.\.?$/.test(text));
     fc.assert(
       fc.property(name, fc.integer({ min: 1, max: 12 }), (text, count) => {
@@ -34,7 +34,7 @@ describe('pathsAt', () => {
   });
 });
 
-it('a template that numbers files leaves a single file unnumbered', () => {
+it('a template that numbers files does not number a single file', () => {
   expect(basename(numberedPath('/x/a.mp4', 0, 1))).toBe('a.mp4');
 });
 

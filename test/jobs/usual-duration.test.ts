@@ -85,7 +85,7 @@ it('the usual duration is undefined without earlier jobs', async () => {
   expect(await usualMs(ledger, await job(undefined))).toBeUndefined();
 });
 
-it('the usual duration is computed from the newest records only, however many there are', async () => {
+it('the usual duration is computed only from the newest of any number of records', async () => {
   for (let i = 0; i < 50; i += 1) await job(i < 10 ? 1000 : 20);
   const current = await job(undefined);
   const read: string[] = [];

@@ -21,7 +21,7 @@ interface Scene {
   job: Job;
 }
 
-/** A job that was just accepted; `more` changes the dependencies of its process. */
+/** A job that has just been accepted. `more` changes the dependencies of its process. */
 async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state, more);
@@ -97,14 +97,14 @@ describe('a wait polls', () => {
     expect(new Set(pauses.slice(-20)).size).toBeGreaterThan(10);
   });
 
-  it('at once if the job is not new', async () => {
+  it('immediately if the job is not new', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     await waitFor(at, c, { atOnce: true });
     expect(at.deps.clock.pauses).toEqual([]);
   });
 
-  it('never before Retry-After is over', async () => {
+  it('never before Retry-After has passed', async () => {
     const at = await scene();
     at.server.answers.push(
       says({}, 429, { 'retry-after': '42' }),
@@ -260,7 +260,7 @@ describe('a wait ends with', () => {
     });
   });
 
-  it('an interruption while a response is pending: exit 143 at once', async () => {
+  it('an interruption while a response is pending: exit 143 immediately', async () => {
     const at = await scene();
     at.server.answers.push(() => at.deps.soft.abort('SIGTERM'));
     expect(await failure(waitFor(at))).toMatchObject({ exitCode: 143, charged: 'yes' });
@@ -300,7 +300,7 @@ describe('a task that is not found', () => {
     },
   );
 
-  it('and was started elsewhere at an unknown time ends the wait with exit 9 at once', async () => {
+  it('and was started elsewhere at an unknown time ends the wait immediately with exit 9', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
@@ -379,7 +379,7 @@ describe('a wait continues after', () => {
     expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
   });
 
-  it('a status that goes back after success: the success is kept, and the result is requested again', async () => {
+  it('a status that reverts after success: the success is kept, and the result is requested again', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     const { job } = await waitFor(at);
@@ -404,7 +404,7 @@ describe('Protocol A', () => {
   const video = Buffer.alloc(60_000, 'v').toString('base64');
   const inline = JSON.stringify(finishedA([{ video: { encodedVideo: video } }]));
 
-  /** Sends a text in this many pieces, at the given interval. */
+  /** Sends text in this many pieces, at the given interval. */
   function inPieces(text: string, pieces: number, everyMs: number, response: ServerResponse): void {
     const size = Math.ceil(text.length / pieces);
     const next = (at: number): void => {

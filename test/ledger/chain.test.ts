@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { lostFingerprint, type Job } from '../../src/job.ts';
 import { enrol, enrolAll, findJobById, follow, type Link } from '../../src/ledger/chain.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
-import { holderText, names, type Fate } from '../../src/ledger/names.ts';
+import { holderText, names, type ClaimState } from '../../src/ledger/names.ts';
 
 const owner = { pid: 7, start: '1', host: 'here' };
 const submission = { key: 'k', fingerprint: 'f' };
@@ -22,7 +22,7 @@ const jobOf = (id: string, { key = 'k', fingerprint = 'f', attempts = 0, sentBy 
 function ledgerOf(
   claims: Record<string, string>,
   jobs: Job[] = [],
-  fates: Record<string, Fate> = {},
+  fates: Record<string, ClaimState> = {},
 ): Ledger {
   const ledger: Partial<Ledger> = {
     claimed: (name) => Promise.resolve(claims[name]),
@@ -32,7 +32,7 @@ function ledgerOf(
       return Promise.resolve(there);
     },
     read: (id) => Promise.resolve(jobs.find((job) => job.id === id)),
-    fateOf: (id) => Promise.resolve(fates[id] ?? 'unmade'),
+    claimState: (id) => Promise.resolve(fates[id] ?? 'unmade'),
     ids: () => Promise.resolve(jobs.map(({ id }) => id).reverse()),
   };
   return ledger as Ledger;
@@ -98,7 +98,7 @@ describe('the chain of a name', () => {
     let looks = 0;
     const ledger = {
       read: () => Promise.resolve((looks += 1) > 1 ? jobOf('j1') : undefined),
-      fateOf: () => Promise.resolve('there'),
+      claimState: () => Promise.resolve('there'),
     } as Partial<Ledger> as Ledger;
     expect(await findJobById(ledger, 'j1')).toMatchObject({ fate: 'there', job: { id: 'j1' } });
   });
@@ -122,7 +122,7 @@ describe('the names of a job without claims', () => {
     expect(claims).toEqual({ ...before, 'take.j2': holder('j4') });
   });
 
-  it('are claimed in as many steps as there are jobs, however many have one name', async () => {
+  it('are claimed in as many steps as there are jobs, even if many have the same name', async () => {
     const ledger = ledgerOf({});
     const claim = vi.spyOn(ledger, 'claim');
     const jobs = Array.from({ length: 30 }, (_, at) => jobOf(`j${at}`));

@@ -20,7 +20,7 @@ export interface Place {
   open: () => Promise<Ledger>;
 }
 
-/** The promises of every ledger, whatever its storage. */
+/** The promises of every ledger, with any storage. */
 export function conformance(newPlace: () => Promise<Place>): void {
   const made = async (...events: JobEvent[]): Promise<Place & { ledger: Ledger; id: string }> => {
     const place = await newPlace();
@@ -41,12 +41,12 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(job?.created_at).toBe(new Date(now).toISOString());
     });
 
-    it('is created once, is gone once removed, and an invalid id names no job', async () => {
+    it('is created once and no longer exists once removed; an invalid id has no job', async () => {
       const { ledger, id } = await made();
       expect(await ledger.create(id, [prepared, accepted])).toBe(false);
-      expect(await ledger.fateOf(id)).toBe('there');
+      expect(await ledger.claimState(id)).toBe('there');
       await ledger.remove(id);
-      expect([await ledger.read(id), await ledger.fateOf(id)]).toEqual([undefined, 'removed']);
+      expect([await ledger.read(id), await ledger.claimState(id)]).toEqual([undefined, 'removed']);
       expect(await ledger.ids()).toEqual([]);
       expect(await ledger.create(id, [prepared])).toBe(false);
       await ledger.claim('x.jsonl', 'mine');
@@ -55,7 +55,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
     });
 
-    it('keeps every text exact, and the times of events that have one', async () => {
+    it('stores all text exactly, and the time of each event that has one', async () => {
       const { ledger, id } = await made();
       const text = `\0 \n " \\ 'quoted' \ud800 \u{1f6f6} ${'x'.repeat(70_000)}`;
       const at = '2026-01-02T03:04:05.678Z';
@@ -101,7 +101,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
     });
 
-    it('is left out of a list if it is known to have succeeded, and no other job is', async () => {
+    it('is omitted from a list if it is known to have succeeded, and no other job is', async () => {
       const { ledger, open, id } = await made(accepted);
       const other = newJobId(now + 1);
       await ledger.create(other, [prepared, accepted]);
@@ -134,7 +134,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.create(other, [prepared, accepted], true)).toBe(true);
       expect(await ledger.create(other, [prepared], true)).toBe(false);
       expect((await ledger.listed()).slice()).toEqual([other, id]);
-      expect([await ledger.read(other), await ledger.fateOf(other)]).toMatchObject([
+      expect([await ledger.read(other), await ledger.claimState(other)]).toMatchObject([
         { handle: 'task_1' },
         'there',
       ]);
@@ -145,14 +145,17 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('is never created once its id is forbidden, and the id of a job cannot be forbidden', async () => {
       const { ledger, open, id } = await made();
       const other = newJobId(now + 1);
-      expect(await ledger.fateOf(other)).toBe('unmade');
+      expect(await ledger.claimState(other)).toBe('unmade');
       expect([await ledger.forbid(other), await ledger.forbid(other), await ledger.forbid(id)]).toEqual([
         true,
         true,
         false,
       ]);
       expect(await (await open()).create(other, [prepared])).toBe(false);
-      expect([await ledger.fateOf(other), await ledger.fateOf(id)]).toEqual(['removed', 'there']);
+      expect([await ledger.claimState(other), await ledger.claimState(id)]).toEqual([
+        'removed',
+        'there',
+      ]);
       expect(await ledger.ids()).toEqual([id]);
     });
 
@@ -160,10 +163,10 @@ export function conformance(newPlace: () => Promise<Place>): void {
       const { ledger } = await made();
       const other = newJobId(now + 1);
       await ledger.claim(`send.${other}.1`, '{}');
-      expect(await ledger.fateOf(other)).toBe('lost');
+      expect(await ledger.claimState(other)).toBe('lost');
     });
 
-    it('gets an id higher than all earlier ones, even if the clock goes back', async () => {
+    it('gets an id higher than all earlier ones, even if the clock is set back', async () => {
       const { ledger } = await made();
       const first = await ledger.newId(2 ** 41);
       await ledger.create(first, [prepared]);
@@ -255,7 +258,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
 }
 
 async function unfinished(ledger: Ledger): Promise<string[]> {
-  return (await ledger.listed({ leaveOutSucceeded: true })).slice();
+  return (await ledger.listed({ excludeSucceeded: true })).slice();
 }
 
 function replyOf(text: string): {

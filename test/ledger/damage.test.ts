@@ -107,7 +107,7 @@ function putBack({ files }: Left): void {
   for (const [path, bytes] of files) writeFileSync(path, bytes);
 }
 
-// Makes a claim old, because mgw waits for the content of a recent one.
+// Makes a claim look old, because mgw waits for the content of a recent one.
 function age(path: string): void {
   lutimesSync(path, 0, 0);
 }
@@ -119,8 +119,8 @@ async function expectNothingSent(left: Left, stage: Stage, order: Order, what: s
   if (ran.exit === 0) expect(ran.job?.handle, what).toBe('task_1');
 }
 
-// Returns what mgw can read of a damaged file. Damage that reads the same is tried once. A damaged claim is either empty
-// or unreadable.
+// Returns the part of a damaged file that mgw can read. Damage with the same readable part is tried
+// once. A damaged claim is either empty or unreadable.
 function reading(path: string, bytes: Buffer): string {
   const text = bytes.toString();
   if (/index\.(log|count)$/.test(path)) return bytes.toString('hex');

@@ -52,8 +52,8 @@ describe('an appended line', () => {
     ['to a torn line', 'on', {}, 'on\ntwo\n'],
     ['to a torn line with a mark', 'on', { tornEnd: '!\n' }, 'on!\ntwo\n'],
     ['to a torn line that is left as it is', 'on', { tornEnd: '' }, 'ontwo\n'],
-    ['to a line that is known to be whole', 'on', { isWhole: () => true }, 'ontwo\n'],
-    ['to a line that is not known to be whole', 'on', { isWhole: () => false }, 'on\ntwo\n'],
+    ['to a line that is known to be whole', 'on', { isComplete: () => true }, 'ontwo\n'],
+    ['to a line that is not known to be whole', 'on', { isComplete: () => false }, 'on\ntwo\n'],
   ])('is added correctly %s', async (_, before, options, after) => {
     writeFileSync(path, before);
     const sizes = await appendFile(path, 'two\n', options);
@@ -97,7 +97,7 @@ it.skipIf(process.platform !== 'linux')(
   },
 );
 
-it('a file that is cut while it is read ends there', () => {
+it('a file that is truncated while it is read ends there', () => {
   writeFileSync(path, 'one two');
   const room = (bytes: number): Buffer => {
     truncateSync(path, 3);
@@ -134,7 +134,7 @@ describe('a created file', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('is never replaced, and replacing a file leaves the old one if it fails', async () => {
+  it('is never replaced, and a failed replacement keeps the old file', async () => {
     await createFile(path, 'one');
     await expect(createFile(path, 'two')).rejects.toMatchObject({ code: 'EEXIST' });
     expect(await createExclusively(path, 'two')).toBe(false);

@@ -6,7 +6,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 
-/** The operations of `act` on the folder in order, and those that had ended when `act` returned. */
+/** The operations of `act` on the folder in order, and the operations that had ended when `act` returned. */
 async function operationsOf(
   folder: string,
   act: (path: string) => Promise<unknown>,
@@ -29,7 +29,8 @@ async function operationsOf(
   return seen;
 }
 
-// A power cut keeps only what was synced: the content before its name, and the name before the caller goes on.
+// A power cut keeps only what was synced: the content before its name, and the name before the
+// caller continues.
 it.each<[string, (path: string) => Promise<unknown>, string[]]>([
   ['createFile', (path) => createFile(path, 'text'), ['open file', 'write file', 'sync file', 'sync folder']],
   [

@@ -34,7 +34,7 @@ describe('an event log', () => {
     );
   });
 
-  it('that is torn in its last line has lost only that line, whether it was closed off or not', () => {
+  it('that is torn in its last line has lost only that line, even if a newline was added', () => {
     const whole = encodeEvent(accepted, now);
     for (let cut = whole.length; cut < log.length; cut += 1) {
       const torn = log.slice(0, cut);
@@ -52,7 +52,7 @@ describe('an event log', () => {
     }
   });
 
-  it('shows every flipped bit as an unreadable line, or as a torn last one', () => {
+  it('reports every flipped bit as an unreadable line, or as a torn last line', () => {
     const bytes = Buffer.from(log);
     const first = Buffer.byteLength(encodeEvent(accepted, now));
     for (let bit = 0; bit < bytes.length * 8; bit += 1) {

@@ -28,7 +28,7 @@ import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
 import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
-import { holderText, jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
+import { holderText, jobIdPattern, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
@@ -163,7 +163,7 @@ describe('a job', () => {
     ['forbids', false, (other, id) => other.forbid(id), undefined],
     ['creates', false, (other, id) => other.create(id, [prepared, accepted]), 'task_1'],
     ['restores', true, (other, id) => other.create(id, [prepared, accepted], true), 'task_1'],
-  ])('is not created if another process %s it a moment before', async (_, restores, act, handle) => {
+  ])('is not created if another process %s it just before', async (_, restores, act, handle) => {
     const { ledger, state } = await made();
     const other = await openFileLedger(state, () => now);
     const id = newJobId(now + 1);
@@ -199,7 +199,7 @@ describe('a job', () => {
     },
   );
 
-  it('is read from memory until 256 others are read', async () => {
+  it('is read from memory until 256 other jobs are read', async () => {
     const { ledger, state, id, path } = await made();
     const others = Array.from({ length: 256 }, (_, n) => newJobId(now + 1 + n));
     for (const other of others) copyFileSync(path, join(state, 'jobs', `${other}.jsonl`));
@@ -250,12 +250,12 @@ describe('a job', () => {
     const { ledger, id, path } = await made({ type: 'sending', attempt: 1, owner: deadOwner() }, accepted);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.replace('"f1"', '"f2"'));
-    // The result is the same however often it is read.
+    // The result is the same for each read.
     for (let reads = 0; reads < 2; reads += 1)
       expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });
 
-  it('keeps the time of its id if nothing else is left', async () => {
+  it('keeps the time of its id if nothing else is readable', async () => {
     const { ledger, id, path } = await made();
     writeFileSync(path, 'nothing');
     expect(await ledger.read(id)).toMatchObject({
@@ -307,7 +307,7 @@ describe('in place of a job’s file', () => {
     expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
   });
 
-  it('a link is not written through, whatever it points to', async () => {
+  it('a link is not written through, regardless of its target', async () => {
     const { ledger, id, path, state } = await made(accepted);
     const elsewhere = join(state, 'elsewhere');
     renameSync(path, elsewhere);
@@ -368,7 +368,7 @@ describe('a claim', () => {
     expect(filesUnder(join(state, 'claims'))).toHaveLength(before + 3);
   });
 
-  it('leaves nothing else behind, whether won or lost', async () => {
+  it('leaves no other files behind, whether it is won or lost', async () => {
     const { ledger, state } = await made();
     await Promise.all(Array.from({ length: 5 }, (_, index) => ledger.claim('send', `p${index}`)));
     expect(readdirSync(join(state, 'claims')).sort()).toEqual(['.complete', 'send', 'take.f1']);
@@ -400,7 +400,7 @@ describe('a claim', () => {
   });
 
   // After a power cut, an attempt without a record would look like a job that was lost.
-  it('of an attempt is made after the names of all records are durable, whoever created them', async () => {
+  it('of an attempt is made after the names of all records are durable, regardless of their creators', async () => {
     const { ledger, state, id } = await made();
     await ledger.claim('first', 'mine');
     const seen: string[] = [];
@@ -438,7 +438,7 @@ describe('a claim', () => {
     expect(await Promise.all(names.map((name) => other.claimed(name)))).toEqual(['mine', 'mine', undefined]);
   });
 
-  it('survives damage to its content', async () => {
+  it('is still effective if its content is damaged', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const path = join(state, 'claims', 'send');
@@ -469,7 +469,7 @@ describe('a claim', () => {
     expect(await ledger.claimed('send')).toBe('content');
   });
 
-  it('still counts as claimed if its file has been empty for long', async () => {
+  it('still counts as claimed if its file has been empty for a long time', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const path = join(state, 'claims', 'send');
@@ -479,13 +479,13 @@ describe('a claim', () => {
   });
 });
 
-it('a link in place of a record is no removal, even if it is as long as one', async () => {
+it('a link in place of a record is not a removal, even if it has the length of one', async () => {
   const { ledger, id, path } = await made();
   await ledger.remove(id);
   const link = '/'.padEnd(statSync(path).size, 'x');
   rmSync(path);
   symlinkSync(link, path);
-  expect(await ledger.fateOf(id)).toBe('there');
+  expect(await ledger.claimState(id)).toBe('there');
 });
 
 describe('an index', () => {
@@ -499,20 +499,20 @@ describe('an index', () => {
     return id;
   };
 
-  it('still gives a job whose file was lost', async () => {
+  it('still returns a job whose file was lost', async () => {
     const { ledger, state } = await made();
     const id = await make(ledger, 5);
     rmSync(join(state, 'jobs', `${id}.jsonl`));
     expect(await ledger.lookup('fingerprint', 'f9')).toEqual([id]);
-    expect(await ledger.fateOf(id)).toBe('lost');
+    expect(await ledger.claimState(id)).toBe('lost');
   });
 
-  it('knows a job whose record appears while it is looked for', async () => {
+  it('returns a job whose record appears during the search', async () => {
     const { ledger, state } = await made();
     const id = await make(ledger, 5);
     const [path, aside] = [join(state, 'jobs', `${id}.jsonl`), join(state, 'aside')];
     renameSync(path, aside);
-    const fate = ledger.fateOf(id);
+    const fate = ledger.claimState(id);
     renameSync(aside, path);
     expect(await fate).toBe('there');
   });
@@ -537,7 +537,7 @@ describe('an index', () => {
     for (const [adds, reads] of [[], [true], [false, true], [true, true]]) {
       const { ledger, state } = await made();
       const ids = [await make(ledger, 5), await make(ledger, 6)];
-      if (reads === true) await ledger.listed({ leaveOutSucceeded: true });
+      if (reads === true) await ledger.listed({ excludeSucceeded: true });
       const logs = ['index', 'handles'].map((name) => join(state, name));
       for (const log of logs) damage(`${log}.log`, `${log}.count`);
       if (adds === true) ids.push(await make(ledger, 7));
@@ -552,12 +552,12 @@ describe('an index', () => {
     }
   });
 
-  it('that was lost still leaves the jobs that succeeded out of a list', async () => {
+  it('that was lost still excludes succeeded jobs from a list', async () => {
     const { ledger, state, id } = await made();
     const other = await make(ledger, 5);
     await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
     for (const name of ['handles.log', 'handles.count']) rmSync(join(state, name));
-    expect((await ledger.listed({ leaveOutSucceeded: true })).slice()).toEqual([id]);
+    expect((await ledger.listed({ excludeSucceeded: true })).slice()).toEqual([id]);
   });
 
   it('regains the line of a job that was lost with the file before the record was written', async () => {
@@ -623,7 +623,7 @@ describe('an index', () => {
     expect(statSync(log).size).toBe(3 * line.length);
   });
 
-  it('is read again from its beginning if another file, as long or longer, took its place', async () => {
+  it('is read again from its beginning if it was replaced by a file of the same length or longer', async () => {
     const { ledger, state } = await made();
     await make(ledger, 5);
     expect(await ledger.lookup('fingerprint', 'f9')).toHaveLength(1);
@@ -664,7 +664,7 @@ describe('an index', () => {
     expect(await ledger.ids()).toEqual([id]);
   });
 
-  it('hides no job whichever bit of it flips', async () => {
+  it('does not hide a job if any bit of it flips', async () => {
     const { ledger, state } = await made();
     const id = await make(ledger, 5);
     for (const name of ['index.log', 'handles.log']) {
@@ -681,7 +681,7 @@ describe('an index', () => {
     }
   });
 
-  it('finds every job however often it is read, even among torn or merged lines', async () => {
+  it('finds every job on each read, even among torn or merged lines', async () => {
     const { ledger, state } = await made();
     const logs = ['index.log', 'handles.log'].map((name) => join(state, name));
     const ids: string[] = [];
@@ -713,7 +713,7 @@ describe('claims whose folder was lost', () => {
     expect(await ledger.claimed(`take.${ids[2]}`)).toBeUndefined();
   });
 
-  it('are completed around those that are left', async () => {
+  it('are completed around the remaining claims', async () => {
     const state = freshFolder();
     const ledger = await openFileLedger(state, () => now);
     // The clock went back between the two jobs.
@@ -799,11 +799,11 @@ describe('ids', () => {
     const times = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44];
     const ids = times.map((at) => newJobId(at));
     expect([...ids].sort()).toEqual(ids);
-    for (const id of ids) expect(id).toMatch(jobIdForm);
+    for (const id of ids) expect(id).toMatch(jobIdPattern);
     expect(new Set(Array.from({ length: 50 }, () => newJobId(now))).size).toBe(50);
   });
 
-  it('listed from a folder are those of its jobs only, newest first', async () => {
+  it('listed from a folder are only those of its jobs, newest first', async () => {
     const { ledger, state, id } = await made();
     const newer = newJobId(now + 1000);
     await ledger.create(newer, [prepared]);
@@ -831,7 +831,7 @@ it('the state folder and the folders in it may be links to folders', async () =>
 
 describe('a folder that cannot be used', () => {
   it.each(['.', 'jobs', 'claims'])(
-    'because others may write to it (%s): exit 10 with the command that restricts it',
+    'because others can write to it (%s): exit 10 with the command that restricts it',
     async (name) => {
       const { state } = await made();
       const folder = join(state, name);

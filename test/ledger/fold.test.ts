@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('a job that is folded without a check of its process does not say whether it runs', () => {
+it('a job that is folded without a check of its process does not report whether it runs', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 
@@ -50,7 +50,7 @@ const states = fc.constantFrom<JobState[]>('queued', 'running', 'succeeded', 'fa
 const asks = fc.constantFrom<Milestone[]>('accept', 'finish', 'file');
 const runs = fc.constantFrom('r1', 'r2', 'r3');
 
-/** Any event in any order, because a process that was considered dead may still write. */
+/** Any events in any order, because a process that was considered dead may still write. */
 const anyEvent: fc.Arbitrary<JobEvent | 'damage'> = fc.oneof(
   attempt.map(sending),
   attempt.map((n): JobEvent => ({ type: 'reply', attempt: n, reply })),
@@ -74,7 +74,7 @@ const history = fc.array(anyEvent, { maxLength: 25 });
 
 const step = fc.tuple(history, anyEvent);
 
-describe('whatever events are written, in whatever order,', () => {
+describe('for any events in any order,', () => {
   it('a handle is never lost and never replaced', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
@@ -100,7 +100,7 @@ describe('whatever events are written, in whatever order,', () => {
     );
   });
 
-  it('a job can be sent again only after a refusal of the last attempt, or by decision of a person', () => {
+  it('a job can be sent again only after a refusal of the last attempt, or if a person decides so', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const before = fold(...events);
@@ -213,7 +213,7 @@ describe('a submission', () => {
 });
 
 describe('the outcome of a job', () => {
-  it('does not include a failure that the gateway takes back', () => {
+  it('does not include a failure that the gateway revokes', () => {
     const job = fold(
       accepted(),
       { type: 'finished', state: 'failed', native_status: 'FAIL', error },
@@ -235,7 +235,7 @@ describe('the outcome of a job', () => {
     expect(job.fetched_at).toBe(at);
   });
 
-  it('includes what each paying command wanted, which got it, and which is still running', () => {
+  it('includes the goal of each paying command, whether it was met, and which command is still running', () => {
     const submit = { command: 'submit', owner } as const;
     const job = fold(
       { type: 'began', run: 'r1', ...submit, ask: 'file', output: '/a' },

@@ -11,7 +11,7 @@ const made = (id: string, value = 'f'): IndexEntry => entry('fingerprint', id, v
 
 function write(lines: IndexLines, text: string): void {
   const bytes = Buffer.from(text, 'latin1');
-  lines.room(bytes.length).set(bytes);
+  lines.reserve(bytes.length).set(bytes);
   lines.add(bytes.length);
 }
 
@@ -24,7 +24,7 @@ function linesOf(...entries: (IndexEntry | string)[]): IndexLines {
 const listed = (lines: IndexLines, outcomes?: IndexLines): string[] => [...lines.ids(outcomes).slice()];
 
 describe('index lines', () => {
-  it('have one length, whatever their value', () => {
+  it('have one length for all values', () => {
     const lengths = ['', 'x', 'ü'.repeat(1000)].map((value) => indexLine(entry('handle', a, value)).length);
     expect(new Set(lengths)).toEqual(new Set([32]));
     const lines = linesOf(made(a), entry('handle', a, 't1'));
@@ -77,7 +77,7 @@ describe('index lines', () => {
     expect(listed(linesOf())).toEqual([]);
   });
 
-  it('leave out the jobs that succeeded according to another index, whatever the order of its lines', () => {
+  it('exclude the jobs that succeeded according to another index, regardless of the order of its lines', () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom(...ids)), fc.array(fc.constantFrom(...ids)), (all, succeeded) => {
         const outcomes = linesOf(
@@ -124,7 +124,7 @@ describe('index lines', () => {
     expect(lines.highest).toBe(a);
   });
 
-  it('that are torn or damaged are skipped, and the lines after them are not', () => {
+  it('that are torn or damaged are skipped, but the lines after them are read', () => {
     const whole = indexLine(made(b));
     for (let cut = 0; cut < whole.length - 1; cut += 1) {
       const torn = linesOf(made(a), `${whole.slice(0, cut)}\n`, made(c));
@@ -148,7 +148,7 @@ describe('index lines', () => {
     }
   });
 
-  it('may arrive in parts', () => {
+  it('may arrive in several parts', () => {
     const text = [made(a), made(b), entry('removed', a)].map(indexLine).join('');
     for (let cut = 0; cut <= text.length; cut += 1) {
       const lines = linesOf(text.slice(0, cut));

@@ -10,8 +10,8 @@ import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
-// Processes that share one ledger, interleaved at each change that one of them makes to the disk. A process is a chain of
-// calls with a context of its own; one that is killed makes no further change.
+// Processes that share one ledger, interleaved at each change that one of them makes to the disk. A
+// process is a chain of calls with its own context. A killed process makes no further changes.
 
 class Killed extends Error {}
 
@@ -37,7 +37,7 @@ function kill(): never {
   throw new Killed();
 }
 
-/** The result of a process: the number of its changes, and how it ended. */
+/** The result of a process: the number of its changes, and its outcome. */
 interface Ended {
   steps: number;
   exit: number | 'killed';
@@ -150,7 +150,7 @@ const pairs = (Object.keys(commands) as Name[])
   .flatMap((one) => (Object.keys(commands) as Name[]).map((other) => [one, other] as const))
   .filter((pair) => !apart.some((names) => names.every((name) => pair.includes(name as Name))));
 
-describe('at each change that a process makes,', () => {
+describe('at each change by a process,', () => {
   it.each(pairs)('a process that %s can be overtaken by a process that %s', async (one, other) => {
     for (let at = 1, steps = 1; at <= steps; at += 1) {
       const world = await newWorld();
@@ -178,7 +178,7 @@ describe('at each change that a process makes,', () => {
   });
 });
 
-it('a job that is removed while another process is about to send it is either not paid for or kept', async () => {
+it('a job that is removed while another process is about to send it is either kept or not paid for', async () => {
   const sends: Command = async (deps) =>
     (await run(deps, orderOf({ ...unsent, deadline: deadlineIn(500, deps.clock) }))).exit;
   let [at, steps] = [0, 0];

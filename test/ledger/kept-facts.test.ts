@@ -33,7 +33,7 @@ it('an event that could not be written is kept, unless its job is known to be re
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 
-it('pending events are written in order, once each, and those of another ledger are left alone', async () => {
+it('pending events are written in order, once each, and those of another ledger are not changed', async () => {
   const state = freshFolder();
   const [facts, others] = [new UnwrittenEvents(state, 'one'), new UnwrittenEvents(state, 'other')];
   expect([countUnwritten(state), facts.files()]).toEqual([0, []]);
@@ -88,7 +88,7 @@ it('pending events may be in a folder that is a link', async () => {
   expect(facts.files()).toHaveLength(1);
 });
 
-it('a file of pending events that is torn or invalid is left alone', async () => {
+it('a file of pending events that is torn or invalid is not changed', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   mkdirSync(facts.folder, { recursive: true });
   const whole = factOf('1');

@@ -21,7 +21,7 @@ const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke'
 type Day = (typeof days)[number];
 const creates = (day: Day): boolean => day === 'accepts' || day.startsWith('made');
 
-/** The expected job of the intent: only this determines what the next submission may do. */
+/** The expected job of the intent, which alone determines what the next submission may do. */
 interface Model {
   key: string | undefined;
   state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
@@ -29,7 +29,7 @@ interface Model {
   isSettled: boolean;
   /** Whether a process claimed the next attempt and died before it sent anything. The next process records that. */
   isClaimed: boolean;
-  /** Whether a person gave the handle, and the gateway has not shown the task since. */
+  /** Whether a person entered the handle, and the gateway has not returned the task since. */
   isUnconfirmed: boolean;
 }
 
@@ -111,7 +111,7 @@ function reply(status: number, body: unknown): Reply {
 function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] {
   if (day === 'accepts') return 'accepted';
   if (day === 'refuses') return 'rejected';
-  // A refusal counts until more is known, and a key names its job permanently.
+  // A refusal counts until more is known, and a key belongs to its job permanently.
   const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
   if (day === 'unsent') return isStillRefused ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
@@ -123,7 +123,7 @@ function resumes({ key, state, isSettled: settled }: Model): boolean {
   return state === 'failed' && key !== undefined;
 }
 
-/** The invariants: the record is whole, and no task that was paid for is lost. */
+/** The invariants: the record is complete, and no task that was paid for is lost. */
 async function expectSound(world: World, model: Model): Promise<void> {
   const job = await world.job();
   expect(stateOf(job)).toBe(model.state);
@@ -208,7 +208,7 @@ class DieSubmitting implements Command {
     await expectSound(world, model);
   }
 
-  // The first step of the next command that names the job.
+  // The first step of the next command on the job.
   private async recover(world: World): Promise<void> {
     const [job, { ledger }] = [await world.job(), await world.process()];
     if (job !== undefined) await reconcile(ledger, job, (answer) => c.readSubmission(answer, {}));
@@ -272,7 +272,7 @@ class Poll implements Command {
   }
 }
 
-/** A write that a power cut tore before the caller was told that it succeeded. */
+/** A write that a power cut tore before its success was reported to the caller. */
 class Tear implements Command {
   check = (model: Readonly<Model>): boolean => model.state !== 'none';
   toString = (): string => 'Tear';
@@ -318,7 +318,7 @@ it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)
 
 // Random walks rarely reach this: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(
-  'the next process continues, wherever a process dies while it resends a refused job (%s)',
+  'the next process continues if a process dies at any step while it resends a refused job (%s)',
   async (then) => {
     const refused = new Submit('refuses', 'well');
     for (let at = 1; at <= 14; at += 1)

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import {
-  claimName,
+  claimFileName,
   holderText,
   isAttempt,
-  jobIdForm,
+  jobIdPattern,
   names,
   newJobId,
   readHolder,
@@ -15,10 +15,13 @@ const owner = { pid: 7, start: '1', host: 'here', instance: 'i', lease: '3' };
 const now = 1_795_000_000_000;
 
 describe('a job id', () => {
-  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])('contains its time, and has one form: %i', (time) => {
-    const id = newJobId(time);
-    expect([timeOf(id), jobIdForm.test(id)]).toEqual([time, true]);
-  });
+  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])(
+    'contains its time, and has a fixed format: %i',
+    (time) => {
+      const id = newJobId(time);
+      expect([timeOf(id), jobIdPattern.test(id)]).toEqual([time, true]);
+    },
+  );
 
   it('is higher than the last id, even if the clock was set back', () => {
     let last = newJobId(now);
@@ -32,7 +35,7 @@ describe('a job id', () => {
   });
 });
 
-it('a claim name contains what is claimed', () => {
+it('a claim name contains the claimed key, take or attempt', () => {
   expect(names.first({ fingerprint: 'f' })).toBe('take.f');
   expect(names.first({ key: 'k', fingerprint: 'f' })).toBe('key.k');
   expect([names.after('j'), names.attempt('j', 2)]).toEqual(['take.j', 'send.j.2']);
@@ -43,11 +46,11 @@ it.each([
   ['key.a b/..', 'key.a%20b%2F..'],
   ['x'.repeat(200), 'x'.repeat(200)],
 ])('the file of the claim %s is %s', (name, file) => {
-  expect(claimName(name)).toBe(file);
+  expect(claimFileName(name)).toBe(file);
 });
 
 it('the file name of a long claim name is its hash', () => {
-  const [one, other] = ['x'.repeat(201), `${'x'.repeat(200)}y`].map(claimName);
+  const [one, other] = ['x'.repeat(201), `${'x'.repeat(200)}y`].map(claimFileName);
   expect(one).toMatch(/^long-[\da-f]{64}$/);
   expect(one).not.toBe(other);
 });
@@ -55,7 +58,7 @@ it('the file name of a long claim name is its hash', () => {
 describe('the content of a claim', () => {
   const holder = { job: 'j', fingerprint: 'f', owner };
 
-  it('is read as it was written, with the data of its owner', () => {
+  it('is read back unchanged, with the data of its owner', () => {
     expect(readHolder(holderText(holder))).toEqual(holder);
     expect(readOwner(JSON.stringify(owner))).toEqual(owner);
     const bare = { pid: 7, start: '', host: '' };

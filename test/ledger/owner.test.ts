@@ -27,7 +27,7 @@ describe('a process', () => {
       expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
   });
 
-  it.skipIf(!hasProc)('is dead if its pid belongs to another process by now', () => {
+  it.skipIf(!hasProc)('is dead if its pid now belongs to another process', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: undefined })).not.toBe('alive');
     expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });
@@ -43,14 +43,14 @@ describe('a process', () => {
       readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ') ?? [];
     const owner = { ...currentOwner(), pid, start: fields()[19] ?? '' };
     expect(lifeOf(owner)).toBe('alive');
-    // By then the shell has become another program, which does not know of its child.
+    // By then the shell has been replaced by another program, which does not wait for its child.
     await expect.poll(() => readFileSync(`/proc/${shell.pid ?? 0}/comm`, 'utf8').trim()).toBe('sleep');
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => fields()[0]).toBe('Z');
     expect([lifeOf(owner), lifeOf({ ...owner, start: '' })]).toEqual(['dead', 'dead']);
   });
 
-  it.skipIf(!hasProc)('of another user, which it must not signal, is alive while it runs', () => {
+  it.skipIf(!hasProc)('of another user, which this process must not signal, is alive while it runs', () => {
     const stat = readFileSync(`/proc/${process.ppid}/stat`, 'utf8');
     const start = stat.split(') ').pop()?.split(' ')[19] ?? '';
     const parent = { ...currentOwner(), pid: process.ppid, start, instance: 'its own' };

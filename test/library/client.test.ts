@@ -62,7 +62,7 @@ async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
   return error as MgwError;
 }
 
-/** Matches a text that contains another. */
+/** Matches text that contains a substring. */
 const saying = (part: string): string => expect.stringContaining(part) as string;
 
 /** Resolves once a condition is true. Another process or a server makes it true. */
@@ -135,7 +135,7 @@ describe('the library: a video', () => {
 });
 
 describe('the library: a payment', () => {
-  it('whose response was lost is submit_unknown, with one POST however often it is called', async () => {
+  it('whose response was lost is submit_unknown, with one POST for repeated calls', async () => {
     gateway.script.submit.push(({ response }) => void (gateway.create(), response.destroy()));
     const client = clientOf();
     const error = await errorOf(client.submit(boat));
@@ -196,7 +196,7 @@ describe('the library: a payment', () => {
   it.each([
     [{ ...boat, buget: '2' }, 'no option buget. Did you mean budget?'],
     [{ ...boat, key: 'a/b' }, '--key: a/b is not allowed'],
-    [{ ...boat, key: 'a', newTake: true }, 'contradict'],
+    [{ ...boat, key: 'a', newTake: true }, 'cannot be combined'],
     [{ ...boat, output: '' }, 'output: give the path of a file'],
     [{ ...boat, sidecar: true }, 'set output'],
     [{ ...boat, timeout: 'soon' }, 'timeout soon: must be'],
@@ -211,7 +211,7 @@ describe('the library: a payment', () => {
 });
 
 describe('the library: an abort', () => {
-  it('during a wait ends the wait at once, and the same call resumes the job', async () => {
+  it('during a wait ends the wait immediately, and the same call resumes the job', async () => {
     gateway.polls = Infinity;
     const client = clientOf({ pollInterval: '1h' });
     const stop = new AbortController();
@@ -265,7 +265,7 @@ describe('the library: an abort', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('of many calls at once uses one signal, without a warning from Node', async () => {
+  it('of many concurrent calls uses one signal, without a warning from Node', async () => {
     gateway.polls = Infinity;
     const warned = vi.fn();
     process.on('warning', warned);
@@ -365,7 +365,7 @@ describe('the library: errors', () => {
 });
 
 describe('the library: settings', () => {
-  it('given by the program override the environment, and a handle is imported from the gateway', async () => {
+  it('from the program override the environment, and a handle is imported from the gateway', async () => {
     const env = {
       MGW_BASE_URL: 'http://127.0.0.1:9',
       MGW_API_KEY: 'sk-another-key-1234',
@@ -378,7 +378,7 @@ describe('the library: settings', () => {
     expect(gateway.seen[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
-  it('may select the sandbox, which makes a video offline and lists its models', async () => {
+  it('can select the sandbox, which makes a video offline and lists its models', async () => {
     const client = clientOf({ env: {}, sandbox: true, stateDir: freshFolder(), configDir: freshFolder() });
     const [job, models] = await Promise.all([
       client.submit({ ...boat, wait: true }).then((done) => done.job),
@@ -454,7 +454,7 @@ describe('the library: speech', () => {
     expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
   });
 
-  it('that is cut returns the received audio, and then an error', async () => {
+  it('that is cut yields the received audio, and then throws an error', async () => {
     const { client } = await speaking([hello]);
     const heard: Uint8Array[] = [];
     const listen = async (): Promise<void> => {

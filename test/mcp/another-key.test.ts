@@ -18,7 +18,7 @@ const useOne = {
 };
 
 describe.each(clients)('an agent with the client %s', (kind) => {
-  test('that gives up and chooses another key while the gateway responds pays once, and gets the first key', async () => {
+  test('that stops waiting and chooses another key while the gateway responds pays once, and receives the first key', async () => {
     const { server, next } = await slowGateway();
     const agent = await connect(kind, await userOf(server.url), args);
     const patience = new AbortController();

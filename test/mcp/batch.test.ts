@@ -56,7 +56,7 @@ test('an agent plans a batch, starts it, repeats the call, and pays once for eac
   expect((await agent.call('jobs')).jobs).toHaveLength(2);
 });
 
-test("rows paid for by a batch of another name are paid for again only at the agent's explicit request", async () => {
+test('rows paid for by a batch of another name are paid for again only if the agent sets `repeat`', async () => {
   const { agent } = await agentWith(['--budget', '1000']);
   // Both names run at the same time. One is refused, even if no row of the other has a job yet.
   const [first, second] = await Promise.all(
@@ -222,7 +222,7 @@ test('a batch is limited by the maximum amount of the server and by its budget',
   expect(states.filter((state) => state !== 'prepared')).toEqual([]);
 });
 
-test('an agent learns which videos of a batch differ, as an error in strict mode, and pays for none again', async () => {
+test('an agent receives the videos of a batch that differ, as an error in strict mode, and pays for none again', async () => {
   const { agent, cwd, stateDir } = await agentWith(['--budget', '1000'], rows, ['short-videox1']);
   await agent.call('batch_run', batch);
   const status = await ended(agent);
@@ -246,7 +246,7 @@ test('an agent learns which videos of a batch differ, as an error in strict mode
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-test('a batch above the amount of --confirm-over is refused if no person can be asked', async () => {
+test('a batch above the amount of --confirm-over is refused if the client cannot ask a person', async () => {
   const { agent, cwd } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
   const output = join(cwd, 'clips/{id}.{ext}');
   expect(await agent.call('batch_run', batch)).toMatchObject({

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { boundedLines } from '../../src/mcp/serve.ts';
 import { readAll } from '../support/read-all.ts';
 
-/** The output for a text that is written in pieces of a size, and the ends of the dropped lines. */
+/** The output for text that is written in pieces of `size`, and the ends of the dropped lines. */
 function passed(text: string, size: number, max: number): { out: string; dropped: string[] } {
   const dropped: string[] = [];
   const lines = boundedLines(
@@ -17,7 +17,7 @@ function passed(text: string, size: number, max: number): { out: string; dropped
   return { out: readAll(lines).toString(), dropped };
 }
 
-test('the line reader passes on whole messages, and drops long or endless ones, however the bytes are split', () => {
+test('the line reader returns complete messages, and drops long or endless ones, regardless of how bytes are split', () => {
   const message = fc.string({ maxLength: 30 }).map((method) => JSON.stringify({ jsonrpc: '2.0', method }));
   fc.assert(
     fc.property(fc.array(message), message, fc.integer({ min: 1, max: 80 }), (messages, rest, size) => {

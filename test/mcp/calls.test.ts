@@ -28,7 +28,7 @@ function contextWith(
   return { context: { mcpReq } as unknown as ServerContext };
 }
 
-test('a call that takes too long is answered, and its work continues until the server ends', async () => {
+test('a call that takes too long gets a response, and its work continues until the server ends', async () => {
   const clock = new TestClock();
   const calls = callsOn(clock);
   let finish: (answer: Answer) => void = () => undefined;

@@ -39,7 +39,7 @@ export interface Agent {
   close(): Promise<void>;
 }
 
-/** A client whose server is a process of its own. */
+/** A client whose server is a separate process. */
 export interface AgentOfProcess extends Agent {
   /** The process of the server. */
   pid: number;
@@ -54,7 +54,7 @@ export const clients = ['v1', 'v2', 'v2 of 2026-07-28'] as const;
 
 type Kind = (typeof clients)[number];
 
-/** Connects an official client to `mgw ARGS` in this process. A person can be asked if one is given. */
+/** Connects an official client to `mgw ARGS` in this process. The client can prompt its user if `person` is set. */
 export async function connect(
   kind: Kind,
   user: User,
@@ -65,7 +65,7 @@ export async function connect(
   return { ...(await agentOf(kind, server, person)), stderr: textOf(server.stderr) };
 }
 
-/** Connects an official client to `mgw ARGS` in a process of its own, by the client's own transport. */
+/** Connects an official client to `mgw ARGS` in a separate process, with the client's own transport. */
 export async function connectProcess(
   kind: Kind,
   user: User,

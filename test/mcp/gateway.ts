@@ -21,8 +21,8 @@ export async function gateway(onPost?: Answer): Promise<HttpServer & { posts: ()
 }
 
 /**
- * A gateway that responds to submissions when the test says so: `next` resolves with a function that accepts the next
- * one.
+ * A gateway whose test controls the responses to submissions: `next` resolves with a function that
+ * accepts the next one.
  */
 export async function slowGateway(): Promise<{
   server: Awaited<ReturnType<typeof gateway>>;

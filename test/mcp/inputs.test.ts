@@ -143,7 +143,7 @@ test('invalid arguments are answered like any other error, with nothing charged'
   expect(server.posts()).toBe(0);
 });
 
-test('errors name arguments instead of flags, and no tool has the name of an inherited member', async () => {
+test('errors mention arguments instead of flags, and no tool has the name of an inherited member', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const { error } = await agent.call('submit_video', { key: 'one', ...video, duration: -1 });
@@ -155,25 +155,25 @@ test('errors name arguments instead of flags, and no tool has the name of an inh
 
 test.each([
   ['--duration: give 4 to 8. Nothing was sent.', 'duration: give 4 to 8. Nothing was sent.'],
-  ['seed: there is no such field. --no-check sends it as it is.', 'seed: there is no such field.'],
+  ['seed: there is no such field. To send it unchanged, use --no-check.', 'seed: there is no such field.'],
   ['out.mp4 already exists; --force replaces it', 'out.mp4 already exists.'],
   ['Another --key, or --new without one, pays for another take.', 'Another key pays for another take.'],
   ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],
-  ['/a.mp3 exists: name another file, or replace it with --force.', '/a.mp3 exists: name another file.'],
+  ['/a.mp3 exists: use another file, or replace it with --force.', '/a.mp3 exists: use another file.'],
   [
-    'a is a symbolic link: name another file, or replace the link with --force. Nothing was sent.',
-    'a is a symbolic link: name another file. Nothing was sent.',
+    'a is a symbolic link: use another file, or replace the link with --force. Nothing was sent.',
+    'a is a symbolic link: use another file. Nothing was sent.',
   ],
   [
-    'b is not a plain file: name another one, or -o - for standard output.',
-    'b is not a plain file: name another one.',
+    'b is not a regular file: use another file, or -o - for standard output.',
+    'b is not a regular file: use another file.',
   ],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
-])('the text %j is shown to an agent as %j', (text, shown) => {
+])('the text %j is returned to an agent as %j', (text, shown) => {
   expect(agentText(text)).toBe(shown);
 });
 
-test('the description of no argument offers to read a text from a file, which tools refuse', () => {
+test('argument descriptions do not offer to read text from a file, which tools refuse', () => {
   for (const { fields } of paidTools)
     expect(JSON.stringify(z.toJSONSchema(z.object(fields())))).not.toContain('@FILE');
 });
@@ -188,7 +188,7 @@ test('an unknown protocol is refused before the models are listed', async () => 
   expect(await agent.call('models', { protocol: 'tts' })).toMatchObject({ ok: true });
 });
 
-test('stdout contains only messages, whatever a client, Node and the gateway write, and the server continues', async () => {
+test('stdout contains only messages, regardless of the output of a client, Node and the gateway, and the server continues', async () => {
   const server = await gateway((_, response) =>
     sendJson(response, { error: { message: `\u001b[2J\u009b1m ${canaryKey} http://u:pw@x.example/` } }, 400),
   );
@@ -205,7 +205,7 @@ test('stdout contains only messages, whatever a client, Node and the gateway wri
     JSON.stringify({ jsonrpc: '2.0', id, method, params: given });
   const submit = { name: 'submit_video', arguments: { key: 'one', ...video } };
   child.stdin.write(`garbage\n${call(1, 'initialize', params)}\n`);
-  // Two calls with the same id are both answered, and make one job.
+  // Two calls with the same id both get a response, and make one job.
   child.stdin.write(`[${call(2, 'tools/call', submit)}]\n${call(3, 'tools/call', submit)}\n`);
   child.stdin.write(`${call(3, 'tools/call', submit)}\n`);
   while (lines.length < 5) await once(answers, 'line');

@@ -24,7 +24,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that gives up while the gateway responds, and calls again, pays once', async () => {
+  test('that stops waiting while the gateway responds, and calls again, pays once', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -43,7 +43,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('asks its person before a payment above the amount of --confirm-over, for that payment only', async () => {
+  test('prompts its user before a payment above the amount of --confirm-over, and only for that payment', async () => {
     const server = await gateway();
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     const asked: string[] = [];
@@ -77,7 +77,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(0);
   });
 
-  test('that makes one call eight times at once pays once, and learns of one job', async () => {
+  test('that makes one call eight times at once pays once, and receives one job', async () => {
     const server = await gateway();
     const agent = await connect('v1', await userOf(server.url), ['mcp', '--budget', '100']);
     const calls = Array.from({ length: 8 }, () => agent.call('submit_video', { key: 'one', ...video }));
@@ -88,7 +88,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that cannot ask a person is refused a payment above the amount of --confirm-over', async () => {
+  test('whose client cannot ask a person is refused a payment above the amount of --confirm-over', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '3']);
@@ -103,7 +103,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('asks its person again before a payment that was approved and then rejected', async () => {
+  test('prompts its user again before a payment that was approved and then rejected', async () => {
     const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     let asked = 0;
@@ -153,7 +153,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that closes its server while the gateway responds leaves an accepted job behind', async () => {
+  test('that closes its server while the gateway responds leaves an accepted job', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -221,7 +221,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(3);
   });
 
-  test('sees neither the key nor signatures, and its server writes only messages to stdout', async () => {
+  test('receives neither the key nor signatures, and its server writes only messages to stdout', async () => {
     const server = await gateway((_, response) =>
       sendJson(
         response,

@@ -170,7 +170,8 @@ async function probe(path: string): Promise<Probed> {
     run('ffprobe', [...ask, '-select_streams', 'v:0', path]),
   ]);
   const { streams } = probed.parse(JSON.parse(all.stdout));
-  // ffprobe's own duration of a stream leaves out gaps between frames. Flag D is a frame that the edit list hides.
+  // ffprobe's own duration of a stream does not include gaps between frames. Flag D is a frame that
+  // the edit list hides.
   const { packets } = probed.parse(JSON.parse(pictures.stdout));
   const shownPackets = packets.filter(({ flags }) => !flags.includes('D'));
   const starts = startsOf(shownPackets);
@@ -204,7 +205,8 @@ function measured(path: string): Delivered | undefined {
 /** Returns the differences between a measured file and ffprobe's result. */
 function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean): string[] {
   const { duration = 0, width = 0, height = 0, fps = 0, audio } = is ?? {};
-  // For fragments with an index, ffprobe averages those that it has read. A millisecond may be rounded.
+  // For fragments with an index, ffprobe averages the fragments that it has read. A millisecond may
+  // be rounded.
   const isAverage = isIndexed && Math.abs(fps / told.average - 1) <= 0.002 / duration;
   const off = (value: number, from: number | undefined): number => Math.abs(value - (from ?? NaN));
   return [

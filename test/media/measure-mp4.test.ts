@@ -94,7 +94,7 @@ describe('measureMp4', () => {
     expect(measured(ftyp, movie({ matrix: quarter }))).toMatchObject({ width: 360, height: 640 });
   });
 
-  it('counts what an edit list shows, without the empty edits', () => {
+  it('counts the duration in an edit list, without the empty edits', () => {
     const edits = [edit([300, -1, 0x10000], [900, 0, 0x10000])];
     expect(measured(ftyp, movie({ edits }))).toMatchObject({ duration: 1.5, fps: 25 });
     expect(measured(ftyp, movie({ edits: [edit([0, 40, 0x10000])] }))).toMatchObject({ duration: 2 });
@@ -127,7 +127,7 @@ describe('measureMp4', () => {
     expect(measured(ftyp, box('moov', Buffer.alloc(0)), box('mdat', 50))).toBeUndefined();
   });
 
-  it('gives up after more entries than any clip has', () => {
+  it('stops after more entries than any clip has', () => {
     const table = Buffer.from(movie({ stts: words(0, 0xffffffff) }));
     const size = 64 * 1024 * 1024;
     // All boxes around the table extend to the end of a sparse file.
@@ -145,7 +145,7 @@ describe('measureMp4', () => {
     }
   });
 
-  it('returns numbers that JSON can represent, whatever is in the boxes', () => {
+  it('returns numbers that JSON can represent for any boxes', () => {
     const end = Buffer.from(silent).indexOf('mdat');
     const change = fc.tuple(fc.nat(end), fc.integer({ min: 0, max: 255 }));
     fc.assert(
@@ -159,7 +159,7 @@ describe('measureMp4', () => {
     );
   });
 
-  it('returns a result, whatever boxes are nested and whatever sizes they claim', () => {
+  it('returns a result for any nested boxes and any claimed sizes', () => {
     const types =
       'moov mvhd trak tkhd edts elst mdia mdhd hdlr minf stbl stsd stts mvex trex moof traf tfhd tfdt trun';
     const type = fc.constantFrom(...types.split(' '), 'pasp', 'uuid', 'mdat');
@@ -182,7 +182,7 @@ describe('measureMp4', () => {
     );
   });
 
-  it('gives up after more boxes than any clip has', () => {
+  it('stops after more boxes than any clip has', () => {
     expect(measured(ftyp, Buffer.alloc(8 * 600_000, box('moof')), movie({}))).toBeUndefined();
   });
 

@@ -4,7 +4,7 @@ import { MediaSpool, type MediaSpoolOptions, type SpooledBody } from '../../src/
 import type { Json } from '../../src/json.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
-/** A spool into memory, fed with the body cut at the given places. */
+/** A spool into memory, which receives the body split at the given offsets. */
 async function spool(
   body: string | Buffer,
   options: Partial<MediaSpoolOptions> & { cuts?: number[] } = {},
@@ -133,14 +133,14 @@ describe('Base64 in the media spool', () => {
     ['QUJD\\u0141QUJ', /outside its alphabet at character 5$/],
     ['QUJDéQUJ', /outside its alphabet at character 5$/],
     ['data:video/mp4;base64,QUJD', /outside its alphabet at character 5$/],
-    ['QUI', /whole group/],
-    ['QUJDQ', /whole group/],
-    ['QQ=', /whole group/],
+    ['QUI', /multiple of four/],
+    ['QUJDQ', /multiple of four/],
+    ['QQ=', /multiple of four/],
     ['QQ=Q', /wrong padding at character 3$/],
     ['Q===', /wrong padding at character 2$/],
     ['====', /wrong padding at character 1$/],
     ['QQ==QUJD', /wrong padding at character 3$|after its padding at character 5$/],
-    ['QUI==', /whole group|after its padding/],
+    ['QUI==', /multiple of four|after its padding/],
   ])('is invalid with %s', async (text, fault) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
@@ -173,7 +173,7 @@ describe('Base64 in the media spool', () => {
 describe('an incomplete body in the media spool', () => {
   const body = inline('QUJDREVG');
 
-  test('that is cut at any byte has cut media, and nothing looks complete', async () => {
+  test('that is cut at any byte has cut media, and nothing counts as complete', async () => {
     for (const length of everyByte(body.length)) {
       const result = await spool(body.slice(0, length));
       expect(() => JSON.parse(result.text) as Json).toThrow();
@@ -184,7 +184,7 @@ describe('an incomplete body in the media spool', () => {
     }
   });
 
-  test('with more text than allowed overflows and is not kept', async () => {
+  test('with more text than allowed overflows and is discarded', async () => {
     const result = await spool(`{"a":"${'x'.repeat(2000)}","encodedVideo":"QQ=="}`, { maxTextBytes: 1000 });
     expect(result).toMatchObject({ overflow: true, spooled: [] });
     expect(result.text).toHaveLength(1000);
@@ -242,7 +242,7 @@ describe('an incomplete body in the media spool', () => {
   });
 });
 
-/** Returns the JSON text of a value. `escape` decides about each character of a string that may be escaped. */
+/** Returns the JSON text of a value. `escape` chooses the spelling of each character of a string that may be escaped. */
 function serialise(value: Json, escape: (character: string) => string): string {
   if (typeof value === 'string') return JSON.stringify(value).replace(/[+/=]/g, escape);
   if (Array.isArray(value)) return `[${value.map((item) => serialise(item, escape)).join(' , ')}]`;
@@ -274,7 +274,8 @@ const tree: fc.Arbitrary<Leaf> = fc.letrec<{ node: Leaf }>((tie) => ({
 })).node;
 
 /**
- * Returns the tree as the gateway sends it and as the spool should return it, and adds the media to `taken` in order.
+ * Returns the tree as the gateway sends it and as the spool should return it, and appends the media
+ * to `taken` in order.
  */
 function sides(node: Leaf, taken: Buffer[]): { sent: Json; kept: Json } {
   if (Array.isArray(node)) {

@@ -66,7 +66,7 @@ describe('mp4In', () => {
     ['media without an index', [box('ftyp', 16), box('mdat', 50)]],
     ['an index without media', [box('ftyp', 16), box('moov', 300)]],
     ['an index with empty media', [box('ftyp', 16), box('moov', 300), box('mdat')]],
-  ])('finds nothing to play in %s alone', (_, boxes) => {
+  ])('finds nothing to play in just %s', (_, boxes) => {
     expect(flawOf(Buffer.concat(boxes))).toMatch(/nothing to play/);
   });
 
@@ -78,11 +78,11 @@ describe('mp4In', () => {
   it.each([
     ['an empty file', Buffer.alloc(0), /none/],
     ['zeros after the last box', Buffer.concat([film, Buffer.alloc(64)]), /no box/],
-    ['one byte too many', Buffer.concat([film, Buffer.alloc(1)]), /header is cut/],
+    ['one byte too many', Buffer.concat([film, Buffer.alloc(1)]), /header is truncated/],
     [
       'a 64-bit header that is cut',
       Buffer.concat([film, box('mdat', 0, 'long').subarray(0, 12)]),
-      /header is cut/,
+      /header is truncated/,
     ],
     ['a box smaller than its header', Buffer.concat([film, Buffer.from('\0\0\0\x05free')]), /smaller/],
     [
@@ -100,12 +100,12 @@ describe('mp4In', () => {
     expect(flawOf(bytes)).toMatch(reason);
   });
 
-  it('gives up after more boxes than any video has', () => {
+  it('stops after more boxes than any video has', () => {
     const many = Buffer.alloc(8 * 1_000_001, box('free'));
     expect(flawOf(Buffer.concat([film, many]))).toMatch(/more than 1000000 boxes/);
   });
 
-  it('refuses a file that is cut anywhere', () => {
+  it('refuses a file that is cut at any byte', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: film.length }), (cut) => {
         expect(flawOf(film.subarray(0, cut)) === undefined).toBe(cut === film.length);

@@ -106,7 +106,7 @@ it('the search for a label keeps only a few of many packets', () => {
   closeSync(file);
 });
 
-it('the search for a label ends, whatever is in the file', () => {
+it('the search for a label ends for any file', () => {
   const sources = [
     tag(4, ['TXXX', '\0AIGC'], ['GEOB', 'c2pa']),
     Buffer.concat([ftyp, nest('moov', nest('udta', nest('meta', hdlr, nest('ilst', item)))), c2pa]),

@@ -101,7 +101,7 @@ describe('mutants', () => {
     expect(results(source, ...args)).toEqual(expected);
   });
 
-  it('keep the line numbers, and are named by their place', () => {
+  it('keep the line numbers, and are named after their place', () => {
     const { text, mutants } = mutantsOf('src/x.ts', 'const a = 1;\nif (a > 0) f();\n');
     expect(text.split('\n')).toHaveLength(3);
     expect(mutants.map(({ id }) => id)).toEqual([
@@ -113,7 +113,7 @@ describe('mutants', () => {
   });
 });
 
-it('every folder and file whose mutants are made exists', () => {
+it('every folder and file to mutate exists', () => {
   expect(moneyPath.filter((path) => !existsSync(path))).toEqual([]);
 });
 

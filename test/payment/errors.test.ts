@@ -1,6 +1,11 @@
 import { expect, it } from 'vitest';
 import type { Failure } from '../../src/exchange.ts';
-import { interrupted, notAccepted, tooLong, unsentError } from '../../src/payment/errors.ts';
+import {
+  interruptionError,
+  notAcceptedError,
+  waitTooLongError,
+  unsentError,
+} from '../../src/payment/errors.ts';
 
 const failure: Failure = { code: 'rate_limited', message: 'busy', requestId: 'r1' };
 
@@ -13,15 +18,18 @@ it.each([
 ] as const)(
   'a payment that is %s (%s) at attempt %i exits %i',
   (kind, code, tries, exitCode, charged, retry, words) => {
-    const error = notAccepted({ kind, failure: { ...failure, code } }, tries);
+    const error = notAcceptedError({ kind, failure: { ...failure, code } }, tries);
     expect(error).toMatchObject({ exitCode, charged, retry, requestId: 'r1' });
     expect(error.code).toBe(kind === 'unknown' ? 'submit_unknown' : code);
     expect(error.message.startsWith(words)).toBe(true);
   },
 );
 
-it('an error says when to retry if the gateway did', () => {
-  const { message } = notAccepted({ kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } }, 1);
+it('an error contains the time to retry if the gateway sent one', () => {
+  const { message } = notAcceptedError(
+    { kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } },
+    1,
+  );
   expect(message).toMatch(/^Not accepted after 1 try: busy\..*7/);
 });
 
@@ -29,7 +37,7 @@ it.each([
   ['SIGTERM', 'no', 143, 'safe'],
   ['SIGINT', 'maybe', 130, 'resume'],
 ] as const)('an interruption by %s with charged "%s" exits %i', (reason, charged, exitCode, retry) => {
-  const error = interrupted(AbortSignal.abort(reason), charged);
+  const error = interruptionError(AbortSignal.abort(reason), charged);
   expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });
 });
 
@@ -38,9 +46,9 @@ it('an attempt that was not sent, or would be too late, exits 6', () => {
   expect(unsentError('no route', cause)).toMatchObject({
     ...{ code: 'unreachable', exitCode: 6, retry: 'safe', cause, message: 'Nothing was sent: no route.' },
   });
-  expect(tooLong('busy', 'rate_limited', 0)).toMatchObject({
+  expect(waitTooLongError('busy', 'rate_limited', 0)).toMatchObject({
     ...{ code: 'rate_limited', exitCode: 6, retry: 'safe' },
     message: expect.stringContaining('1970-01-01T00:00:00.000Z') as string,
   });
-  expect(tooLong('busy', 'rate_limited', Infinity).message).toContain('+275760-09-13');
+  expect(waitTooLongError('busy', 'rate_limited', Infinity).message).toContain('+275760-09-13');
 });

@@ -59,7 +59,7 @@ interface Scene {
 interface Ran {
   result?: PaymentResult;
   error?: unknown;
-  /** The recorded steps, and how the reservation was settled. */
+  /** The recorded steps, and the settlement of the reservation. */
   steps: string[];
   settled: ChargeOutcome | 'none at all';
   clock: FakeClock;
@@ -82,7 +82,7 @@ async function pay(scene: Scene, soft = new AbortController(), hard = new AbortC
   } as unknown as GatewayClient;
   const payment: Payment = {
     exchange: { method: 'POST', path: '/', headers: {} },
-    purchase: { name: 'job_1', what: 'a boat', cost: { at_most: '1' } },
+    purchase: { name: 'job_1', subject: 'a boat', cost: { at_most: '1' } },
     auth: bearer,
     read: () => next(verdicts),
     deadline: { remainingMs: () => scene.remainingMs ?? Infinity },
@@ -141,7 +141,7 @@ describe('a payment', () => {
     expect((await pay({ verdicts: [unavailable], deps: { retries: 0 } })).result?.tries).toBe(1);
   });
 
-  it('waits as long as the gateway says, unless the deadline comes first', async () => {
+  it('waits as long as the gateway requests, unless the deadline comes first', async () => {
     const later: SubmitVerdict = { kind: 'unavailable', failure: { ...failure, retryAfterMs: 60_000 } };
     const ran = await pay({ verdicts: [later, accepted], remainingMs: 90_000 });
     expect(ran.clock.pauses[0]).toBeGreaterThanOrEqual(60_000);
@@ -181,7 +181,7 @@ describe('a payment', () => {
     // Without a record nothing can have been sent, so the amount is released.
     ['fails in the phase of sending', fails(new TransportError('sent', 'timeout', 'reset')), 'none'],
   ])(
-    'that %s is in doubt, and an amount that may be charged stays reserved',
+    'that %s is in doubt, and an amount that may be charged remains reserved',
     async (_, exchange, settled) => {
       const ran = await pay({ exchange: [exchange] });
       expect(ran.result).toMatchObject({
@@ -234,13 +234,13 @@ describe('a payment', () => {
     expect([ran.error, ran.settled]).toEqual([full, 'none']);
   });
 
-  it('without a record and a budget needs no lease', async () => {
+  it('without a record and a budget does not need a lease', async () => {
     const ran = await pay({ record: {}, isBudgeted: false });
     expect([ran.result?.verdict, ran.leases]).toEqual([accepted, 0]);
     expect((await pay({ record: {} })).leases).toBe(1);
   });
 
-  it('without a budget is recorded before it is sent, too', async () => {
+  it('without a budget is also recorded before it is sent', async () => {
     const ran = await pay({ isBudgeted: false });
     expect([ran.steps, ran.leases]).toEqual([['sending', 'reply 200', 'accepted'], 1]);
   });
@@ -295,7 +295,7 @@ describe('an interruption', () => {
     expect([connections, ran.settled]).toEqual([1, 'none']);
   });
 
-  it('while the response is pending prints one note if the next interruption would give up', async () => {
+  it('while the response is pending prints one note if the next interruption would stop waiting', async () => {
     const interrupting =
       (soft: AbortController): Exchange =>
       async (options) => {

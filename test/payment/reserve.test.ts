@@ -30,7 +30,7 @@ function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: 
 }
 
 const fits: Decision = { fits: true };
-const purchase: Purchase = { name: 'job_1', what: 'a boat', cost: { at_most: '0.4' } };
+const purchase: Purchase = { name: 'job_1', subject: 'a boat', cost: { at_most: '0.4' } };
 const notes: string[] = [];
 const ask = (allowances: Allowance[], of: Purchase = purchase): Promise<Reservation> =>
   reserve(of, allowances, leaseOf(owner), (text) => void notes.push(text));
@@ -61,9 +61,9 @@ describe('a reservation', () => {
     expect(other.told).toEqual(['reserve job_1 given', ...settled]);
   });
 
-  it('without a budget needs no price and no lease', async () => {
+  it('without a budget needs neither a price nor a lease', async () => {
     const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
-    const held = await reserve({ name: 'j', what: 'x' }, [], noLease, () => undefined);
+    const held = await reserve({ name: 'j', subject: 'x' }, [], noLease, () => undefined);
     expect(held.money).toEqual({ cost: undefined });
     await held.settle('accepted');
   });
@@ -97,8 +97,8 @@ describe('a payment that exceeds a budget', () => {
   const refused = (state: BudgetState, more: Partial<Allowance> = {}, of = purchase): Promise<MgwError> =>
     refusal(ask([named('a', budgetOf({ fits: false, state }).budget, more)], of));
 
-  it('names the required amount, and the command that raises the limit', async () => {
-    const error = await refused(stateOf(1, 2, { amount: decimalOf(3), per: 'day' }), { raise });
+  it('prints the required amount, and the command that raises the limit', async () => {
+    const error = await refused(stateOf(1, 2, { amount: decimalOf(3), per: 'day' }), { raiseCommand: raise });
     expect(error).toMatchObject({
       ...{ code: 'budget', exitCode: 12, charged: 'no', retry: 'safe' },
       next: [...raise, '3.4', '--per', 'day'],
@@ -110,18 +110,18 @@ describe('a payment that exceeds a budget', () => {
     expect(error.message).toMatch(
       /^The budget a of 3 a day is too low: .* 0\.4 credits, and 0 is left \(1 spent, 2 reserved/,
     );
-    expect((await refused(stateOf(0, 0, limit), { raise })).message).toMatch(
+    expect((await refused(stateOf(0, 0, limit), { raiseCommand: raise })).message).toMatch(
       /^The budget a of 1 is too low: .* up to 0\.4 credits\. Nothing was sent/,
     );
-    expect((await refused(stateOf(1, 0, limit), { raise })).next).toEqual([...raise, '1.4']);
+    expect((await refused(stateOf(1, 0, limit), { raiseCommand: raise })).next).toEqual([...raise, '1.4']);
   });
 
-  it('is refused even if it would fit by now, because another process has released an amount', async () => {
-    const { budget } = await refused(stateOf(0, 0, limit), { raise });
+  it('is refused even if it would now fit because another process has released an amount', async () => {
+    const { budget } = await refused(stateOf(0, 0, limit), { raiseCommand: raise });
     expect(budget).toMatchObject({ left: '1', cost_at_most: '0.4', exceeded_by: '0' });
   });
 
-  it('under --budget names the flag', async () => {
+  it('under --budget suggests the flag', async () => {
     const error = await refused(stateOf(0, 1), { limit }, { ...purchase, currency: 'USD' });
     expect(error.message).toMatch(
       /^--budget 1 is too low: .* 0\.4 USD, and 0 is left .* --budget 1\.4 would allow it\.$/,
@@ -132,8 +132,8 @@ describe('a payment that exceeds a budget', () => {
     });
   });
 
-  it('under a budget without a limit names the command that sets one', async () => {
-    const error = await refused(stateOf(0, 0), { raise });
+  it('under a budget without a limit suggests the command that sets one', async () => {
+    const error = await refused(stateOf(0, 0), { raiseCommand: raise });
     expect(error.message).toBe('The budget a no longer has a limit. Nothing was sent.');
     expect([error.next, error.budget?.limit, error.budget?.exceeded_by]).toEqual([
       [...raise, '0.4'],
@@ -143,9 +143,9 @@ describe('a payment that exceeds a budget', () => {
     expect((await refused(stateOf(0, 0))).next).toBeUndefined();
   });
 
-  it('may have no price', async () => {
+  it('may have an unknown price', async () => {
     const { budget } = budgetOf(fits, stateOf(1, 0, { amount: parseDecimal('1.5') }));
-    const of = { name: 'j', what: 'a boat' };
+    const of = { name: 'j', subject: 'a boat' };
     const priceCommand = ['mgw', 'config', 'set', 'prices.c.m', 'second=AMOUNT'];
     const error = await refusal(ask([named('a', budget)], { ...of, priceCommand }));
     expect(error).toMatchObject({ code: 'budget', next: priceCommand, budget: { left: '0.5', spent: '1' } });

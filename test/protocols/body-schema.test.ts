@@ -29,7 +29,7 @@ it.each<['a' | 'b' | 'c', JsonObject, string]>([
   expect(check({ ...good[name], ...members })).toMatchObject([{ field, value: 'text with a NUL character' }]);
 });
 
-it('a note names only a few of the fields that the specification does not list', async () => {
+it('a note contains only a few of the fields that the specification does not list', async () => {
   const { check, advise } = await protocols.c.checks();
   const body = { ...good.c, ...Object.fromEntries(Array.from({ length: 20_000 }, (_, n) => [`k${n}x`, n])) };
   expect(check(body)).toEqual([]);
@@ -60,11 +60,11 @@ describe('a field that the specification does not list', () => {
     expect(check({ ...good[name], ...members })).toMatchObject([{ field, meant }]);
   });
 
-  it('is refused with the likely field, and with the way to send it anyway', async () => {
+  it('is refused, and the error contains the likely field and how to send it anyway', async () => {
     const { check } = await protocols.c.checks();
     const found = check({ ...good.c, refrence_image_urls: [] });
     expect(violationMessage(found, 'vendor-h3')).toBe(
-      'refrence_image_urls: there is no such field for vendor-h3; did you mean reference_image_urls? --no-check sends it as it is.',
+      'refrence_image_urls: there is no such field for vendor-h3; did you mean reference_image_urls? To send it unchanged, use --no-check.',
     );
   });
 

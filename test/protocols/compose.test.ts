@@ -76,7 +76,7 @@ describe('compose', () => {
     expect(composed({ defaults: { duration: 1 } })).toEqual({ duration: 1 });
   });
 
-  it('leaves the given body unchanged', () => {
+  it("does not change the caller's body", () => {
     const body = { instances: [{ prompt: 'old' }] };
     composed({ body, flags: { prompt: 'new' }, set: ['instances.0.seed=1'] });
     expect(body).toEqual({ instances: [{ prompt: 'old' }] });
@@ -92,7 +92,7 @@ describe('compose', () => {
     expect(composed({ defaults: { duration: 5 }, set: ['seconds=8'] })).toEqual({ seconds: 8 });
   });
 
-  it('drops a default if the body has no place for it', () => {
+  it('drops a default if the body has no object for it', () => {
     expect(composed({ defaults: { enhance: true }, body: { parameters: 'text' } })).toEqual({
       parameters: 'text',
     });
@@ -130,18 +130,18 @@ describe('compose', () => {
     [
       'an inherited step',
       { set: ['__proto__.x=1'] },
-      '--set __proto__.x: __proto__ cannot be a step of a path.',
+      '--set __proto__.x: __proto__ is not allowed in a path.',
     ],
     [
       'constructor',
       { set: ['a.constructor=1'] },
-      '--set a.constructor: constructor cannot be a step of a path.',
+      '--set a.constructor: constructor is not allowed in a path.',
     ],
-    ['prototype', { set: ['prototype=1'] }, '--set prototype: prototype cannot be a step of a path.'],
+    ['prototype', { set: ['prototype=1'] }, '--set prototype: prototype is not allowed in a path.'],
     [
       'a number that would be sent as another one',
       { set: ['a={"b":12345678901234567890}'] },
-      '--set a: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text.',
+      '--set a: the number 12345678901234567890 would lose precision; quote it to send it as text.',
     ],
     ['a path twice', { set: ['a=1', 'a=2'] }, '--set a conflicts with --set a.'],
     ['a path twice in two forms', { set: ['a[0]=1', 'a.0=2'] }, '--set a.0 conflicts with --set a.0.'],
@@ -170,7 +170,7 @@ describe('compose', () => {
     [
       'a flag twice',
       { flags: { duration: ['5', '6'] } },
-      '--duration was given more than once; it takes one value.',
+      '--duration was given more than once, but accepts only one value.',
     ],
     [
       'a bad number',
@@ -220,7 +220,7 @@ describe('compose', () => {
     );
   });
 
-  it('throws only a usage error, and never changes what objects inherit', () => {
+  it('throws only a usage error, and never changes a prototype', () => {
     const path = fc.array(fc.constantFrom('a', 'b', '0', '1', '', '__proto__', 'toString'), { maxLength: 4 });
     const set = fc
       .tuple(path, fc.oneof(fc.json(), fc.string()))

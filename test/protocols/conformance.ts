@@ -8,7 +8,7 @@ import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
-/** A recorded response: its JSON body (or raw text), with status 200 by default. */
+/** A recorded response: its JSON body (or raw text), and its status (default: 200). */
 export interface Sample {
   name: string;
   body?: Json;
@@ -85,7 +85,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(protocol.normalise(once)).toEqual(once);
     });
 
-    it('leave the key to the client', () => {
+    it('do not contain the key, which the client adds', () => {
       for (const exchange of [protocol.submission(samples.body), protocol.query(samples.handle)])
         expect(Object.keys(exchange.headers).join()).not.toMatch(/authorization|api-key|cookie/i);
     });
@@ -101,7 +101,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ['an absolute URL', 'https://example.com/x'],
       ['very long', 'x'.repeat(100_000)],
       ['half a character', '\ud800'],
-    ])('never let a handle escape from its place: %s', (_, handle) => {
+    ])('never let a handle escape from its segment: %s', (_, handle) => {
       const asked = attempt(() => protocol.query(handle));
       if (asked.error !== undefined) {
         expectUnaskable(asked.error);
@@ -111,7 +111,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
-    it('are checked for any body without throwing, and change no body', () => {
+    it('are checked for any body without throwing or changing it', () => {
       fc.assert(
         fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
           const body = { ...samples.body, ...(given as JsonObject) };
@@ -125,14 +125,14 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
           protocol.modelOf(body);
           expect(JSON.stringify(body)).toBe(before);
         }),
-        // A value that JavaScript cannot convert to a number or a text.
+        // A value that JavaScript cannot convert to a number or a string.
         { examples: fieldNames(samples).map((field): [JsonObject] => [{ [field]: { toString: null } }]) },
       );
     });
   });
 
   describe(`protocol ${protocol.name}: flags`, () => {
-    it('have a sample value for each flag, each named once', () => {
+    it('have exactly one sample value for each flag', () => {
       const names = protocol.flags.map(longName);
       expect(new Set(names).size).toBe(names.length);
       expect(Object.keys(samples.flags).sort()).toEqual([...names].sort());
@@ -149,7 +149,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it('are named in a violation if the table has one for its field', () => {
+    it('appear in a violation of their field', () => {
       const broken = Object.fromEntries(Object.keys(samples.body).map((field) => [field, { wrong: true }]));
       const names = protocol.flags.map((flag) => `--${longName(flag)}`);
       const found = check(broken);
@@ -179,7 +179,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
 
     it.each(submission.accepted)(
-      'give a handle as soon as its last character has arrived: $name',
+      'contain a handle as soon as its last character has arrived: $name',
       (sample) => {
         const { text } = replyOf(sample);
         const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
@@ -192,7 +192,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     );
 
     it.each(submission.accepted)(
-      'are no refusal if they contain a task, whatever the status: $name',
+      'are not refusals if they contain a task, regardless of status: $name',
       (sample) => {
         for (const status of [307, 400, 403, 429, 500, 503]) {
           expect(submit({ ...sample, status })).toMatchObject({ kind: 'unknown', handle: sample.handle });
@@ -202,7 +202,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     );
 
     it.each(submission.accepted)(
-      'are no refusal if their message is the JSON of a task, whatever the status: $name',
+      'are not refusals if their message is the JSON of a task, regardless of status: $name',
       (sample) => {
         const said = { message: replyOf(sample).text };
         for (const status of [200, 307, 400, 403, 429, 500, 503])
@@ -211,7 +211,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it('are judged outside 2xx by the table of all protocols', () => {
+    it('outside 2xx are judged by the common table of all protocols', () => {
       const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
       for (const sample of allSamples(samples))
         for (const status of statuses)
@@ -305,7 +305,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       );
     });
 
-    it('reaches no inherited member', () => {
+    it('does not access an inherited member', () => {
       for (const sample of [...submission.accepted, ...query.succeeded])
         for (const name of ['__proto__', 'constructor', 'prototype']) {
           const body = `{"${name}":${JSON.stringify(sample.body)}}`;
@@ -338,7 +338,7 @@ function show({ body, text }: Omit<Sample, 'name'>): string {
   return text ?? JSON.stringify(body);
 }
 
-// A finished task without a result is no success: the caller ends with "incomplete".
+// A finished task without a result is not a success: the caller ends with "incomplete".
 function isSuccess(verdict: QueryVerdict): boolean {
   const { state } = verdict.kind === 'observation' ? verdict : {};
   return state === 'succeeded' && sourcesOf(verdict).length > 0;

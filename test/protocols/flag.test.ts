@@ -72,7 +72,7 @@ describe('decimalNumber', () => {
 });
 
 describe('text', () => {
-  it('keeps a text unchanged', () => {
+  it('keeps text unchanged', () => {
     expect(text(' a\n')).toBe(' a\n');
   });
 
@@ -82,7 +82,7 @@ describe('text', () => {
 });
 
 describe('oneOf', () => {
-  it('accepts its words only in their exact spelling', () => {
+  it('accepts its values only in their exact spelling', () => {
     const parse = oneOf('t2v', 'i2v');
     expect(parse('i2v')).toBe('i2v');
     for (const given of ['I2V', 'i2v ', '', true]) expect(() => parse(given)).toThrow('t2v, i2v');

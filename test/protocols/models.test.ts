@@ -36,7 +36,7 @@ describe('a request for models', () => {
     expect(listModels()).toEqual({ method: 'GET', path: '/v1/models', headers: {} });
   });
 
-  test('names one model, percent-encoded', () => {
+  test('contains the id of one model, percent-encoded', () => {
     expect(getModel('org/a b?#%').path).toBe('/v1/models/org%2Fa%20b%3F%23%25');
   });
 
@@ -46,7 +46,7 @@ describe('a request for models', () => {
 });
 
 describe('the model list', () => {
-  test('may have the form of new-api', async () => {
+  test('may have the format of new-api', async () => {
     const data = [
       {
         id: 'x',
@@ -71,7 +71,7 @@ describe('the model list', () => {
     ]);
   });
 
-  test("may have Gemini's form", async () => {
+  test("may have Gemini's format", async () => {
     const models = [
       { name: 'models/veo', displayName: 'V', supportedGenerationMethods: ['predictLongRunning'] },
       { name: 'plain', displayName: 'P' },
@@ -82,7 +82,7 @@ describe('the model list', () => {
     ]);
   });
 
-  test("may have Anthropic's form", async () => {
+  test("may have Anthropic's format", async () => {
     const data = [{ id: 'q', type: 'model', display_name: 'Q', created_at: '2025-01-01T00:00:00Z' }];
     expect(await modelsOf({ data, has_more: false, first_id: 'q', last_id: 'q' })).toMatchObject([
       { id: 'q', created: 1735689600 },
@@ -181,7 +181,7 @@ describe('the protocols of a model', () => {
     [{ supported_endpoint_types: 7 }, []],
     [{ model_versions: ['1'] }, ['b']],
     [{ model_versions: [] }, []],
-    // A mark that names the protocol overrides one that names an endpoint.
+    // A mark with the protocol overrides a mark with an endpoint.
     [{ protocol: 'a', supported_endpoint_types: ['openai-video'] }, ['a']],
     [{ protocol: 'new', supported_endpoint_types: ['openai-video'] }, ['c']],
   ])('are read from %j', async (members, protocols) => {
@@ -189,7 +189,7 @@ describe('the protocols of a model', () => {
   });
 
   test.each(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'])(
-    'are Protocol C for %s if nothing says otherwise',
+    'are Protocol C for %s unless the list differs',
     async (id) => {
       expect(await modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
         { protocols: ['c'] },
@@ -250,7 +250,7 @@ describe('a failed model list', () => {
   });
 });
 
-test('a model list with any field removed, nulled or retyped shows no model that does not exist', () => {
+test('a model list with any field removed, nulled or retyped never yields a model that does not exist', () => {
   const entry = { id: 'Video-B', object: 'model', model_versions: ['2.0'], owned_by: 'x' };
   const values = [undefined, null, 'text', '', 7, true, { inside: 1 }, [1], []];
   for (const body of mutationsOf({ data: [entry] }, values)) {

@@ -95,7 +95,7 @@ it('a new protocol has defaults, prices and budgets', async () => {
   expect(JSON.parse(server.requests.at(-1)?.body ?? '')).toMatchObject({ dice: { seed: 9 } });
 });
 
-it('a new protocol runs a row of a batch, and appears in a gallery that can make it again', async () => {
+it('a new protocol runs a row of a batch, and appears in a gallery that can remake it', async () => {
   writeFileSync(join(user.cwd, 'clips.csv'), 'id,protocol,model,prompt,duration\none,d,toy-1,a boat,5\n');
   expect((await mgw(['batch', 'run', 'clips.csv', '--poll-interval', '10ms'])).code).toBe(0);
   expect(existsSync(join(user.cwd, 'one.mp4'))).toBe(true);
@@ -104,7 +104,7 @@ it('a new protocol runs a row of a batch, and appears in a gallery that can make
   expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
 });
 
-it('a job of a new protocol moves to another machine, and is shown by an mgw that does not know the protocol', async () => {
+it('a job of a new protocol can be moved to another machine, and is listed by an mgw that does not know the protocol', async () => {
   const { job } = await json(...boat);
   const { stdout } = await mgw(['jobs', 'export']);
   const other = newUser(server.url);

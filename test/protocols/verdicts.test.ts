@@ -19,7 +19,7 @@ describe('judgeFailedSubmission', () => {
       (status) => [status, 'unknown'] as const,
     ),
     ...[500, 501, 502, 503, 504, 505, 520, 522, 524, 529, 599].map((status) => [status, 'unknown'] as const),
-  ])('judges %i as %s if whole, and as unknown if it was cut', (status, kind) => {
+  ])('judges %i as %s if complete, and as unknown if it was cut', (status, kind) => {
     for (const text of ['', '<html><title>503</title></html>', 'no healthy upstream']) {
       expect(judgeFailedSubmission(reply(status, '', { text })).kind).toBe(kind);
       expect(judgeFailedSubmission(reply(status, '', { text, complete: false })).kind).toBe('unknown');
@@ -72,7 +72,7 @@ describe('judgeFailedSubmission', () => {
       for (const more of [{}, { headers: { 'retry-after': '1' } }, { complete: false }]) {
         const verdict = judgeFailedSubmission({ ...saying(status, body), ...more });
         expect(verdict).toMatchObject({ kind: 'unknown', handle });
-        expect('failure' in verdict && verdict.failure.message).toContain(`HTTP ${status}, which names`);
+        expect('failure' in verdict && verdict.failure.message).toContain(`HTTP ${status}, with the task id`);
       }
   });
 
@@ -105,7 +105,7 @@ describe('judgeFailedSubmission', () => {
     ['a label in Chinese', { message: '任务ID：424010985738629 排队中' }, made.task_id],
     ['an operation in words', 'models/veo-3/operations/abc waits', 'models/veo-3/operations/abc'],
     ['a line of a stream', `data: ${JSON.stringify(made)}\n\n`, made.task_id],
-  ])('finds the id of a task in a text: %s', (_, body, handle) => {
+  ])('finds the id of a task in text: %s', (_, body, handle) => {
     for (const status of [400, 429, 503]) {
       const answer = { ...saying(status, body), headers: { 'retry-after': '1' } };
       expect(judgeFailedSubmission(answer)).toMatchObject({ kind: 'unknown', handle });
@@ -134,7 +134,7 @@ describe('judgeFailedSubmission', () => {
     ['the name of the field', { message: 'no', errors: { task_id: 'required', taskId: 'max. 64' } }],
     ['no id', JSON.stringify({ task_id: 'null', message: 'slow' })],
     ['another kind of id', 'external_task_id: 1234567890'],
-  ])('takes no other id in a text for that of a task: %s', (_, body) => {
+  ])('does not mistake another id in text for the id of a task: %s', (_, body) => {
     const answer = (status: number): Reply =>
       saying(status, typeof body === 'string' ? { message: body } : body);
     expect(judgeFailedSubmission(answer(400)).kind).toBe('rejected');
@@ -151,7 +151,7 @@ describe('judgeFailedSubmission', () => {
     ['the task to extend', { extend: { from: [long] } }, `task ${long} not found`],
     ['that task in JSON', { remix_id: long }, JSON.stringify({ task_id: long, message: 'it has expired' })],
     ['a numeric task', { remix_id: 4240109857 }, 'task_id: 4240109857 does not exist'],
-  ])('leaves a refusal that quotes %s a refusal', (_, sent, message) => {
+  ])('judges a refusal that quotes %s as a refusal', (_, sent, message) => {
     expect(judgeFailedSubmission(reply(400, message), { ...sent }).kind).toBe('rejected');
     expect(judgeFailedSubmission(reply(400, message)).kind).toBe('unknown');
     const other = `${message} (task_zyxwvuts87654321 was created)`;
@@ -164,7 +164,7 @@ describe('judgeFailedSubmission', () => {
   it.each([
     [{ prompt: '42 boats' }, JSON.stringify({ task_id: '42' })],
     [{ prompt: `${long}9` }, `${long} waits`],
-  ])('does not take a part of the request for a quoted id: %j', (sent, message) => {
+  ])('does not mistake a part of the request for a quoted id: %j', (sent, message) => {
     expect(judgeFailedSubmission(reply(429, message), sent).kind).toBe('unknown');
   });
 
@@ -191,14 +191,14 @@ describe('judgeFailedSubmission', () => {
     });
   });
 
-  it('names the target of a redirect', () => {
+  it('returns the target of a redirect', () => {
     const found = judgeFailedSubmission(
       reply(308, '', { headers: { location: 'https://other.example/v1' } }),
     );
     expect(found).toMatchObject({ kind: 'rejected', failure: { code: 'invalid_request' } });
     expect('failure' in found && found.failure.message).toContain('https://other.example/v1');
     const nowhere = judgeFailedSubmission(reply(307));
-    expect('failure' in nowhere && nowhere.failure.message).toContain('an address it does not name');
+    expect('failure' in nowhere && nowhere.failure.message).toContain('an unspecified address');
   });
 });
 
@@ -225,7 +225,7 @@ describe('judgeFailedQuery', () => {
 });
 
 describe('unreadable', () => {
-  it('shows the start of the response', () => {
+  it('returns the start of the response', () => {
     expect(unreadable(reply(200), 'task id')).toMatchObject({
       code: 'bad_reply',
       message: 'an empty response instead of task id',

@@ -44,7 +44,7 @@ describe('the text of a streamed response', () => {
     );
   });
 
-  test('needs no event names, and may span several data lines', () => {
+  test('does not need event names, and may span several data lines', () => {
     const data = JSON.stringify(completed('Hi'), undefined, 1).replaceAll('\n', '\ndata: ');
     expect(read(`data: ${JSON.stringify(delta('Hi'))}\n\ndata: ${data}\n\ndata: [DONE]\n\n`)).toMatchObject({
       text: 'Hi',
@@ -115,7 +115,7 @@ describe('the end of a streamed response', () => {
     expect(read(sse({ type: 'response.cancelled' })).end).toMatchObject({ failure: { code: 'task_failed' } });
   });
 
-  test('gives the reason if it is incomplete, and the text is kept', () => {
+  test('contains the reason if it is incomplete, and the text is kept', () => {
     const event = {
       type: 'response.incomplete',
       response: response({
@@ -130,7 +130,7 @@ describe('the end of a streamed response', () => {
     });
   });
 
-  test('is not an answer if it is a refusal or from the content filter', () => {
+  test('is not a success if it is a refusal or from the content filter', () => {
     const filtered = {
       type: 'response.incomplete',
       response: response({ incomplete_details: { reason: 'content_filter' } }),

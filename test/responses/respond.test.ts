@@ -26,7 +26,7 @@ interface Options {
   requestTimeoutMs?: number;
 }
 
-/** The result of a call, and the text that arrived. The text `stop` interrupts the call. */
+/** The result of a call, and the received text. The text `stop` interrupts the call. */
 async function call(
   client: GatewayClient,
   { clock = new TestClock(), streamed, ...more }: Options = {},
@@ -128,7 +128,7 @@ test.each<[string, string, string, RegExp]>([
 });
 
 describe('a failed request for a response', () => {
-  test('is retried after 429 and 503 only', async () => {
+  test('is retried only after 429 and 503', async () => {
     const { gateway, client } = nockGateway();
     gateway.post('/v1/responses').reply(429);
     gateway.post('/v1/responses').reply(503, { error: { message: 'overloaded' } });
@@ -136,7 +136,7 @@ describe('a failed request for a response', () => {
     expect((await call(client)).end).toMatchObject({ kind: 'completed' });
   });
 
-  test('with endless 429 exits 6, and is safe to run again', async () => {
+  test('that always gets 429 exits 6, and is safe to run again', async () => {
     const { gateway, client } = nockGateway();
     gateway
       .post('/v1/responses')
@@ -229,7 +229,7 @@ describe('a connection', () => {
       (response) => response.writeHead(200, events).write(': hello\n\n'),
       /^no data arrived for 1 s$/,
     ],
-  ])('%s gives no response', async (_, answer, why) => {
+  ])('%s yields no response', async (_, answer, why) => {
     const { client, server } = await served(answer);
     expect((await call(client)).end).toMatchObject({
       kind: 'cut',
@@ -247,7 +247,7 @@ describe('a connection', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('that stays silent is closed at the deadline', async () => {
+  test('that stalls is closed at the deadline', async () => {
     const { client } = await served(() => undefined);
     const clock = new TestClock();
     await expect(call(client, { clock, deadline: deadlineIn(1000, clock) })).rejects.toMatchObject(unknown);
@@ -262,7 +262,7 @@ describe('a connection', () => {
     });
   });
 
-  test('that is interrupted ends at once with exit 130, and was charged', async () => {
+  test('that is interrupted ends immediately with exit 130, and was charged', async () => {
     const delta = { type: 'response.output_text.delta', delta: 'stop' };
     const { client } = await served((response) => {
       response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);

@@ -13,7 +13,7 @@ describe('the sandbox bill', () => {
     expect(readBill(freshState())).toEqual([]);
   });
 
-  test('keeps charges in order, and counts a refund from its time on', () => {
+  test('keeps charges in order, and includes a refund from its time on', () => {
     const state = freshState();
     appendToBill(state, { kind: 'charge', line: LINE }, { kind: 'refund', task: 't1', at: 2000 });
     appendToBill(state, { kind: 'charge', line: { ...LINE, task: 't2' } });
@@ -22,7 +22,7 @@ describe('the sandbox bill', () => {
     expect([totalOf(readBill(state, 1999)), totalOf(readBill(state, 2000))]).toEqual([10, 5]);
   });
 
-  test('loses only the torn line', () => {
+  test('loses only a torn line', () => {
     const state = freshState();
     appendToBill(state, { kind: 'charge', line: LINE });
     appendFileSync(join(state, 'bill.jsonl'), '\n{"kind":"charge","li');
@@ -44,7 +44,7 @@ describe('the sandbox bill', () => {
 });
 
 describe('sandbox reset', () => {
-  test('clears tasks, charges and counts, and keeps files that are not the sandbox’s', async () => {
+  test('removes tasks, charges and counts, and keeps files that are not the sandbox’s', async () => {
     const gateway = await sandbox({ faults: ['poll-502x1'], seed: 1 });
     const submit = (): Promise<unknown> =>
       gateway

@@ -66,17 +66,20 @@ async function textOf(answer: Answer | Response): Promise<string> {
 }
 
 describe('a sandbox balance', () => {
-  test.each(PAID)('lets %s spend all of it, and not a millionth more', async (_, amount, call, refusal) => {
-    const exact = await sandbox({ limits: { balance: amount } });
-    await textOf(await call(exact));
-    expect(totalOf(readBill(exact.stateDir))).toBe(amount);
-    const short = await sandbox({ limits: { balance: amount - 0.000_001 } });
-    const answer = await call(short);
-    expect(answer.status).toBe(refusal[0]);
-    expect(await textOf(answer)).toContain(refusal[1]);
-    expect(readBill(short.stateDir)).toEqual([]);
-    expect(listTasks(short.stateDir)).toEqual([]);
-  });
+  test.each(PAID)(
+    'allows %s to spend all of it, and not a millionth more',
+    async (_, amount, call, refusal) => {
+      const exact = await sandbox({ limits: { balance: amount } });
+      await textOf(await call(exact));
+      expect(totalOf(readBill(exact.stateDir))).toBe(amount);
+      const short = await sandbox({ limits: { balance: amount - 0.000_001 } });
+      const answer = await call(short);
+      expect(answer.status).toBe(refusal[0]);
+      expect(await textOf(answer)).toContain(refusal[1]);
+      expect(readBill(short.stateDir)).toEqual([]);
+      expect(listTasks(short.stateDir)).toEqual([]);
+    },
+  );
 
   test('is shared by all sandboxes with the same state, and a failed task refunds it', async () => {
     const first = await sandbox({ limits: { balance: 20 } });
@@ -117,7 +120,7 @@ describe('a sandbox limit', () => {
     ]);
   });
 
-  test('on requests per minute gives the time of the next request', async () => {
+  test('on requests per minute returns the time of the next request', async () => {
     const wait = (seconds: string): unknown[] => [429, seconds];
     const pauses = [0, 10_000, 10_000, 39_999, 1, 9999, 1];
     const expected = [ok, ok, wait('40'), wait('1'), ok, wait('1'), ok];

@@ -69,19 +69,16 @@ describe('a submission', () => {
     ['submit-empty', 200, 2],
     ['submit-slow', 200, 2],
     ['client-gives-up', 200, 2],
-  ])(
-    'under %s is answered %s twice and charged %i times, and then succeeds',
-    async (fault, outcome, charges) => {
-      const gateway = await sandbox({ faults: [`${fault}x2`], paceMs: 1 });
-      expect([await outcomeOf(submitC(gateway)), await outcomeOf(submitC(gateway))]).toEqual([
-        outcome,
-        outcome,
-      ]);
-      expect(readBill(gateway.stateDir)).toHaveLength(charges);
-      expect((await submitC(gateway)).status).toBe(200);
-      expect(readBill(gateway.stateDir)).toHaveLength(charges + 1);
-    },
-  );
+  ])('under %s gets %s twice and is charged %i times, and then succeeds', async (fault, outcome, charges) => {
+    const gateway = await sandbox({ faults: [`${fault}x2`], paceMs: 1 });
+    expect([await outcomeOf(submitC(gateway)), await outcomeOf(submitC(gateway))]).toEqual([
+      outcome,
+      outcome,
+    ]);
+    expect(readBill(gateway.stateDir)).toHaveLength(charges);
+    expect((await submitC(gateway)).status).toBe(200);
+    expect(readBill(gateway.stateDir)).toHaveLength(charges + 1);
+  });
 
   test('under submit-429-retry-after receives the time to retry', async () => {
     const gateway = await sandbox({ faults: ['submit-429-retry-after'] });
@@ -122,7 +119,7 @@ describe('a poll', () => {
     ['poll-reset', 'broken'],
     ['poll-cut', 'broken'],
     ['poll-garbled', 'not JSON'],
-  ])('under %s is answered %s once, and then succeeds', async (fault, outcome) => {
+  ])('under %s gets %s once, and then succeeds', async (fault, outcome) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = `/v1/video/generations/${(await submitC(gateway)).at('task_id') as string}`;
     expect(await outcomeOf(gateway.call('GET', path))).toBe(outcome);
@@ -150,7 +147,7 @@ describe('the outcome fault', () => {
   test.each([
     ['task-fails', 'failed'],
     ['never-finishes', 'in_progress'],
-  ])('%s decides the outcome of a task of Protocol C', async (fault, status) => {
+  ])('%s determines the outcome of a task of Protocol C', async (fault, status) => {
     const gateway = await sandbox({ faults: [fault] });
     const id = (await submitC(gateway)).at('task_id') as string;
     gateway.clock.now += 3_600_000;
@@ -160,7 +157,7 @@ describe('the outcome fault', () => {
   test.each<[string, number | undefined, number]>([
     ['a-filtered', undefined, 2],
     ['a-partly-filtered', 1, 1],
-  ])('%s decides the outcome of an operation of Protocol A', async (fault, delivered, filtered) => {
+  ])('%s determines the outcome of an operation of Protocol A', async (fault, delivered, filtered) => {
     const gateway = await sandbox({ faults: [fault] });
     const submitted = await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body: A });
     gateway.clock.now += 1000;
@@ -173,7 +170,7 @@ describe('the outcome fault', () => {
   test.each<[string, object]>([
     ['b-finish-errcode', { ErrCode: 70000, ErrCodeExt: '' }],
     ['b-finish-errcodeext', { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' }],
-  ])('%s decides the outcome of a task of Protocol B, and of no other task', async (fault, error) => {
+  ])('%s determines the outcome of a task of Protocol B, and of no other task', async (fault, error) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     await submitC(gateway);
     const done = await finishedB(gateway);
@@ -182,7 +179,7 @@ describe('the outcome fault', () => {
 });
 
 describe('a download', () => {
-  test('under download-cut is cut at the given point, and complete after a resume from there', async () => {
+  test('under download-cut is cut at the requested point, and complete after a resume from there', async () => {
     const gateway = await sandbox({ faults: ['download-cut@40%'] });
     const path = await finishedC(gateway);
     const first = await rawGet(gateway, path);
@@ -195,7 +192,7 @@ describe('a download', () => {
     expect([beyond.status, beyond.whole, beyond.bytes.length]).toEqual([206, true, total - start]);
   });
 
-  test('under download-cutx1 is complete at the second try', async () => {
+  test('under download-cutx1 is complete on the second try', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1'] });
     const path = await finishedC(gateway);
     expect((await gateway.call('HEAD', path)).status).toBe(200);
@@ -203,7 +200,7 @@ describe('a download', () => {
     expect((await rawGet(gateway, path)).whole).toBe(true);
   });
 
-  test('under download-stall stops and stays open', async () => {
+  test('under download-stall stops and remains open', async () => {
     const gateway = await sandbox({ faults: ['download-stall@0.1%'] });
     const path = await finishedC(gateway);
     const response = await fetch(gateway.url + path, { headers: { Authorization: `Bearer ${gateway.key}` } });

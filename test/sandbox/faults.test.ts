@@ -25,7 +25,7 @@ describe('the fault syntax', () => {
     expect(parseFaults([text])).toEqual([{ ...fault, text }]);
   });
 
-  test('reads several faults, in one text or in several', () => {
+  test('reads several faults, from one or several flags', () => {
     const names = (texts: string[]): string[] => parseFaults(texts).map(({ text }) => text);
     expect(names(['poll-429x2, task-fails', '', 'tts-cut,'])).toEqual([
       'poll-429x2',
@@ -73,7 +73,7 @@ describe('the fault syntax', () => {
 });
 
 describe('the fault counter', () => {
-  test('applies a fault the given number of times, even if another process counts too', () => {
+  test('applies a fault the requested number of times, even if another process also counts', () => {
     const state = freshState();
     const [here, there] = [parseFaults(['poll-502x3']), parseFaults(['poll-502x3'])];
     const hits = [here, there, here, there, here].map((faults) => useFault(state, faults, 'poll-502')?.name);
@@ -102,7 +102,7 @@ describe('the fault counter', () => {
   });
 });
 
-test('the fault catalogue names each fault once, in the syntax of --fault', () => {
+test('the fault catalogue lists each fault once, in the syntax of --fault', () => {
   expect(new Set(FAULTS.map(({ name }) => name)).size).toBe(FAULTS.length);
   expect(parseFaults(FAULTS.map(({ name }) => name)).map(({ name }) => name)).toEqual(
     FAULTS.map(({ name }) => name),

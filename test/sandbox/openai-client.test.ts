@@ -8,14 +8,14 @@ async function client(): Promise<OpenAI> {
   return new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
 }
 
-test('the OpenAI client reads a whole response', async () => {
+test('the OpenAI client reads a complete response', async () => {
   const openai = await client();
   const response = await openai.responses.create({ model: 'text-1', input: 'Say hello' });
   expect(response.output_text).toBe('The sandbox was asked: Say hello');
   expect(response.status).toBe('completed');
 });
 
-test('the OpenAI client reads a streamed response, put together again', async () => {
+test('the OpenAI client reassembles a streamed response', async () => {
   const openai = await client();
   const stream = openai.responses.stream({ model: 'text-1', input: 'Say hello' });
   let text = '';

@@ -174,7 +174,7 @@ describe('an operation', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBeUndefined();
   });
 
-  test('is found under its full name only', async () => {
+  test('is found only under its full name', async () => {
     const gateway = await sandbox();
     const name = (await post(gateway, BODY)).at('name') as string;
     const other = await gateway.call('GET', `/v1beta/${name.replace('video-a', 'video-a-fast')}`);

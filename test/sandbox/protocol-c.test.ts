@@ -156,7 +156,7 @@ describe('a sandbox task of Protocol C', () => {
     ]);
   });
 
-  test('that fails gives the reason, and is refunded when it ends', async () => {
+  test('that fails contains the reason, and is refunded when it ends', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...OFFICIAL, prompt: 'x [fail]' });
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBeUndefined();

@@ -23,7 +23,7 @@ function eventsOf(body: string): Event[] {
 }
 
 describe('a sandbox response without a stream', () => {
-  test('answers, counts and charges', async () => {
+  test('contains text and counts, and is charged', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await box.call('POST', '/v1/responses', { body: { model: 'text-1', input: 'Say hello' } });
@@ -114,7 +114,7 @@ describe('a sandbox response with a stream', () => {
     expect(eventsOf(answer.bytes.toString()).at(-1)?.type).toBe(last);
   });
 
-  test('under responses-cut leaves out the end, whatever its percentage', async () => {
+  test('under responses-cut omits the end, with any percentage', async () => {
     for (const fault of ['responses-cut@0%', 'responses-cut@50%', 'responses-cut@100%']) {
       const box = await sandbox({ faults: [fault] });
       const events = eventsOf((await box.call('POST', '/v1/responses', { body })).bytes.toString());

@@ -36,7 +36,7 @@ describe('access to the sandbox', () => {
     ['an address typed into a browser', { 'Sec-Fetch-Site': 'none' }, 200],
     ["a browser's player", { 'Sec-Fetch-Site': 'same-origin', Range: 'bytes=0-' }, 200],
     ['a program that says localhost in upper case', { Host: 'LOCALHOST:PORT' }, 200],
-  ])('is decided by the headers: %s', async (_, extra, status) => {
+  ])('depends on the headers: %s', async (_, extra, status) => {
     const { url, key } = await sandbox();
     const port = new URL(url).port;
     const headers = Object.fromEntries(
@@ -87,7 +87,7 @@ describe('access to the sandbox', () => {
     },
   );
 
-  test('is granted with a given key, even in a later sandbox with the same state', async () => {
+  test('is granted with a configured key, even in a later sandbox with the same state', async () => {
     const first = await sandbox({ keys: ['second-key'] });
     const second = await sandbox({ stateDir: first.stateDir });
     const headers = { Authorization: 'Bearer second-key' };
@@ -99,7 +99,7 @@ describe('access to the sandbox', () => {
 describe('a sandbox key for some models', () => {
   const limited = { Authorization: 'Bearer small-key' };
 
-  test('lists only these models, and may use no other', async () => {
+  test('lists only these models, and cannot use others', async () => {
     const gateway = await sandbox({ keys: ['small-key=vendor-h3-mini,Video-B-Lite'] });
     const listed = await gateway.call('GET', '/v1/models', { headers: limited });
     expect((listed.at('data') as { id: string }[]).map(({ id }) => id)).toEqual([

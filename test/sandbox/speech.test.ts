@@ -39,7 +39,7 @@ interface Frame {
   sentence?: { text: string };
 }
 
-/** An independent reader, which finds the end of each frame by trying. */
+/** An independent reader, which finds the end of each frame by trial. */
 function framesOf(body: string): Frame[] {
   const frames: Frame[] = [];
   for (let rest = body.trim(); rest !== ''; rest = rest.trim()) {
@@ -89,7 +89,7 @@ describe('a stream', () => {
     expect(frames.at(-1)).not.toHaveProperty('usage');
   });
 
-  test('accepts an existing voice, and uses a default voice if none is named', async () => {
+  test('accepts an existing voice, and uses a default voice if none is requested', async () => {
     const box = await sandbox({ voices: ['zh_female_real'] });
     const ends = ['en_female_1', 'zh_male_1', 'zh_female_real', undefined].map(async (speaker) => {
       return framesOf((await speak(box, { text: 'Hi', speaker })).body).at(-1)?.code;

@@ -27,7 +27,7 @@ test('a task never returns to an earlier state, and reaches its planned outcome 
   );
 });
 
-test('ids are the same for the same seed, and unique in one state directory', async () => {
+test('task ids are the same for the same seed, and unique in one state directory', async () => {
   const submit = async (gateway: Awaited<ReturnType<typeof sandbox>>): Promise<unknown> =>
     (await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } })).at('id');
   const [one, other, unseeded] = [await sandbox({ seed: 7 }), await sandbox({ seed: 7 }), await sandbox()];

@@ -25,7 +25,7 @@ test('a clean run has no findings', async () => {
 });
 
 describe('a double charge', () => {
-  test('is the same body with the same key, whatever the order and the path', async () => {
+  test('is the same body with the same key, regardless of order and path', async () => {
     const gateway = await sandbox();
     const first = await submit(gateway);
     const turned = Object.fromEntries(Object.entries(BODY).reverse());
@@ -50,7 +50,7 @@ describe('a double charge', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('results from a simple retry after a lost response', async () => {
+  test('is caused by a simple retry after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway).catch(() => undefined);
     await submit(gateway);
@@ -121,7 +121,7 @@ describe('polling too fast', () => {
     expect(findings(gateway)).toEqual(expected);
   });
 
-  test('does not include mgw, which polls faster on loopback only', async () => {
+  test('does not include mgw, which polls faster only on loopback', async () => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, [200, 200], 'mgw/0.1.0');
     expect(findings(gateway)).toEqual([]);
@@ -155,7 +155,7 @@ describe('polling too fast', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('includes any client that polls faster than the given interval', async () => {
+  test('includes any client that polls faster than --min-poll', async () => {
     const gateway = await sandbox();
     await pollAndFetch(gateway, [900], 'mgw/0.1.0');
     expect(findings(gateway, 901)).toEqual(['polled-too-fast']);
@@ -193,7 +193,7 @@ describe('a task that was never fetched', () => {
   });
 
   test.each(['submit-reply-lost', 'submit-500-after-accept', 'submit-garbled', 'submit-empty', 'submit-cut'])(
-    'is not a task whose handle %s kept from the client, unless it is polled anyway',
+    'does not include a task whose handle %s withheld from the client, unless it is polled anyway',
     async (fault) => {
       const gateway = await sandbox({ faults: [`${fault}x1`] });
       await submit(gateway).catch(() => undefined);
@@ -205,7 +205,7 @@ describe('a task that was never fetched', () => {
     },
   );
 
-  test('is a file of which only the last bytes were sent', async () => {
+  test('includes a file of which only the last bytes were sent', async () => {
     const gateway = await sandbox();
     const path = `/v1/videos/${await submit(gateway)}/content`;
     gateway.clock.now += 1000;
@@ -219,7 +219,7 @@ describe('a task that was never fetched', () => {
     expect(total).toBeGreaterThan(6000);
   });
 
-  test('is not a file whose download was resumed', async () => {
+  test('does not include a file whose download was resumed', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1@40%'] });
     const path = `/v1/videos/${await submit(gateway)}/content`;
     gateway.clock.now += 1000;
@@ -240,7 +240,7 @@ describe('a task that was never fetched', () => {
     expect(verify(gateway.stateDir, { now: gateway.clock.now, succeeded: false })).toEqual([]);
   });
 
-  test('is each sample by itself, and an inline result is fetched with its operation', async () => {
+  test('is reported for each sample, and an inline result is fetched with its operation', async () => {
     const gateway = await sandbox();
     const finish = async (model: string): Promise<string> => {
       const body = { instances: [{ prompt: 'x' }], parameters: { durationSeconds: 4, sampleCount: 2 } };
@@ -286,7 +286,7 @@ describe('an ignored failure', () => {
     expect(findings(gateway)).toEqual(['failure-ignored']);
   });
 
-  test('is not a task whose handle never arrived', async () => {
+  test('does not include a task whose handle never arrived', async () => {
     const gateway = await sandbox({ faults: ['task-fails', 'submit-reply-lost'] });
     await submit(gateway).catch(() => undefined);
     gateway.clock.now += 1000;

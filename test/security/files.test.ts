@@ -48,7 +48,7 @@ function underOpenUmask(args: string[], stdin = ''): Promise<number | null> {
 }
 
 describe('files', () => {
-  it('of state and config are readable by their owner only, even with umask 000', async () => {
+  it('of state and config are readable only by their owner, even with umask 000', async () => {
     delete user.env['MGW_API_KEY'];
     const login = ['auth', 'login', '--base-url', gateway.url];
     expect(await underOpenUmask(login, canaryKey)).toBe(0);
@@ -118,7 +118,7 @@ describe('files', () => {
     ['a link to a file', (path, other) => symlinkSync(other, path)],
     ['a link to nothing', (path) => symlinkSync('nothing', path)],
     ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-  ])('in place of the output are refused before payment, and left unchanged: %s', async (_, put) => {
+  ])('in place of the output are refused before payment, and not changed: %s', async (_, put) => {
     const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
     writeFileSync(other, 'precious');
     put(output, other);
@@ -140,7 +140,7 @@ describe('files', () => {
   });
 
   it.each(['out.mp4.part', 'out.mp4.part.json'])(
-    'next to the output that are FIFOs are not waited for: %s',
+    'next to the output that are FIFOs do not block mgw: %s',
     async (name) => {
       execFileSync('mkfifo', [join(user.cwd, name)]);
       const command = [...submit, '-o', 'out.mp4', '--key', 'k'];

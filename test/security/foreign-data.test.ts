@@ -32,7 +32,7 @@ function textBelow(folder: string): string {
 const secret = 'the private text of another folder';
 
 describe('an imported job', () => {
-  // Imports a finished job whose record names the given paths.
+  // Imports a finished job whose record contains the given paths.
   async function importJob(output: string, file: { path: string; text: string }): Promise<User> {
     await user.run([...submit, 'a boat', '-o', 'boat.mp4', '--poll-interval', '50ms']);
     const exported = JSON.parse((await user.run(['jobs', 'export'])).stdout) as { events: object[] };
@@ -54,7 +54,7 @@ describe('an imported job', () => {
     ['an absolute path', (outside: string) => join(outside, 'loot.mp4')],
     ['steps upwards', (outside: string) => `../${outside.split('/').at(-1) ?? ''}/loot.mp4`],
     ['a link', (_: string, cwd: string) => join(cwd, 'link', 'loot.mp4')],
-  ])('with a file named by %s is saved in the current folder', async (_, pathFrom) => {
+  ])('with a file path by %s is saved in the current folder', async (_, pathFrom) => {
     const outside = newUser().cwd;
     const path = pathFrom(outside, user.cwd);
     const other = await importJob(path, { path, text: secret });
@@ -65,7 +65,7 @@ describe('an imported job', () => {
     expect(readdirSync(outside)).toEqual([]);
   });
 
-  it('gives a gallery no file that mgw did not write', async () => {
+  it('does not add a file to a gallery that mgw did not write', async () => {
     const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret.toUpperCase() });
     writeFileSync(join(other.cwd, 'loot.mp4'), secret);
     for (const [folder, ...more] of [['linked'], ['copied', '--copy']] as const) {
@@ -124,7 +124,7 @@ describe('an imported job', () => {
     expect(withSafePath(event, user.cwd)).toMatchObject({ file: { path: name } });
   });
 
-  it('keeps a path that is really below the current folder', () => {
+  it('keeps a path whose real path is below the current folder', () => {
     symlinkSync('/tmp', join(user.cwd, 'link'));
     mkdirSync(join(user.cwd, 'out'));
     const pathOf = (name: string): unknown =>
@@ -236,7 +236,7 @@ describe('the key inside a request', () => {
   );
 
   it.each(['a file', 'the profile'])(
-    'of %s does not appear in an error of a command that needs no key',
+    'of %s does not appear in an error of a command that does not need a key',
     async (source) => {
       const env = keyIn('MGW_API_KEY_FILE');
       if (source === 'the profile') {
@@ -309,7 +309,7 @@ describe('the key inside a request', () => {
   });
 });
 
-it('a sidecar and batch results are readable by their owner only, and contain no signed address; nor does a gallery', async () => {
+it('a sidecar and batch results are readable only by their owner, and contain no signed URL; nor does a gallery', async () => {
   const image = 'https://files.example/a.png?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef0123';
   const prompt = 'a boat as in https://files.example/b.png?auth_key=0123456789abcdef0123';
   const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt, image };
@@ -348,11 +348,11 @@ it.each([
     String.raw`\\\"https:\\\/\\\/h\\\/a?a=1\\\u0026sig=x\\\"`,
     String.raw`\\\"https:\\\/\\\/h\\\/a?a=1\\\u0026sig=[redacted]\\\"`,
   ],
-])('%j is passed on as %j', (text, shown) => {
+])('%j is exported as %j', (text, shown) => {
   expect(withoutSignatures(text)).toBe(shown);
 });
 
-it('a spreadsheet executes no cell of spend --csv', async () => {
+it('a spreadsheet does not execute a cell of spend --csv', async () => {
   await user.run([...submit, 'a boat']);
   const exported = (await user.run(['jobs', 'export'])).stdout;
   const other = userHere(gateway.url);

@@ -14,9 +14,9 @@ export function costOf(act: () => unknown, runs = 3): number {
 const least = 4;
 
 /**
- * Whether the work grows linearly: twice the text never takes much more than twice the time. The text is doubled from
- * `from` to `to` UTF-16 code units. Quadratic work takes four times as long each time, and two such steps in a row show
- * it long before it would hang the test.
+ * Whether the work grows linearly: text of twice the length never takes much more than twice the time. The
+ * text is doubled from `from` to `to` UTF-16 code units. Quadratic work takes four times as long each time,
+ * and two such steps in a row show it long before it would hang the test.
  */
 export function growsWithText(
   read: (text: string) => unknown,
@@ -36,7 +36,7 @@ export function growsWithText(
   return true;
 }
 
-/** A text that is hostile by repetition: `head`, then `pump` again and again, then `tail`. */
+/** Text that is hostile by repetition: `head`, then `pump` repeatedly, then `tail`. */
 export interface Unit {
   head?: string;
   pump: string;

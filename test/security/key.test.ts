@@ -33,7 +33,7 @@ const days: [Reflection, number | undefined][] = [
 
 describe('a gateway that reflects the key', () => {
   it.each(days)(
-    'in its %s (%s) causes no leak in any output, record or foreign request',
+    'in its %s (%s) does not cause a leak in any output, record or foreign request',
     async (reflection, status) => {
       const mirror = await startMirror({ reflection, status, word: (key) => key, text: spellingsOf });
       const user = newUser(mirror.url);
@@ -98,7 +98,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
 
   it('does not show the key to a script under sandbox exec, or because of one', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
-    // Not a shell, because it may replace itself with the program that it runs.
+    // Not a shell, which may replace itself with the program that it runs.
     const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];
     const running = newUser(undefined, env).start(['sandbox', 'exec', '--', ...script]);
     const ready = new Promise((resolve) => running.child.stdout?.once('data', resolve));

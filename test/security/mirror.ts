@@ -1,14 +1,14 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The place where a mirror puts its text; the rest of its responses is valid. */
+/** The place in a response where a mirror puts its text. All other parts are valid. */
 export const reflections = ['refusals', 'handles', 'states', 'results', 'listings'] as const;
 export type Reflection = (typeof reflections)[number];
 
-/** A gateway that puts its own text in every place for a text, and another origin to which it sends clients. */
+/** A gateway that puts its own text in every text field, and another origin to which it redirects clients. */
 export interface Mirror {
   url: string;
-  /** Everything that reached the other origin: request lines and headers. */
+  /** Everything that the other origin received: request lines and headers. */
   stranger: string[];
   close(): Promise<void>;
 }
@@ -97,7 +97,7 @@ function polled(call: Call): object {
   };
 }
 
-// A header may contain no control characters except those of Latin-1's upper half.
+// A header cannot contain control characters except those of Latin-1's upper half.
 function send({ response, word, words }: Call, status: number, body: object): void {
   const value = word.replace(/[^\t\x20-\x7e\x80-\xff]/g, '');
   response.writeHead(status, {

@@ -7,7 +7,7 @@ import { hostileUnits, patternsIn } from './patterns.ts';
 const source = fileURLToPath(new URL('../../src', import.meta.url));
 
 describe('no regular expression of the source takes quadratic time', () => {
-  it('and the search finds one that does', () => {
+  it('and the search detects one that does', () => {
     const slow = (pattern: RegExp): boolean => slowUnit(pattern) !== undefined;
     expect(slow(/\(request id: ([^)]+)\)/)).toBe(true);
     expect(slow(/\s+$/)).toBe(true);
@@ -15,7 +15,7 @@ describe('no regular expression of the source takes quadratic time', () => {
     expect(slow(/\(request id: ([^)]{1,200})\)/)).toBe(false);
   });
 
-  it('whatever text it is given', () => {
+  it('on any text', () => {
     const slow = patternsIn(source).flatMap(({ place, pattern }) => {
       const unit = slowUnit(pattern);
       return unit === undefined ? [] : [`${place} for ${JSON.stringify(unit)}`];

@@ -33,8 +33,8 @@ export function patternsIn(folder: string): Pattern[] {
 }
 
 /**
- * Texts that may be hard for a pattern: each start of a matching text, repeated, and each of its characters repeated
- * after such a start, with an end that does not match.
+ * Text that may be hard for a pattern: each prefix of a matching text, repeated, and each of its
+ * characters repeated after such a prefix, with an end that does not match.
  */
 export function hostileUnits({ source, flags }: RegExp): Unit[] {
   const tree = new RegExpParser().parsePattern(source, 0, source.length, {
@@ -64,7 +64,7 @@ function alternativesIn(tree: AST.Pattern): number[] {
   return counts;
 }
 
-// A short matching text, if assertions allow it; takes the `choice`-th alternative.
+// A short matching text, if assertions allow it. Uses the `choice`-th alternative.
 function textOf(alternatives: readonly AST.Alternative[], choice: number): string {
   const taken = alternatives[choice % alternatives.length];
   return (taken?.elements ?? []).map((element) => elementText(element, choice)).join('');

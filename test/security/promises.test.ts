@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 const root = new URL('../../', import.meta.url);
 
-/** The tests of each promise of docs/security.md, by its first words. */
+/** The tests of each promise in docs/security.md, by the beginning of the promise. */
 const tests: Record<string, readonly string[]> = {
   'The key is on no command line': ['cli/commands/auth.test.ts', 'security/key.test.ts'],
   'The key is in no output, log or record': [
@@ -34,29 +34,29 @@ const tests: Record<string, readonly string[]> = {
     'security/files.test.ts',
   ],
   'mgw loads only compiled code that it wrote': ['start.test.ts'],
-  'The server names no file': ['files/publish.test.ts', 'security/files.test.ts'],
+  'The server cannot choose a file name': ['files/publish.test.ts', 'security/files.test.ts'],
   'Memory is bounded': ['http/client.test.ts', 'media/media-spool.test.ts', 'responses/read-stream.test.ts'],
   'No prototype is polluted': ['json.test.ts', 'protocols/compose.test.ts', 'security/pollution.test.ts'],
   'Nothing runs at installation': ['package.test.ts', 'security/supply.test.ts'],
-  'A manifest reads no file elsewhere': ['batch/row-files.test.ts'],
-  'A batch writes no file elsewhere': ['batch/run.test.ts', 'batch/plan.test.ts'],
+  'A manifest cannot read a file elsewhere': ['batch/row-files.test.ts'],
+  'A batch cannot write a file elsewhere': ['batch/run.test.ts', 'batch/plan.test.ts'],
   'A manifest is bounded': ['batch/manifest/spreadsheet.test.ts', 'batch/manifest/manifest.test.ts'],
-  'An import names no file elsewhere': ['security/foreign-data.test.ts'],
+  'An import refers to no file elsewhere': ['security/foreign-data.test.ts'],
   'A gallery shows only what mgw wrote': ['security/foreign-data.test.ts'],
-  'A row of a queue reads no file': ['batch/fleet/worker.test.ts'],
-  'A row of a queue writes no file elsewhere': ['batch/fleet/worker.test.ts'],
+  'A queued row cannot read a file': ['batch/fleet/worker.test.ts'],
+  'A queued row cannot write a file elsewhere': ['batch/fleet/worker.test.ts'],
   'A row goes only to the gateway it was enqueued for': ['batch/fleet/row-queue.test.ts'],
   'TLS to the database is verified': ['ledger/postgres/connection.test.ts'],
   "No other role's code runs as mgw's role": ['ledger/postgres/examine.test.ts'],
-  'A terminal obeys no server and no file': [
+  'A server or a file cannot control the terminal': [
     'printable.test.ts',
     'security/text.test.ts',
     'faults/server-text.test.ts',
     'cli/workflow.test.ts',
     'cli/api.test.ts',
   ],
-  "A workflow's runner obeys only mgw": ['cli/workflow.test.ts'],
-  'A spreadsheet runs no cell of `spend --csv`': ['security/foreign-data.test.ts'],
+  "Only mgw can send commands to a workflow's runner": ['cli/workflow.test.ts'],
+  'A spreadsheet does not run a cell of `spend --csv`': ['security/foreign-data.test.ts'],
 };
 
 const promises = readFileSync(new URL('docs/security.md', root), 'utf8')
@@ -65,7 +65,7 @@ const promises = readFileSync(new URL('docs/security.md', root), 'utf8')
   .map((line) => line.slice(2, line.indexOf(' |', 2)));
 
 describe('docs/security.md', () => {
-  it('has a test for each of its promises', () => {
+  it('has a test for each promise', () => {
     expect(promises.length).toBeGreaterThan(25);
     const isTested = (promise: string): boolean =>
       Object.keys(tests).some((words) => promise.startsWith(words));

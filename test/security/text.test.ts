@@ -22,7 +22,8 @@ describe('text from a gateway is shown but never executed', () => {
     const mirror = await startMirror(words);
     const user = newUser(mirror.url);
     for (const [index, command] of commandsIn(user.cwd).entries()) {
-      // Each command runs with --json in one case and without it in the next. `api` always does, since it passes text on.
+      // Each command runs with --json in one case and without it in the next. `api` always uses
+      // --json, since it forwards text.
       const isJson = command[0] === 'api' || (index + reflections.indexOf(reflection)) % 2 === 0;
       const { code, stdout, stderr } = await runHere(
         [...command, ...(isJson ? ['--json'] : [])],

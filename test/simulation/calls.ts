@@ -16,7 +16,7 @@ export interface Call {
   args: unknown[];
 }
 
-/** An operation that is answered by one event or several: a system call, a timer, a connection, a request. */
+/** An operation that causes one or more events: a system call, a timer, a connection, a request. */
 export interface Begun extends Call {
   id: number;
 }

@@ -9,10 +9,10 @@ interface Inode {
   mode: number;
   nlink: number;
   mtimeMs: number;
-  /** For a file: its bytes, and the bytes that a power cut leaves. */
+  /** For a file: its bytes, and the bytes that survive a power cut. */
   data: Buffer;
   synced: Buffer;
-  /** For a folder: its names, the names that a power cut leaves, and the unsynced changes in order. */
+  /** For a folder: its names, the names that survive a power cut, and the unsynced changes in order. */
   names?: Map<string, Inode>;
   syncedNames: Map<string, Inode>;
   unsynced: { order: number; name: string; inode: Inode | undefined }[];
@@ -29,8 +29,9 @@ export interface Status {
 }
 
 /**
- * What remains of unsynced data after a power cut: nothing, everything, or the first changes of names and any bytes.
- * The changes of all folders have one order (`journal`: ext4, xfs), or each folder has its own (`reordered`).
+ * The part of unsynced data that survives a power cut: nothing, everything, or the first changes of names and
+ * any bytes. The changes of all folders have one order (`journal`: ext4, xfs), or each folder has its own
+ * (`reordered`).
  */
 export type Remains = 'lost' | 'kept' | 'journal' | 'reordered';
 
@@ -83,7 +84,7 @@ export class Disk {
     return this.#descriptors;
   }
 
-  /** Opens a text that is on no disk, such as those of /proc. */
+  /** Opens text that is not on the disk, such as a file in /proc. */
   openText(text: string): number {
     return this.openInode({ ...this.#make(0o444, false), data: Buffer.from(text) });
   }
@@ -187,7 +188,7 @@ export class Disk {
     this.#at(path).mode = mode;
   }
 
-  /** Cuts the power: every process is gone, and `remains` decides which unsynced data is left. */
+  /** Cuts the power: every process ends, and `remains` determines the unsynced data that survives. */
   cut(remains: Remains, random: () => number): void {
     this.#open.clear();
     this.room = Infinity;
@@ -299,7 +300,7 @@ export class Disk {
   }
 }
 
-// The last of some changes that a power cut leaves; 0 if it leaves none.
+// The last of some changes that survives a power cut; 0 if none does.
 function lastKept(unsynced: Inode['unsynced'], random: () => number): number {
   const orders = unsynced.map(({ order }) => order).sort((one, other) => one - other);
   return orders[Math.floor(random() * (orders.length + 1)) - 1] ?? 0;

@@ -4,7 +4,7 @@ import { Disk, SystemError, type Remains } from './disk.ts';
 import type { Host, Threads } from './threads.ts';
 import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 
-/** Before a step of the machine, or right after a change of a name or at the gateway. Both count from 1. */
+/** Before a step of the machine, or immediately after a change of a name or at the gateway. Both count from 1. */
 export type Moment = { at: number } | { after: number };
 
 /**
@@ -20,7 +20,7 @@ export type Incident =
   | { process: number; what: 'hook hidden' }
   | { command: number; what: 'starts last' };
 
-// `next starts` starts the next command. Until it happens, no command starts while another runs.
+// `next starts` starts the next command. Before it, no command starts while another runs.
 type Happening =
   | { what: 'switch' | 'next starts' | 'kill' | 'time passes' | 'index lost' }
   | { what: 'power cut'; remains: Remains }
@@ -75,7 +75,7 @@ export class Machine {
   #changes = 0;
   /** The number of processes before this run. */
   #earlier = 0;
-  /** The incidents before a call: those whose call was not made yet, and those to happen now. */
+  /** The incidents before a call: the incidents whose call was not made yet, and the incidents that happen now. */
   #awaited: (BeforeCall & Happening)[] = [];
   #due: Happening[] = [];
   #fullUntil = 0;
@@ -92,7 +92,7 @@ export class Machine {
     readonly traces = false,
   ) {}
 
-  /** Runs command lines side by side until all have ended; those that have not begun when the power is cut begin after it. */
+  /** Runs command lines side by side until all have ended; commands that have not begun when the power is cut begin after it. */
   async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];
     const left = commands.map((args, index) => ({ args, index }));
@@ -250,7 +250,7 @@ export class Machine {
       if (this.#isAwaited(process, each)) this.#due.push(...this.#awaited.splice(0, 1));
   }
 
-  // A process that runs by itself gets each reply at once, in its own thread.
+  // A process that runs alone gets each reply immediately, in its own thread.
   #hostFor(process: () => Process): Host {
     return this.threads.local((asked) => {
       this.#asked(process(), asked);
@@ -301,7 +301,7 @@ export class Machine {
   #kill(process: Process, random: Random): void {
     this.#remove(process);
     if (random() < 0.3) this.#zombies.add(process.pid);
-    // The bytes that the dead process was sending may arrive or not.
+    // The bytes that the dead process was sending may or may not arrive.
     for (const request of process.requests.values())
       if (!request.hasArrived && random() < 0.5) request.hasArrived = true;
   }

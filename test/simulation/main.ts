@@ -9,7 +9,7 @@ import { stories } from './stories.ts';
 import { Threads } from './threads.ts';
 
 // npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
-// npm run simulate -- --seed 1 --minutes 480 plays what can be played in a night
+// npm run simulate -- --seed 1 --minutes 480 plays as many schedules as possible in a night
 // npm run simulate -- --seed 1 --trace       replays one, with every system call
 // npm run simulate -- --stories              plays the schedules that once broke a promise; with --runs, the seeds too
 // npm run simulate -- --plant NAME --runs M  plays schedules until one shows the defect of plants.mjs
@@ -21,7 +21,7 @@ const first = numberOf('--seed') ?? Math.floor(Math.random() * 1e9);
 const minutes = numberOf('--minutes') ?? Infinity;
 const runs = numberOf('--runs') ?? (words.includes('--stories') ? 0 : minutes < Infinity ? Infinity : 1);
 const isForOne = runs === 1 || ['--plant', '--trace', '--stories'].some((name) => words.includes(name));
-// This process plays every N-th seed, for another that adds up the results: `K/N`.
+// `K/N`: this process plays every N-th seed, and another process adds up the results.
 const share = process.env['MGW_SIMULATION_SHARE'];
 const [part = 0, parts = 1] = share?.split('/').map(Number) ?? [];
 
@@ -86,7 +86,7 @@ async function replay(plan: Plan, threads: Threads): Promise<void> {
     throw new Error(`Seed ${plan.seed} does not replay exactly.`);
 }
 
-// Prints the first broken promise as a story, and only the kind of the others.
+// Prints the first broken promise as a story, and of the others only the kind.
 async function report(
   plan: Plan,
   { violations, log }: Played,

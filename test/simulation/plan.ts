@@ -3,7 +3,7 @@ import type { Remains } from './disk.ts';
 import type { Incident, Moment } from './machine.ts';
 import type { NetworkFault } from './traffic.ts';
 
-/** One schedule: the commands that people run side by side, and what happens to them. The seed draws the rest. */
+/** One schedule: the commands that people run side by side, and the incidents. The seed determines everything else. */
 export interface Plan {
   seed: number;
   commands: string[][];

@@ -1,7 +1,7 @@
 /**
- * Defects that were found once, or that the order of a payment rules out. `npm run simulate -- --plant NAME` puts one
- * into the bundle and plays schedules until one of them shows it. Each change is a file of src, a part of its text, and
- * the text with the defect.
+ * Defects that were found once, or that the order of a payment prevents. `npm run simulate -- --plant NAME`
+ * puts one into the bundle and plays schedules until one of them reveals it. Each change is a file of src, a
+ * part of its text, and the text with the defect.
  */
 export const plants = {
   'sending-late': [
@@ -10,7 +10,7 @@ export const plants = {
       'payment/pay-once.ts',
       'return await (send?.(client, request, options) ?? client.exchange(request, options));',
       `const reply = await (send?.(client, request, options) ?? client.exchange(request, options));
-    await record.sending?.(progress.reservation.money, (await progress.leased()).owner);
+    await record.sending?.(progress.reservation.money, (await progress.getLease()).owner);
     return reply;`,
     ],
   ],
@@ -45,26 +45,26 @@ export const plants = {
     ],
     [
       'ledger/file-ledger.ts',
-      'const fate = recorded();',
-      "const fate = (await index.removed()).has(id) ? 'removed' : recorded();",
+      'const fate = recordedState();',
+      "const fate = (await index.removed()).has(id) ? 'removed' : recordedState();",
     ],
   ],
   'resubmit-elsewhere': [
-    ['flows/find-job.ts', 'checkGateway(found, gateway, choice, wordsOf(found));', 'void choice;'],
+    ['flows/find-job.ts', 'checkGateway(job, gateway, choice, wordsOf(job));', 'void choice;'],
   ],
   'hook-hidden': [['http/client.ts', 'if (!isRecorded)', 'if (isRecorded === undefined)']],
   'removed-by-reader': [
     [
       'jobs/create-or-resume.ts',
-      'if (!found.has(id)) found.set(id, await findJobById(ledger, id));',
-      `if (!found.has(id)) {
+      'if (!links.has(id)) links.set(id, await findJobById(ledger, id));',
+      `if (!links.has(id)) {
       const other = await findJobById(ledger, id);
       if (other.job?.state === 'prepared') await ledger.remove(id);
-      else found.set(id, other);
+      else links.set(id, other);
     }`,
     ],
   ],
-  'fate-in-two-looks': [['ledger/file-ledger.ts', "return recorded() ?? 'lost';", "return 'lost';"]],
+  'fate-in-two-looks': [['ledger/file-ledger.ts', "return recordedState() ?? 'lost';", "return 'lost';"]],
   'claim-released-by-loser': [
     [
       'ledger/durable-file.ts',

@@ -36,7 +36,7 @@ const config = {
   profiles: { default: { prices: { c: { 'vendor-h3-mini': `video=${price}` } } } },
 };
 
-/** Plays a schedule, runs each command again until it succeeds, and checks what mgw promises. */
+/** Plays a schedule, runs each command again until it succeeds, and checks mgw's promises. */
 export async function play(plan: Plan, threads: Threads, trace = false): Promise<Played> {
   const machine = new Machine(threads, plan.seed, env, trace);
   try {
@@ -74,7 +74,7 @@ async function violationsOf({ commands, incidents }: Plan, machine: Machine): Pr
     ...wholeFiles(machine),
   );
   if (hasBudget) violations.push(...(await budgets(machine, removals, has(incidents, 'power cut'))));
-  // A retry leaves the first take alone, even if its process ended before it had cleaned up.
+  // A retry does not change the first take, even if its process ended before it had cleaned up.
   const isRetried = commands.some((args) => args[1] === 'retry');
   if (!isRetried && !has(incidents, 'power cut') && after.every(({ code }) => code === 0))
     violations.push(...leftovers(machine));
@@ -100,21 +100,22 @@ function isOver({ args, code, stdout }: Ended): boolean {
 }
 
 const fitting = [0, 2, 3, 4, 6, 7, 8, 9, 10, 12, 'killed'];
-/** The gateway completes each task at once, so only a process that another one blocks runs longer. */
+/** The gateway completes each task immediately, so only a process that another one blocks runs longer. */
 const longestMs = 15 * 60_000;
 
 function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
   const { error } = told(stdout);
   const shown = `mgw ${args.join(' ')} ended with ${code}: ${error?.message ?? stderr}`;
   if (!fitting.includes(code) && !(isBatch(args) && code === 11)) return [shown];
-  // A command that mgw refuses to read would simulate nothing.
+  // A command line that mgw refuses would simulate nothing.
   if (error?.next?.at(-1) === '--help') return [shown];
   if (ms > longestMs) return [`after ${Math.round(ms / 60_000)} minutes, ${shown}`];
   if (/\b(is|was) (lost|damaged)\b/i.test(error?.message ?? '')) return [`a false loss: ${shown}`];
   return [];
 }
 
-// No process takes the output of a live process. Without a full disk, exit 10 can only mean that another file exists.
+// No process replaces the output of a live process. Without a full disk, exit 10 can only mean that
+// another file exists.
 function robbed({ args, code, stdout }: Ended): string[] {
   const { error } = told(stdout);
   return code === 10 && error?.code !== 'output_exists'
@@ -128,11 +129,11 @@ interface People {
   violations: string[];
   commands: readonly string[][];
   incidents: readonly Incident[];
-  /** How often a user wrongly said that nothing was created, which cannot be known for speech. */
+  /** The number of times that a user wrongly stated that nothing was created, which cannot be known for speech. */
   guesses: number;
 }
 
-/** Runs a command again, with what its error says to do, until it succeeds. */
+/** Runs a command again, and the commands that its error suggests, until it succeeds. */
 async function finish({ args }: Ended, people: People): Promise<Ended> {
   const { machine, violations, commands, incidents } = people;
   if (isBatch(args)) return finishBatch(args, people);
@@ -211,10 +212,10 @@ function isSameBody(one: string[], other: string[]): boolean {
   return promptOf(one) === promptOf(other) && gatewayOf(one) === gatewayOf(other);
 }
 
-// Resolves a job truthfully, as a person who looks at the gateway's list of tasks. There is no list of speech: returns
-// true if the answer lost a charge.
+// Resolves a job truthfully, like a person who checks the gateway's list of tasks. Speech has no
+// such list: returns true if the answer lost a charge.
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
-  // A person looks when no request is in transit any more.
+  // A person checks when no request is in transit any more.
   for (const request of machine.traffic.underWay()) machine.traffic.arrive(request);
   const known = (await jobsOf(machine)).map(({ handle }) => handle);
   const task = machine.traffic.created.find(
@@ -235,14 +236,14 @@ async function jobsOf(machine: Machine): Promise<NonNullable<Told['jobs']>> {
   return told((await machine.runOne('jobs', 'ls', '--json')).stdout).jobs ?? [];
 }
 
-/** The submissions that a command asks for: by their keys, or else their prompts. */
+/** The submissions that a command requests, by their keys, or else their prompts. */
 function submissionsOf(args: string[]): { name: string; prompt: string }[] {
   if (isBatch(args)) return clips.rows.map(({ id, prompt }) => ({ name: `clips/${id}`, prompt }));
   const prompt = promptOf(args);
   return prompt === undefined ? [] : [{ name: keyOf(args) ?? prompt, prompt }];
 }
 
-// A key names one submission, whatever its body.
+// A key belongs to one submission, regardless of its body.
 function nameOf({ prompt, origin }: Created, args: string[]): string | undefined {
   return gatewayOf(args) === origin
     ? submissionsOf(args).find((each) => each.prompt === prompt)?.name
@@ -289,9 +290,9 @@ async function handles(machine: Machine, removals: number): Promise<string[]> {
   const lost = machine.traffic.created.filter(
     ({ handle, prompt }) => !known.includes(handle) && !isSpeech(prompt),
   );
-  // A job whose process died stays `sending` until a command looks at it, and is in doubt then.
+  // If its process died, a job stays `sending` until the next command reads it and marks it as in doubt.
   const unknown = jobs.filter(({ state }) => state === 'unknown' || state === 'sending').length;
-  // Of two equal tasks, a person may have adopted the one that another job already had.
+  // Of two equal tasks, a person may have adopted the task of another job.
   const doubled = known.filter((handle, at) => handle !== undefined && known.indexOf(handle) !== at).length;
   return lost.length > removals + unknown + doubled
     ? [`the handles ${lost.map(({ handle }) => handle).join(', ')} are lost`]
@@ -323,8 +324,9 @@ function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Ma
 }
 
 /**
- * Reports budgets that are exceeded, or that do not contain what was charged. After a power cut no process can be shown
- * to have died, so what it had reserved stays reserved. A removed job keeps what may have been charged.
+ * Reports budgets that are exceeded, or that do not contain the charges. After a power cut, no
+ * process can be shown to be dead, so its reservations remain. A removed job still counts any
+ * amount that may have been charged.
  */
 async function budgets(machine: Machine, removals: number, isCut: boolean): Promise<string[]> {
   const { stdout } = await machine.runOne('budget', 'ls', '--json');

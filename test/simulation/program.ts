@@ -9,7 +9,7 @@ import { randomFor } from '../storm/random.ts';
 /** The system from the view of a process. */
 export interface System {
   /** Makes a system call. @throws an error with its code. */
-  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- what a call gives depends on its name
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the result of a call depends on its name
   call<T>(name: string, ...args: unknown[]): T;
   /** Starts an operation; `on` is called for each of its events. Returns a function that cancels it. */
   begin(name: string, args: unknown[], on: (value: unknown, error?: Error) => void): () => void;
@@ -117,7 +117,7 @@ class Process implements System {
     this.isHookless = () => isHookless;
   }
 
-  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- what a call gives depends on its name
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the result of a call depends on its name
   call<T>(name: string, ...args: unknown[]): T {
     const { value, error, isDead } = this.isDead ? { isDead: true } : this.#program.ask({ name, args });
     if (isDead === true) this.die();
@@ -140,7 +140,7 @@ class Process implements System {
     this.#operations.get(id)?.(value, error && systemError(error.code, 'call', ''));
   }
 
-  /** Makes the remaining code of the program fail, without an effect. */
+  /** Makes the program's remaining code throw, so that it has no further effect. */
   die(): never {
     this.isDead = true;
     throw new Error('the process is dead');

@@ -8,13 +8,13 @@ import type { Threads } from './threads.ts';
 const run = promisify(execFile);
 
 // The run ends with an error if its first schedule does not replay exactly.
-it('no schedule of the first seeds, and none that once failed, breaks a promise', async () => {
+it('no schedule of the first seeds or of earlier failures breaks a promise', async () => {
   const words = ['test/simulation/run.mjs', '--stories', '--seed', '1', '--runs', '15'];
   const { stdout } = await run(process.execPath, words);
   expect(stdout).toMatch(/^0 of 29 schedules broke a promise/);
 });
 
-it('an incident comes before the call that it names, and is missed if no such call follows', async () => {
+it('an incident happens before its call, and is reported as missed if no such call follows', async () => {
   const take = () => {
     const calls = ['/a', '/b', '/a'].map((path) => ({ name: 'stat', args: [path] }));
     return {

@@ -8,7 +8,7 @@ const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'
 const plane = ['video', 'c', 'submit', 'a plane', ...boat.slice(4), '-o', '/home/plane.mp4'];
 const saved = [...keyed, '-o', '/home/boat.mp4'];
 
-/** A schedule without numbers of steps, which change with the code. */
+/** A schedule without step numbers, which change with the code. */
 type Story = Plan & { incidents: Exclude<Incident, Moment>[] };
 
 /** Shrunk schedules that once broke a promise, by promise. They run with the tests. */

@@ -26,7 +26,7 @@ export class Threads {
     if (host instanceof Thread) this.#free.push(host);
   }
 
-  /** This thread, for a process that runs alone: `answer` replies to its system calls at once. */
+  /** This thread, for a process that runs alone: `answer` replies immediately to its system calls. */
   local(answer: (asked: Asked) => Replied): Host {
     this.#local ??= new Program(this.bundle);
     this.#local.answer = answer;

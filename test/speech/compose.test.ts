@@ -32,7 +32,7 @@ describe('a speech body', () => {
     expect(checkSpeech(body as never)).toMatchObject([{ field }]);
   });
 
-  test('has text that the check and the splitter judge in the same way', () => {
+  test('has text that the check and the splitter classify identically', () => {
     for (const text of ['a', '!', '😀', '€', '. . .', '其', '+', '\n'])
       expect([text, splitText(text, 10).length > 0]).toEqual([
         text,

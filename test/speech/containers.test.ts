@@ -15,7 +15,7 @@ function id3(size: number, flags = 0): Buffer {
   ]);
 }
 
-/** A frame of MPEG 1 or 2 layer III, mono or stereo, that holds only a tag. */
+/** A frame of MPEG 1 or 2 layer III, mono or stereo, that contains only a tag. */
 function headerFrame(version: 1 | 2, mono: boolean, tag: string): Buffer {
   const bytes = version === 1 ? Math.floor((144 * 128_000) / 44_100) : Math.floor((72 * 64_000) / 22_050);
   const frame = Buffer.alloc(bytes);
@@ -57,7 +57,7 @@ describe('MP3 frames', () => {
     expect(Buffer.from(mp3Frames(file))).toEqual(file);
   });
 
-  test('are found in bytes of any kind', () => {
+  test('are found in any bytes', () => {
     const start = fc.constantFrom(
       '',
       'ID3',

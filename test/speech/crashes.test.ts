@@ -27,7 +27,7 @@ interface Bench {
   run: () => Promise<SpeechResult>;
 }
 
-/** A ledger with these events of a run that is dead by now, and the same command again. */
+/** A ledger with these events of a run that has died, and the same command again. */
 async function after(...events: JobEvent[]): Promise<Bench> {
   const server = await speechServer([audio, end]);
   const folder = freshFolder();
@@ -92,14 +92,14 @@ describe('a run that was killed', () => {
     linkSync(kept.path, target);
   };
 
-  test('before any audio arrived leaves nothing once another run has published', async () => {
+  test('before any audio arrived leaves no files once another run has published', async () => {
     const { run, target, folder } = await after();
     for (let kill = 0; kill < 3; kill += 1) await killed(target);
     await run();
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('while it published leaves nothing once another run has found the output', async () => {
+  test('while it published leaves no other files once another run has found the output', async () => {
     const bench = await after(sending, reply, accepted);
     const { run, target, folder, deps } = bench;
     await killed(target, audio);
@@ -120,7 +120,7 @@ describe('a run that was killed', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('with received audio keeps the file under any name, and reports it', async () => {
+  test('after audio arrived keeps the file under any name, and reports it', async () => {
     const { run, target, folder } = await after(sending, reply, accepted);
     writeFileSync(`${target}.part`, '');
     await killed(target, audio);

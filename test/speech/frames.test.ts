@@ -8,8 +8,8 @@ interface Split {
 }
 
 /**
- * Returns what a splitter makes of a stream whose chunks end at the given offsets. The memory of each chunk is then
- * used again.
+ * Returns the output of a splitter for a stream whose chunks end at the given offsets. The memory
+ * of each chunk is then reused.
  */
 function split(stream: string | Buffer, cuts: readonly number[] = [], limit?: number): Split {
   const splitter = new FrameSplitter(limit);
@@ -110,14 +110,14 @@ describe('an invalid stream of frames', () => {
     expect(split('')).toEqual({ frames: [], fault: undefined });
   });
 
-  test('has a frame over the limit, whole or in chunks', () => {
+  test('has a frame over the limit, complete or in chunks', () => {
     const frame = `{"data":"${'A'.repeat(100)}"}`;
     expect(split(frame, [], frame.length).fault).toBeUndefined();
     expect(split(frame, [], frame.length - 1).fault).toMatch(/exceeds 110 bytes/);
     expect(split(frame, [50], frame.length - 1)).toMatchObject({ frames: [] });
   });
 
-  test('has an endless frame, which is given up at 16 MiB', () => {
+  test('has an endless frame, which is abandoned at 16 MiB', () => {
     const splitter = new FrameSplitter();
     const chunk = Buffer.alloc(1024 * 1024, 'A');
     splitter.push(Buffer.from('{"data":"'));

@@ -22,7 +22,7 @@ export interface Seen {
   body: string;
 }
 
-/** How the server responds to one request: with a body of frames, or with a function that controls the connection. */
+/** The server's response to one request: a body of frames, or a function that controls the connection. */
 export type Answer = Frames | ((response: ServerResponse, seen: Seen) => void | Promise<void>);
 
 export interface SpeechServer {
@@ -70,7 +70,7 @@ export function names(folder: string): string[] {
     .sort();
 }
 
-/** A clock whose sleeps end at once and advance its time; `slept` contains their lengths in ms. */
+/** A clock whose sleeps end immediately and advance its time; `slept` contains their lengths in ms. */
 export function quickClock(): Clock & { slept: number[] } {
   let passed = 0;
   const slept: number[] = [];
@@ -110,7 +110,7 @@ export async function depsFor(url: string, folder: string, more: Partial<JobDeps
     note: (text) => void notes.push(text),
     signals: { soft: soft.signal, hard: hard.signal },
     retries: 5,
-    priceOf: () => Promise.resolve({ what: 'a test' }),
+    priceOf: () => Promise.resolve({ subject: 'a test' }),
     allowances: () => Promise.resolve([]),
     ...more,
     notes,

@@ -100,7 +100,7 @@ const broken = (response: ServerResponse): boolean => {
   return true;
 };
 
-test('every piece is a job of its own, and the output is complete and in order', async () => {
+test('every piece is its own job, and the output is complete and in order', async () => {
   const held: (() => void)[] = [];
   let most = 0;
   const server = await speechServer((response, seen) => {
@@ -132,7 +132,7 @@ describe('a piece that fails', () => {
     const error = await failure(run({ concurrency: 1 }));
     expect(error).toMatchObject({ code: 'auth', exitCode: 3, charged: 'yes' });
     expect(error.message).toMatch(
-      /^Piece 3 of 5: .* 2 of 5 pieces are complete and kept in .*a\.pcm\.pieces/,
+      /^Piece 3 of 5: .* 2 of 5 pieces are complete and saved in .*a\.pcm\.pieces/,
     );
     expect(error.jobs).toHaveLength(3);
     expect(kept(pieces)).toEqual(['0001', '0002']);
@@ -143,7 +143,7 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'three'].sort());
   });
 
-  test('by being cut off is paid for again with --new only, and no other piece is', async () => {
+  test('because its stream was cut is paid for again only with --new, and no other piece is', async () => {
     let cut = true;
     const server = await speechServer(speaker((text, response) => text === 'two' && cut && broken(response)));
     const { run, target } = await bench(server.url);
@@ -169,9 +169,7 @@ describe('a piece that fails', () => {
     down = false;
     const error = await failure(run({ concurrency: 1 }));
     expect(error.exitCode).toBe(7);
-    expect(error.message).toMatch(
-      /^Piece 2 of 5: .* 4 of 5 .* --new pays for the others only/,
-    );
+    expect(error.message).toMatch(/^Piece 2 of 5: .* 4 of 5 .* --new pays only for the others/);
     expect(server.requests.map(textOf)).toEqual(texts);
     expect(await run({ fresh: true })).toMatchObject({ reused: 4 });
     expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
@@ -231,7 +229,7 @@ describe('a piece that fails', () => {
   });
 });
 
-test('an interruption finishes what is paid for, and the next run completes the output', async () => {
+test('an interruption finishes the paid pieces, and the next run completes the output', async () => {
   const server = await speechServer(speaker());
   const folder = freshFolder();
   const { run, deps, pieces } = await bench(server.url, folder);
@@ -264,7 +262,7 @@ test('an existing output is refused before anything is paid', async () => {
 });
 
 describe("a file that is not mgw's", () => {
-  test('stays in the folder of the pieces, and so does the folder', async () => {
+  test('is not removed from the folder of the pieces, nor is the folder', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     mkdirSync(join(pieces, 'takes'), { recursive: true });
@@ -277,7 +275,7 @@ describe("a file that is not mgw's", () => {
       expect(readFileSync(join(pieces, name), 'utf8')).toBe(`mine: ${name}`);
   });
 
-  test('is not written through a link in place of the folder: exit 10 before anything is paid', async () => {
+  test('is not reached through a link in place of the folder: exit 10 before anything is paid', async () => {
     const server = await speechServer(speaker());
     const { run, pieces } = await bench(server.url);
     const elsewhere = freshFolder();
@@ -287,7 +285,7 @@ describe("a file that is not mgw's", () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  test('is not written through a link in place of the joined part', async () => {
+  test('is not overwritten through a link in place of the joined part', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     const victim = join(freshFolder(), '.bashrc');

@@ -13,7 +13,7 @@ import { readAll } from '../support/read-all.ts';
 const pcm = Buffer.from([1, 0, 2, 0, 3, 0]);
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-test('a WAV header gives the length of the audio after it', () => {
+test('a WAV header contains the length of the audio after it', () => {
   const header = wavHeader(24_000, 6);
   expect(header).toHaveLength(44);
   expect(header.toString('latin1', 0, 4) + header.toString('latin1', 8, 16)).toBe('RIFFWAVEfmt ');
@@ -48,7 +48,7 @@ describe('a file for speech', () => {
     expect(published).toEqual({ path: target, bytes: 50, sha256: sha256(expected), mime: 'audio/x' });
   });
 
-  test('that is given up keeps a playable part, or nothing at all', async () => {
+  test('that is abandoned keeps a playable part, or nothing', async () => {
     const folder = freshFolder();
     const file = await sink(join(folder, 'a.wav'), 16_000);
     await file.open();
@@ -89,7 +89,7 @@ describe('a file for speech', () => {
 });
 
 describe('a stream for speech', () => {
-  test('receives each piece at once, after one WAV header of unknown length', async () => {
+  test('receives each piece immediately, after one WAV header of unknown length', async () => {
     const stream = new PassThrough();
     const sink = new StreamSink(stream, 24_000);
     await sink.write(pcm.subarray(0, 2));

@@ -185,7 +185,7 @@ describe('a stream that proves no success', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('with a 64 MiB frame is given up in bounded memory', async () => {
+  test('is abandoned in bounded memory if a frame has 64 MiB', async () => {
     const server = await speechServer(async (response) => {
       response.writeHead(200).write('{"code":0,"data":"');
       const chunk = Buffer.alloc(1024 * 1024, 'A');
@@ -223,7 +223,7 @@ describe('the budget of speech counts', () => {
     ...{ code: 0, data: one.toString('base64'), usage: { text_words: words } },
   });
 
-  /** A run under a budget of 10; `spent` returns what the budget then counts. */
+  /** A run under a budget of 10; `spent` returns the amount that the budget then counts. */
   async function underBudget(
     url: string,
   ): Promise<Bench & { budget: Budget; spent: (budget?: Budget) => Promise<string> }> {
@@ -301,7 +301,7 @@ describe('an error frame', () => {
   test('after audio exits 5, and the audio is kept', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
-    const message = `Error 55000000: server error. The received audio is kept in ${target}.part. It is not sent again automatically: --new pays for another take.`;
+    const message = `Error 55000000: server error. The received audio was saved in ${target}.part. It is not sent again automatically: --new pays for another take.`;
     const failed = { code: 'server_error', exitCode: 5, message };
     expect(await failure(run())).toMatchObject(failed);
     expect(names(folder)).toEqual(['a.mp3.part']);
@@ -350,7 +350,7 @@ describe('a failure before the stream', () => {
     [403, { error: { message: 'Insufficient balance' } }, { code: 'balance', exitCode: 4 }],
     [404, { error: { code: 'unsupported_endpoint', message: 'x' } }, { code: 'not_found', exitCode: 4 }],
     [307, '', { code: 'invalid_request', exitCode: 4 }],
-  ])('with %i is a refusal: nothing is charged, nothing is left behind', async (status, text, expected) => {
+  ])('with %i is a refusal: nothing is charged, and no leftovers remain', async (status, text, expected) => {
     const server = await speechServer(refuse(status, text));
     const { run, folder } = await bench(server.url);
     expect(await failure(run())).toMatchObject({ ...expected, charged: 'no' });
@@ -376,7 +376,7 @@ describe('a failure before the stream', () => {
   test.each([
     [{}, ': --new pays for another take.'],
     [{ key: 'k' }, ': another --key pays for another take.'],
-  ])('of an unknown outcome suggests a take that is possible with %j', async (more, words) => {
+  ])('with an unknown outcome suggests a take that is possible with %j', async (more, words) => {
     const server = await speechServer(reset);
     const { run } = await bench(server.url);
     for (let runs = 0; runs < 2; runs += 1)
@@ -441,7 +441,7 @@ describe('audio of an earlier run', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('that succeeded makes the same command a second take', async () => {
+  test('that was complete makes the same command a second take', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     const first = await run();
@@ -472,7 +472,7 @@ describe('audio of an earlier run', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('under a key cannot be fetched again if its file is gone', async () => {
+  test('under a key cannot be fetched again if its file is missing', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     await run({ key: 'greeting' });

@@ -38,7 +38,7 @@ describe('the splitter', () => {
     expect(splitText(text, most)).toEqual(pieces);
   });
 
-  test('keeps characters together that are displayed as one', () => {
+  test('does not split a displayed character', () => {
     const family = '👨‍👩‍👧‍👦';
     expect(splitText(`${family}${family}`, 9)).toEqual([family, family]);
     expect(splitText('e\u0301e\u0301e\u0301', 3)).toEqual(['e\u0301', 'e\u0301', 'e\u0301']);
@@ -74,7 +74,7 @@ describe('a split text', () => {
   const text = fc.oneof(fc.string({ unit, maxLength: 200 }), fc.string({ unit: 'grapheme', maxLength: 100 }));
   const most = fc.integer({ min: 1, max: 40 });
 
-  test('loses nothing, and no piece is too long or cut inside a character', () => {
+  test('is complete, and no piece is too long or cut inside a character', () => {
     fc.assert(
       fc.property(text, most, (all, limit) => {
         expect(cutText(all, limit).join('')).toBe(all);

@@ -30,14 +30,14 @@ describe('a speech failure is classified by its message before its code', () => 
   });
 });
 
-test('an error about the voice says how to set a voice', () => {
+test('an error about the voice explains how to set a voice', () => {
   const { message } = speechFailure('speaker permission denied', '45000000');
   expect(message).toBe(
     'speaker permission denied. Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.',
   );
 });
 
-test("an error about a text without speech keeps the gateway's message", () => {
+test("an error about unspeakable text keeps the gateway's message", () => {
   expect(speechFailure('No readable text!', '45002001').message).toMatch(
     /^No readable text! The text must contain/,
   );
@@ -51,7 +51,7 @@ test.each([
   ['invalid api key', 'mgw auth login'],
   ['[resource_id=x] requested resource not granted', 'groups of the key'],
   ['Insufficient balance', 'Top up'],
-])('the error %s says what to do', (message, advice) => {
+])('the error %s suggests what to do', (message, advice) => {
   expect(speechFailure(message, '45000000').message).toContain(advice);
 });
 
@@ -59,7 +59,7 @@ describe('a refusal by HTTP', () => {
   const reply = (status: number, text: string): Reply => ({ status, headers: {}, text, complete: true });
 
   test('is read in plain text too', () => {
-    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letters or digits');
+    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letter or digit');
   });
 
   test('from a web page is not a balance error', () => {
@@ -69,7 +69,7 @@ describe('a refusal by HTTP', () => {
   test.each([
     [401, '', 'auth', 'mgw auth login'],
     [402, '', 'balance', 'Top up'],
-  ])('with %i and no message says what to do', (status, text, code, advice) => {
+  ])('with %i and no message suggests what to do', (status, text, code, advice) => {
     expect(speechHttpFailure(reply(status, text))).toMatchObject({
       code,
       message: expect.stringContaining(advice) as string,
@@ -78,5 +78,5 @@ describe('a refusal by HTTP', () => {
 });
 
 test('an error without a message shows its code', () => {
-  expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway answered with error 99' });
+  expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway returned error 99' });
 });

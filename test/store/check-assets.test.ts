@@ -73,7 +73,7 @@ describe('--check-assets', () => {
     expect(posts()).toBe(0);
   });
 
-  test('names every bad asset, and checks audio as audio', async () => {
+  test('reports every invalid asset, and checks audio as audio', async () => {
     const { user, files, posts } = await scene();
     const audio = `${files.url}/audio/mpeg?bytes=${51 * megabyte}`;
     const ran = await user.run(
@@ -85,7 +85,7 @@ describe('--check-assets', () => {
     expect(dry.json).toMatchObject({ exit_code: 2 });
   });
 
-  test('asks the store about an uploaded file', async () => {
+  test('queries the store for an uploaded file', async () => {
     const { user, store, posts } = await scene();
     writeFileSync(join(user.cwd, 'first.png'), 'an image');
     const ran = await user.run(checked('--image', 'first.png'));
@@ -100,7 +100,7 @@ describe('--check-assets', () => {
     expect(posts()).toBe(1);
   });
 
-  test('sends no request without the flag', async () => {
+  test('does not send a request without the flag', async () => {
     const { user, files } = await scene();
     expect((await user.run([...submit, '--image', `${files.url}/text/html`])).code).toBe(0);
     expect(files.requests).toHaveLength(0);

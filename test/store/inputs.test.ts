@@ -101,7 +101,7 @@ describe('a local file as an asset', () => {
     },
   );
 
-  test('is accepted by every asset flag of Protocol C, and by Protocol B', async () => {
+  test('is accepted by every asset flag of Protocols C and B', async () => {
     const { user, store, sent } = await scene();
     for (const [name, flag] of [
       ['vendor-h3-mini', '--reference-image'],
@@ -122,7 +122,7 @@ describe('a local file as an asset', () => {
       expect(await store.get(typeof url === 'string' ? url : (url?.Url ?? ''))).toEqual(png);
   });
 
-  test('appears in no file or output with a signature or the credentials', async () => {
+  test('never appears in a file or output with a signature or the credentials', async () => {
     const { user, store } = await scene();
     const ran = await user.run([...withImage, '-v', '--json']);
     const kept = readdirSync(user.cwd, { recursive: true, withFileTypes: true })
@@ -156,7 +156,7 @@ test.each([
 );
 
 describe('a store that fails', () => {
-  test('temporarily is tried again, and nothing is sent to the gateway before the store has the file', async () => {
+  test('temporarily is retried, and nothing is sent to the gateway before the store has the file', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((_, response) => response.writeHead(503).end('<Error><Code>SlowDown</Code></Error>'));
     const ran = await user.run(withImage);
@@ -208,7 +208,7 @@ describe('a store that fails', () => {
     ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
     ['a wrong clock', 'RequestTimeTooSkewed', 0, /RequestTimeTooSkewed.*set the clock\.$/],
     ['a clock that is two hours behind', '', 120, /by 120 minutes: set the clock\.$/],
-  ])('by refusing %s exits 10, never 3, and says what to do', async (_, code, minutes, message) => {
+  ])('by refusing %s exits 10, never 3, and suggests what to do', async (_, code, minutes, message) => {
     const { user, store, sent } = await scene();
     store.faults.push(({ method }, response) => {
       store.faults.unshift(store.faults[0] ?? (() => false));
@@ -258,7 +258,7 @@ test.each([
   else expect(reachProblem(store, gateway)).toMatch(problem);
 });
 
-test('without a store the error says how to set one, and nothing is sent', async () => {
+test('without a store the error explains how to set one, and nothing is sent', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
   const failed = await user.run([...withImage, '--json']);

@@ -111,7 +111,7 @@ describe.skipIf(!hasFfmpeg)(
     let inDoubt = 0;
     beforeEach(() => void (inDoubt = 0));
 
-    test('at a disk operation: pays nothing, ends with the whole object, and leaves nothing', async () => {
+    test('at a disk operation: pays nothing, saves the complete object, and leaves no other files', async () => {
       const { worker } = await buildStorm();
       const workers = new Workers(worker, own.user.cwd);
       onTestFinished(() => workers.close());
@@ -125,7 +125,7 @@ describe.skipIf(!hasFfmpeg)(
       expect(inDoubt).toBeLessThan(2);
     });
 
-    test('at its submission: pays nothing, ends with the whole object, and leaves nothing', async () => {
+    test('at its submission: pays nothing, saves the complete object, and leaves no other files', async () => {
       const name = 'request';
       const args = begin(name);
       const running = own.user.start(args);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Clock } from '../../src/clock.ts';
 import { openObjectStore, type ObjectStore } from '../../src/store/s3-store.ts';
-import type { BegunUpload } from '../../src/store/s3-object.ts';
+import type { StartedUpload } from '../../src/store/s3-object.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
 const url = 's3://bucket/clips/boat.mp4';
@@ -18,8 +18,8 @@ interface Scene {
   store: S3Server;
   objects: ObjectStore;
   notes: string[];
-  begun: BegunUpload[];
-  put: (options?: { force?: boolean; earlier?: BegunUpload[] }) => Promise<void>;
+  begun: StartedUpload[];
+  put: (options?: { force?: boolean; earlier?: StartedUpload[] }) => Promise<void>;
 }
 
 // Parts of 8 bytes: the file has three.
@@ -27,7 +27,7 @@ async function scene(partBytes = 8): Promise<Scene> {
   const store = await s3Server();
   const file = join(mkdtempSync(join(tmpdir(), 'mgw-test-')), 'boat.mp4');
   writeFileSync(file, content);
-  const [notes, begun]: [string[], BegunUpload[]] = [[], []];
+  const [notes, begun]: [string[], StartedUpload[]] = [[], []];
   const deps = {
     clock,
     deadline: { remainingMs: () => Infinity },
@@ -44,7 +44,7 @@ async function scene(partBytes = 8): Promise<Scene> {
     objects.put(
       url,
       { path: file, bytes: content.length, sha256, mime: 'video/mp4' },
-      { force, earlier, onBegun: (upload) => Promise.resolve(void begun.push(upload)) },
+      { force, earlierUploads: earlier, onStarted: (upload) => Promise.resolve(void begun.push(upload)) },
     );
   return { store, objects, notes, begun, put };
 }
@@ -174,14 +174,14 @@ describe('a file that becomes an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('leaves an upload that another program started earlier', async () => {
+  test('does not abort an upload that another program started earlier', async () => {
     const { store, put } = await scene();
     store.uploads.set('other', { path, headers: {}, parts: new Map() });
     await put({ earlier: [{ since: new Date(Date.now() + 3_600_000).toISOString() }] });
     expect([...store.uploads.keys()]).toEqual(['other']);
   });
 
-  test('leads to exit 6 if the store keeps failing, and to exit 10 if it refuses', async () => {
+  test('causes exit 6 if the store keeps failing, and exit 10 if it refuses', async () => {
     for (const [code, exitCode] of [
       [503, 6],
       [403, 10],
@@ -198,6 +198,6 @@ describe('a file that becomes an object', () => {
     store.faults.push(on('PUT', path, status(501, '<Error><Code>NotImplemented</Code></Error>')));
     await put();
     expect(store.objects.get(path)).toEqual(content);
-    expect(notes.join()).toMatch(/no conditional writes/);
+    expect(notes.join()).toMatch(/does not support conditional writes/);
   });
 });

@@ -157,7 +157,7 @@ describe('-o s3://', () => {
     const speech = store.objects.get(`/bucket/${id}.mp3`);
     expect(speech?.length).toBeGreaterThan(100);
     expect(kept()).toEqual([]);
-    // The gateway keeps no speech: it is fetched from the bucket.
+    // The gateway does not store speech, so it is fetched from the bucket.
     for (const output of ['here.mp3', 's3://bucket/copy.mp3']) {
       const fetched = await user.run(['jobs', 'fetch', id, '-o', output]);
       expect(fetched.code, fetched.stderr).toBe(0);
@@ -189,25 +189,28 @@ describe('kill -9 while a result is uploaded', () => {
     ['before the upload is created', 'POST', 'uploads='],
     ['in a part', 'PUT', 'partNumber=2'],
     ['at the completion', 'POST', 'uploadId='],
-  ])('%s: a rerun pays nothing, saves the whole object, and leaves nothing', async (_, method, part) => {
-    const { user, store, video, posts, kept } = await scene(9 * 1024 * 1024);
-    const running = user.start(to('s3://bucket/boat.mp4'));
-    store.faults.push((request) => {
-      if (request.method !== method || !(request.url ?? '').includes(part)) return false;
-      // The store carries out the request, but its response is lost.
-      running.child.kill('SIGKILL');
-      store.faults.shift();
-      return false;
-    });
-    expect((await running.result).code).toBe(137);
-    const again = await user.run(to('s3://bucket/boat.mp4'));
-    expect(again.code, again.stderr).toBe(0);
-    expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
-    // Reads the object with a different client from the one that wrote it.
-    const object = new GetObjectCommand({ Bucket: 'bucket', Key: 'boat.mp4' });
-    const read = await awsClient(store.url, account).send(object);
-    const sha256 = createHash('sha256').update(video).digest('hex');
-    expect(read).toMatchObject({ ContentType: 'video/mp4', Metadata: { sha256 } });
-    expect(video.equals((await read.Body?.transformToByteArray()) ?? Buffer.alloc(0))).toBe(true);
-  });
+  ])(
+    '%s: a rerun pays nothing, saves the complete object, and leaves no other files',
+    async (_, method, part) => {
+      const { user, store, video, posts, kept } = await scene(9 * 1024 * 1024);
+      const running = user.start(to('s3://bucket/boat.mp4'));
+      store.faults.push((request) => {
+        if (request.method !== method || !(request.url ?? '').includes(part)) return false;
+        // The store executes the request, but its response is lost.
+        running.child.kill('SIGKILL');
+        store.faults.shift();
+        return false;
+      });
+      expect((await running.result).code).toBe(137);
+      const again = await user.run(to('s3://bucket/boat.mp4'));
+      expect(again.code, again.stderr).toBe(0);
+      expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
+      // Reads the object with a different client from the one that wrote it.
+      const object = new GetObjectCommand({ Bucket: 'bucket', Key: 'boat.mp4' });
+      const read = await awsClient(store.url, account).send(object);
+      const sha256 = createHash('sha256').update(video).digest('hex');
+      expect(read).toMatchObject({ ContentType: 'video/mp4', Metadata: { sha256 } });
+      expect(video.equals((await read.Body?.transformToByteArray()) ?? Buffer.alloc(0))).toBe(true);
+    },
+  );
 });

@@ -16,7 +16,7 @@ export interface S3Server {
   calls: string[];
   /** Multipart uploads that were neither completed nor aborted, by id. */
   uploads: Map<string, { path: string; headers: IncomingHttpHeaders; parts: Map<number, Buffer> }>;
-  /** Handlers of the next requests. One that returns false leaves its request to the server, and stays in the list. */
+  /** Handlers of the next requests. If one returns false, the server handles the request, and the handler remains in the list. */
   faults: ((request: IncomingMessage, response: ServerResponse) => unknown)[];
   /** Returns the content behind a presigned URL, or the status of the refusal. */
   get(url: string): Promise<Buffer | number>;

@@ -53,7 +53,7 @@ describe('with --sandbox', () => {
     expect(real.objects.size).toBe(0);
   });
 
-  test('needs and uses neither a store.command nor credentials', async () => {
+  test('uses neither a store.command nor credentials', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     writeFileSync(join(user.cwd, 'first.png'), Buffer.from('an image'));
     await user.run(['config', 'set', 'store.command', '--', 'false']);
@@ -102,7 +102,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     (await s3.send(new GetObjectCommand({ Bucket, Key, ...more }))).Body?.transformToString();
   const isError = (name: string): unknown => expect.objectContaining({ name }) as unknown;
 
-  test('stores, lists by prefix and folder, returns whole or in part, and removes an object', async () => {
+  test('stores, lists by prefix and folder, returns completely or in part, and removes an object', async () => {
     const s3 = await served();
     await put(s3, "a/one (1) ü+'.txt", 'one', { Metadata: { sha256: 'x' }, ContentType: 'text/plain' });
     await put(s3, 'b.txt', 'two');
@@ -187,7 +187,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     ['store-expired', 'ExpiredToken'],
     ['store-bad-digest', 'BadDigest'],
     ['store-reset', 'TimeoutError'],
-  ])('answers an upload under %s with %s, and stores nothing', async (fault, name) => {
+  ])('responds to an upload under %s with %s, and stores nothing', async (fault, name) => {
     const s3 = await served([`${fault}x1`]);
     await expect(put(s3, 'x', 'x')).rejects.toEqual(isError(name));
     await expect(get(s3, 'x')).rejects.toEqual(isError('NoSuchKey'));

@@ -75,7 +75,7 @@ describe('mgw store ls', () => {
     expect(text.stdout + text.stderr).not.toMatch(/X-Amz|store-secret/);
   });
 
-  test('says that a store.command cannot list', async () => {
+  test('reports that a store.command cannot list', async () => {
     const { user } = await scene();
     await user.run(['config', 'unset', 'store']);
     expect((await user.run(['store', 'ls', '--json'])).json).toMatchObject({ exit_code: 2 });

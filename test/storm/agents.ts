@@ -14,7 +14,7 @@ import { pick, type Random, randomFor } from './random.ts';
 
 // npm run storm -- --agents --prompts 60 --seed 2
 
-/** A gateway that counts what it charged for each text. */
+/** A gateway that counts its charges for each text. */
 interface Gateway {
   url: string;
   key?: string;
@@ -37,7 +37,7 @@ interface Wish {
 const model = 'vendor-h3-mini';
 const budget = 'shared';
 
-/** Two servers, the command line, and agents that give up, die and forget. Their servers die too. */
+/** Two servers, the command line, and agents that stop waiting, die and lose their memory. Their servers also die. */
 class AgentStorm {
   readonly #user: User;
   readonly #random: Random;
@@ -73,7 +73,7 @@ class AgentStorm {
     for (let tries = 0; wish.end === undefined; tries += 1) {
       if (tries === 200) throw new Error(`no end: ${wish.history.join('\n')}`);
       const isCalm = !isStormy || tries > 20;
-      // A person uses the command line, and another key of a person is another job.
+      // A person uses the command line. If a person chooses another key, that is deliberately another job.
       const isPerson = wish.tool === 'submit_video' && wish.keys === 1 && this.#random() < 0.2;
       await (isPerson ? this.#command(wish, isCalm) : this.#call(wish, isCalm));
     }
@@ -229,7 +229,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
     const charges = gateway.chargesFor(text);
     total += charges;
     const records = recordsOf(user, text);
-    // Speech that broke off is charged, and does not keep an agent from another take under another key.
+    // Speech that broke off is charged, and does not prevent an agent from another take under another key.
     const failed = records.filter((each) => each.includes('"type":"finished","state":"failed"')).length;
     const made = charges - failed;
     if (end === 'told' ? made === 1 : end === 'unknown' ? made <= 1 : made === 0) continue;

@@ -69,12 +69,12 @@ function lostHandles(tasks: readonly Task[], jobs: readonly Job[]): string[] {
   });
 }
 
-/** Whether the job has a recorded response with this id. The next command that names the job reads it. */
+/** Whether the job has a recorded response with this id. The next command on the job reads it. */
 function hasReplyWith({ record }: Job, id: string): boolean {
   return record.pendingReply?.text.includes(id) === true;
 }
 
-/** Reports charges of speech that no job records as sent, because the next run of that intent would pay again. */
+/** Reports charges of speech that no job records as sent, because the next run of their intent would pay again. */
 function unrecordedCharges(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   const charged = readBill(world.gateway).filter(({ area }) => area === 'tts').length;
   const unsent = ['prepared', 'rejected'];
@@ -111,7 +111,7 @@ function speechOf(n: number): Uint8Array {
   return Buffer.concat([...speechChunks({ text: tokenOf(n), format: 'mp3', sampleRate: 24_000 })]);
 }
 
-/** The key as it is, in hexadecimal and in Base64 (its middle, which does not depend on the text around it). */
+/** The key in plain text, in hexadecimal and in Base64 (its middle, which does not depend on the text around it). */
 const spellings = [stormKey, Buffer.from(stormKey).toString('hex')].concat(
   [0, 1, 2].map((offset) =>
     Buffer.from('x'.repeat(offset) + stormKey)
@@ -143,8 +143,8 @@ function bugs(world: World): string[] {
 // Reports runs with an exit code that a storm cannot cause: a mistake of the client or of the storm.
 function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
-    // A command that was killed after its last output has succeeded: its file exists, and a rerun says so before it
-    // pays.
+    // A command that was killed after its last output has succeeded: its file exists, and a rerun
+    // reports this before it pays.
     const isDelivered = jobs.some(
       (job) => intentOf(job) === plan.n && job.record.goals.some((goal) => goal.deliveredAt !== undefined),
     );

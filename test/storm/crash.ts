@@ -3,14 +3,14 @@ import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
 /**
- * How a disk operation fails: it has no effect, it takes effect anyway, half of it is written, or every operation that
- * needs space fails from then on.
+ * The way in which a disk operation fails: it has no effect, it takes effect anyway, half of it is
+ * written, or every operation that needs space fails from then on.
  */
 export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;
 
 /**
- * The fate of the n-th disk operation (counted from 1): the process is killed before it, or in the middle of a write,
- * or the operation fails.
+ * The incident at the n-th disk operation (counted from 1): the process is killed before it, or in
+ * the middle of a write, or the operation fails.
  */
 export interface Crash {
   at: number;
@@ -19,7 +19,7 @@ export interface Crash {
 
 let count = 0;
 
-/** Starts counting again; undefined lets every operation pass. */
+/** Resets the count; with undefined, every operation passes. */
 export async function armCrash(crash: Crash | undefined): Promise<void> {
   count = 0;
   await watchDisk(
@@ -65,7 +65,7 @@ function die(): never {
   throw new Error('killed');
 }
 
-// An operation of Node returns a promise, or has ended when it returns.
+// An operation of Node either returns a promise, or has ended when it returns.
 function once(result: unknown, act: (done: unknown) => unknown): unknown {
   return result instanceof Promise ? result.then(act) : act(result);
 }

@@ -14,7 +14,7 @@ export interface Ended {
 /** More runs than this of one process mean that it never ends. */
 const maxRuns = 25;
 
-/** The label of an intent in prompts and texts. */
+/** The label of an intent in prompts and text. */
 export function tokenOf(n: number): string {
   return `storm job ${n} end`;
 }
@@ -66,7 +66,7 @@ async function apart(plan: Plan, world: World, run: Run): Promise<number> {
 
 /**
  * Repeats a command line for as long as a script would, and returns the exit code of the last run, or -1 if it never
- * ends. `hasIt`: whether a killed run had printed its whole output.
+ * ends. `hasIt`: whether a killed run had printed its complete output.
  */
 export async function untilEnded(
   plan: Plan,

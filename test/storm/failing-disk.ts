@@ -14,9 +14,9 @@ export interface Part {
 }
 
 /**
- * Runs a scenario again and again, and makes a later disk operation fail in each run, until a run ends before that
- * operation. After each run, another process runs the same command on that disk until it ends. `worker` is the path of
- * the built worker.
+ * Runs a scenario repeatedly, and makes a later disk operation fail in each run, until a run ends
+ * before that operation. After each run, another process runs the same command on that disk until
+ * it ends. `worker` is the path of the built worker.
  */
 export function sweepFailures(
   scenario: Scenario,
@@ -71,7 +71,7 @@ function createdBy(
   return { all, end: onCreated(gateway, (created) => all.push(created)) };
 }
 
-// If nothing was sent, the disk is the cause, and the error must say so.
+// If nothing was sent, the disk is the cause, and the error must report it.
 function oddEnd({ code, stdout }: Ran, { gateway }: Stage, { ends = 0, prepare }: Scenario): string[] {
   const { length } = gateway.submissions;
   if (length > 0 || prepare !== undefined)

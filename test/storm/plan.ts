@@ -5,8 +5,9 @@ import { pick, randomFor, type Random } from './random.ts';
 export type Kind = 'a' | 'a-inline' | 'b' | 'c' | 'tts';
 
 /**
- * How a job is run: `plain` repeats one command line, `keyed` gives it a `--key`, `together` does that in three
- * processes at once, `apart` submits first and then fetches, `retakes` asks for a second take each time (`--new`).
+ * The way in which a job is run: `plain` repeats one command line, `keyed` adds a `--key`,
+ * `together` does that in three processes at once, `apart` submits first and then fetches,
+ * `retakes` requests a second take each time (`--new`).
  */
 export type Way = 'plain' | 'keyed' | 'together' | 'apart' | 'retakes';
 
@@ -17,19 +18,19 @@ export interface Plan {
   way: Way;
   /** True runs each command in a separate process, started through the shell. */
   isOwnProcess: boolean;
-  /** For each process of the intent and each of its runs: when it is killed; undefined if it is not. */
+  /** For each process of the intent and each of its runs: the time at which it is killed, or undefined. */
   kills: (Kill | undefined)[][];
 }
 
-/** When a run is killed: some time after it began, or at one of its disk operations. */
+/** The moment at which a run is killed: some time after it began, or at one of its disk operations. */
 export type Kill = { killAfterMs: number } | { crash: Crash };
 
 /** The number of runs with faults. Later runs have none, so that every job ends. */
 const inDanger = 6;
 
 /**
- * Returns the whole schedule. It is the same for the same seed, and the part of each job does not depend on the number
- * of jobs.
+ * Returns the complete schedule. It is the same for the same seed, and the part of each job does
+ * not depend on the number of jobs.
  */
 export function planStorm(jobs: number, seed: number): Plan[] {
   return Array.from({ length: jobs }, (_, n) => planJob(n, randomFor(seed, `job ${n}`)));

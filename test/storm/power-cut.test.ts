@@ -16,7 +16,7 @@ beforeAll(async () => {
 /** Tested with every state in which a power cut or kill -9 may leave the disk; the others only with the worst one. */
 const found = ['submit -o', 'tts'];
 
-describe('a power cut at one moment of forty: nothing is paid twice or lost, and a file is complete or absent', () => {
+describe('a power cut at any of forty moments: nothing is paid twice or lost, and a file is complete or absent', () => {
   it.each(few)('during $name', async (scenario) => {
     const whatRemains = found.includes(scenario.name) ? undefined : (['lost'] as const);
     const part = { whatRemains, every: 40, from: few.indexOf(scenario) };
@@ -26,7 +26,7 @@ describe('a power cut at one moment of forty: nothing is paid twice or lost, and
   });
 });
 
-describe('a disk that fails at one operation of thirteen: nothing is paid twice or lost, and the error is true', () => {
+describe('a disk that fails at any of thirteen operations: nothing is paid twice or lost, and the error is true', () => {
   it.each(few)('during $name', async (scenario) => {
     // All pieces behave alike, so fewer operations are tried.
     const part = { every: scenario.pieces === undefined ? 13 : 67, from: few.indexOf(scenario) };

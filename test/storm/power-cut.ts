@@ -22,9 +22,9 @@ export interface Part {
 }
 
 /**
- * Records a run of a scenario, and computes for each moment how a power cut may leave the disk. The same command is
- * then run on that disk, against the gateway in its state at that moment, until it ends. `recorder` is the address of
- * the preload.
+ * Records a run of a scenario, and computes for each moment the states in which a power cut may leave the
+ * disk. The same command is then run on that disk, against the gateway in its state at that moment, until it
+ * ends. `recorder` is the address of the preload.
  */
 export function sweepPowerCut(
   scenario: Scenario,
@@ -79,7 +79,8 @@ function answering(answer: Answer, record: (entry: Entry) => void): Answer {
   };
 }
 
-// Fails if the recorder missed a file: one that is written by a call it does not know looks as if it was never written.
+// Fails if the recorder missed a file: a file that is written by an unknown call looks as if it was
+// never written.
 function expectAllSeen({ moments }: Recording, folder: string): void {
   const [last, ...others] = moments.toReversed();
   const seen = JSON.stringify(listing(last?.disk('kept') ?? {}));

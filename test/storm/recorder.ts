@@ -1,4 +1,4 @@
-// Preloaded into a process (`node --import`), records everything that it does below the folder MGW_STORM_ROOT, in the
+// Preloaded into a process (`node --import`), records every operation below the folder MGW_STORM_ROOT, in the
 // file MGW_STORM_LOG. The gateway records there as well, so the lines are in the order of the events.
 import fs from 'node:fs';
 import { Socket } from 'node:net';

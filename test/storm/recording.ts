@@ -12,7 +12,7 @@ export type Entry =
   | { kind: 'sent' }
   /** The gateway has created a task, and charges for it. */
   | { kind: 'created'; handle: string; body: string }
-  /** The gateway responds to a submission, and has created nothing. */
+  /** The gateway responds to a submission for which it created no task. */
   | { kind: 'declined' }
   | { kind: 'printed'; text: string };
 

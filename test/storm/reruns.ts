@@ -56,12 +56,12 @@ export async function prepared(scenario: Scenario, stage: Stage): Promise<Played
   return { args, before: gateway.created.map((handle) => ({ handle, body: bodyOfLast(gateway) })) };
 }
 
-/** Calls `told` for each task that the gateway creates, until the returned function is called. */
-export function onCreated(gateway: FaultGateway, told: (created: Created) => void): () => void {
+/** Calls `onTask` for each task that the gateway creates, until the returned function is called. */
+export function onCreated(gateway: FaultGateway, onTask: (created: Created) => void): () => void {
   const create = gateway.create.bind(gateway);
   gateway.create = (...named) => {
     const handle = create(...named);
-    told({ handle, body: bodyOfLast(gateway) });
+    onTask({ handle, body: bodyOfLast(gateway) });
     return handle;
   };
   return () => (gateway.create = create);
@@ -76,7 +76,7 @@ export interface Found {
   /** A description of that point. */
   where: string;
   tree: Tree;
-  /** The tasks that the gateway has created by then, except those from before the run. */
+  /** The tasks that the gateway has created by then, except tasks from before the run. */
   created: readonly Created[];
   /** The output of the run. */
   printed: string;
@@ -127,7 +127,7 @@ export class Reruns {
       this.violations.push(`${this.#scenario.name}, ${where}: ${broken}`);
   }
 
-  /** Returns every broken promise, on the disk as it was found and after the reruns. */
+  /** Returns every broken promise, on the disk before and after the reruns. */
   async #judge(created: readonly Created[], printed: string, said: string): Promise<string[]> {
     const { saves, isKeyed } = this.#scenario;
     const found = this.#ledger(created, printed);
@@ -138,7 +138,7 @@ export class Reruns {
     // Running a command again after it succeeded makes a second take.
     if (found.isDelivered && !saves && !isKeyed) return broken;
     const codes = this.#codesFor(found);
-    // An existing piece or output that could not be recorded is not recognised, and is left alone.
+    // An existing piece or output that could not be recorded is not recognised, and not changed.
     if (this.#scenario.protocol === 'tts' && said !== '') codes.push(10);
     const { code, stderr } = await this.#untilEnded();
     if (code === 7 && (await this.#untilEnded()).code !== 7) broken.push('the doubt ended by itself');

@@ -18,7 +18,7 @@ export interface Scenario {
   answer?: Answer;
   /** The exit code without a fault; 0 if absent. */
   ends?: number;
-  /** Runs before, and returns the command line that is interrupted in place of `command`. */
+  /** Runs first, and returns the command line that is interrupted instead of `command`. */
   prepare?: (stage: Stage) => Promise<string[]>;
 }
 

@@ -68,13 +68,13 @@ describe('the judge of a storm reports', () => {
     return (await checkStorm(world, ended))[name].length;
   }
 
-  it('only the missing file if nothing was done', async () => {
+  it('only the missing file if nothing was run', async () => {
     const violations = await checkStorm(world, ended);
     expect(countOf(violations)).toBe(1);
     expect(violations['wrong outputs']).toHaveLength(1);
   });
 
-  it('a task that no ledger knows, and a second one as a double charge', async () => {
+  it('a task that is in no ledger, and a second one as a double charge', async () => {
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([1, 0]);
     await submit();
@@ -101,7 +101,7 @@ describe('the judge of a storm reports', () => {
     rmSync(join(world.root, 'note.txt'));
   });
 
-  it('a bug, and a job that does not end', async () => {
+  it('an internal error, and a job that does not end', async () => {
     world.runs.push({ code: 1, stdout: '', stderr: 'mgw: This is a bug in mgw', operations: 0 });
     expect(await found('bugs')).toBe(1);
     ended = [{ ...(ended[0] as Ended), codes: [-1] }];

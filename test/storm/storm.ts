@@ -6,7 +6,7 @@ import { openWorld, type World } from './world.ts';
 /** The options of a storm. */
 export interface StormOptions {
   jobs: number;
-  /** Determines the schedule: what is submitted, when it is killed, and which calls fail and how. */
+  /** Determines the schedule: the submissions, the kills, and the calls that fail. */
   seed: number;
   /** The path of the built worker. */
   worker: string;

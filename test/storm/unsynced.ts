@@ -15,7 +15,7 @@ export type Remains = keyof typeof remains;
 
 const empty = Buffer.alloc(0);
 
-/** Tracks which data on a disk would certainly survive a power cut. At first, all of it would. */
+/** Tracks the data on a disk that would certainly survive a power cut. Initially, all of it would. */
 export class UnsyncedDisk {
   #now: Tree;
   /** Each inode at its last sync. */

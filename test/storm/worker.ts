@@ -12,7 +12,7 @@ export interface Task {
   isHurried?: boolean;
 }
 
-/** A message of a worker: that it begins (the time until its kill starts), its output, or its result. */
+/** A message of a worker: its start (from which the time until the kill counts), its output, or its result. */
 export type Said =
   { began: true } | { printed: string } | { code: number; stderr: string; operations: number };
 
@@ -34,7 +34,7 @@ async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   const said: string[] = [];
   const stdin = new PassThrough();
   stdin.end();
-  // The output must arrive even if the process is killed right after printing it.
+  // The output must arrive even if the process is killed immediately after it.
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
   await armCrash(crash);

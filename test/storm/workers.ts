@@ -38,7 +38,7 @@ export class Workers {
     return ran;
   }
 
-  /** Runs tasks in one process, one after the other, whatever their results, and then ends it. */
+  /** Runs tasks in one process, one after the other, regardless of their results, and then ends it. */
   async inOne(use: (run: (task: Task) => Promise<Ran>) => Promise<void>): Promise<void> {
     const child = this.#start();
     try {

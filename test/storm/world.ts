@@ -31,7 +31,7 @@ export interface RunOptions {
   killAfterMs?: number;
   /** Runs it in a separate process, as a shell does. */
   isOwnProcess?: boolean;
-  /** The fate of its n-th disk operation. Has no effect in a separate process. */
+  /** The incident at its n-th disk operation. Has no effect in a separate process. */
   crash?: Crash;
 }
 
@@ -39,7 +39,7 @@ export interface WorldOptions {
   /** The path of the built worker. */
   worker: string;
   seed?: number;
-  /** How long a generation takes, ms. */
+  /** The duration of a generation, in ms. */
   paceMs: number;
   faults?: string[];
 }

@@ -6,9 +6,9 @@ export interface Cut {
   /** Matches the message at which the connection is cut: a statement's text, or the values bound to it. */
   at: RegExp;
   /**
-   * What is lost. `message`: the server never receives that message. `answer`: the server carries it out, but its
-   * response is lost. `patience`: the response is held back until the client closes the connection; from then on the
-   * proxy behaves as after {@link CuttingProxy.down}.
+   * What is lost. `message`: the server never receives that message. `answer`: the server executes
+   * it, but its response is lost. `patience`: the response is held back until the client closes the
+   * connection; from then on the proxy behaves as after {@link CuttingProxy.down}.
    */
   lose: 'message' | 'answer' | 'patience';
 }
@@ -62,7 +62,7 @@ export class CuttingProxy {
     return new Promise((done) => (this.#cut = { cut, done }));
   }
 
-  /** Runs `seen` once, directly before the first matching message is forwarded. */
+  /** Calls `seen` once, immediately before the first matching message is forwarded. */
   before(at: RegExp, seen: () => void): void {
     this.#watch = { at, seen };
   }

@@ -24,9 +24,9 @@ let watcher: Watcher | undefined;
 let isPatched = false;
 
 /**
- * Passes every disk operation of this process to `watch`, until this is called again; undefined ends it. Watches
- * promise and synchronous calls, however they were imported, and `fsync` and `writev` with callbacks, but no other
- * calls with callbacks.
+ * Passes every disk operation of this process to `watch`, until this is called again; with undefined, stops
+ * watching. Watches promise and synchronous calls, regardless of how they were imported, and `fsync` and
+ * `writev` with callbacks, but no other calls with callbacks.
  */
 export async function watchDisk(watch: Watcher | undefined): Promise<void> {
   watcher = watch;

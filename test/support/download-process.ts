@@ -15,8 +15,8 @@ async function run(): Promise<object> {
     assertLease: () => undefined,
     lifeOf,
   };
-  const late = (): Error => new Error('late');
-  const lock = { claimant, clock: systemClock, deadline, late, charged: 'yes' as const };
+  const lateError = (): Error => new Error('late');
+  const lock = { claimant, clock: systemClock, deadline, lateError, charged: 'yes' as const };
   const output = await acquireOutputLock(target, 'job 0', lock);
   try {
     const outcome = await download({ url, key: 'own-site' }, output, {

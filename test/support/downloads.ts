@@ -30,7 +30,7 @@ export interface Downloads {
   readonly part: string;
   clock: TestClock;
   start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;
-  /** Downloads to `target`, without a key unless the source says otherwise. */
+  /** Downloads to `target`, without a key unless the source requires one. */
   fetch: (
     url: string,
     deps?: Partial<DownloadDeps & Pick<LockOptions, 'claimant'>>,
@@ -48,7 +48,7 @@ export function gatewayAt(
   return { baseUrl: new URL(baseUrl), key: 'sk-secret', auth: bearer, trustedOrigins, userAgent: 'mgw/test' };
 }
 
-/** Returns this process under another name, and says which other processes are alive or cannot be seen. */
+/** Returns this process under another name, and a function that tells whether another process is alive or unknown. */
 export function claimantOf(
   pid: number,
   alive: readonly number[] = [],
@@ -71,7 +71,7 @@ export function lockAs(claimant: Claimant, target: string, identity: string): Pr
     claimant,
     clock: systemClock,
     deadline,
-    late: () => new Error('late'),
+    lateError: () => new Error('late'),
     charged: 'yes',
   });
 }
@@ -89,7 +89,7 @@ export function useDownloads(): Downloads {
   });
   afterEach(async () => {
     await Promise.all(servers.map((server) => server.stop()));
-    // Locks whose process died in the test are still open.
+    // Locks of processes that died in the test are still open.
     for (const lock of locks.splice(0)) lock.release();
     await rm(ctx.folder, { recursive: true });
   });
@@ -104,7 +104,7 @@ export function useDownloads(): Downloads {
       claimant: claimantOf(process.pid),
       clock: ctx.clock,
       deadline: deadlineIn(1e9, ctx.clock),
-      late: () => new Error('late'),
+      lateError: () => new Error('late'),
       charged: 'yes',
       ...options,
     });
@@ -139,7 +139,7 @@ export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Prom
   expect(sha256).toBe(createHash('sha256').update(bytes).digest('hex'));
 }
 
-/** Gives the n-th request the n-th response, and further requests the last one. */
+/** Sends the n-th response to the n-th request, and the last one to further requests. */
 export function inTurn(...answers: Answer[]): Answer {
   let at = 0;
   return (asked, socket) => answers[Math.min(at++, answers.length - 1)]?.(asked, socket);

@@ -46,7 +46,7 @@ it('a launch of a missing program is an error', async () => {
   await expect(once(child, 'close')).rejects.toThrow('ENOENT');
 });
 
-it('a launched process ends with the process that runs the test', async () => {
+it('a launched process ends when the process that runs the test ends', async () => {
   const path = join(tmpdir(), `mgw-launcher-test-${process.pid}`);
   const launcher = fork('test/support/launcher.mjs', [path], { execArgv: [] });
   await once(launcher, 'message');

@@ -7,7 +7,7 @@ import type { Readable, Writable } from 'node:stream';
 
 /** The members of a `ChildProcess` that are also available if another process started it. */
 export interface Launched extends EventEmitter {
-  /** Known soon after the start, long before its first line runs. */
+  /** Known soon after the start, long before the program's first line runs. */
   readonly pid?: number | undefined;
   readonly stdin: Writable;
   readonly stdout: Readable;

@@ -1,5 +1,6 @@
-// Starts processes for another one, whose memory would make each start slow; see launch.ts. They end with that process:
-// if a suite is killed, one that still polls could reach a server of a later test on the same port.
+// Starts processes for another process, whose memory would make each start slow; see launch.ts.
+// They end with that process. Otherwise, after a suite is killed, a process that still polls could
+// reach a server of a later test on the same port.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 
@@ -40,8 +41,8 @@ process.on('disconnect', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-// Does not read from a connection, because its data is for the process that gets it. Does not keep the launcher alive
-// when no process sends orders any more.
+// Does not read from a connection, because its data is for the process that receives it. Does not
+// keep the launcher alive when no process sends orders any more.
 const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (stream) => {
   streams.push(stream);
   carryOut();

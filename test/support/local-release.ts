@@ -9,7 +9,7 @@ const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 
 /**
  * Writes a release, with checksums, whose executable starts this build.
- * @returns the file that the action downloads: the compressed one if this machine can unpack it
+ * @returns the file that the action downloads: the compressed file if this machine can unpack it
  */
 export function writeRelease(folder: string): string {
   mkdirSync(folder, { recursive: true });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** Fills a folder in the first process of the suite that calls this; all others wait for it. Returns the folder. */
+/** Fills a folder in the first process of the suite that calls this. All other processes wait for it. Returns the folder. */
 export async function onceForSuite(name: string, fill: (folder: string) => unknown): Promise<string> {
   const folder = join(tmpdir(), name);
   const isFull = `${folder}.full`;

@@ -7,7 +7,8 @@ import { systemClock, type Clock } from '../../src/clock.ts';
 import { newUser, type CliJson, type CliResult, type User } from './cli.ts';
 
 /**
- * Runs `mgw` in this process, which takes a tenth of the time of a separate one. Writes the output to `file`, if given.
+ * Runs `mgw` in this process, which takes a tenth of the time of a separate one. Writes the output
+ * to `file`, if set.
  */
 export async function runHere(
   args: string[],
@@ -32,7 +33,7 @@ export async function runHere(
 /** The factor by which the pauses of a command in this process are shortened. */
 export const hurry = 10;
 
-/** A clock whose pauses are `times` times shorter, but seem to last their full time. */
+/** A clock whose pauses are `times` times shorter, but appear to last their full time. */
 export function hurried(times = hurry): Clock {
   let skipped = 0;
   return {
@@ -60,7 +61,7 @@ export function runHereAs(
   );
 }
 
-// Returns the word as a path in the folder if it names an output or an existing file.
+// Returns the word as a path in the folder if it is an output or an existing file.
 function pathIn(folder: string, flag: string | undefined, word: string): string {
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
   const isOutput = flag === '-o' && word !== '-' && !word.includes('://');
@@ -102,7 +103,7 @@ class Gathered extends Writable {
   }
 }
 
-/** The words of a plain command line, whose only shell syntax is quotes. */
+/** Splits a plain command line, whose only shell syntax is quotes, into words. */
 export function wordsOf(line: string): string[] {
   const words = [...line.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)];
   return words.map(([, double, single, bare]) => double ?? single ?? bare ?? '');

@@ -77,7 +77,7 @@ export function json(
 
 /** A server that serves one video at any path, or scripted responses. */
 export interface FileHost extends Origin {
-  /** The responses to the next requests; then it serves the video. */
+  /** The responses to the next requests. After them, the server serves the video. */
   answers: Answer[];
   /** If set, requests without this Authorization header get 401. */
   wants?: string;

@@ -9,8 +9,8 @@ export const hasPgBouncer = hasPostgres && programOf('pgbouncer') !== undefined;
 type PoolMode = 'transaction' | 'statement' | 'session';
 
 /**
- * PgBouncer in front of a PostgreSQL server. Each transaction (or statement) may get a different one of a few
- * connections.
+ * PgBouncer in front of a PostgreSQL server. Each transaction (or statement) may use a different
+ * one of a few connections.
  */
 export class PgBouncer {
   readonly port: number;

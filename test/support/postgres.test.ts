@@ -43,7 +43,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     expect(await server.query('select what from kept', database)).toBe('a');
   });
 
-  it('leave no shared memory behind, even after a kill -9, since a system has little of it', async () => {
+  it('leave no shared memory behind, even after kill -9, since its amount is limited', async () => {
     const other = await PostgresServer.open();
     const ids = [sharedMemoryOf(other)];
     await other.kill();
@@ -80,7 +80,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it.skipIf(!hasPgBouncer)('let a client of a pool get the session of another', async () => {
+  it.skipIf(!hasPgBouncer)('let a client of a pool get the session of another client', async () => {
     const pool = await PgBouncer.open(server.port);
     try {
       const url = server.url('postgres', pool.port);

@@ -10,10 +10,10 @@ export interface Asked {
   headers: Record<string, string>;
 }
 
-/** Answers a request with raw bytes, and closes the connection itself. */
+/** Responds to a request with raw bytes, and closes the connection itself. */
 export type Answer = (asked: Asked, socket: Socket) => void;
 
-/** A raw server on loopback: it sends exactly the bytes of the test, valid or not. */
+/** A raw server on loopback: it sends exactly the test's bytes, whether valid or not. */
 export class RawServer {
   readonly asked: Asked[] = [];
   /** The number of connections so far. */

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 
-/** All that a stream holds now: Node 26 gives one chunk at a time. */
+/** Returns all buffered data of a stream: Node 26 returns one chunk at a time. */
 export function readAll(stream: Readable): Buffer {
   const chunks: Buffer[] = [];
   for (let chunk = stream.read() as Buffer | null; chunk !== null; chunk = stream.read() as Buffer | null)

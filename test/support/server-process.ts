@@ -77,7 +77,7 @@ export class ServerProcess {
     return server;
   }
 
-  /** Ends it at once. It ends the processes that it has started, and removes its shared memory. */
+  /** Ends it immediately. It ends the processes that it has started, and removes its shared memory. */
   async end(): Promise<void> {
     this.#child.kill('SIGQUIT');
     await this.#ended;
@@ -119,6 +119,6 @@ function killIfThere(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // The process has already ended, because its parent is gone.
+    // The process has already ended, because its parent has ended.
   }
 }

@@ -29,7 +29,7 @@ export interface HttpServer {
   requests: Seen[];
   /** The number of connections so far. */
   connections: number;
-  /** The responses to the next requests; then the usual one. */
+  /** The responses to the next requests. Further requests get the usual response. */
   answers: Answer[];
   /** The number of tasks that were created. */
   created: number;
@@ -37,7 +37,7 @@ export interface HttpServer {
   create(): string;
 }
 
-/** An HTTP server whose usual response creates a task of Protocol C, unless `usual` is given. */
+/** An HTTP server whose usual response creates a task of Protocol C, unless `usual` is set. */
 export async function httpServer(usual?: Answer, port = 0): Promise<HttpServer> {
   const state: HttpServer = {
     url: '',

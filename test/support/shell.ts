@@ -37,7 +37,7 @@ export interface Ran {
   stderr: string;
 }
 
-/** A fresh home. `env` adds to the few variables that are set. */
+/** A fresh home. `env` adds to the few predefined variables. */
 export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   const home = mkdtempSync(join(tmpdir(), 'mgw-home-'));
   const programs = join(home, '.bin');
@@ -70,14 +70,14 @@ export function program(folder: string, name: string, text: string): void {
 /** `mgw` commands, each of which reads the output of the one before. */
 interface Plain {
   commands: string[];
-  /** The input of the first command: a text, or a file. */
+  /** The input of the first command: text, or a file. */
   text?: string | undefined;
   from?: string | undefined;
   /** A file for the output of the last command. */
   to?: string | undefined;
 }
 
-// Names the parts of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
+// Captures the parts of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
 const parts =
   /^(?:echo "(?<text>[^"$]*)" \| |cat (?<read>[\w./-]+) \| )?(?<all>mgw .*?|\w+=.*?)(?: < (?<from>[\w./-]+))?(?: > (?<to>[\w./-]+))?$/;
 

@@ -15,8 +15,9 @@ const slowest = [
 ];
 
 /**
- * The order of test files: first those that need a separate process, then the slowest, so that no worker ends with a
- * slow one. A new machine has no recorded durations, so the slow files are listed here.
+ * The order of test files: first those that need a separate process, then the slowest, so that no
+ * worker has a slow one left at the end. A new machine has no recorded durations, so the slow files
+ * are listed here.
  */
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 const memory = '/dev/shm';
 const roomyBytes = 4 * 1024 ** 3;
 
-/** Puts everything that the suite writes below one folder, which is removed afterwards. */
+/** Puts all files of the suite below one folder, which is removed afterwards. */
 export default function setup(): () => void {
   const folder = mkdtempSync(join(isFit() ? memory : tmpdir(), 'mgw-suite-'));
   // Another user runs database servers, and reaches their folders through this one.

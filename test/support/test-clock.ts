@@ -17,8 +17,8 @@ interface Sleeper {
 }
 
 /**
- * A clock whose short sleeps (pauses between tries) end at once, while long ones (watches) end only when the test
- * advances the time.
+ * A clock whose short sleeps (pauses between tries) end immediately, while long ones (watches) end
+ * only when the test advances the time.
  */
 export class TestClock implements Clock {
   /** The short sleeps so far, in ms. */

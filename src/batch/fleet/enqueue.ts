@@ -19,7 +19,7 @@ import { addBatch, addRows, type NewRow } from './row-queue.ts';
 export interface Enqueued {
   plan: Plan;
   added: number;
-  /** The number of rows whose earlier content in the queue was replaced, because it is not to be paid for. */
+  /** The number of rows whose earlier content in the queue was replaced, because it must not be paid for. */
   replaced: number;
   /** Ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
@@ -35,11 +35,11 @@ export interface EnqueueDeps extends PlanDeps {
 const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
 
 /**
- * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that takes
- * a row finds out whether it was paid for.
+ * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that claims
+ * a row checks whether it was paid for.
  */
 export function checkRows(batch: Batch, deps: EnqueueDeps): Promise<Plan> {
-  return planBatch({ ...batch, force: true }, untouched(deps), (planned) => void newRow(planned, deps));
+  return planBatch({ ...batch, force: true }, withoutLedger(deps), (planned) => void newRow(planned, deps));
 }
 
 /**
@@ -68,16 +68,19 @@ export async function enqueue(
     );
     result.added += added;
     for (const { row, planned } of rows.filter(({ row: { id } }) => changed.includes(id))) {
-      // Nothing was sent for the row yet, or its latest job is already that of the new content.
+      // Unless the state is `changed`, nothing was sent for the row, or its latest job has the new content.
       const { state } = await rowStatusOf(planned, { ...deps, isAnywhere: true });
-      const how = { isAgain: ['new', 'running', 'rejected'].includes(state), isUnsent: state === 'new' };
-      if (state !== 'changed' && (await replaceRow(query, batch.name, row, how))) result.replaced += 1;
+      const options = {
+        canRequeue: ['new', 'running', 'rejected'].includes(state),
+        canReplaceClaimed: state !== 'new',
+      };
+      if (state !== 'changed' && (await replaceRow(query, batch.name, row, options))) result.replaced += 1;
       else result.changed.push(row.id);
     }
   };
-  const plan = await planBatch({ ...batch, force: true }, untouched(deps), async (planned) => {
+  const plan = await planBatch({ ...batch, force: true }, withoutLedger(deps), async (planned) => {
     const { row, size } = newRow(planned, deps);
-    // The row names uploaded files by their content hash; a worker creates its own URLs.
+    // The row refers to uploaded files by their content hash; a worker creates its own URLs.
     if (!isSpeech(planned.work)) await planned.work.upload?.();
     chunk.push({ row, planned });
     bytes += size;
@@ -107,60 +110,58 @@ export async function queueUpdater(
 }
 
 /**
- * Makes the content of a row in the queue that of its file. Returns false if the row stays as it is.
- * @param isAgain hands the row out again if it has ended
- * @param isUnsent keeps the content if a worker has taken the row, because it may just be sending it
+ * Replaces the content of a row in the queue if it differs. Returns whether it did.
+ * @param canRequeue whether to requeue the row if it has ended
+ * @param canReplaceClaimed whether to replace the content if a worker has claimed the row, and may be sending it
  */
 async function replaceRow(
   query: Query,
   batch: string,
   { id, hash, row }: NewRow,
-  { isAgain = false, isUnsent = false } = {},
+  { canRequeue = false, canReplaceClaimed = true } = {},
 ): Promise<boolean> {
-  const found = await query<{ id: string }>(
+  const replaced = await query<{ id: string }>(
     `update {batch_rows} set hash = $3, content = $4, why = null, not_before = null,
       state = case when state = 'ended' and $5::boolean then 'waiting' else state end
-    where batch = $1 and id = $2 and hash <> $3 and not ($6::boolean and state = 'taken') returning id`,
-    [batch, id, hash, JSON.stringify(row), isAgain, isUnsent],
+    where batch = $1 and id = $2 and hash <> $3 and ($6::boolean or state <> 'taken') returning id`,
+    [batch, id, hash, JSON.stringify(row), canRequeue, canReplaceClaimed],
   );
-  return found.length > 0;
+  return replaced.length > 0;
 }
 
-function untouched(deps: PlanDeps): PlanDeps {
+function withoutLedger(deps: PlanDeps): PlanDeps {
   return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
-// The files that a row names are read here and become part of the row, because no worker can read them.
+// A row's files are read here and become part of the row, because workers cannot read them.
 function newRow(
   { id, row, work, waitsFor = [] }: NamedRow,
   { usesProgram, redact }: EnqueueDeps,
 ): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags, over } = row;
-  const why =
-    waitsFor.length > 0
-      ? `it waits for the row ${waitsFor.join(', ')}`
-      : 'it takes a frame of an earlier job';
+  const reason =
+    waitsFor.length > 0 ? `it waits for the row ${waitsFor.join(', ')}` : 'it uses a frame of an earlier job';
   if (waitsFor.length > 0 || needsFrame(work))
     throw usageError(
-      `line ${line}: the row ${id} cannot be enqueued: ${why}, whose file a worker on another machine does not have. Run the batch on each machine instead: mgw batch run`,
+      `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have that file. Run the batch on each machine instead: mgw batch run`,
     );
   if (usesProgram && needsUrls(work))
     throw usageError(
       `line ${line}: the row ${id} cannot be enqueued: a worker does not have its file, and store.command can only upload from that file. Configure a store instead: mgw config set store s3://BUCKET/PREFIX`,
     );
-  const common = { id, index, line, output, tags };
-  const own: QueuedRow = isSpeech(work)
+  const sharedFields = { id, index, line, output, tags };
+  const queuedRow: QueuedRow = isSpeech(work)
     ? {
-        ...common,
+        ...sharedFields,
         kind: 'tts',
-        text: spokenBy(work),
+        text: spokenText(work),
         flags: { ...flags, format: work.format.name },
         set,
         over,
       }
-    : { ...common, kind: work.protocol.name, body: work.asked, endpoint };
-  const carried = { id, hash: hashOf(work), row: own };
-  const text = JSON.stringify(own);
+    : { ...sharedFields, kind: work.protocol.name, body: work.userBody, endpoint };
+  const entry = { id, hash: hashOf(work), row: queuedRow };
+  const text = JSON.stringify(queuedRow);
   if (redact(text) !== text)
     throw usageError(
       `line ${line}: the row contains the API key, which the queue would store. Remove the key.`,
@@ -168,12 +169,12 @@ function newRow(
   const size = text.length;
   if (size > maxLineBytes)
     throw usageError(
-      `line ${row.line}: the row ${id} and the files that it names take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
+      `line ${row.line}: the row ${id} and its files take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
-  return { row: carried, size };
+  return { row: entry, size };
 }
 
-function spokenBy(work: SpeechWork): string {
+function spokenText(work: SpeechWork): string {
   const spoken = fieldOf(work, 'prompt');
   return typeof spoken === 'string' ? spoken : '';
 }

@@ -22,7 +22,7 @@ export type Query = <T extends Record<string, unknown>>(
   commit?: 'soon',
 ) => Promise<T[]>;
 
-/** The state that machines share to carry out a batch together. */
+/** The state that machines share to run a batch together. */
 export interface FleetState {
   query: Query;
   /** Combines calls into one statement: `Database.combine`. */
@@ -32,7 +32,7 @@ export interface FleetState {
    * @throws MgwError('unreachable') if no lease can be taken.
    */
   lease: () => Promise<string>;
-  /** Writes the events that this process kept while the database was unreachable. @throws MgwError('unreachable') */
+  /** Writes the events that this process stored while the database was unreachable. @throws MgwError('unreachable') */
   flush: () => Promise<void>;
 }
 

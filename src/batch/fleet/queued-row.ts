@@ -6,12 +6,12 @@ import { isKeyName } from '../../jobs/ref.ts';
 import { printableLine } from '../../printable.ts';
 import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';
-import type { Item, IsLeftOut, Manifest } from '../manifest/manifest.ts';
+import type { Item, IsSkipped, Manifest } from '../manifest/manifest.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { Query } from './fleet-state.ts';
 
 const headSchema = z.strictObject({
-  /** The `base_url` of the records: a worker takes only rows for its own gateway. */
+  /** The `base_url` of the records: a worker claims only rows for its own gateway. */
   gateway: z.string(),
   /** The maximum number of tasks in progress at the gateway, over all workers. */
   concurrency: z.number().int().min(1).max(10_000),
@@ -33,7 +33,7 @@ const common = {
   tags: z.array(z.string().refine(isKeyName)).max(32),
 };
 
-// No field names a file to read: the row holds the content.
+// No field refers to a file: the row contains the content.
 const rowSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     ...common,
@@ -79,8 +79,8 @@ export function parseHead(batch: string, text: string): QueuedHead {
 /** Parses a row of the queue. @throws MgwError('usage') if it is damaged. */
 export function parseRow(id: string, text: string): Row {
   const { data: row } = rowSchema.safeParse(tryParseJson(text));
-  const isKnownEndpoint = (given: QueuedRow & { endpoint?: string | undefined }): boolean =>
-    given.endpoint === undefined || findProtocol(given.kind)?.endpoints?.includes(given.endpoint) === true;
+  const isKnownEndpoint = (queued: QueuedRow & { endpoint?: string | undefined }): boolean =>
+    queued.endpoint === undefined || findProtocol(queued.kind)?.endpoints?.includes(queued.endpoint) === true;
   if (row?.id === id && isKnownEndpoint(row)) return { flags: {}, set: [], ...row };
   throw new MgwError('usage', `The row ${printableLine(id, 100)} of the queue is damaged.`);
 }
@@ -125,24 +125,24 @@ export interface QueueCounts {
 const isUnpaid = `state = 'ended' and outcome in ('bad', 'new', 'rejected')`;
 
 /** The number of rows in one query. */
-const page = 500;
+const pageSize = 500;
 
 /** Reads the manifest of an enqueued batch from the queue; undefined if there is no batch of that name. */
 export async function queuedManifest(query: Query, name: string): Promise<Manifest | undefined> {
-  const [found] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
-  if (found === undefined) return undefined;
-  const { concurrency, budget } = parseHead(name, found.head);
+  const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
+  if (entry === undefined) return undefined;
+  const { concurrency, budget } = parseHead(name, entry.head);
   const head = {
     name,
     concurrency: String(concurrency),
     ...(budget && { budget }),
   };
-  const items = async function* (isLeftOut?: IsLeftOut): AsyncGenerator<Item> {
+  const items = async function* (isLeftOut?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';
     let index = 0;
     for (;;) {
       const rows = await query<{ id: string; content: string; place: string }>(
-        `select id, content, position::text as place from {batch_rows} where batch = $1 and position > $2::bigint order by position limit ${page}`,
+        `select id, content, position::text as place from {batch_rows} where batch = $1 and position > $2::bigint order by position limit ${pageSize}`,
         [name, after],
       );
       for (const { id, content } of rows) {
@@ -168,12 +168,12 @@ function itemOf(id: string, content: string, index: number): Item {
   }
 }
 
-/** Returns the names of the uploaded files that rows in the queue need: the rows that have not ended. */
+/** Returns the names of the uploaded files that unfinished rows in the queue need. */
 export async function queuedUploads(query: Query): Promise<string[]> {
-  const found = await query<{ name: string }>(
+  const rows = await query<{ name: string }>(
     `select distinct (regexp_matches(content, 'sha256:[0-9a-f]+(?:[.][a-z0-9]+)?', 'g'))[1] as name from {batch_rows} where state <> 'ended'`,
   );
-  return found.map(({ name }) => name);
+  return rows.map(({ name }) => name);
 }
 
 /** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */
@@ -198,12 +198,12 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
   };
 }
 
-/** Hands out the quarantined rows of a batch again, and those that ended unpaid. Returns their number. */
-export async function handOutAgain(query: Query, batch: string): Promise<number> {
-  const found = await query<{ id: string }>(
+/** Requeues the rows of a batch that are quarantined or ended unpaid. Returns their number. */
+export async function requeueRows(query: Query, batch: string): Promise<number> {
+  const requeued = await query<{ id: string }>(
     `update {batch_rows} set state = 'waiting', lost = 0, why = null, not_before = null where batch = $1
       and (state = 'quarantined' or (${isUnpaid})) returning id`,
     [batch],
   );
-  return found.length;
+  return requeued.length;
 }

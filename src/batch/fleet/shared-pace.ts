@@ -14,16 +14,15 @@ import { SharedSlots, type SharedSlotsOptions } from './shared-slots.ts';
 /** Options of the pace that several machines share. */
 export type SharedPaceOptions = PaceOptions & SharedSlotsOptions;
 
-type Turned = Record<'wait' | 'held' | 'epoch' | 'most', number>;
+type SendWindowRow = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 
 // The minimum and maximum interval between checks for a free slot, ms. Polling is needed because a connection pooler
 // does not forward notifications.
-const [minLookMs, maxLookMs] = [100, 1000];
+const [minCheckMs, maxCheckMs] = [100, 1000];
 
 /**
- * The pace of a batch over all machines that carry it out, by the database's clock. One database row per batch holds
- * the limit, the delay that the gateway requested, and the time of the next submission. Each process limits its own
- * polls.
+ * The pace of a batch over all machines that run it, by the database's clock. One database row per batch holds the
+ * limit, the delay that the gateway requested, and the time of the next submission. Each process limits its own polls.
  */
 export class SharedPace implements Pace {
   readonly isShared = true;
@@ -31,12 +30,12 @@ export class SharedPace implements Pace {
   readonly #query: Query;
   readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
-  readonly #look: () => Promise<Turned | undefined>;
+  readonly #readPace: () => Promise<SendWindowRow | undefined>;
   /** Unfinished writes. */
   readonly #writes = new Set<Promise<void>>();
   #limit: number;
   /** The end of the delay that the gateway requested, monotonic ms. */
-  #heldUntil = 0;
+  #delayedUntil = 0;
 
   private constructor(options: SharedPaceOptions) {
     this.#options = options;
@@ -44,18 +43,18 @@ export class SharedPace implements Pace {
     this.#limit = options.concurrency;
     this.#slots = new SharedSlots(options);
     this.#polls = pollLimiter(options);
-    const looked = options.fleet.combine(async () => {
-      const [seen] = await this.#query<Turned>(look, [options.batch]);
-      return new Map(seen && [[undefined, seen]]);
+    const readOnce = options.fleet.combine(async () => {
+      const [row] = await this.#query<SendWindowRow>(selectPace, [options.batch]);
+      return new Map(row && [[undefined, row]]);
     });
-    this.#look = () => looked(undefined);
+    this.#readPace = () => readOnce(undefined);
   }
 
   /** Opens the pace of a batch. @throws MgwError('unreachable'). */
   static async open(options: SharedPaceOptions): Promise<SharedPace> {
     const { batch, concurrency } = options;
     const { query } = options.fleet;
-    await query(begin, [batch, concurrency]);
+    await query(resetPace, [batch, concurrency]);
     await query(
       `insert into {places} (batch, number) select $1, n from generate_series(1, $2::int) n on conflict do nothing`,
       [batch, concurrency],
@@ -67,17 +66,17 @@ export class SharedPace implements Pace {
     return this.#limit;
   }
 
-  get heldMs(): number {
-    return Math.max(0, this.#heldUntil - this.#options.clock.monotonic());
+  get delayMs(): number {
+    return Math.max(0, this.#delayedUntil - this.#options.clock.monotonic());
   }
 
   async enter(signal: AbortSignal, max = 1): Promise<number> {
-    for (let lookMs = minLookMs; ; lookMs = Math.min(maxLookMs, lookMs * 1.5)) {
+    for (let checkMs = minCheckMs; ; checkMs = Math.min(maxCheckMs, checkMs * 1.5)) {
       signal.throwIfAborted();
-      const { taken, most } = await this.#slots.take(max);
+      const { taken, most } = await this.#slots.acquire(max);
       this.#noteLimit(most);
       if (taken > 0) return taken;
-      await this.#options.clock.sleep(lookMs * (0.5 + Math.random() / 2), signal);
+      await this.#options.clock.sleep(checkMs * (0.5 + Math.random() / 2), signal);
     }
   }
 
@@ -85,41 +84,41 @@ export class SharedPace implements Pace {
     this.#slots.leave();
   }
 
-  async submission(signal: AbortSignal): Promise<SendWindow> {
+  async waitToSubmit(signal: AbortSignal): Promise<SendWindow> {
     const { clock } = this.#options;
     await Promise.all(this.#writes);
     for (;;) {
-      while (this.heldMs > 0) await clock.sleep(this.heldMs, signal);
-      const asked = clock.monotonic();
-      const turn = await this.#turn(true);
-      if (turn.held > 0) continue;
-      const at = asked + Math.max(0, turn.wait);
-      if (turn.wait < 1) return sendWindowAt(at, turn.epoch, this.#options);
-      await clock.sleep(turn.wait, signal);
-      const now = await this.#turn(false);
-      if (now.held <= 0) return sendWindowAt(at, now.epoch, this.#options);
+      while (this.delayMs > 0) await clock.sleep(this.delayMs, signal);
+      const requestedAt = clock.monotonic();
+      const window = await this.#reserve(true);
+      if (window.held > 0) continue;
+      const at = requestedAt + Math.max(0, window.wait);
+      if (window.wait < 1) return sendWindowAt(at, window.epoch, this.#options);
+      await clock.sleep(window.wait, signal);
+      const current = await this.#reserve(false);
+      if (current.held <= 0) return sendWindowAt(at, current.epoch, this.#options);
     }
   }
 
-  poll(signal: AbortSignal): Promise<unknown> {
+  waitToPoll(signal: AbortSignal): Promise<unknown> {
     return this.#polls.pass(signal);
   }
 
   // Nothing to record if the limit is not lowered.
-  accepted(): void {
+  reportAccepted(): void {
     const { concurrency, batch } = this.#options;
     if (this.#limit >= concurrency) return;
-    this.#write(() => this.#query(grow, [batch, concurrency]));
+    this.#write(() => this.#query(raiseLimit, [batch, concurrency]));
   }
 
-  limited({ epoch }: SendWindow, retryAfterMs = 0): void {
+  reportLimited({ epoch }: SendWindow, retryAfterMs = 0): void {
     const { clock, batch } = this.#options;
-    this.#heldUntil = Math.max(this.#heldUntil, clock.monotonic() + retryAfterMs);
-    this.#write(() => this.#query(shrink, [batch, epoch, retryAfterMs]));
+    this.#delayedUntil = Math.max(this.#delayedUntil, clock.monotonic() + retryAfterMs);
+    this.#write(() => this.#query(lowerLimit, [batch, epoch, retryAfterMs]));
   }
 
-  holdPolls(ms: number): void {
-    this.#polls.hold(ms);
+  delayPolls(ms: number): void {
+    this.#polls.delay(ms);
   }
 
   async close(): Promise<void> {
@@ -127,18 +126,21 @@ export class SharedPace implements Pace {
     await this.#slots.close();
   }
 
-  async #turn(isTaken: boolean): Promise<Turned> {
+  async #reserve(isReserved: boolean): Promise<SendWindowRow> {
     const { batch, perMinute } = this.#options;
-    const gapMs = isTaken ? gapOf(perMinute) : 0;
-    const turn = gapMs > 0 ? (await this.#query<Turned>(nextTurn, [batch, gapMs]))[0] : await this.#look();
-    const { wait = 0, held = 0, epoch = 0, most = this.#limit } = turn ?? {};
-    if (held > 0) this.#heldUntil = this.#options.clock.monotonic() + held;
+    const gapMs = isReserved ? gapOf(perMinute) : 0;
+    const row =
+      gapMs > 0
+        ? (await this.#query<SendWindowRow>(reserveWindow, [batch, gapMs]))[0]
+        : await this.#readPace();
+    const { wait = 0, held = 0, epoch = 0, most = this.#limit } = row ?? {};
+    if (held > 0) this.#delayedUntil = this.#options.clock.monotonic() + held;
     this.#noteLimit(most);
     return { wait, held, epoch, most };
   }
 
-  #noteLimit(most: number): void {
-    const limit = Math.min(most, this.#options.concurrency);
+  #noteLimit(maxTasks: number): void {
+    const limit = Math.min(maxTasks, this.#options.concurrency);
     if (limit === this.#limit) return;
     this.#limit = limit;
     this.#options.onLimit?.(limit);
@@ -148,18 +150,17 @@ export class SharedPace implements Pace {
   #write(statement: () => Promise<unknown>): void {
     const written = statement().then(
       () => undefined,
-      (error: unknown) =>
-        this.#options.note(`The pace of the batch could not be recorded: ${messageOf(error)}`),
+      (error: unknown) => this.#options.note(`Could not record the pace of the batch: ${messageOf(error)}`),
     );
     this.#writes.add(written);
     void written.finally(() => this.#writes.delete(written));
   }
 }
 
-const later = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`;
+const afterMs = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`;
 
 // If no process has a slot, the limit that a gateway set in an earlier run is discarded.
-const begin = `
+const resetPace = `
 insert into {paces} as pace (batch, most) values ($1, $2)
 on conflict (batch) do update set most = excluded.most, accepted = 0
 where not exists (select from {places} place where place.batch = $1 and ${isLive('place')})`;
@@ -167,8 +168,8 @@ where not exists (select from {places} place where place.batch = $1 and ${isLive
 const milliseconds = (time: string): string =>
   `(extract(epoch from ${time} - clock_timestamp()) * 1000)::float`;
 
-// The turn is computed while the row is locked, so no two processes get the same one.
-const nextTurn = `
+// The send window is computed while the row is locked, so no two processes get the same one.
+const reserveWindow = `
 update {paces} set next_turn = case
     when held_until > clock_timestamp() then next_turn
     else greatest(next_turn, clock_timestamp()) + $2::float * interval '1 millisecond' end
@@ -176,18 +177,18 @@ where batch = $1
 returning ${milliseconds(`next_turn - $2::float * interval '1 millisecond'`)} as wait,
   ${milliseconds('held_until')} as held, epoch::int as epoch, most`;
 
-const look = `select ${milliseconds('held_until')} as held, epoch::int as epoch, most from {paces} where batch = $1`;
+const selectPace = `select ${milliseconds('held_until')} as held, epoch::int as epoch, most from {paces} where batch = $1`;
 
-const grow = `
+const raiseLimit = `
 update {paces} set
   most = case when accepted + 1 >= most then least(most + 1, $2::int) else most end,
   accepted = case when accepted + 1 >= most then 0 else accepted + 1 end
 where batch = $1 and most < $2::int`;
 
 // A 429 for a submission that was sent before the last halving does not halve the limit again.
-const shrink = `
+const lowerLimit = `
 update {paces} set
-  held_until = greatest(held_until, ${later('$3::float')}),
+  held_until = greatest(held_until, ${afterMs('$3::float')}),
   most = case when epoch = $2 then greatest(1, least(most, (
     select count(*) from {places} place where batch = $1 and ${isLive('place')})) / 2) else most end,
   accepted = case when epoch = $2 then 0 else accepted end,

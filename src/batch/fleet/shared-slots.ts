@@ -14,7 +14,7 @@ export interface SharedSlotsOptions {
 }
 
 /** The pause before returning a slot is retried, ms. */
-const returnAgainMs = 1000;
+const retryReturnMs = 1000;
 
 /**
  * The slots of a batch over all machines: one row for each task that may be in progress at the gateway. A slot belongs
@@ -23,10 +23,10 @@ const returnAgainMs = 1000;
 export class SharedSlots {
   readonly #options: SharedSlotsOptions;
   /** The numbers of this process's slots. */
-  readonly #own = new Set<number>();
+  readonly #held = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // One statement at a time, so that `#own` is exact at each. It also returns the slots that this process no longer
+  // One statement at a time, so that `#held` is exact at each. It also returns the slots that this process no longer
   // uses.
   readonly #exchange: (request: { max: number }) => Promise<{ taken: number; most: number } | undefined>;
 
@@ -36,24 +36,24 @@ export class SharedSlots {
   }
 
   /**
-   * Takes up to `max` free slots; also returns how many tasks the gateway allows now.
+   * Takes up to `max` free slots; also returns the number of tasks that the gateway now allows.
    * @throws MgwError('unreachable').
    */
-  async take(max: number): Promise<{ taken: number; most: number }> {
+  async acquire(max: number): Promise<{ taken: number; most: number }> {
     return (await this.#exchange({ max })) ?? { taken: 0, most: this.#options.concurrency };
   }
 
   /** Returns one of this process's slots. */
   leave(): void {
-    const [number] = this.#own;
+    const [number] = this.#held;
     if (number === undefined) return;
-    this.#own.delete(number);
+    this.#held.delete(number);
     void this.#return();
   }
 
   /** Returns all slots. */
   async close(): Promise<void> {
-    this.#own.clear();
+    this.#held.clear();
     this.#closing.abort();
     // If this fails, the slots become free when the lease ends.
     await this.#exchange({ max: 0 }).catch(() => undefined);
@@ -63,27 +63,27 @@ export class SharedSlots {
     requests: { max: number }[],
   ): Promise<Map<{ max: number }, { taken: number; most: number }>> {
     const { batch, fleet, concurrency } = this.#options;
-    const own = [...this.#own];
+    const held = [...this.#held];
     const wanted = Math.min(
       concurrency,
       requests.reduce((sum, { max }) => sum + max, 0),
     );
-    const [found] = await fleet.query<{ numbers: number[]; most: number }>(exchange, [
-      ...[batch, await fleet.lease(), own, concurrency, wanted],
+    const [row] = await fleet.query<{ numbers: number[]; most: number }>(exchangeSlots, [
+      ...[batch, await fleet.lease(), held, concurrency, wanted],
     ]);
-    const { numbers = [], most = concurrency } = found ?? {};
-    for (const number of numbers) this.#own.add(number);
-    let left = numbers.length;
+    const { numbers = [], most = concurrency } = row ?? {};
+    for (const number of numbers) this.#held.add(number);
+    let remaining = numbers.length;
     return new Map(
       requests.map((request) => {
-        const taken = Math.min(left, request.max);
-        left -= taken;
+        const taken = Math.min(remaining, request.max);
+        remaining -= taken;
         return [request, { taken, most }];
       }),
     );
   }
 
-  // Returns every slot that this process does not use. Tries again until the database has recorded it.
+  // Returns every slot that this process does not use. Retries until the database has recorded it.
   async #return(): Promise<void> {
     const { clock, note } = this.#options;
     try {
@@ -91,8 +91,8 @@ export class SharedSlots {
     } catch (error) {
       if (this.#isReturning) return;
       this.#isReturning = true;
-      note(`A slot of the batch could not be returned: ${messageOf(error)} Trying again.`);
-      await clock.sleep(returnAgainMs, this.#closing.signal).catch(() => undefined);
+      note(`Could not return a slot of the batch: ${messageOf(error)} Retrying.`);
+      await clock.sleep(retryReturnMs, this.#closing.signal).catch(() => undefined);
       this.#isReturning = false;
       if (!this.#closing.signal.aborted) await this.#return();
     }
@@ -103,7 +103,7 @@ export class SharedSlots {
 // statement was lost. Those that it does not need are returned. After them come free slots, up to the limit: this
 // statement locks them, and other processes skip them. Under the lock, a slot must still have the lease that was found
 // to have ended. A process whose lease has ended takes nothing.
-const exchange = `
+const exchangeSlots = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (
     select number, row_number() over (order by number) as place from {places}

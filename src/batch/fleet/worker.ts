@@ -1,15 +1,16 @@
 import type { Clock } from '../../clock.ts';
 import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
 import type { FlowDeps } from '../../flows/settings.ts';
-import { everyRow } from '../choice.ts';
+import { everyRow } from '../row-selection.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { PlannedRow } from '../planned-row.ts';
-import { BatchRun, isOwnPath, type RunOptions, type RunWatcher, type WorkerWatcher } from '../row-runner.ts';
+import { BatchRun, isOwnOutputError } from '../row-runner.ts';
+import type { RunOptions, RunWatcher, WorkerWatcher } from '../row-runner.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
 import { isValidElsewhere, parseRow } from './queued-row.ts';
-import { heldMs, retryDelayMs, shortDelayMs } from './row-queue.ts';
+import { retryDelayMs, defaultRetryMs, stuckRetryMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
 type Rows = Map<string, ClaimedRow>;
@@ -29,10 +30,10 @@ export interface WorkerOptions {
   gateway: string;
   /** The maximum number of rows in progress, over all batches. */
   concurrency: number;
-  /** Ends after being idle for this long, ms. Never if absent. */
+  /** The maximum idle time before the worker ends, ms; no limit if absent. */
   maxIdleMs?: number;
   clock: Clock;
-  /** Aborted when the worker must take no more rows. */
+  /** Aborted when the worker must claim no more rows. */
   signal: AbortSignal;
   open: (queued: QueuedBatch) => Promise<OpenedBatch>;
 }
@@ -40,28 +41,26 @@ export interface WorkerOptions {
 /** The minimum and maximum interval between two searches for rows, ms. */
 const [minPauseMs, maxPauseMs] = [200, 2000];
 
-/** Takes rows of any batch in the queue, and carries out each as `batch run` does. */
+/** Claims rows of any batch in the queue, and runs each as `batch run` does. */
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
-  readonly #working = new Map<string, Promise<void>>();
-  /** Batches without an available row. Each waits for a new row, or for the end of one of its own. */
-  readonly #awaiting = new Map<string, () => void>();
+  readonly #activeBatches = new Map<string, Promise<void>>();
+  /** Batches without an available row. Each waits for a new row, or for one of its rows to end. */
+  readonly #wakeBatch = new Map<string, () => void>();
   /** Batches to skip until a time, monotonic ms. */
-  readonly #held = new Map<string, number>();
-  /**
-   * Batches with a row that another try alone does not help. Trying one again counts as idle until a row of it makes
-   * progress.
-   */
-  readonly #stuck = new Set<string>();
+  readonly #pausedUntil = new Map<string, number>();
+  /** Batches that need a change, such as a budget. Retrying one counts as idle until one of its rows makes progress. */
+  readonly #stuckBatches = new Set<string>();
+  /** The output paths of rows in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();
-  #inHand = 0;
+  #claimedCount = 0;
   /** Batches that wait until this worker has fewer rows in progress. */
-  readonly #waiting: (() => void)[] = [];
-  #lookMs = minPauseMs;
+  readonly #awaitingCapacity: (() => void)[] = [];
+  #searchMs = minPauseMs;
   #idleSince: number;
   #wake: () => void = () => undefined;
-  #stop: MgwError | undefined;
+  #fatalError: MgwError | undefined;
 
   constructor(options: WorkerOptions, watcher: WorkerWatcher) {
     this.#options = options;
@@ -72,57 +71,58 @@ export class Worker {
   /** Works until its signal is aborted or it has been idle for `maxIdleMs`. Returns any error that stopped it. */
   async run(): Promise<MgwError | undefined> {
     this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
-    while (!this.#isOver && !this.#isIdle()) await this.#look();
-    while (this.#working.size > 0) await Promise.race(this.#working.values());
-    return this.#stop;
+    while (!this.#isOver && !this.#isIdle()) await this.#search();
+    while (this.#activeBatches.size > 0) await Promise.race(this.#activeBatches.values());
+    return this.#fatalError;
   }
 
   get #isOver(): boolean {
-    return this.#options.signal.aborted || this.#stop !== undefined;
+    return this.#options.signal.aborted || this.#fatalError !== undefined;
   }
 
   #isIdle(): boolean {
     const { clock, maxIdleMs = Infinity } = this.#options;
-    for (const name of this.#working.keys()) this.#stayFor(0, name);
+    for (const name of this.#activeBatches.keys()) this.#postponeIdle(0, name);
     return clock.monotonic() - this.#idleSince >= maxIdleMs;
   }
 
-  async #look(): Promise<void> {
+  async #search(): Promise<void> {
     const { queue, gateway, clock, signal } = this.#options;
-    let begun = 0;
+    let starts = 0;
     try {
       for (const { batch, id } of await queue.recover()) this.#watcher.quarantined(batch, id);
-      for (const queued of await queue.waiting(gateway)) begun += this.#begin(queued) ? 1 : 0;
+      for (const queued of await queue.availableBatches(gateway)) starts += this.#startBatch(queued) ? 1 : 0;
       this.#watcher.alive();
     } catch (thrown) {
       const error = toMgwError(thrown);
-      if (error.code === 'config') this.#stop ??= error;
-      // A database that does not respond may hold rows: this is not idle time.
-      this.#stayFor(0);
-      this.#watcher.note(`${error.message} Asking again.`);
+      if (error.code === 'config') this.#fatalError ??= error;
+      // A database that does not respond may contain rows: this is not idle time.
+      this.#postponeIdle(0);
+      this.#watcher.note(`${error.message} Retrying.`);
     }
     if (this.#isOver) return;
-    this.#lookMs = begun > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#lookMs);
+    this.#searchMs = starts > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#searchMs);
     // One signal for each pause, so that listeners of ended rows do not accumulate on one signal.
-    const woken = new AbortController();
-    this.#wake = () => woken.abort();
+    const wakeUp = new AbortController();
+    this.#wake = () => wakeUp.abort();
     if (signal.aborted) this.#wake();
-    await clock.sleep(this.#lookMs * (0.5 + Math.random() / 2), woken.signal).catch(() => undefined);
+    await clock.sleep(this.#searchMs * (0.5 + Math.random() / 2), wakeUp.signal).catch(() => undefined);
   }
 
-  #begin(queued: QueuedBatch): boolean {
+  #startBatch(queued: QueuedBatch): boolean {
     const { name, retryMs } = queued;
-    if (retryMs !== undefined) this.#stayFor(retryMs, name);
-    if (retryMs !== undefined || (this.#held.get(name) ?? 0) > this.#options.clock.monotonic()) return false;
-    this.#awaiting.get(name)?.();
-    if (this.#working.has(name)) return this.#awaiting.delete(name);
-    const working = this.#work(queued)
-      .catch((error: unknown) => this.#judge(name, toMgwError(error)))
+    if (retryMs !== undefined) this.#postponeIdle(retryMs, name);
+    const pausedUntil = retryMs === undefined ? (this.#pausedUntil.get(name) ?? 0) : Infinity;
+    if (pausedUntil > this.#options.clock.monotonic()) return false;
+    this.#wakeBatch.get(name)?.();
+    if (this.#activeBatches.has(name)) return this.#wakeBatch.delete(name);
+    const batchWork = this.#work(queued)
+      .catch((error: unknown) => this.#handleError(name, toMgwError(error)))
       .finally(() => {
-        this.#working.delete(name);
+        this.#activeBatches.delete(name);
         this.#wake();
       });
-    this.#working.set(name, working);
+    this.#activeBatches.set(name, batchWork);
     return true;
   }
 
@@ -130,37 +130,37 @@ export class Worker {
     const opened = await this.#options.open(queued);
     const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
-    // Called after the end of the job is recorded, because no other worker looks at a row that has ended.
+    // Called after the end of the job is recorded, because other workers ignore rows that have ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
-      this.#release(planned.id, rows, (row) => this.#options.queue.end(row, 'done'));
+      this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
     try {
       while (!this.#isOver && !run.isOver) {
-        if (this.#inHand >= this.#options.concurrency) {
-          await new Promise<void>((resolve) => this.#waiting.push(resolve));
+        if (this.#claimedCount >= this.#options.concurrency) {
+          await new Promise<void>((resolve) => this.#awaitingCapacity.push(resolve));
           continue;
         }
-        // Take one row, and wait for a slot. Take more rows only when there are slots for them.
+        // Claim one row, and wait for a slot. Claim more rows only when there are slots for them.
         const taken = await this.#take(queued.name, 1);
         if (taken.length === 0 && run.isIdle) break;
         if (taken.length === 0) {
-          const rowsCame = new Promise<void>((resolve) => this.#awaiting.set(queued.name, resolve));
-          await Promise.race([rowsCame, run.nextEnd()]);
-          this.#awaiting.delete(queued.name);
+          const newRows = new Promise<void>((resolve) => this.#wakeBatch.set(queued.name, resolve));
+          await Promise.race([newRows, run.nextEnd()]);
+          this.#wakeBatch.delete(queued.name);
           continue;
         }
-        const slots = await run.slots(1 + this.#options.concurrency - this.#inHand);
-        const room = Math.min(slots.length - 1, this.#options.concurrency - this.#inHand);
+        const slots = await run.slots(1 + this.#options.concurrency - this.#claimedCount);
+        const capacity = Math.min(slots.length - 1, this.#options.concurrency - this.#claimedCount);
         try {
-          if (room > 0) taken.push(...(await this.#take(queued.name, room)));
+          if (capacity > 0) taken.push(...(await this.#take(queued.name, capacity)));
         } catch (error) {
-          // The rows that were taken despite the error are under this worker's lease, and the next call finds them.
-          this.#watcher.note(`${messageOf(error)} Asking again.`);
+          // Rows that were claimed despite the error are under this worker's lease, and the next call finds them.
+          this.#watcher.note(`${messageOf(error)} Retrying.`);
         }
         for (const slot of slots.slice(taken.length)) slot.leave();
         for (const row of taken) rows.set(row.id, row);
         const started = await Promise.allSettled(
-          taken.map((row, at) => this.#start(row, slots[at], opened, run, rows)),
+          taken.map((row, index) => this.#start(row, slots[index], opened, run, rows)),
         );
         for (const each of started) if (each.status === 'rejected') throw each.reason;
       }
@@ -171,24 +171,23 @@ export class Worker {
         this.#outputs.delete(row);
         this.#options.queue.drop(row);
       }
-      this.#makeRoom(rows.size);
+      this.#freeCapacity(rows.size);
       await options.pace.close();
     }
-    if (run.stoppedBy !== undefined) this.#judge(queued.name, run.stoppedBy);
+    if (run.stoppedBy !== undefined) this.#handleError(queued.name, run.stoppedBy);
   }
 
   async #take(batch: string, max: number): Promise<ClaimedRow[]> {
-    this.#inHand += max;
+    this.#claimedCount += max;
     let taken: ClaimedRow[] = [];
     try {
-      taken = await this.#options.queue.take(batch, max);
-      return taken;
+      return (taken = await this.#options.queue.claim(batch, max));
     } finally {
-      this.#makeRoom(max - taken.length);
+      this.#freeCapacity(max - taken.length);
     }
   }
 
-  // Plans a row and starts it, unless there is nothing to be done for it or the run is over.
+  // Plans a row and starts it, unless it needs no work or the run is over.
   async #start(
     taken: ClaimedRow,
     slot: Slot | undefined,
@@ -197,14 +196,16 @@ export class Worker {
     rows: Rows,
   ): Promise<void> {
     const { queue } = this.#options;
-    const release = (tell: (row: ClaimedRow) => Promise<void>): Promise<void> => {
+    const release = (record: (row: ClaimedRow) => Promise<void>): Promise<void> => {
       slot?.leave();
-      return this.#release(taken.id, rows, tell);
+      return this.#release(taken.id, rows, record);
     };
-    const refuse = (why: string, isGivenBack: boolean): Promise<void> => {
-      if (isGivenBack) this.#stuck.add(batch.name);
-      this.#watcher.bad(batch, taken.id, why, isGivenBack);
-      return release(() => (isGivenBack ? queue.giveBack(taken, heldMs, why) : queue.end(taken, 'bad', why)));
+    const refuse = (why: string, isReturned: boolean): Promise<void> => {
+      if (isReturned) this.#stuckBatches.add(batch.name);
+      this.#watcher.bad(batch, taken.id, why, isReturned);
+      return release(() =>
+        isReturned ? queue.returnToQueue(taken, stuckRetryMs, why) : queue.recordEnd(taken, 'bad', why),
+      );
     };
     let planned: PlannedRow;
     try {
@@ -212,61 +213,62 @@ export class Worker {
     } catch (thrown) {
       const error = toMgwError(thrown);
       if (error.code === 'usage') return refuse(error.message, await isValidElsewhere(taken, batch, plan));
-      await release(() => queue.giveBack(taken, 0));
+      await release(() => queue.returnToQueue(taken, 0));
       throw error;
     }
-    const own = everyRow.toCarryOut(planned, planned.take.number);
-    if (own === undefined) {
-      this.#watcher.left(batch, planned);
-      return release(() => queue.end(taken, planned.state, planned.take.job?.error?.message));
+    const rowToRun = everyRow.rowToRun(planned, planned.take.number);
+    if (rowToRun === undefined) {
+      this.#watcher.skipped(batch, planned);
+      return release(() => queue.recordEnd(taken, planned.state, planned.take.job?.error?.message));
     }
-    if (slot === undefined || run.isOver) return release(() => queue.giveBack(taken, 0));
-    const path = sameFileName(own.path);
+    if (slot === undefined || run.isOver) return release(() => queue.returnToQueue(taken, 0));
+    const path = sameFileName(rowToRun.path);
     if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))
-      return refuse(`${own.path} is also the output of another row in progress.`, true);
+      return refuse(`${rowToRun.path} is also the output of another row in progress.`, true);
     this.#outputs.set(taken, path);
-    run.start(own, slot);
+    run.start(rowToRun, slot);
   }
 
   #watcherOf(batch: Batch, rows: Rows): RunWatcher {
+    const { queue } = this.#options;
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
-        if (job.state !== 'succeeded') this.#stuck.delete(batch.name);
+        if (job.state !== 'succeeded') this.#stuckBatches.delete(batch.name);
         this.#watcher.updated(planned, job);
       },
       note: (text) => this.#watcher.note(text),
       ended: async (end) => {
         const { planned, error } = end;
         const state = stateAfter(end);
-        if (error !== undefined && isOwnPath(planned, error)) {
+        if (error !== undefined && isOwnOutputError(planned, error)) {
           this.#watcher.bad(batch, planned.id, error.message, false);
-          return this.#release(planned.id, rows, (row) => this.#options.queue.end(row, 'bad', error.message));
+          return this.#release(planned.id, rows, (row) => queue.recordEnd(row, 'bad', error.message));
         }
-        const rest = error === undefined ? undefined : retryDelayMs(error);
-        if (rest === heldMs) this.#stuck.add(batch.name);
-        else this.#stayFor(rest ?? 0);
-        await this.#watcher.ended(batch, end, state, rest !== undefined);
+        const delayMs = error === undefined ? undefined : retryDelayMs(error);
+        if (delayMs === stuckRetryMs) this.#stuckBatches.add(batch.name);
+        else this.#postponeIdle(delayMs ?? 0);
+        await this.#watcher.ended(batch, end, state, delayMs !== undefined);
         if (error === undefined) return;
         await this.#release(planned.id, rows, (row) =>
-          rest === undefined
-            ? this.#options.queue.end(row, state, error.message)
-            : this.#options.queue.giveBack(row, rest, error.message),
+          delayMs === undefined
+            ? queue.recordEnd(row, state, error.message)
+            : queue.returnToQueue(row, delayMs, error.message),
         );
       },
     };
   }
 
-  // If the outcome of a row cannot be recorded in the queue, the next worker that takes it reads it from the ledger.
-  async #release(id: string, rows: Rows, tell: (row: ClaimedRow) => Promise<void>): Promise<void> {
+  // If the outcome of a row cannot be recorded in the queue, the next worker that claims it reads it from the ledger.
+  async #release(id: string, rows: Rows, record: (row: ClaimedRow) => Promise<void>): Promise<void> {
     const row = rows.get(id);
     if (row === undefined) return;
     rows.delete(id);
     this.#outputs.delete(row);
-    this.#makeRoom(1);
-    this.#stayFor(0, row.batch);
+    this.#freeCapacity(1);
+    this.#postponeIdle(0, row.batch);
     try {
-      await tell(row);
+      await record(row);
     } catch (error) {
       this.#options.queue.drop(row);
       this.#watcher.note(messageOf(error));
@@ -274,25 +276,25 @@ export class Worker {
   }
 
   // A worker with rows that wait for a retry is not idle.
-  #stayFor(ms: number, name?: string): void {
-    if (name === undefined || !this.#stuck.has(name))
+  #postponeIdle(ms: number, name?: string): void {
+    if (name === undefined || !this.#stuckBatches.has(name))
       this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);
   }
 
-  #makeRoom(count: number): void {
-    this.#inHand -= count;
-    for (const wake of this.#waiting.splice(0)) wake();
+  #freeCapacity(count: number): void {
+    this.#claimedCount -= count;
+    for (const wake of this.#awaitingCapacity.splice(0)) wake();
   }
 
   // A budget belongs to one batch. Any other error that ends a run would end the runs of all batches.
-  #judge(name: string, error: MgwError): void {
+  #handleError(name: string, error: MgwError): void {
     if (this.#isOver) return;
     const isSpent = error.code === 'budget';
-    if (!isSpent && error.code !== 'unreachable') return void (this.#stop = error);
-    const delayMs = isSpent ? heldMs : shortDelayMs;
-    this.#held.set(name, this.#options.clock.monotonic() + delayMs);
-    if (isSpent) this.#stuck.add(name);
-    else this.#stayFor(delayMs);
-    this.#watcher.note(`${name}: ${error.message} Trying again in ${delayMs / 1000} s.`);
+    if (!isSpent && error.code !== 'unreachable') return void (this.#fatalError = error);
+    const delayMs = isSpent ? stuckRetryMs : defaultRetryMs;
+    this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
+    if (isSpent) this.#stuckBatches.add(name);
+    else this.#postponeIdle(delayMs);
+    this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`);
   }
 }

@@ -12,8 +12,8 @@ interface CsvRecord {
 }
 
 /**
- * Reads CSV (RFC 4180) as spreadsheets write it. The first row names the fields; commas, semicolons or tabs separate
- * cells. An empty cell is an absent field. Empty rows, and empty cells and columns at the end, are ignored.
+ * Reads CSV (RFC 4180) as spreadsheets write it. The first row contains the field names; commas, semicolons or tabs
+ * separate cells. An empty cell is an absent field. Empty rows, and empty cells and columns at the end, are ignored.
  * @throws Unreadable at a misplaced quote, after which cell boundaries are unknown.
  */
 export async function* readCsv(
@@ -21,10 +21,10 @@ export async function* readCsv(
   report: (problem: Problem) => void,
 ): AsyncGenerator<ManifestRecord> {
   let header: Header | undefined;
-  let empty = 0;
+  let emptyCount = 0;
   for await (const record of records(source)) {
     const length = record.cells.findLastIndex((cell) => cell.trim() !== '') + 1;
-    if (length === 0 && (empty += 1) > maxEmptyRows)
+    if (length === 0 && (emptyCount += 1) > maxEmptyRows)
       throw new Unreadable({
         line: record.line,
         message: `the file has more than ${maxEmptyRows} empty rows: remove them. The rest was not read`,
@@ -45,23 +45,23 @@ export async function* readCsv(
     const width = header.names.length;
     if (length === 0) continue;
     if (length > width || cells.length < width) {
-      const found = length > width ? length : cells.length;
-      const count = found === 1 ? 'one cell' : `${found} cells`;
+      const cellCount = length > width ? length : cells.length;
+      const count = cellCount === 1 ? 'one cell' : `${cellCount} cells`;
       report({ line, message: `the row has ${count}, but the header has ${width}` });
       continue;
     }
-    const unnamed = header.names.findIndex((name, index) => name === '' && cells[index]?.trim() !== '');
-    if (unnamed < 0) yield { line, fields: fieldsOf(record, header) };
-    else report({ line, message: `column ${unnamed + 1} has a value here, but no name in the header` });
+    const unnamedIndex = header.names.findIndex((name, index) => name === '' && cells[index]?.trim() !== '');
+    if (unnamedIndex < 0) yield { line, fields: fieldsOf(record, header) };
+    else report({ line, message: `column ${unnamedIndex + 1} has a value here, but no name in the header` });
   }
   if (header === undefined && source.badLines.size === 0)
-    report({ line: 1, message: 'the file is empty: its first row names the fields' });
+    report({ line: 1, message: 'the file is empty: its first row must contain the field names' });
 }
 
 /** The maximum number of empty rows. Each takes as long to read as a row with values. */
 const maxEmptyRows = 2 ** 20;
 
-// The first line of a file that was made for Excel may name the separator.
+// The first line of a file that was made for Excel may specify the separator.
 const separatorLine = /^sep=(.)\r?\n/i;
 
 interface Header {
@@ -82,15 +82,18 @@ function readHeader(
     throw new Unreadable({ line, message: `the header has ${cells.length} columns; allowed: ${maxFields}` });
   const names = cells.map((cell) => cell.trim());
   const columns = new Map<string, number>();
-  const faults: string[] = [];
+  const messages: string[] = [];
   for (const [index, name] of names.entries()) {
-    const before = columns.get(fieldName(name));
+    const earlierIndex = columns.get(fieldName(name));
     if (name === '') continue;
-    if (before === undefined) columns.set(fieldName(name), index);
-    else faults.push(`columns ${before + 1} and ${index + 1} are both called ${printableLine(name, 60)}`);
+    if (earlierIndex === undefined) columns.set(fieldName(name), index);
+    else
+      messages.push(
+        `columns ${earlierIndex + 1} and ${index + 1} are both called ${printableLine(name, 60)}`,
+      );
   }
-  const last = faults.pop();
-  for (const message of faults) report({ line, message });
+  const last = messages.pop();
+  for (const message of messages) report({ line, message });
   if (last !== undefined) throw new Unreadable({ line, message: last });
   return { names, line };
 }
@@ -110,16 +113,17 @@ function ratioInCell(cell: string): string {
   return cell.trim().replace(/^0?(\d+):0?(\d+)(?::00)?$/, '$1:$2');
 }
 
-/** Returns the separator that a line such as `sep=;` names, or else the most frequent one in the first line. */
+/** Returns the separator that a line such as `sep=;` specifies, or else the most frequent one in the first line. */
 function separatorOf(text: string): string {
-  const named = separatorLine.exec(text)?.[1];
-  if (named !== undefined) return named;
+  const declared = separatorLine.exec(text)?.[1];
+  if (declared !== undefined) return declared;
   const header = (/[^\r\n]*\S[^\r\n]*/.exec(text)?.[0] ?? '').replace(/"[^"]*"/g, '');
   const count = (separator: string): number => header.split(separator).length;
   return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');
 }
 
-// Keeps the records itself: the stream would lose those before an error, and `on_record` would triple the time per row.
+// Collects the records itself: the stream would lose those before an error, and `on_record` would triple the time per
+// row.
 class RecordParser extends Parser {
   readonly parsed: { record: string[]; raw: string }[] = [];
 
@@ -133,13 +137,13 @@ class RecordParser extends Parser {
 async function* records(source: Source): AsyncGenerator<CsvRecord> {
   let line = 1;
   const blocks = source.blocks();
-  let first = '';
+  let beginning = '';
   let next = await blocks.next();
   for (; !next.done; next = await blocks.next()) {
-    first += next.value.bytes.toString('utf8');
-    if (first.trim() !== '') break;
+    beginning += next.value.bytes.toString('utf8');
+    if (beginning.trim() !== '') break;
   }
-  const separator = separatorOf(first);
+  const separator = separatorOf(beginning);
   const parser = new RecordParser({
     delimiter: separator,
     record_delimiter: ['\r\n', '\n', '\r'],
@@ -149,7 +153,7 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     raw: true,
   });
   parser.on('error', () => undefined);
-  const take = (): CsvRecord[] =>
+  const takeRecords = (): CsvRecord[] =>
     parser.parsed.splice(0).map(({ record, raw }) => {
       const start = line + lineBreaks(leadingBreaks(raw));
       line += lineBreaks(raw);
@@ -157,20 +161,20 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     });
   const feed = (bytes: Buffer, firstLine: number): Promise<void> => {
     checkWidth(bytes, firstLine, separator);
-    return write(parser, bytes);
+    return writeChunk(parser, bytes);
   };
   try {
-    if (first !== '') await feed(Buffer.from(first), 1);
-    yield* take().filter((record) => isText(record, source));
+    if (beginning !== '') await feed(Buffer.from(beginning), 1);
+    yield* takeRecords().filter((record) => isValidText(record, source));
     for await (const block of blocks) {
       await feed(block.bytes, block.line);
-      yield* take().filter((record) => isText(record, source));
+      yield* takeRecords().filter((record) => isValidText(record, source));
     }
     parser.end();
     await finished(parser, { readable: false });
-    yield* take().filter((record) => isText(record, source));
+    yield* takeRecords().filter((record) => isValidText(record, source));
   } catch (error) {
-    yield* take().filter((record) => isText(record, source));
+    yield* takeRecords().filter((record) => isValidText(record, source));
     throw error instanceof CsvError ? unreadable(error, line) : error;
   } finally {
     parser.destroy();
@@ -182,12 +186,12 @@ const maxSeparators = 100_000;
 
 function checkWidth(bytes: Buffer, firstLine: number, separator: string): void {
   const byte = Buffer.from(separator).at(-1);
-  let [line, found] = [firstLine, 0];
+  let [line, separatorCount] = [firstLine, 0];
   for (let at = 0; at < bytes.length; at += 1) {
-    if (bytes[at] === 0x0a || bytes[at] === 0x0d) found = 0;
+    if (bytes[at] === 0x0a || bytes[at] === 0x0d) separatorCount = 0;
     if (bytes[at] === 0x0a) line += 1;
-    if (bytes[at] === byte) found += 1;
-    if (found > maxSeparators)
+    if (bytes[at] === byte) separatorCount += 1;
+    if (separatorCount > maxSeparators)
       throw new Unreadable({
         line,
         message: `the line has more than ${maxSeparators} separators. The rest was not read`,
@@ -195,12 +199,12 @@ function checkWidth(bytes: Buffer, firstLine: number, separator: string): void {
   }
 }
 
-function isText({ line, lastLine }: CsvRecord, { badLines }: Source): boolean {
+function isValidText({ line, lastLine }: CsvRecord, { badLines }: Source): boolean {
   for (let at = line; badLines.size > 0 && at <= lastLine; at += 1) if (badLines.has(at)) return false;
   return true;
 }
 
-function write(parser: Parser, bytes: Buffer): Promise<void> {
+function writeChunk(parser: Parser, bytes: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     parser.write(bytes, (error) => (error ? reject(error) : resolve()));
   });
@@ -215,7 +219,7 @@ function leadingBreaks(raw: string): string {
   return /^[\r\n]*/.exec(raw)?.[0] ?? '';
 }
 
-const faults: Record<string, string> = {
+const quoteFaults: Record<string, string> = {
   CSV_QUOTE_NOT_CLOSED: 'a quoted cell of the row that begins here is not closed',
   CSV_INVALID_CLOSING_QUOTE:
     'the row that begins here has text after a closing quote; inside a quoted cell, write a quote twice',
@@ -227,6 +231,6 @@ const faults: Record<string, string> = {
 function unreadable(error: CsvError, line: number): Unreadable {
   const raw: unknown = error['raw'];
   const start = line + (typeof raw === 'string' ? lineBreaks(leadingBreaks(raw)) : 0);
-  const why = faults[error.code] ?? printableLine(error.message, 200);
-  return new Unreadable({ line: start, message: `${why}. The rest was not read` });
+  const reason = quoteFaults[error.code] ?? printableLine(error.message, 200);
+  return new Unreadable({ line: start, message: `${reason}. The rest was not read` });
 }

@@ -21,11 +21,11 @@ const allNames = new Set([...names.values()].flatMap((each) => [...each]));
 
 function namesOf(kind: JobKind): Set<string> {
   const endpoint = findProtocol(kind)?.endpoints === undefined ? [] : ['endpoint'];
-  const own = kind === 'tts' ? ['text', 'file', 'over'] : ['body', ...endpoint];
-  return new Set(['id', 'protocol', 'output', 'tags', ...own, ...rowFlags(kind).map(longName)]);
+  const specialFields = kind === 'tts' ? ['text', 'file', 'over'] : ['body', ...endpoint];
+  return new Set(['id', 'protocol', 'output', 'tags', ...specialFields, ...rowFlags(kind).map(longName)]);
 }
 
-/** Returns the normalized name of a field: `Aspect Ratio` is `aspect-ratio`. A native path stays as it is. */
+/** Returns the normalized name of a field: `Aspect Ratio` is `aspect-ratio`. A native path is unchanged. */
 export function fieldName(written: string): string {
   const name = written.trim();
   return isPath(name) ? `set.${name.slice('set.'.length)}` : name.toLowerCase().replace(/[\s_-]+/g, '-');
@@ -58,30 +58,32 @@ export function isStray(written: string): boolean {
   return (
     !isPath(written) &&
     nameFault(written) !== undefined &&
-    near(fieldName(written), [...allNames]) === undefined
+    nearestKnown(fieldName(written), [...allNames]) === undefined
   );
 }
 
-/** Returns what is wrong with a field's name in a row of `kind`, or of any kind if absent; undefined if it is valid. */
+/** Returns the problem with a field's name in a row of `kind`, or of any kind if absent; undefined if it is valid. */
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);
   const known = kind === undefined ? allNames : (names.get(kind) ?? allNames);
   if (known.has(name)) return undefined;
-  const shown = printableLine(written, 60) || '""';
-  const others = kinds.filter((other) => names.get(other)?.has(name));
-  if (kind !== undefined && others.length > 0)
-    return `unknown field ${shown} for protocol ${kind}; it belongs to ${others.join(', ')}`;
-  return `unknown field ${shown}; ${nameHint(name, [...known], 'set.PATH')}`;
+  const printableName = printableLine(written, 60) || '""';
+  const otherKinds = kinds.filter((other) => names.get(other)?.has(name));
+  if (kind !== undefined && otherKinds.length > 0)
+    return `unknown field ${printableName} for protocol ${kind}; it belongs to ${otherKinds.join(', ')}`;
+  return `unknown field ${printableName}; ${nameHint(name, [...known], 'set.PATH')}`;
 }
 
 /** Returns the likely intended name for an unknown name, or else all names. */
 export function nameHint(name: string, known: readonly string[], ...others: readonly string[]): string {
-  const meant = near(name, known);
-  return meant === undefined ? `available: ${[...known, ...others].join(', ')}` : `did you mean ${meant}?`;
+  const nearest = nearestKnown(name, known);
+  return nearest === undefined
+    ? `available: ${[...known, ...others].join(', ')}`
+    : `did you mean ${nearest}?`;
 }
 
-function near(name: string, known: readonly string[]): string | undefined {
+function nearestKnown(name: string, known: readonly string[]): string | undefined {
   return nearestName(name, known, Math.max(1, Math.floor(name.length / 3)));
 }
 
@@ -99,7 +101,7 @@ export interface WrittenField {
   name: string;
   /** Null if the field is absent. */
   value: Json;
-  /** The line number; 0 if the command line gave it. */
+  /** The line number; 0 if it is from the command line. */
   line: number;
   /** The line of its name if that is another line: in a CSV, the header. */
   nameLine?: number;

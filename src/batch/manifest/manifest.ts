@@ -15,7 +15,7 @@ import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
 
 /** Whether a record can be skipped without reading it as a row. */
-export type IsLeftOut = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
+export type IsSkipped = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
 
 /** An opened manifest. Its rows are streamed, in memory that does not grow with their number. */
 export interface Manifest {
@@ -26,14 +26,14 @@ export interface Manifest {
   /** Default fields of every row, including those of the command line. */
   defaults: readonly WrittenField[];
   /**
-   * Reads the file from its beginning each time. Records for which `isLeftOut` is true are skipped. Positions count
+   * Reads the file from its beginning each time. Records for which `isSkipped` is true are skipped. Positions count
    * from 1.
    * @throws MgwError('usage') if the file cannot be read, or was changed since it was opened.
    */
-  items(isLeftOut?: IsLeftOut): AsyncGenerator<Item>;
+  items(isSkipped?: IsSkipped): AsyncGenerator<Item>;
 }
 
-/** The format of a manifest, as `--format` names it. */
+/** The values of `--format`. */
 export const formatNames = ['csv', 'jsonl', 'yaml'] as const;
 export type Format = (typeof formatNames)[number];
 
@@ -47,12 +47,12 @@ const formats: Record<string, Format> = {
 };
 
 /** The options for opening a manifest. */
-export interface Opening {
+export interface OpenOptions {
   /** The fields of `-d`. */
-  given?: readonly WrittenField[];
+  commandDefaults?: readonly WrittenField[];
   /** The format; if absent, the file extension determines it. */
   format?: Format | undefined;
-  /** The content; the file of the path is read if absent. */
+  /** The content; if absent, the file at the path is read. */
   content?: Buffer | undefined;
   /** Names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
@@ -64,47 +64,48 @@ export interface Opening {
 }
 
 /** Opens a manifest. @throws MgwError('usage') if there is no such file, or its format is unknown or unsupported. */
-export async function openManifest(path: string, opening: Opening = {}): Promise<Manifest> {
-  const { content, given = [] } = opening;
+export async function openManifest(path: string, opening: OpenOptions = {}): Promise<Manifest> {
+  const { content, commandDefaults = [] } = opening;
   const format = opening.format ?? formats[extname(path).toLowerCase()];
-  if (format === undefined) throw unknownFormat(path);
-  const opened = content === undefined ? await statOf(path) : undefined;
-  const bytes = (): AsyncIterable<Buffer> => (content === undefined ? bytesOf(path) : inChunks(content));
-  const found = await detectEncoding(bytes());
-  if (found === 'workbook') throw isWorkbook(path);
+  if (format === undefined) throw unknownFormatError(path);
+  const initialStat = content === undefined ? await statOf(path) : undefined;
+  const readChunks = (): AsyncIterable<Buffer> => (content === undefined ? bytesOf(path) : inChunks(content));
+  const detected = await detectEncoding(readChunks());
+  if (detected === 'workbook') throw workbookError(path);
   // Only a spreadsheet writes Windows-1252; in the other formats a line that is not UTF-8 is an error.
-  const encoding = found === 'windows-1252' && format !== 'csv' ? 'utf-8' : found;
+  const encoding = detected === 'windows-1252' && format !== 'csv' ? 'utf-8' : detected;
   const note = 'is not UTF-8, so it was read as Windows-1252. Check letters such as é in: mgw batch plan';
-  const notes = encoding === 'windows-1252' ? [`${shown(path)} ${note} ${shown(path)} --json`] : [];
-  const sourceOf = (report: (problem: Problem) => void): Source => new Source(bytes(), report, encoding);
+  const notes =
+    encoding === 'windows-1252' ? [`${printablePath(path)} ${note} ${printablePath(path)} --json`] : [];
+  const sourceOf = (report: (problem: Problem) => void): Source => new Source(readChunks(), report, encoding);
   if (format === 'yaml') {
     const { head, fields, ...rest } = await contentOfYaml(sourceOf, opening);
-    return { path, head, notes, defaults: fields, items: (isLeftOut) => itemsOf(rest, isLeftOut) };
+    return { path, head, notes, defaults: fields, items: (isSkipped) => itemsOf(rest, isSkipped) };
   }
-  const items = async function* (isLeftOut?: IsLeftOut): AsyncGenerator<Item> {
-    if (opened) await checkSame(path, opened);
-    yield* itemsOf(await contentOf(sourceOf, format, opening), isLeftOut);
-    if (opened) await checkSame(path, opened);
+  const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
+    if (initialStat) await checkSame(path, initialStat);
+    yield* itemsOf(await contentOf(sourceOf, format, opening), isSkipped);
+    if (initialStat) await checkSame(path, initialStat);
   };
-  return { path, head: {}, notes, defaults: given, items };
+  return { path, head: {}, notes, defaults: commandDefaults, items };
 }
 
-function unknownFormat(path: string): MgwError {
-  if (path === '-') return usageError('Standard input needs --format csv, jsonl or yaml.');
-  if (/\.(xls[xmb]?|ods|numbers|fods)$/i.test(path)) return isWorkbook(path);
+function unknownFormatError(path: string): MgwError {
+  if (path === '-') return usageError('Standard input requires --format csv, jsonl or yaml.');
+  if (/\.(xls[xmb]?|ods|numbers|fods)$/i.test(path)) return workbookError(path);
   return usageError(
-    `${shown(path)}: the name of a manifest must end in ${Object.keys(formats).join(', ')}. For any other name, use --format.`,
+    `${printablePath(path)}: the name of a manifest must end in ${Object.keys(formats).join(', ')}. For any other name, use --format.`,
   );
 }
 
-function isWorkbook(path: string): MgwError {
-  const name = path === '-' ? 'Standard input' : shown(path);
+function workbookError(path: string): MgwError {
+  const name = path === '-' ? 'Standard input' : printablePath(path);
   return usageError(
-    `${name} is a workbook, which mgw does not read. Save the sheet as CSV: in Excel, File > Save As > CSV UTF-8; in LibreOffice, File > Save As > Text CSV; in Numbers, File > Export To > CSV. Then give mgw the CSV.`,
+    `${name} is a workbook, which mgw does not read. Save the sheet as CSV: in Excel, File > Save As > CSV UTF-8; in LibreOffice, File > Save As > Text CSV; in Numbers, File > Export To > CSV. Then use the CSV file.`,
   );
 }
 
-interface Content extends Pick<Opening, 'columns' | 'kindOf'> {
+interface Content extends Pick<OpenOptions, 'columns' | 'kindOf'> {
   /** Problems with settings of all rows. If there are any, no row is read. */
   faults: readonly Problem[];
   defaults: Defaults;
@@ -116,8 +117,8 @@ interface Content extends Pick<Opening, 'columns' | 'kindOf'> {
 /** The maximum number of problems of a manifest. */
 export const maxProblems = 10_000;
 
-async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): AsyncGenerator<Item> {
-  yield* content.faults.map(ofFile);
+async function* itemsOf(content: Content, isSkipped: IsSkipped = () => false): AsyncGenerator<Item> {
+  yield* content.faults.map(fileProblem);
   if (content.faults.length > 0) return;
   const problems: Problem[] = [];
   let count = 0;
@@ -128,14 +129,14 @@ async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): A
     problems.push(problem);
   };
   const { defaults, columns } = content;
-  const inferred = kindInference(defaults, content.kindOf);
+  const inferKind = kindInference(defaults, content.kindOf);
   try {
     let index = 0;
     for await (const record of content.records(report)) {
       index += 1;
-      yield* problems.splice(0).map(ofFile);
-      if (!('message' in record) && (await isLeftOut(record, index))) continue;
-      const kind = 'message' in record ? record : await inferred(record);
+      yield* problems.splice(0).map(fileProblem);
+      if (!('message' in record) && (await isSkipped(record, index))) continue;
+      const kind = 'message' in record ? record : await inferKind(record);
       if ('message' in record || typeof kind === 'object') {
         report(kind as Problem);
         yield { problems: problems.splice(0), isRow: true };
@@ -148,20 +149,20 @@ async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): A
     if (!(error instanceof Unreadable)) throw error;
     problems.push(error.problem);
   }
-  yield* problems.splice(0).map(ofFile);
+  yield* problems.splice(0).map(fileProblem);
 }
 
-function ofFile(problem: Problem): Item {
+function fileProblem(problem: Problem): Item {
   return { problems: [problem], isRow: false };
 }
 
 type SourceOf = (report: (problem: Problem) => void) => Source;
 
 // The parsers of CSV and YAML are loaded only if the manifest needs them.
-async function contentOf(sourceOf: SourceOf, format: Format, opening: Opening): Promise<Content> {
-  const { given = [], columns, kindOf } = opening;
+async function contentOf(sourceOf: SourceOf, format: Format, opening: OpenOptions): Promise<Content> {
+  const { commandDefaults = [], columns, kindOf } = opening;
   const faults: Problem[] = [];
-  const defaults = defaultsOf(given, (problem) => faults.push(problem), columns);
+  const defaults = defaultsOf(commandDefaults, (problem) => faults.push(problem), columns);
   const read = format === 'csv' ? (await import('./csv.ts')).readCsv : readJsonLines;
   const records: Content['records'] = (report) => read(sourceOf(report), report);
   return { faults, defaults, records, columns, kindOf };
@@ -177,10 +178,10 @@ async function* readJsonLines(
     for (const [index, text] of lines.entries()) {
       const line = first + index;
       if (text.trim() === '' || source.badLines.has(line)) continue;
-      const value = parsed(text, line, report);
+      const value = parseLine(text, line, report);
       if (value === undefined) continue;
       if (isObject(value)) yield { line, fields: fieldsOf(value, line) };
-      else report({ line, message: notAnObject(value) });
+      else report({ line, message: notAnObjectMessage(value) });
     }
   }
 }
@@ -189,17 +190,17 @@ function fieldsOf(value: JsonObject, line: number): WrittenField[] {
   return Object.entries(value).map(([name, member]) => ({ name, value: member ?? null, line }));
 }
 
-function parsed(text: string, line: number, report: (problem: Problem) => void): Json | undefined {
+function parseLine(text: string, line: number, report: (problem: Problem) => void): Json | undefined {
   try {
     return parseBodyJson(text);
   } catch (error) {
-    const why = printableLine(messageOf(error), 200);
-    report({ line, message: error instanceof RangeError ? why : `it is not JSON: ${why}` });
+    const reason = printableLine(messageOf(error), 200);
+    report({ line, message: error instanceof RangeError ? reason : `it is not JSON: ${reason}` });
     return undefined;
   }
 }
 
-function notAnObject(value: Json): string {
+function notAnObjectMessage(value: Json): string {
   return Array.isArray(value)
     ? 'it is a list: JSON Lines needs one object on each line, without brackets around them'
     : 'it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}';
@@ -207,16 +208,16 @@ function notAnObject(value: Json): string {
 
 async function contentOfYaml(
   sourceOf: SourceOf,
-  { given = [], columns: named, kindOf }: Opening,
+  { commandDefaults = [], columns: templateColumns, kindOf }: OpenOptions,
 ): Promise<Content & { head: Head; fields: readonly WrittenField[] }> {
   const faults: Problem[] = [];
   const report = (problem: Problem): void => void faults.push(problem);
   try {
     const { readYaml, maxYamlBytes } = await import('./yaml.ts');
     const manifest = readYaml(await textOf(sourceOf(report), maxYamlBytes), report);
-    const fields = [...manifest.defaults, ...given];
+    const fields = [...manifest.defaults, ...commandDefaults];
     const head = readHead(manifest.head, report);
-    const columns = new Set([...(named ?? []), ...namesIn(head.output ?? '')]);
+    const columns = new Set([...(templateColumns ?? []), ...namesIn(head.output ?? '')]);
     const defaults = defaultsOf(fields, report, columns);
     const { records } = manifest;
     return { head, fields, faults, defaults, records, columns, kindOf };
@@ -254,32 +255,38 @@ async function* bytesOf(path: string): AsyncGenerator<Buffer> {
   try {
     yield* createReadStream(path) as AsyncIterable<Buffer>;
   } catch (error) {
-    throw unreadableFile(path, error);
+    throw unreadableFileError(path, error);
   }
 }
 
 async function statOf(path: string): Promise<Stats> {
-  const found = await stat(path).catch((error: unknown) => {
-    throw unreadableFile(path, error);
+  const stats = await stat(path).catch((error: unknown) => {
+    throw unreadableFileError(path, error);
   });
-  if (!found.isFile())
+  if (!stats.isFile())
     throw usageError(
-      `The manifest ${shown(path)} is not a plain file, which it must be because mgw reads it more than once.`,
+      `The manifest ${printablePath(path)} must be a regular file, because mgw reads it more than once.`,
     );
-  return found;
+  return stats;
 }
 
-async function checkSame(path: string, opened: Stats): Promise<void> {
-  const now = await statOf(path);
-  if (now.ino !== opened.ino || now.size !== opened.size || now.mtimeMs !== opened.mtimeMs)
-    throw usageError(`The manifest ${shown(path)} was changed while it was read: run the command again.`);
+async function checkSame(path: string, initialStat: Stats): Promise<void> {
+  const current = await statOf(path);
+  if (
+    current.ino !== initialStat.ino ||
+    current.size !== initialStat.size ||
+    current.mtimeMs !== initialStat.mtimeMs
+  )
+    throw usageError(
+      `The manifest ${printablePath(path)} was changed while it was read: run the command again.`,
+    );
 }
 
-function unreadableFile(path: string, error: unknown): MgwError {
-  const why = systemCode(error) === 'ENOENT' ? 'there is no such file' : messageOf(error);
-  return usageError(`The manifest ${shown(path)} cannot be read: ${why}.`);
+function unreadableFileError(path: string, error: unknown): MgwError {
+  const reason = systemCode(error) === 'ENOENT' ? 'there is no such file' : messageOf(error);
+  return usageError(`The manifest ${printablePath(path)} cannot be read: ${reason}.`);
 }
 
-function shown(path: string): string {
+function printablePath(path: string): string {
   return printableLine(path, 300);
 }

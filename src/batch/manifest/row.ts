@@ -16,7 +16,7 @@ export interface Row {
   index: number;
   line: number;
   kind: JobKind;
-  /** The id, if the manifest gives one. */
+  /** The id, if the manifest contains one. */
   id?: string;
   /** The values of flags by their long names, as on the command line. */
   flags: Record<string, string | string[] | boolean>;
@@ -24,7 +24,7 @@ export interface Row {
   set: string[];
   /** `@FILE`, or the body itself. */
   body?: string | JsonObject;
-  /** The text to speak, or the file that holds it. */
+  /** The text to speak, or the file that contains it. */
   text?: string;
   file?: string;
   /** The id of the row whose clip the speech is laid over. */
@@ -41,7 +41,7 @@ export interface RowReading {
   defaults: Defaults;
   /** Names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
-  /** The kind of a row that does not give its protocol. */
+  /** The kind of a row that does not specify its protocol. */
   kind?: JobKind | undefined;
 }
 
@@ -85,17 +85,22 @@ function defaultFault({ name: written, value }: WrittenField): string | undefine
   return `${shownValue(written)}: ${shownValue(value)} is not allowed; allowed: ${first}`;
 }
 
-/** Reads `-d NAME=VALUE`. @throws MgwError('usage') naming what is wrong. */
-export function givenDefaults(given: readonly string[], columns?: ReadonlySet<string>): WrittenField[] {
-  const fields = given.map((entry): WrittenField => {
-    const split = entry.indexOf('=');
-    if (split < 1) throw usageError(`-d ${shownValue(entry)}: write it as NAME=VALUE.`);
-    return { name: entry.slice(0, split), value: entry.slice(split + 1) || null, line: 0, isText: true };
+/** Reads `-d NAME=VALUE`. @throws MgwError('usage') naming the problem. */
+export function parseDefaults(assignments: readonly string[], columns?: ReadonlySet<string>): WrittenField[] {
+  const fields = assignments.map((entry): WrittenField => {
+    const separator = entry.indexOf('=');
+    if (separator < 1) throw usageError(`-d ${shownValue(entry)}: write it as NAME=VALUE.`);
+    return {
+      name: entry.slice(0, separator),
+      value: entry.slice(separator + 1) || null,
+      line: 0,
+      isText: true,
+    };
   });
-  const refuse = ({ message }: Problem): never => {
+  const reject = ({ message }: Problem): never => {
     throw usageError(`-d: ${asSentence(message)}`);
   };
-  defaultsOf(fields, refuse, columns);
+  defaultsOf(fields, reject, columns);
   return fields;
 }
 
@@ -106,92 +111,102 @@ export function readRow(
   reading: RowReading,
   report: (problem: Problem) => void,
 ): Row | undefined {
-  const { defaults, columns: given = new Set() } = reading;
-  let isOpen = true;
-  const fault = (line: number, message: string, field?: string): void => {
-    isOpen = false;
+  const { defaults, columns: allowedColumns = new Set() } = reading;
+  let isValid = true;
+  const reportFault = (line: number, message: string, field?: string): void => {
+    isValid = false;
     report({ line, message, ...(field !== undefined && { field }) });
   };
-  const strayColumn = (line: number, column: string): void => {
-    isOpen = false;
-    const shown = printableLine(column, 60);
-    report({ line, column, message: `unknown field ${shown}; --ignore-columns leaves a column out` });
+  const reportStrayColumn = (line: number, column: string): void => {
+    isValid = false;
+    const printableName = printableLine(column, 60);
+    report({
+      line,
+      column,
+      message: `unknown field ${printableName}; to ignore a column, use --ignore-columns`,
+    });
   };
-  const own = ownFields(record, fault);
-  const kind = kindOf(own, reading, record.line, fault);
+  const rowFields = uniqueFields(record, reportFault);
+  const kind = kindOf(rowFields, reading, record.line, reportFault);
   if (kind === undefined) return undefined;
-  const all = new Map([...defaults, ...own]);
-  const used = namesInTemplates(all);
+  const allFields = new Map([...defaults, ...rowFields]);
+  const templateNames = namesInTemplates(allFields);
   const columns = new Map<string, WrittenField>();
-  for (const [name, field] of all) {
+  for (const [name, field] of allFields) {
     const message = nameFault(field.name, kind);
-    const isOther = message !== undefined && nameFault(field.name) !== undefined && !isPath(name);
-    if (isOther && (isColumn(field.name, given) || used.has(name))) columns.set(variableName(name), field);
-    else if (message !== undefined && own.has(name))
-      if (field.nameLine !== undefined && isStray(field.name)) strayColumn(field.nameLine, field.name);
-      else fault(field.nameLine ?? field.line, message);
+    const isOutsideKind = message !== undefined && nameFault(field.name) !== undefined && !isPath(name);
+    if (isOutsideKind && (isColumn(field.name, allowedColumns) || templateNames.has(name)))
+      columns.set(variableName(name), field);
+    else if (message !== undefined && rowFields.has(name))
+      if (field.nameLine !== undefined && isStray(field.name)) reportStrayColumn(field.nameLine, field.name);
+      else reportFault(field.nameLine ?? field.line, message);
   }
   const fields = fillTemplates(
-    new Map([...all].filter(([, { name }]) => nameFault(name, kind) === undefined)),
+    new Map([...allFields].filter(([, { name }]) => nameFault(name, kind) === undefined)),
     columns,
-    ({ line, name }, message) => fault(line || record.line, message, name),
+    ({ line, name }, message) => reportFault(line || record.line, message, name),
   );
-  const values = checked(kind, fields, record.line, fault);
-  if (!isOpen) return undefined;
+  const values = checkedValues(kind, fields, record.line, reportFault);
+  if (!isValid) return undefined;
   const set = [...fields].filter(([name]) => isPath(name)).map(([name, field]) => setEntry(name, field));
   const row = rowFrom({ index, line: record.line, kind }, values, set);
-  const shared = [...columns]
-    .filter(([name]) => given.has(name))
+  const outputColumns = [...columns]
+    .filter(([name]) => allowedColumns.has(name))
     .map(([name, field]) => [name, textOf(field)]);
-  return shared.length === 0
+  return outputColumns.length === 0
     ? row
-    : { ...row, columns: Object.fromEntries(shared) as Record<string, string> };
+    : { ...row, columns: Object.fromEntries(outputColumns) as Record<string, string> };
 }
 
 type Fault = (line: number, message: string, field?: string) => void;
 
-function ownFields({ fields }: ManifestRecord, fault: Fault): Map<string, WrittenField> {
-  const own = new Map<string, WrittenField>();
+function uniqueFields({ fields }: ManifestRecord, fault: Fault): Map<string, WrittenField> {
+  const byName = new Map<string, WrittenField>();
   const [tooMany] = fields.slice(maxFields);
   if (tooMany !== undefined)
     fault(tooMany.line, `the row has ${fields.length} fields; allowed: ${maxFields}`);
   for (const field of fields.slice(0, maxFields)) {
     if (field.value === null) continue;
     const name = fieldName(field.name);
-    const before = own.get(name);
-    if (before !== undefined)
-      fault(field.line, `${shownValue(before.name)} and ${shownValue(field.name)} are the same field`);
-    own.set(name, field);
+    const earlier = byName.get(name);
+    if (earlier !== undefined)
+      fault(field.line, `${shownValue(earlier.name)} and ${shownValue(field.name)} are the same field`);
+    byName.set(name, field);
   }
-  return own;
+  return byName;
 }
 
 function kindOf(
-  own: Map<string, WrittenField>,
+  rowFields: Map<string, WrittenField>,
   { defaults, kind: inferred }: RowReading,
   line: number,
   fault: Fault,
 ): JobKind | undefined {
-  const field = own.get('protocol') ?? defaults.get('protocol');
+  const field = rowFields.get('protocol') ?? defaults.get('protocol');
   const written = textOf(field)?.trim().toLowerCase();
   const kind = field === undefined ? inferred : kinds.find((one) => one === written);
   if (kind !== undefined) return kind;
-  const needed = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1) ?? ''}`;
+  const allowedKinds = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1) ?? ''}`;
   if (field === undefined)
-    fault(line, `missing; needed: a model, or ${needed} here or as a default`, 'protocol');
-  else fault(field.line || line, `${shownValue(field.value)} is not allowed; allowed: ${needed}`, 'protocol');
+    fault(line, `missing; needed: a model, or ${allowedKinds} here or as a default`, 'protocol');
+  else
+    fault(
+      field.line || line,
+      `${shownValue(field.value)} is not allowed; allowed: ${allowedKinds}`,
+      'protocol',
+    );
   return undefined;
 }
 
-function checked(
+function checkedValues(
   kind: JobKind,
   fields: Map<string, WrittenField>,
   line: number,
   fault: Fault,
 ): Record<string, unknown> {
-  const given = [...fields].filter(([name]) => !isPath(name) && nameFault(name, kind) === undefined);
+  const checkable = [...fields].filter(([name]) => !isPath(name) && nameFault(name, kind) === undefined);
   const result = z.safeParse(rowSchema(kind), {
-    ...Object.fromEntries(given.map(([name, { value }]) => [name, value])),
+    ...Object.fromEntries(checkable.map(([name, { value }]) => [name, value])),
     protocol: kind,
   });
   if (result.success) return result.data;
@@ -207,17 +222,19 @@ function checked(
   return {};
 }
 
-const beside = ['id', 'body', 'text', 'file', 'over', 'endpoint', 'output', 'tags'];
+const rowMembers = ['id', 'body', 'text', 'file', 'over', 'endpoint', 'output', 'tags'];
 
 function rowFrom(
   place: Pick<Row, 'index' | 'line' | 'kind'>,
   values: Record<string, unknown>,
   set: string[],
 ): Row {
-  const given = Object.entries(values).filter(([name, value]) => name !== 'protocol' && value !== undefined);
-  const others = Object.fromEntries(given.filter(([name]) => beside.includes(name))) as Partial<Row>;
-  const flags = Object.fromEntries(given.filter(([name]) => !beside.includes(name))) as Row['flags'];
-  return { ...place, flags, set, tags: [], ...others };
+  const entries = Object.entries(values).filter(
+    ([name, value]) => name !== 'protocol' && value !== undefined,
+  );
+  const members = Object.fromEntries(entries.filter(([name]) => rowMembers.includes(name))) as Partial<Row>;
+  const flags = Object.fromEntries(entries.filter(([name]) => !rowMembers.includes(name))) as Row['flags'];
+  return { ...place, flags, set, tags: [], ...members };
 }
 
 function setEntry(name: string, { value, isText }: WrittenField): string {
@@ -225,8 +242,9 @@ function setEntry(name: string, { value, isText }: WrittenField): string {
 }
 
 /**
- * Returns a function that finds the kind of a record without a protocol: `tts` if it has a text, else the protocol of
- * its model. It returns undefined if the record has neither, or has a protocol. Each model is looked up once.
+ * Returns a function that finds the kind of a record without a protocol: `tts` if it has text to speak, else the
+ * protocol of its model. It returns undefined if the record has neither, or has a protocol. Each model is looked up
+ * once.
  * @param kindOf finds the protocol of a model.
  * @throws MgwError('usage') if the model does not determine it.
  */
@@ -234,16 +252,16 @@ export function kindInference(
   defaults: Defaults,
   kindOf: ((model: string) => Promise<JobKind>) | undefined,
 ): (record: ManifestRecord) => Promise<JobKind | Problem | undefined> {
-  const found = new Map<string, Promise<JobKind>>();
+  const kindByModel = new Map<string, Promise<JobKind>>();
   return async ({ fields, line }) => {
-    const given = fields.filter(({ value }) => value !== null);
-    const own = new Map(given.map((field) => [fieldName(field.name), field]));
-    if (own.has('protocol') || defaults.has('protocol')) return undefined;
-    if (!own.has('prompt') && (own.has('text') || own.has('file'))) return 'tts';
-    const model = textOf(own.get('model') ?? defaults.get('model'));
+    const present = fields.filter(({ value }) => value !== null);
+    const rowFields = new Map(present.map((field) => [fieldName(field.name), field]));
+    if (rowFields.has('protocol') || defaults.has('protocol')) return undefined;
+    if (!rowFields.has('prompt') && (rowFields.has('text') || rowFields.has('file'))) return 'tts';
+    const model = textOf(rowFields.get('model') ?? defaults.get('model'));
     if (model === undefined || kindOf === undefined) return undefined;
-    const kind = found.get(model) ?? kindOf(model);
-    found.set(model, kind);
+    const kind = kindByModel.get(model) ?? kindOf(model);
+    kindByModel.set(model, kind);
     try {
       return await kind;
     } catch (error) {

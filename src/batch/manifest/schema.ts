@@ -3,7 +3,7 @@ import { messageOf } from '../../errors.ts';
 import { parseDecimal } from '../../decimal.ts';
 import type { JobKind } from '../../job.ts';
 import { isObject, parseBodyJson, type JsonObject } from '../../json.ts';
-import { isKeyName, keyNameForm } from '../../jobs/ref.ts';
+import { isKeyName, keyNameRules } from '../../jobs/ref.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/registry.ts';
@@ -11,8 +11,8 @@ import { kinds, rowFlags, rowId, nameHint } from './fields.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import type { Problem, WrittenField } from './fields.ts';
 
-/** A check whose message says what is allowed, as the parsers of flags do. */
-function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
+/** Returns a check whose message states what is allowed, like the messages of flag parsers. */
+function checkBy<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
   return z.check<T>((context) => {
     try {
       parse(context.value);
@@ -27,14 +27,14 @@ function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
   });
 }
 
-const oneText = z.string('a text');
+const plainText = z.string('text');
 const textOrNumber = z.pipe(z.union([z.string(), z.number()], 'a number or text'), z.transform(String));
 // If only a check of one alternative fails, zod uses the message of that check.
-const switched = z.pipe(
+const switchValue = z.pipe(
   z.union([z.boolean(), z.string().check(z.regex(/^(true|false)$/i, 'true or false'))], 'true or false'),
   z.transform((value) => String(value).toLowerCase() === 'true'),
 );
-const words = z.pipe(
+const wordList = z.pipe(
   z.union(
     [z.string(), z.array(z.string())],
     'a list of strings, or one string with spaces between the values',
@@ -45,16 +45,18 @@ const words = z.pipe(
 );
 
 // Returns the schema of a flag's value, with the flag's own check.
-function valueOf(flag: Flag): z.ZodMiniType {
+function flagSchema(flag: Flag): z.ZodMiniType {
   const { parse, description } = flag;
-  const about = z.describe(description);
-  if (flag.kind === 'switch') return z.optional(switched.check(about));
+  const withDescription = z.describe(description);
+  if (flag.kind === 'switch') return z.optional(switchValue.check(withDescription));
   if (flag.kind === 'list') {
-    const each = allowed<string[]>((values) => values.forEach((value) => parse?.(value)));
-    return z.optional(words.check(each, about));
+    const checkEach = checkBy<string[]>((values) => values.forEach((value) => parse?.(value)));
+    return z.optional(wordList.check(checkEach, withDescription));
   }
-  const check = allowed<string>((value) => parse?.(value));
-  return z.optional(isNumeric(flag) ? textOrNumber.check(check, about) : oneText.check(check, about));
+  const check = checkBy<string>((value) => parse?.(value));
+  return z.optional(
+    isNumeric(flag) ? textOrNumber.check(check, withDescription) : plainText.check(check, withDescription),
+  );
 }
 
 // A text field does not accept a number, since parsing may change its digits: version 2.0 would become 2.
@@ -66,20 +68,20 @@ function isNumeric({ parse }: Flag): boolean {
   }
 }
 
-function keyName(text: string): void {
-  if (!isKeyName(text)) throw new Error(keyNameForm);
+function checkKeyName(text: string): void {
+  if (!isKeyName(text)) throw new Error(keyNameRules);
 }
 
-function notEmpty(text: string): void {
+function checkNotEmpty(text: string): void {
   if (text.trim() === '') throw new Error('non-empty text');
 }
 
-function tagNames(tags: readonly string[]): void {
+function checkTags(tags: readonly string[]): void {
   if (tags.length > 32 || !tags.every((tag) => isKeyName(tag)))
-    throw new Error(`at most 32 words, each of ${keyNameForm}`);
+    throw new Error(`at most 32 words, each of ${keyNameRules}`);
 }
 
-function bodyText(value: unknown): void {
+function checkBody(value: unknown): void {
   if (typeof value !== 'string' || /^@(?!-$)./.test(value)) return;
   if (value.startsWith('@') || !isObject(parseBodyJson(value)))
     throw new Error('@FILE with an object in JSON, or the object itself');
@@ -89,27 +91,35 @@ const common = {
   id: z.optional(
     z
       .pipe(textOrNumber, z.transform(rowId))
-      .check(allowed(keyName), z.describe('permanently names the row: its job is @NAME/ID; spaces become -')),
+      .check(
+        checkBy(checkKeyName),
+        z.describe('permanently names the row: its job is @NAME/ID; spaces become -'),
+      ),
   ),
-  output: z.optional(oneText.check(allowed(notEmpty), z.describe('path of its file in the output folder'))),
-  tags: z.optional(words.check(allowed(tagNames), z.describe('words to find its job by'))),
+  output: z.optional(
+    plainText.check(checkBy(checkNotEmpty), z.describe('path of its file in the output folder')),
+  ),
+  tags: z.optional(wordList.check(checkBy(checkTags), z.describe('words to find its job by'))),
 };
 
 const body = z.optional(
   z
     .union([z.string(), z.record(z.string(), z.unknown())], 'an object, or @FILE')
-    .check(allowed(bodyText), z.describe('the body in native spelling: @FILE, or the object itself')),
+    .check(
+      checkBy(checkBody),
+      z.describe("the body with the protocol's own field names: @FILE, or the object itself"),
+    ),
 );
-const text = z.optional(oneText.check(allowed(notEmpty), z.describe('the text to speak')));
-const file = z.optional(oneText.check(allowed(notEmpty), z.describe('a file with the text to speak')));
+const text = z.optional(plainText.check(checkBy(checkNotEmpty), z.describe('the text to speak')));
+const file = z.optional(plainText.check(checkBy(checkNotEmpty), z.describe('a file with the text to speak')));
 
 const over = z.optional(
   z
     .pipe(textOrNumber, z.transform(rowId))
-    .check(allowed(notEmpty), z.describe('the row whose clip batch join lays it over')),
+    .check(checkBy(checkNotEmpty), z.describe('the row over whose clip batch join lays the speech')),
 );
 
-function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
+function kindFields(kind: JobKind): Record<string, z.ZodMiniType> {
   if (kind === 'tts') return { text, file, over };
   const endpoints = findProtocol(kind)?.endpoints;
   if (endpoints === undefined) return { body };
@@ -119,36 +129,41 @@ function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
   return { body, endpoint: z.optional(endpoint) };
 }
 
-function rowOf(kind: JobKind): RowSchema {
-  const flags = Object.fromEntries(rowFlags(kind).map((flag) => [longName(flag), valueOf(flag)]));
+function buildRowSchema(kind: JobKind): RowSchema {
+  const flags = Object.fromEntries(rowFlags(kind).map((flag) => [longName(flag), flagSchema(flag)]));
   const protocol = z.optional(z.literal(kind).check(z.describe(`a row of ${kind}; allowed in the defaults`)));
-  return z.strictObject({ protocol, ...common, ...flags, ...ownFields(kind) });
+  return z.strictObject({ protocol, ...common, ...flags, ...kindFields(kind) });
 }
 
 type RowSchema = z.ZodMiniType<Record<string, unknown>>;
 
-const rowSchemas: ReadonlyMap<JobKind, RowSchema> = new Map(kinds.map((kind) => [kind, rowOf(kind)]));
+const rowSchemas: ReadonlyMap<JobKind, RowSchema> = new Map(
+  kinds.map((kind) => [kind, buildRowSchema(kind)]),
+);
 
 /** Returns the schema of a row: the flags of its command and the fields of every row, without `set.PATH`. */
 export function rowSchema(kind: JobKind): RowSchema {
   return rowSchemas.get(kind) ?? z.never();
 }
 
-function taskCount(count: string): void {
+function checkTaskCount(count: string): void {
   if (!/^[1-9]\d{0,3}$/.test(count)) throw new Error('a whole number, 1 to 9999');
 }
 
 /** The members of a YAML manifest besides its rows. */
 export const headSchema = z.strictObject({
-  name: z.optional(textOrNumber.check(allowed(keyName), z.describe('permanently names the batch'))),
+  name: z.optional(textOrNumber.check(checkBy(checkKeyName), z.describe('permanently names the batch'))),
   output: z.optional(
-    oneText.check(allowed(notEmpty), z.describe('template of the files, such as {id}.{ext}')),
+    plainText.check(checkBy(checkNotEmpty), z.describe('template of the files, such as {id}.{ext}')),
   ),
   concurrency: z.optional(
-    textOrNumber.check(allowed(taskCount), z.describe('maximum number of tasks in progress at the gateway')),
+    textOrNumber.check(
+      checkBy(checkTaskCount),
+      z.describe('maximum number of tasks in progress at the gateway'),
+    ),
   ),
   budget: z.optional(
-    textOrNumber.check(allowed(parseDecimal), z.describe('maximum cost of all runs of the batch together')),
+    textOrNumber.check(checkBy(parseDecimal), z.describe('maximum cost of all runs of the batch together')),
   ),
 });
 
@@ -193,7 +208,7 @@ export interface Head {
   budget?: string;
 }
 
-/** Reads the head of a manifest. Reports invalid members and leaves them out. */
+/** Reads the head of a manifest. Reports invalid members and omits them. */
 export function readHead(fields: readonly WrittenField[], report: (problem: Problem) => void): Head {
   const head: Record<string, unknown> = {};
   for (const { name, value, line } of fields) {

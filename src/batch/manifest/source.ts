@@ -43,54 +43,56 @@ export class Source {
    */
   async *blocks(): AsyncGenerator<Block> {
     let parts: Buffer[] = [];
-    let held = 0;
-    let atStart = true;
+    let bufferedBytes = 0;
+    let isAtStart = true;
     for await (const chunk of this.#chunks) {
       const end = chunk.lastIndexOf(newline) + 1;
       if (end === 0) {
         parts.push(chunk);
-        held += chunk.length;
-        if (held > maxLineBytes) throw this.#tooLong();
+        bufferedBytes += chunk.length;
+        if (bufferedBytes > maxLineBytes) throw this.#tooLong();
         continue;
       }
-      yield this.#block(Buffer.concat([...parts, chunk.subarray(0, end)]), atStart);
-      atStart = false;
+      yield this.#block(Buffer.concat([...parts, chunk.subarray(0, end)]), isAtStart);
+      isAtStart = false;
       parts = [chunk.subarray(end)];
-      held = chunk.length - end;
+      bufferedBytes = chunk.length - end;
     }
-    const rest = Buffer.concat(parts);
-    if (rest.length > 0) yield this.#block(rest, atStart);
+    const lastLine = Buffer.concat(parts);
+    if (lastLine.length > 0) yield this.#block(lastLine, isAtStart);
   }
 
   #tooLong(): Unreadable {
     return new Unreadable({ line: this.#line, message: 'the line is longer than 8 MiB' });
   }
 
-  #block(bytes: Buffer, atStart: boolean): Block {
-    const own = atStart ? withoutMark(bytes) : bytes;
+  #block(bytes: Buffer, isAtStart: boolean): Block {
+    const text = isAtStart ? withoutMark(bytes) : bytes;
     const line = this.#line;
-    const checked = isUtf8(own) && !own.includes(0) ? own : this.#repaired(own);
-    this.#line += count(own);
-    return { bytes: checked, line };
+    const validText = isUtf8(text) && !text.includes(0) ? text : this.#repair(text);
+    this.#line += countLines(text);
+    return { bytes: validText, line };
   }
 
-  #repaired(bytes: Buffer): Buffer {
+  #repair(bytes: Buffer): Buffer {
     const lines: Buffer[] = [];
     let line = this.#line;
     for (let start = 0; start < bytes.length; line += 1) {
       const end = bytes.indexOf(newline, start);
-      const one = bytes.subarray(start, end < 0 ? bytes.length : end + 1);
-      const fault = !isUtf8(one)
+      const lineBytes = bytes.subarray(start, end < 0 ? bytes.length : end + 1);
+      const fault = !isUtf8(lineBytes)
         ? 'it is not valid UTF-8'
-        : one.includes(0)
+        : lineBytes.includes(0)
           ? 'it contains a NUL byte'
           : undefined;
       if (fault !== undefined) {
         this.badLines.add(line);
         this.#report({ line, message: fault });
       }
-      lines.push(fault === undefined ? one : Buffer.from(one.toString('utf8').replaceAll('\0', '\ufffd')));
-      start += one.length;
+      lines.push(
+        fault === undefined ? lineBytes : Buffer.from(lineBytes.toString('utf8').replaceAll('\0', '\ufffd')),
+      );
+      start += lineBytes.length;
     }
     return Buffer.concat(lines);
   }
@@ -100,7 +102,7 @@ function withoutMark(bytes: Buffer): Buffer {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 }
 
-function count(bytes: Buffer): number {
+function countLines(bytes: Buffer): number {
   let lines = 0;
   for (let at = bytes.indexOf(newline); at >= 0; at = bytes.indexOf(newline, at + 1)) lines += 1;
   return lines;
@@ -110,13 +112,13 @@ function count(bytes: Buffer): number {
 export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252';
 
 /**
- * Detects a workbook (a Zip or an OLE file), or the encoding of a text file. The byte order mark decides. Without one,
- * the file is Windows-1252 if it has more invalid than valid UTF-8 sequences beyond ASCII, and UTF-8 otherwise. A file
- * with bytes that Windows-1252 does not define counts as UTF-8, and its invalid lines are reported.
+ * Detects a workbook (a Zip or an OLE file), or the encoding of a text file. A byte order mark determines the encoding.
+ * Without one, the file is Windows-1252 if it has more invalid than valid non-ASCII UTF-8 sequences, and UTF-8
+ * otherwise. A file with bytes that Windows-1252 does not define counts as UTF-8, and its invalid lines are reported.
  */
 export async function detectEncoding(chunks: AsyncIterable<Buffer>): Promise<Encoding | 'workbook'> {
   const [strict, lenient] = [new TextDecoder('utf-8', { fatal: true }), new TextDecoder('utf-8')];
-  let [isFirst, isValid, bad, good] = [true, true, 0, 0];
+  let [isFirst, isValid, invalidCount, validCount] = [true, true, 0, 0];
   for await (const chunk of chunks) {
     if (isFirst && /^(504b0304|d0cf11e0)/.test(chunk.toString('hex', 0, 4))) return 'workbook';
     if (isFirst && chunk[0] === 0xff && chunk[1] === 0xfe) return 'utf-16le';
@@ -125,12 +127,12 @@ export async function detectEncoding(chunks: AsyncIterable<Buffer>): Promise<Enc
     isValid &&= isDecoded(strict, chunk);
     const text = lenient.decode(chunk, { stream: true });
     if (isAscii(chunk)) continue;
-    if ([0x81, 0x8d, 0x8f, 0x90, 0x9d].some((byte) => chunk.includes(byte))) good = Infinity;
-    bad += text.match(/\ufffd/g)?.length ?? 0;
-    good += text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0;
+    if ([0x81, 0x8d, 0x8f, 0x90, 0x9d].some((byte) => chunk.includes(byte))) validCount = Infinity;
+    invalidCount += text.match(/\ufffd/g)?.length ?? 0;
+    validCount += text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0;
   }
   isValid &&= isDecoded(strict);
-  return isValid || bad + lenient.decode().length <= good ? 'utf-8' : 'windows-1252';
+  return isValid || invalidCount + lenient.decode().length <= validCount ? 'utf-8' : 'windows-1252';
 }
 
 function isDecoded(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): boolean {

@@ -36,12 +36,12 @@ export function fillTemplates(
     const field = fields.get(name);
     const template = field?.value;
     if (field === undefined || typeof template !== 'string') continue;
-    const others = new Map([...columns, ...(name === 'output' ? filled : fields)]);
-    others.delete(name);
+    const values = new Map([...columns, ...(name === 'output' ? filled : fields)]);
+    values.delete(name);
     const value =
       name === 'output'
-        ? fillColumns(template, (column) => textOf(others.get(variableName(column))))
-        : filledText(template, others, (message) => fault(field, message));
+        ? fillColumns(template, (column) => textOf(values.get(variableName(column))))
+        : filledText(template, values, (message) => fault(field, message));
     filled.set(name, { ...field, value });
   }
   return filled;
@@ -49,26 +49,26 @@ export function fillTemplates(
 
 function filledText(
   template: string,
-  others: ReadonlyMap<string, WrittenField>,
+  values: ReadonlyMap<string, WrittenField>,
   fault: (message: string) => void,
 ): string {
   let [filled, end, count, faults] = ['', 0, 0, 0];
-  for (const { 0: found, 1: name, index } of template.matchAll(token)) {
-    const isBrace = found === '{{' || found === '}}';
-    const value = name === undefined ? undefined : textOf(others.get(variableName(name)));
-    filled += template.slice(end, index) + (isBrace ? found.charAt(0) : (value ?? found));
-    end = index + found.length;
+  for (const { 0: match, 1: name, index } of template.matchAll(token)) {
+    const isBrace = match === '{{' || match === '}}';
+    const value = name === undefined ? undefined : textOf(values.get(variableName(name)));
+    filled += template.slice(end, index) + (isBrace ? match.charAt(0) : (value ?? match));
+    end = index + match.length;
     count += 1;
     if (count > maxPlaceholders || filled.length > maxLineBytes) {
       fault(
-        `the text with its ${count} placeholders is too long; allowed: ${maxPlaceholders}, and 8 MiB of text`,
+        `the text with its ${count} placeholders is too long; allowed: ${maxPlaceholders} placeholders and 8 MiB of text`,
       );
       break;
     }
     if (isBrace || value !== undefined) continue;
-    const known = [...others].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
+    const known = [...values].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
     const hint = name === undefined ? '' : `; ${nameHint(variableName(name), known)}`;
-    fault(`the row has no ${shownValue(found)} (to write a brace itself, double it)${hint}`);
+    fault(`the row has no ${shownValue(match)} (for a literal brace, write {{ or }})${hint}`);
     faults += 1;
     if (faults === maxFaults) break;
   }

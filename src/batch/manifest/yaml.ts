@@ -36,7 +36,7 @@ const maxNodes = 100_000;
 const maxTotalNodes = 1_000_000;
 
 /**
- * Reads a manifest in YAML 1.2. An unquoted scalar keeps its written form, so that version 2.0 stays 2.0. Throws the
+ * Reads a manifest in YAML 1.2. An unquoted scalar keeps its written form, so that version 2.0 remains 2.0. Throws the
  * last problem, and reports those before it.
  * @throws Unreadable if it is not YAML, or not a manifest.
  */
@@ -76,19 +76,19 @@ class Tree {
       1,
       'The file is not a map that contains rows or a matrix',
     );
-    const of = (name: string): Entry | undefined => entries.find((entry) => entry.name === name);
-    const [defaults, rows, matrix] = [of('defaults'), of('rows'), of('matrix')];
+    const findEntry = (name: string): Entry | undefined => entries.find((entry) => entry.name === name);
+    const [defaults, rows, matrix] = [findEntry('defaults'), findEntry('rows'), findEntry('matrix')];
     const head = entries.filter((entry) => ![defaults, rows, matrix].includes(entry));
-    const written = rows && this.#rowsOf(rows);
+    const readRows = rows && this.#rowsOf(rows);
     const lists = matrix && this.#lists(matrix);
     return {
       head: head.map((entry) => this.#field(entry)),
       defaults:
         defaults === undefined ? [] : this.#fields(defaults.node, defaults.line, 'defaults is not a map'),
       records: function* () {
-        if (written === undefined && lists === undefined)
+        if (readRows === undefined && lists === undefined)
           yield { line: 1, message: 'the file has neither rows nor a matrix' };
-        if (written !== undefined) yield* written();
+        if (readRows !== undefined) yield* readRows();
         if (lists !== undefined) yield* products(lists, matrix?.line ?? 1);
       },
     };
@@ -139,23 +139,23 @@ class Tree {
     return lists;
   }
 
-  #fields(node: Node | null, line: number, otherwise: string): WrittenField[] {
-    const entries = this.#entries(node, line, otherwise);
+  #fields(node: Node | null, line: number, message: string): WrittenField[] {
+    const entries = this.#entries(node, line, message);
     this.#nodes += entries.length;
     if (entries.length > maxFields)
       throw unreadable(this.#lineOf(node, line), `it has ${entries.length} fields; allowed: ${maxFields}`);
     return entries.map((entry) => this.#field(entry));
   }
 
-  // In a body a number stays a number; elsewhere it is the text of a flag.
+  // In a body a number remains a number; elsewhere it is the text of a flag.
   #field({ name, line, node }: Entry): WrittenField {
     const isBody = isPath(name) || fieldName(name) === 'body';
     return { name, line, value: this.#value(node, line, isBody ? numberIn : textIn, 0) };
   }
 
-  #entries(node: Node | null, line: number, otherwise: string): Entry[] {
+  #entries(node: Node | null, line: number, message: string): Entry[] {
     const map = this.#resolved(node);
-    if (!isMap(map)) throw unreadable(this.#lineOf(node, line), otherwise);
+    if (!isMap(map)) throw unreadable(this.#lineOf(node, line), message);
     const names = new Set<string>();
     return map.items.map(({ key, value }) => {
       const at = this.#lineOf(key as Node, line);
@@ -168,9 +168,9 @@ class Tree {
     });
   }
 
-  #value(given: Node | null, line: number, scalar: (node: Scalar) => Json, depth: number): Json {
-    const node = this.#resolved(given);
-    const at = this.#lineOf(given, line);
+  #value(source: Node | null, line: number, scalar: (node: Scalar) => Json, depth: number): Json {
+    const node = this.#resolved(source);
+    const at = this.#lineOf(source, line);
     this.#nodes += 1;
     if (depth > maxDepth || this.#nodes > maxNodes)
       throw unreadable(at, 'the value is nested too deeply or too large');
@@ -187,7 +187,7 @@ class Tree {
   #object(node: Node, line: number, scalar: (node: Scalar) => Json, depth: number): JsonObject {
     const object: JsonObject = {};
     for (const entry of this.#entries(node, line, '')) {
-      if (entry.name === '__proto__') throw unreadable(entry.line, 'no member can be called __proto__');
+      if (entry.name === '__proto__') throw unreadable(entry.line, 'the name __proto__ is not allowed');
       object[entry.name] = this.#value(entry.node, entry.line, scalar, depth + 1);
     }
     return object;
@@ -197,8 +197,8 @@ class Tree {
     return isAlias(node) ? (this.#targets.get(node) ?? null) : node;
   }
 
-  #lineOf(node: Node | null, otherwise: number): number {
-    return node?.range ? this.#lines.linePos(node.range[0]).line : otherwise;
+  #lineOf(node: Node | null, fallback: number): number {
+    return node?.range ? this.#lines.linePos(node.range[0]).line : fallback;
   }
 }
 
@@ -225,18 +225,18 @@ function numberIn(node: Scalar): Json {
   if (typeof value !== 'number') return textIn(node);
   if (Number.isInteger(value) ? Number.isSafeInteger(value) : Number.isFinite(value)) return value;
   throw new Error(
-    `the number ${printableLine(node.source ?? '', 40)} cannot be sent unchanged; in quotes it is sent as text`,
+    `the number ${printableLine(node.source ?? '', 40)} would lose precision; quote it to send it as text`,
   );
 }
 
 function* products(
   lists: readonly WrittenField[][],
   line: number,
-  chosen: WrittenField[] = [],
+  fields: WrittenField[] = [],
 ): Generator<ManifestRecord> {
   const [list, ...others] = lists;
-  if (list === undefined) yield { line, fields: chosen };
-  else for (const field of list) yield* products(others, line, [...chosen, field]);
+  if (list === undefined) yield { line, fields };
+  else for (const field of list) yield* products(others, line, [...fields, field]);
 }
 
 function unreadable(line: number, message: string): Unreadable {

@@ -15,7 +15,7 @@ import type { Io } from '../io.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { readLine } from '../input.ts';
 import { parsePrice } from '../../budget/prices.ts';
-import { pricedBy } from '../../flows/prices.ts';
+import { priceSchema } from '../../flows/prices.ts';
 import { compose, longName } from '../../protocols/compose.ts';
 import { protocolNamed } from '../../protocols/registry.ts';
 import type { Flag } from '../../protocols/protocol.ts';
@@ -200,7 +200,7 @@ function checkWord(flag: Flag, path: KeyPath, word: string): void {
 
 /** Checks a price of the config (`prices.c.MODEL`). @throws MgwError('usage') saying what is allowed. */
 export function checkPrice(path: KeyPath, words: readonly string[]): void {
-  const { flags, units } = pricedBy(path[1] ?? '');
+  const { flags, units } = priceSchema(path[1] ?? '');
   try {
     parsePrice(words.join('; '), flags, units);
   } catch (error) {

@@ -8,7 +8,7 @@ import { jsonDocument, type Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
 import { toMgwError, usageError } from '../../errors.ts';
-import { type Disputed, disputedFiles, addUp, spentView } from '../../flows/spend.ts';
+import { type DisputedFile, disputedFiles, addUp, spendView } from '../../flows/spend.ts';
 import { deliveredText } from '../../jobs/receipt.ts';
 import { printableLine } from '../../printable.ts';
 import { currencyOf } from '../../flows/prices.ts';
@@ -62,7 +62,7 @@ async function spend(
   if (csv) return { json: {}, text: csvOf(by, rows) };
   if (rows.length === 0) context.progress.note('Nothing was spent.');
   return {
-    json: spentView(by, spent),
+    json: spendView(by, spent),
     text:
       rows.length === 0
         ? ''
@@ -96,12 +96,12 @@ async function printDisputed(context: Context, since: string | undefined): Promi
 }
 
 // Returns a file as an element of the list in the JSON document.
-function elementOf(file: Disputed, fields: readonly string[] | undefined): string {
+function elementOf(file: DisputedFile, fields: readonly string[] | undefined): string {
   const document = jsonDocument({ json: { disputed: [file] } }, fields);
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));
 }
 
-function evidenceOf({ path, mismatches, delivered, ...about }: Disputed): string {
+function evidenceOf({ path, mismatches, delivered, ...about }: DisputedFile): string {
   const facts = { ...about, file: path, delivered: delivered && deliveredText(delivered) };
   const differences = mismatches.map((each): [string, string] => [
     each.field,

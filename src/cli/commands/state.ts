@@ -69,7 +69,7 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
     from === undefined
       ? await copy.copyBudgetsOut(database, folder)
       : await copy.copyBudgetsIn(folder, database);
-  const [source, target] = from === undefined ? [url.shown, folder] : [folder, url.shown];
+  const [source, target] = from === undefined ? [url.displayUrl, folder] : [folder, url.displayUrl];
   context.progress.note(
     `Copied ${counted(jobs, 'job')} and ${counted(budgets, 'budget')} to ${target}. Use ${target} from now on: ${source} will not know of later payments.`,
   );
@@ -78,10 +78,10 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
 
 async function makeState(context: Context): Promise<Outcome> {
   const url = await requireShared(context);
-  const { makeLedger } = await import('../../ledger/postgres/examine.ts');
-  const { version } = await makeLedger(url, (text) => context.progress.note(text));
-  context.progress.note(`The ledger in ${url.shown} is ready.`);
-  return { json: { state: { url: url.shown, schema: url.schema, version } } };
+  const { createLedger } = await import('../../ledger/postgres/examine.ts');
+  const { version } = await createLedger(url, (text) => context.progress.note(text));
+  context.progress.note(`The ledger in ${url.displayUrl} is ready.`);
+  return { json: { state: { url: url.displayUrl, schema: url.schema, version } } };
 }
 
 async function checkState(context: Context): Promise<Outcome> {
@@ -94,7 +94,7 @@ async function checkState(context: Context): Promise<Outcome> {
     `the clock here is ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'behind' : 'ahead of'} the database's`,
     ...warnings,
   ];
-  return { json: { state: { url: url.shown, schema: url.schema, ...found } }, text: lines.join('\n') };
+  return { json: { state: { url: url.displayUrl, schema: url.schema, ...found } }, text: lines.join('\n') };
 }
 
 /** Returns the address of the shared ledger. @throws MgwError('usage') if there is none. */

@@ -139,7 +139,7 @@ async function opened(
   const rows = await rowOptionsOf(context, { force, sidecar, mark });
   const onLimit = (limit: number): void => tellLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });
-  return { batch, plan, job, options: { ...rows, pace, retake: () => undefined } };
+  return { batch, plan, job, options: { ...rows, pace, nextRetry: () => undefined } };
 }
 
 type LimitTeller = (batch: string, limit: number, concurrency: number) => void;

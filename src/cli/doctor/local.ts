@@ -5,8 +5,8 @@ import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
 import { MgwError, systemCode, toMgwError } from '../../errors.ts';
 import { makeFolder, folderFault } from '../../files/make-folder.ts';
-import { plainFile } from '../../files/whole-file.ts';
-import { installedForm } from '../../installation.ts';
+import { regularFileFlags } from '../../files/whole-file.ts';
+import { installMethod } from '../../installation.ts';
 import { countUnwritten } from '../../ledger/kept-facts.ts';
 import type { Io } from '../io.ts';
 
@@ -16,7 +16,7 @@ const [minMajor, minMinor] = [20, 18];
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const fine = major > minMajor || (major === minMajor && minor >= minMinor);
-  if (fine) return ok('node', `Node ${version}, form: ${installedForm()}`);
+  if (fine) return ok('node', `Node ${version}, form: ${installMethod()}`);
   const error = new MgwError('config', `Node ${version} is older than ${minMajor}.${minMinor}`);
   return fail('node', error, `Install Node ${minMajor}.${minMinor} or newer.`);
 }
@@ -99,7 +99,7 @@ async function checkAccess(place: string): Promise<void> {
     await access(place, constants.R_OK | constants.W_OK);
     // The ledger refuses a link or a folder in place of its index.
     if (/^index\./.test(path.basename(place)))
-      await (await open(place, constants.O_RDWR | plainFile)).close();
+      await (await open(place, constants.O_RDWR | regularFileFlags)).close();
   } catch (error) {
     // Another process may remove a file meanwhile.
     if (systemCode(error) !== 'ENOENT') throw error;

@@ -1,4 +1,4 @@
-import type { Choice } from '../../batch/choice.ts';
+import type { RowSelection } from '../../batch/row-selection.ts';
 import type { Batch, Plan } from '../../batch/plan.ts';
 import { labelOf, type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
@@ -54,7 +54,7 @@ export class BatchReport {
   /** @param currency the name of the currency */
   constructor(
     file: string,
-    typed: RunBatchOptions & Pick<Choice, 'ids'>,
+    typed: RunBatchOptions & Pick<RowSelection, 'ids'>,
     globals: Globals,
     currency: string,
   ) {

@@ -1,6 +1,6 @@
 import { add, formatDecimal, parseDecimal } from '../../decimal.ts';
 import type { ErrorCode, MgwError } from '../../errors.ts';
-import { otherOutput } from '../../flows/next.ts';
+import { alternativeOutput } from '../../flows/next.ts';
 import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
 import { shellWord } from './human.ts';
@@ -53,7 +53,9 @@ function correct(error: MgwError, argv: readonly string[]): string[] | undefined
   const end = optionsEnd(argv);
   if (lacks !== undefined) return [...argv.slice(0, end), ...lacks, ...argv.slice(end)];
   const output =
-    charged === 'no' ? retyped(argv, ['-o', '--output'], (path) => otherOutput(error, path)) : undefined;
+    charged === 'no'
+      ? retyped(argv, ['-o', '--output'], (path) => alternativeOutput(error, path))
+      : undefined;
   if (output !== undefined) return output;
   const { name, limit, exceeded_by: excess } = budget ?? {};
   if (name !== '--budget' && !(name?.startsWith('batch ') && next?.[1] !== 'batch')) return undefined;

@@ -72,21 +72,21 @@ export class WorkerReport implements WorkerWatcher {
     this.#display.updated(planned, job);
   }
 
-  async ended({ name }: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void> {
+  async ended({ name }: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void> {
     const { globals, io } = this.#context;
     const report = this.#reportOf(name);
     this.#tally.move(end.planned.state, state);
     this.#tally.ended += 1;
     this.#tally.files += end.files.length;
-    if (isGivenBack) this.#givenBack.set(`${name}/${end.planned.id}`, state);
+    if (isReturned) this.#givenBack.set(`${name}/${end.planned.id}`, state);
     if (state === 'done') this.#judge(end.files);
     report.ended(end, state);
     const result = report.resultOf(end, state);
     await this.#results?.add(result);
     if (globals.json && result['exit_code'] !== exitCodes.ok)
-      this.#rows.push({ ...result, is_given_back: isGivenBack });
-    const next = state === 'done' || isGivenBack ? '' : ` → ${report.toType(end, state)}`;
-    const line = `${name}/${report.lineOf(end, state)}${isGivenBack ? ' (returned to the queue)' : ''}${next}`;
+      this.#rows.push({ ...result, is_given_back: isReturned });
+    const next = state === 'done' || isReturned ? '' : ` → ${report.toType(end, state)}`;
+    const line = `${name}/${report.lineOf(end, state)}${isReturned ? ' (returned to the queue)' : ''}${next}`;
     this.#display.ended(end.planned, state, this.#context.redact(line));
     if (globals.json || end.files.length === 0) return;
     let written = Promise.resolve();
@@ -97,7 +97,7 @@ export class WorkerReport implements WorkerWatcher {
     await written;
   }
 
-  left({ name }: Batch, planned: PlannedRow): void {
+  skipped({ name }: Batch, planned: PlannedRow): void {
     const { id, state, take } = planned;
     this.#forget(name, id);
     this.#tally.count(state, false);
@@ -106,13 +106,13 @@ export class WorkerReport implements WorkerWatcher {
     this.#line(`${name}/${id} ${state}${why === undefined ? '' : `: ${why}`}`);
   }
 
-  bad({ name }: Batch, id: string, why: string, isGivenBack: boolean): void {
+  bad({ name }: Batch, id: string, why: string, isReturned: boolean): void {
     this.#forget(name, id);
-    if (isGivenBack) {
+    if (isReturned) {
       this.#tally.count('new', false);
       this.#givenBack.set(`${name}/${id}`, 'new');
     } else this.#tally.bad += 1;
-    this.#line(`${name}/${id} cannot be run: ${why}${isGivenBack ? ' (returned to the queue)' : ''}`);
+    this.#line(`${name}/${id} cannot be run: ${why}${isReturned ? ' (returned to the queue)' : ''}`);
   }
 
   quarantined(batch: string, id: string): void {

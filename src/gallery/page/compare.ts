@@ -78,7 +78,7 @@ export class CompareView {
     this.#start();
   }
 
-  /** Updates the rating of an item, and whether it is marked to be made again. */
+  /** Updates the rating of an item, and whether it is marked to be remade. */
   update(id: string): void {
     const pane = this.#panes.find(({ item }) => item.id === id);
     const { rating, again = false } = this.#marks.of(id);

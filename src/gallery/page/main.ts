@@ -5,11 +5,20 @@ import { make, onKeys, ratingKeys } from './dom.ts';
 import { Grid } from './grid.ts';
 import { Marks } from './marks.ts';
 import { Posters } from './posters.ts';
-import { chosen, fragmentOf, relatives, type View, viewOf, nameOf, ratingsText, redoRows } from './select.ts';
+import {
+  filterItems,
+  fragmentOf,
+  relatives,
+  type View,
+  viewOf,
+  nameOf,
+  ratingsText,
+  redoRows,
+} from './select.ts';
 import { SoundPlayer } from './sound.ts';
 import { Toolbar } from './toolbar.ts';
 
-/** The dialog that exports the ratings, and a manifest of the jobs to make again. */
+/** The dialog that exports the ratings, and a manifest of the jobs to remake. */
 class ExportView {
   readonly element = make('dialog', { class: 'export', 'aria-label': 'Export' });
   readonly #data: GalleryData;
@@ -148,7 +157,7 @@ function leave(change: Partial<View>): void {
 function show(next: View): void {
   const before = view.open;
   view = next;
-  shown = chosen(data.items, view, marks.of);
+  shown = filterItems(data.items, view, marks.of);
   grid.show(shown, view.layout === 'list');
   empty.hidden = shown.length > 0;
   const compared = view.compare.split(',').flatMap((id) => items.get(id) ?? []);

@@ -17,7 +17,7 @@ export class Marks {
   readonly #save: GalleryData['save'];
   readonly #kept = new Map<string, Kept>();
   readonly #listeners: ((id: string) => void)[] = [];
-  /** Resolves when all ratings are sent. They are sent one after the other, so that the last one wins. */
+  /** Resolves when all ratings are sent. They are sent one after the other, so that the latest one takes effect. */
   #sent: Promise<void> = Promise.resolve();
   /** Called with a message if a rating could not be stored. */
   onTrouble: (text: string) => void = () => undefined;

@@ -20,7 +20,7 @@ export interface View {
 export interface Mark {
   rating?: number;
   note?: string;
-  /** Whether to make the result again. */
+  /** Whether to remake the result. */
   again?: boolean;
 }
 
@@ -40,8 +40,8 @@ export const plainView: View = {
 
 /** Parses the view in the fragment of a URL, such as `#text=boat&rating=4`. */
 export function viewOf(hash: string): View {
-  const given = new URLSearchParams(hash.replace(/^#/, ''));
-  const members = Object.entries(plainView).map(([name, value]) => [name, given.get(name) ?? String(value)]);
+  const params = new URLSearchParams(hash.replace(/^#/, ''));
+  const members = Object.entries(plainView).map(([name, value]) => [name, params.get(name) ?? String(value)]);
   return Object.fromEntries(members) as View;
 }
 
@@ -83,7 +83,7 @@ function compare(one: string, other: string): number {
 }
 
 /** Returns the items that match a view, in its order. */
-export function chosen(
+export function filterItems(
   items: readonly GalleryItem[],
   view: View,
   getMark: (id: string) => Mark,
@@ -187,8 +187,8 @@ interface RedoRows {
 }
 
 /**
- * Returns the rows that make items again: the marked items, and the items rated `atMost` or less (0 for none).
- * @param hasSeeds False leaves the seeds out, because with the same seed a model may make the same result.
+ * Returns the rows that remake items: the marked items, and the items rated `atMost` or less (0 for none).
+ * @param hasSeeds False omits the seeds, because with the same seed a model may make the same result.
  */
 export function redoRows(
   items: readonly GalleryItem[],

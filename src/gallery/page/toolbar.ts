@@ -102,7 +102,7 @@ export class Toolbar {
       ...choices,
     );
     this.#selects.set(name, select);
-    // Hides a filter with nothing to choose from.
+    // Hides a filter that has no choices.
     select.hidden = options.length < 3 && name !== 'sort';
     return select;
   }

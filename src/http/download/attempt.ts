@@ -12,13 +12,18 @@ import { follow, type DownloadGateway, type MediaReply } from './follow.ts';
 import { watchIdle, type IdleWatch } from '../deadline.ts';
 import { headBytes, isText, isTextType } from '../../media/mp4.ts';
 import type { PartFile } from '../../files/part-file.ts';
-import { isSameRepresentation, namesRepresentation, readContentRange, strongValidator } from './validator.ts';
+import {
+  isSameRepresentation,
+  identifiesRepresentation,
+  readContentRange,
+  strongValidator,
+} from './validator.ts';
 
 /** Dependencies and limits of one attempt. */
 export interface AttemptOptions {
   gateway: DownloadGateway;
   clock: Clock;
-  /** When the download is abandoned. */
+  /** The time at which the download is abandoned. */
   deadline: Deadline;
   signal?: AbortSignal;
   connectTimeoutMs: number;
@@ -62,11 +67,11 @@ export async function attempt(
       signal: watch.signal,
       onHead: () => watch.touch(),
     });
-    return await judge(reply, source.key, part, { ...options, watch });
+    return await handleReply(reply, source.key, part, { ...options, watch });
   } catch (error) {
     if (error instanceof MgwError) throw error;
     signal?.throwIfAborted();
-    return again('unreachable', watch.signal.aborted ? messageOf(watch.signal.reason) : reasonOf(error));
+    return retryLater('unreachable', watch.signal.aborted ? messageOf(watch.signal.reason) : reasonOf(error));
   } finally {
     reply?.message.destroy();
     watch.stop();
@@ -77,11 +82,11 @@ function rangeOf({ length, validator }: PartFile): Record<string, string> {
   return validator === undefined ? {} : { range: `bytes=${length}-`, 'if-range': validator };
 }
 
-function again(code: ErrorCode, message: string): Attempt {
+function retryLater(code: ErrorCode, message: string): Attempt {
   return { kind: 'again', failure: { code, message } };
 }
 
-// A retry does not help against an invalid certificate or a private address.
+// A retry cannot fix an invalid certificate or a private address.
 function reasonOf(error: unknown): string {
   if (!(error instanceof TransportError)) return printableLine(messageOf(error), 300);
   const { reason, message } = error;
@@ -90,21 +95,26 @@ function reasonOf(error: unknown): string {
   throw new MgwError(code, message, { charged: 'yes', retry: 'resume', cause: error });
 }
 
-interface Work extends AttemptOptions {
+interface RunningAttempt extends AttemptOptions {
   watch: IdleWatch;
 }
 
-async function judge(reply: MediaReply, key: string, part: PartFile, work: Work): Promise<Attempt> {
+async function handleReply(
+  reply: MediaReply,
+  key: string,
+  part: PartFile,
+  work: RunningAttempt,
+): Promise<Attempt> {
   const { status } = reply;
-  if (status === 200) return whole(reply, part, work);
-  if (status === 206) return continuation(reply, part, work);
-  if (status === 416 && part.validator !== undefined) return atTheEnd(reply, part);
+  if (status === 200) return receiveWhole(reply, part, work);
+  if (status === 206) return receiveRange(reply, part, work);
+  if (status === 416 && part.validator !== undefined) return rangeNotSatisfiable(reply, part);
   const text = await textOf(reply, decodeBody(reply.message, reply.headers['content-encoding']));
   const failure = readFailure(text);
   if (work.notReady(text)) return { kind: 'not-ready', failure };
   if (status === 429 || status === 408 || status === 425 || status >= 500 || status < 300)
     return { kind: 'again', failure };
-  const isForeign = key === 'own-site' && !reply.keyed && reply.redirects === 0;
+  const isForeign = key === 'own-site' && !reply.isKeySent && reply.redirects === 0;
   if (isForeign && (status === 401 || status === 403))
     return { kind: 'refused', failure, origin: reply.url.origin };
   return { kind: 'expired', failure };
@@ -120,23 +130,23 @@ async function textOf(reply: MediaReply, body: AsyncIterable<Uint8Array>): Promi
   };
 }
 
-async function whole(reply: MediaReply, part: PartFile, work: Work): Promise<Attempt> {
+async function receiveWhole(reply: MediaReply, part: PartFile, work: RunningAttempt): Promise<Attempt> {
   const contentType = reply.headers['content-type'];
-  const coding = reply.headers['content-encoding']?.trim().toLowerCase() ?? '';
-  if (coding !== '' && coding !== 'identity') return coded(reply, coding, work);
+  const encoding = reply.headers['content-encoding']?.trim().toLowerCase() ?? '';
+  if (encoding !== '' && encoding !== 'identity') return refuseEncoding(reply, encoding, work);
   const body = bodyOf(reply, work);
-  const first = await firstOf(body);
-  if (!Array.isArray(first)) return again('result_corrupt', first);
-  if (isText(Buffer.concat(first).subarray(0, headBytes), contentType))
-    return textInsteadOfMedia(await textOf(reply, joined(first, body)), work);
+  const firstBatch = await readFirstBatch(body);
+  if (!Array.isArray(firstBatch)) return retryLater('result_corrupt', firstBatch);
+  if (isText(Buffer.concat(firstBatch).subarray(0, headBytes), contentType))
+    return textInsteadOfMedia(await textOf(reply, withFirstBatch(firstBatch, body)), work);
   const total = contentLengthOf(reply.headers);
   await part.restart({ validator: strongValidator(reply.headers), total });
-  await part.write(first);
+  await part.write(firstBatch);
   return receive(reply, body, part, work);
 }
 
 // Returns the first bytes of a body, or the reason why there are none.
-async function firstOf(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] | string> {
+async function readFirstBatch(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] | string> {
   try {
     const { value } = await body.next();
     return value ?? 'the file is empty';
@@ -145,16 +155,16 @@ async function firstOf(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] |
   }
 }
 
-// Media are never decompressed: their length could not be checked, and a small body could expand without limit.
-async function coded(reply: MediaReply, coding: string, work: Work): Promise<Attempt> {
+// Media are never decompressed: mgw could not check their length, and a small body could expand without limit.
+async function refuseEncoding(reply: MediaReply, encoding: string, work: RunningAttempt): Promise<Attempt> {
   if (isTextType(reply.headers['content-type']))
-    return textInsteadOfMedia(await textOf(reply, decodeBody(reply.message, coding)), work);
+    return textInsteadOfMedia(await textOf(reply, decodeBody(reply.message, encoding)), work);
   throw corrupt(
-    `${reply.url.host} sent the file with the encoding ${printableLine(coding, 40)}, which was not requested`,
+    `${reply.url.host} sent the file with the encoding ${printableLine(encoding, 40)}, which was not requested`,
   );
 }
 
-function textInsteadOfMedia(text: Reply, { notReady }: Work): Attempt {
+function textInsteadOfMedia(text: Reply, { notReady }: RunningAttempt): Attempt {
   const failure = readFailure(text);
   if (notReady(text)) return { kind: 'not-ready', failure };
   throw corrupt(
@@ -163,17 +173,17 @@ function textInsteadOfMedia(text: Reply, { notReady }: Work): Attempt {
   );
 }
 
-async function* joined(first: Buffer[], rest: AsyncIterable<Buffer[]>): AsyncIterable<Uint8Array> {
+async function* withFirstBatch(first: Buffer[], rest: AsyncIterable<Buffer[]>): AsyncIterable<Uint8Array> {
   yield* first;
   for await (const batch of rest) yield* batch;
 }
 
-async function continuation(reply: MediaReply, part: PartFile, work: Work): Promise<Attempt> {
+async function receiveRange(reply: MediaReply, part: PartFile, work: RunningAttempt): Promise<Attempt> {
   const { validator, length } = part;
   const range = readContentRange(reply.headers['content-range']);
   const total = range?.total ?? part.total;
-  // The Content-Length may have been too large. A smaller size in a response about the same representation replaces it.
-  const isProven = namesRepresentation(reply.headers, validator);
+  // The Content-Length may have been too large. A smaller size in a response for the same representation replaces it.
+  const isProven = identifiesRepresentation(reply.headers, validator);
   const announced = part.total ?? total;
   const isNext =
     range?.start === length &&
@@ -183,28 +193,30 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
   const isPlain = /^(identity)?$/i.test(reply.headers['content-encoding'] ?? '');
   const isSame = validator !== undefined && isSameRepresentation(reply.headers, validator);
   if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'a range that was not requested');
-  part.expect(total);
+  part.setTotal(total);
   return receive(reply, bodyOf(reply, work), part, work);
 }
 
-async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
-  const told = readContentRange(reply.headers['content-range'])?.total;
-  // The Content-Length may have been too large. The size in this response is right if it is about the same
+async function rangeNotSatisfiable(reply: MediaReply, part: PartFile): Promise<Attempt> {
+  const statedTotal = readContentRange(reply.headers['content-range'])?.total;
+  // The Content-Length may have been too large. The size in this response is correct if it is for the same
   // representation.
-  if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
+  if (statedTotal === part.length && identifiesRepresentation(reply.headers, part.validator))
+    part.setTotal(statedTotal);
   // A body of unknown length is complete if the response to the request for the rest states the length that was
   // received.
-  const total = part.total ?? told;
-  if (part.length !== total || (told ?? total) !== total) return startOver(reply, part, 'no such range');
+  const total = part.total ?? statedTotal;
+  if (part.length !== total || (statedTotal ?? total) !== total)
+    return startOver(reply, part, 'no such range');
   return { kind: 'received' };
 }
 
-async function startOver(reply: MediaReply, part: PartFile, what: string): Promise<Attempt> {
+async function startOver(reply: MediaReply, part: PartFile, problem: string): Promise<Attempt> {
   await part.restart();
-  return again('result_corrupt', `${reply.url.host} answered with ${what}`);
+  return retryLater('result_corrupt', `${reply.url.host} responded with ${problem}`);
 }
 
-function bodyOf(reply: MediaReply, { clock, watch }: Work): AsyncGenerator<Buffer[], void> {
+function bodyOf(reply: MediaReply, { clock, watch }: RunningAttempt): AsyncGenerator<Buffer[], void> {
   const sizes = { minFirstBytes: headBytes, minBytes: batchBytes, maxAgeMs: batchMs };
   return readBatches(reply.message, { ...sizes, clock, watch });
 }
@@ -213,21 +225,22 @@ async function receive(
   reply: MediaReply,
   body: AsyncIterable<Buffer[]>,
   part: PartFile,
-  { signal, watch, onBytes }: Work,
+  { signal, watch, onBytes }: RunningAttempt,
 ): Promise<Attempt> {
   onBytes();
-  const broken = await spooled(body, part, onBytes);
+  const breakReason = await writeBody(body, part, onBytes);
   await part.settle();
   onBytes();
   signal?.throwIfAborted();
-  if (watch.signal.aborted) return again('unreachable', messageOf(watch.signal.reason));
-  if (broken !== undefined) return again('result_corrupt', brokenOff(part, broken));
-  if (part.length < (part.total ?? 0)) return again('result_corrupt', brokenOff(part, 'the range ended'));
+  if (watch.signal.aborted) return retryLater('unreachable', messageOf(watch.signal.reason));
+  if (breakReason !== undefined) return retryLater('result_corrupt', brokenOffMessage(part, breakReason));
+  if (part.length < (part.total ?? 0))
+    return retryLater('result_corrupt', brokenOffMessage(part, 'the range ended'));
   return { kind: 'received', contentType: reply.headers['content-type'] };
 }
 
-// Returns the reason why the body broke off, if it did. Throws errors of the disk.
-async function spooled(
+// Returns the reason why the body broke off, if it did. Throws disk errors.
+async function writeBody(
   body: AsyncIterable<Buffer[]>,
   part: PartFile,
   onBytes: () => void,
@@ -244,7 +257,7 @@ async function spooled(
   }
 }
 
-function brokenOff({ length, total }: PartFile, why: string): string {
+function brokenOffMessage({ length, total }: PartFile, why: string): string {
   return `the file broke off at byte ${length}${total === undefined ? '' : ` of ${total}`} (${why})`;
 }
 

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { Clock } from '../../clock.ts';
 import type { IdleWatch } from '../deadline.ts';
 
-/** A body that knows whether it ended as announced. */
+/** A body that records whether it ended as announced. */
 type Body = Readable & { readonly complete: boolean };
 
 /** Options of {@link readBatches}. */
@@ -19,14 +19,14 @@ export interface BatchOptions {
 
 /**
  * Collects a body into batches that are large enough to be worth a write. While the reader handles one batch, the next
- * is collected, and then the sender has to wait. If the body breaks, the bytes before the break are returned before the
- * error is thrown.
+ * is collected, then the sender must wait. If the body breaks, the bytes before the break are returned before the error
+ * is thrown.
  */
 export async function* readBatches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
-  const gathering = new BatchReader(message, options);
+  const reader = new BatchReader(message, options);
   try {
     for (;;) {
-      const batch = await gathering.next();
+      const batch = await reader.next();
       if (batch === undefined) return;
       yield batch;
     }
@@ -41,8 +41,8 @@ class BatchReader {
   #minSize: number;
   #chunks: Buffer[] = [];
   #size = 0;
-  #since = 0;
-  #end: 'open' | 'ended' | 'broken' = 'open';
+  #startedAt = 0;
+  #state: 'open' | 'ended' | 'broken' = 'open';
   #error: Error = new Error('it was cut');
   #wake: () => void = () => undefined;
 
@@ -62,15 +62,16 @@ class BatchReader {
   }
 
   async next(): Promise<Buffer[] | undefined> {
-    if (!this.#isDue() && this.#end === 'open') await new Promise<void>((resolve) => (this.#wake = resolve));
+    if (!this.#isDue() && this.#state === 'open')
+      await new Promise<void>((resolve) => (this.#wake = resolve));
     if (this.#size > 0) return this.#nextBatch();
-    if (this.#end === 'broken') throw this.#error;
+    if (this.#state === 'broken') throw this.#error;
     return undefined;
   }
 
   #add(chunk: Buffer): void {
     const { clock, watch } = this.#options;
-    if (this.#size === 0) this.#since = clock.monotonic();
+    if (this.#size === 0) this.#startedAt = clock.monotonic();
     this.#chunks.push(chunk);
     this.#size += chunk.length;
     watch.touch();
@@ -84,7 +85,9 @@ class BatchReader {
     if (this.#size >= this.#minSize) return true;
     const isFirst = this.#minSize === this.#options.minFirstBytes;
     return (
-      this.#size > 0 && !isFirst && this.#options.clock.monotonic() - this.#since >= this.#options.maxAgeMs
+      this.#size > 0 &&
+      !isFirst &&
+      this.#options.clock.monotonic() - this.#startedAt >= this.#options.maxAgeMs
     );
   }
 
@@ -93,7 +96,7 @@ class BatchReader {
     this.#chunks = [];
     this.#size = 0;
     this.#minSize = this.#options.minBytes;
-    if (this.#end === 'open') {
+    if (this.#state === 'open') {
       this.#options.watch.touch();
       this.#message.resume();
     }
@@ -101,7 +104,7 @@ class BatchReader {
   }
 
   #finish(end: 'ended' | 'broken'): void {
-    if (this.#end === 'open') this.#end = end;
+    if (this.#state === 'open') this.#state = end;
     this.#wake();
   }
 }

@@ -15,7 +15,7 @@ export interface DownloadGateway extends TrustedGateway {
   userAgent?: string;
   /** Shared connections for results, see {@link GatewayClient}. */
   downloadConnections?: GatewayClient['downloadConnections'];
-  /** Called with each request and the head of its response. A query may be a secret, and is left out. */
+  /** Called with each request and the head of its response. The query is omitted, because it may contain a secret. */
   trace?: (line: string) => void;
 }
 
@@ -36,7 +36,7 @@ export interface MediaReply {
   headers: Record<string, string>;
   message: WireResponse;
   /** Whether the key was sent to this address. */
-  keyed: boolean;
+  isKeySent: boolean;
   redirects: number;
   /** Removes the key from text of the response. */
   clean: (text: string) => string;
@@ -47,7 +47,7 @@ const redirectStatuses = new Set([301, 302, 303, 307, 308]);
 
 /**
  * Sends a GET and follows redirects. Each hop is checked separately: whether the address may be fetched, and whether it
- * may get the key (`own-site`). No other header reveals anything about the user (design 6).
+ * may receive the key (`own-site`). No other header reveals anything about the user (design 6).
  * @throws MgwError('result_unavailable') for an address that must not be fetched, or after five redirects;
  * TransportError if no head arrived.
  */
@@ -60,13 +60,13 @@ export async function follow(
   const clean = gateway.key.length < minSecretLength ? (text: string) => text : secretRedactor([gateway.key]);
   let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
-    const keyed = source.key === 'own-site' && gateway.key !== '' && (await mayGetKey(url, gateway));
-    // The site that named this address knows the key, but the site at this address must not get it.
-    if (!keyed && clean(url.href) !== url.href) throw keyInAddress(url);
+    const isKeySent = source.key === 'own-site' && gateway.key !== '' && (await mayGetKey(url, gateway));
+    // The site that returned this address has the key, but the site at this address must not receive it.
+    if (!isKeySent && clean(url.href) !== url.href) throw keyInAddressError(url);
     gateway.trace?.(`> GET ${url.origin}${url.pathname}${url.search && '?…'}`);
     const message = await get(url, {
       ...options,
-      headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
+      headers: { ...plainHeaders(gateway), ...headers, ...(isKeySent && keyHeader(gateway)) },
       baseUrl: gateway.baseUrl,
       downloadConnections: gateway.downloadConnections,
     });
@@ -79,12 +79,12 @@ export async function follow(
         status: message.statusCode,
         headers: message.headers,
         message,
-        keyed,
+        isKeySent: isKeySent,
         redirects,
         clean,
       };
     message.destroy();
-    if (redirects === maxRedirects) throw tooMany(source.url);
+    if (redirects === maxRedirects) throw tooManyRedirectsError(source.url);
     url = await checkTarget(location, gateway, url);
   }
 }
@@ -101,7 +101,7 @@ function redirectOf(message: WireResponse): string | undefined {
   return redirectStatuses.has(message.statusCode) ? message.headers['location'] : undefined;
 }
 
-function keyInAddress(url: URL): MgwError {
+function keyInAddressError(url: URL): MgwError {
   return new MgwError(
     'result_unavailable',
     `The result's address at ${url.origin} contains the key, which must not be sent there, so it is not fetched.`,
@@ -109,7 +109,7 @@ function keyInAddress(url: URL): MgwError {
   );
 }
 
-function tooMany(address: string): MgwError {
+function tooManyRedirectsError(address: string): MgwError {
   return new MgwError(
     'result_unavailable',
     `${new URL(address).origin} redirected more than ${maxRedirects} times.`,
@@ -117,7 +117,7 @@ function tooMany(address: string): MgwError {
   );
 }
 
-/** The data that decides which addresses may be fetched, and which may get the key. */
+/** The data that determines which addresses may be fetched, and which may receive the key. */
 export interface TrustedGateway {
   baseUrl: URL;
   /** Origins to which the user allows the key to be sent, in addition to the gateway's own. */
@@ -133,15 +133,17 @@ export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGa
   if (isLoopbackHost(baseUrl.hostname) && url.hostname === baseUrl.hostname) return true;
   if (trustedOrigins.some((origin) => URL.canParse(origin) && new URL(origin).origin === url.origin))
     return true;
-  const bothNames = [url, baseUrl].every((each) => each.protocol === 'https:' && !isAddress(each.hostname));
-  return bothNames && (await isSameSite(url.hostname, baseUrl.hostname));
+  const areSecureNames = [url, baseUrl].every(
+    (each) => each.protocol === 'https:' && !isAddress(each.hostname),
+  );
+  return areSecureNames && (await isSameSite(url.hostname, baseUrl.hostname));
 }
 
-// Private suffixes count too: two customers of one hosting domain are different sites.
-async function isSameSite(one: string, other: string): Promise<boolean> {
+// Private suffixes count as well: two customers of one hosting domain are different sites.
+async function isSameSite(host: string, otherHost: string): Promise<boolean> {
   const { getDomain } = await import('tldts');
-  const site = getDomain(one, { allowPrivateDomains: true });
-  return site !== null && site === getDomain(other, { allowPrivateDomains: true });
+  const site = getDomain(host, { allowPrivateDomains: true });
+  return site !== null && site === getDomain(otherHost, { allowPrivateDomains: true });
 }
 
 /**
@@ -152,27 +154,34 @@ async function isSameSite(one: string, other: string): Promise<boolean> {
  */
 export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {
   if (/[\s\0-\x20\x7f-\x9f]/.test(address))
-    throw refused(address, 'it contains white space or control characters');
-  if (!URL.canParse(address, from?.href)) throw refused(address, 'it is not an address');
+    throw refusedError(address, 'it contains white space or control characters');
+  if (!URL.canParse(address, from?.href)) throw refusedError(address, 'it is not an address');
   const url = new URL(address, from?.href);
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
-    throw refused(address, 'it is not http or https');
-  if (url.username !== '' || url.password !== '') throw refused(url.host, 'it contains credentials');
+    throw refusedError(address, 'it is not http or https');
+  if (url.username !== '' || url.password !== '') throw refusedError(url.host, 'it contains credentials');
   if (from?.protocol === 'https:' && url.protocol === 'http:')
-    throw refused(url.origin, `${from.host} redirects from https to http`);
+    throw refusedError(url.origin, `${from.host} redirects from https to http`);
   if (!(await isWithinReach(url.hostname, gateway.baseUrl)))
-    throw refused(url.origin, 'it is in a private network, and the base URL is not');
+    throw refusedError(url.origin, 'it is in a private network, and the base URL is not');
   if (url.href.includes('#')) url.hash = '';
   return url;
 }
 
 // A query may be a signature, and the part before an @ a password, so neither is shown.
-function refused(address: string, why: string): MgwError {
-  const shown = printableLine(address.replace(/[?#].*$/s, '?…').replace(/\/\/[^/]*@/, '//…@'), 200);
-  return new MgwError('result_unavailable', `The result's address ${shown} is not fetched: ${why}.`, {
-    charged: 'yes',
-    retry: 'never',
-  });
+function refusedError(address: string, why: string): MgwError {
+  const printableAddress = printableLine(
+    address.replace(/[?#].*$/s, '?…').replace(/\/\/[^/]*@/, '//…@'),
+    200,
+  );
+  return new MgwError(
+    'result_unavailable',
+    `The result's address ${printableAddress} is not fetched: ${why}.`,
+    {
+      charged: 'yes',
+      retry: 'never',
+    },
+  );
 }
 
 /** Options of one GET. */
@@ -186,11 +195,11 @@ interface GetOptions {
   signal: AbortSignal;
 }
 
-/** How many bytes are read at a time, and may be buffered. */
+/** The number of bytes that are read at a time and may be buffered. */
 const highWaterMark = 1024 * 1024;
 
 // Created once, because destroying a socket with a new error formats its stack, which is slow.
-const ended = new Error('the download has ended');
+const downloadEnded = new Error('the download has ended');
 
 /** The maximum number of concurrent downloads from one gateway. */
 const maxSharedConnections = 1024;
@@ -209,16 +218,16 @@ async function get(url: URL, options: GetOptions): Promise<WireResponse> {
     } catch (error) {
       const isUnsent = error instanceof TransportError && error.phase === 'unsent';
       if (isUnsent || signal.aborted) throw TransportError.sent(error, url);
-      // The server may have closed the idle connection. That says nothing about the result.
+      // The server may have closed the idle connection. This proves nothing about the result.
     }
   }
-  const own = await openFor(url, options, 1);
-  const end = (): void => own.destroy(ended);
+  const ownConnections = await openFor(url, options, 1);
+  const destroy = (): void => ownConnections.destroy(downloadEnded);
   try {
-    return (await sendGet(url, own, options)).once('close', end);
+    return (await sendGet(url, ownConnections, options)).once('close', destroy);
   } catch (error) {
-    await own.first?.finally(end);
-    end();
+    await ownConnections.first?.finally(destroy);
+    destroy();
     throw TransportError.sent(error, url);
   }
 }
@@ -234,7 +243,7 @@ function openFor(
     within: baseUrl,
     // A shared connection must not end with this GET.
     ...(maxConnections === 1 && { signals: [signal] }),
-    readsUpTo: highWaterMark,
+    reusedBufferBytes: highWaterMark,
   });
 }
 

@@ -1,5 +1,5 @@
-// The minimum time between `Last-Modified` and `Date` that a clock error cannot explain. RFC 9110 8.8.2.2 does not fix
-// the value.
+// The minimum time between `Last-Modified` and `Date` that a clock error cannot explain. RFC 9110 8.8.2.2 does not
+// define the value.
 const clockDoubtMs = 60_000;
 
 /**
@@ -10,24 +10,28 @@ const clockDoubtMs = 60_000;
 export function strongValidator(headers: Record<string, string>): string | undefined {
   const etag = headers['etag'] ?? '';
   if (/^"[\x21\x23-\x7e\x80-\xff]+"$/.test(etag)) return etag;
-  const changed = headers['last-modified'] ?? '';
-  const age = Date.parse(headers['date'] ?? '') - Date.parse(changed);
-  return age >= clockDoubtMs ? changed : undefined;
+  const lastModified = headers['last-modified'] ?? '';
+  const age = Date.parse(headers['date'] ?? '') - Date.parse(lastModified);
+  return age >= clockDoubtMs ? lastModified : undefined;
 }
 
 /**
- * Whether the headers of a response may belong to the representation of the validator: false if they name another one.
+ * Whether the headers of a response may belong to the representation of the validator: false if they identify another
+ * one.
  */
 export function isSameRepresentation(headers: Record<string, string>, validator: string): boolean {
-  return namedBy(headers, validator) === undefined || namesRepresentation(headers, validator);
+  return validatorIn(headers, validator) === undefined || identifiesRepresentation(headers, validator);
 }
 
-/** Whether the headers of a response name the representation of the validator. */
-export function namesRepresentation(headers: Record<string, string>, validator: string | undefined): boolean {
-  return validator !== undefined && namedBy(headers, validator) === validator;
+/** Whether the headers of a response identify the representation of the validator. */
+export function identifiesRepresentation(
+  headers: Record<string, string>,
+  validator: string | undefined,
+): boolean {
+  return validator !== undefined && validatorIn(headers, validator) === validator;
 }
 
-function namedBy(headers: Record<string, string>, validator: string): string | undefined {
+function validatorIn(headers: Record<string, string>, validator: string): string | undefined {
   return validator.startsWith('"') ? headers['etag'] : headers['last-modified'];
 }
 

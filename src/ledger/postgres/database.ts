@@ -11,7 +11,7 @@ export class DatabaseLost extends MgwError {}
 export type Row = Record<string, unknown>;
 
 /**
- * When a statement returns: after its commit is on disk, or before (`soon`). If absent, the database's setting decides.
+ * When a statement returns: after its commit is on disk, or before (`soon`). If absent, the database's setting applies.
  */
 export type Commit = 'durable' | 'soon';
 
@@ -23,7 +23,7 @@ const idleMs = 5000;
 /**
  * The database behind a ledger. Each statement is one transaction, so that a transaction pool (PgBouncer) may be in
  * front of the database, and each statement may be repeated. If the connection breaks or cannot be made, the statement
- * is repeated on another one until the patience of the URL is over.
+ * is repeated on another one until the URL's connect_timeout has passed.
  */
 export class Database {
   readonly url: StateUrl;
@@ -44,8 +44,8 @@ export class Database {
       Client: SafeClient,
       application_name: 'mgw',
       max: maxConnections,
-      connectionTimeoutMillis: url.patienceMs,
-      query_timeout: url.patienceMs,
+      connectionTimeoutMillis: url.responseTimeoutMs,
+      query_timeout: url.responseTimeoutMs,
       idleTimeoutMillis: idleMs,
       allowExitOnIdle: true,
       keepAlive: true,
@@ -65,13 +65,13 @@ export class Database {
    * ledger; MgwError('local_io') otherwise.
    */
   async query<T extends Row>(text: string, values: readonly unknown[] = [], commit?: Commit): Promise<T[]> {
-    const end = this.#clock.monotonic() + this.url.patienceMs;
+    const deadlineMs = this.#clock.monotonic() + this.url.responseTimeoutMs;
     for (let pauseMs = 25; ; pauseMs = Math.min(2 * pauseMs, 1000)) {
       try {
         return await this.#rowsOf<T>(text, values, commit);
       } catch (error) {
-        if (!isGone(error)) throw this.#refused(error);
-        if (this.#isClosed || this.#clock.monotonic() + pauseMs > end) throw this.#gone(error);
+        if (!isTemporary(error)) throw this.#errorFor(error);
+        if (this.#isClosed || this.#clock.monotonic() + pauseMs > deadlineMs) throw this.#lostError(error);
       }
       await this.#clock.sleep(pauseMs);
     }
@@ -79,38 +79,41 @@ export class Database {
 
   async #rowsOf<T extends Row>(text: string, values: readonly unknown[], commit?: Commit): Promise<T[]> {
     // For a query object the pool returns a promise of its results, which its types do not say.
-    const sent: unknown = this.#pool.query(guarded(text, values, commit));
-    return ((await sent) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
+    const sentQuery: unknown = this.#pool.query(guardedQuery(text, values, commit));
+    return ((await sentQuery) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
   }
 
   /**
-   * Combines all calls that arrive while another `ask` runs into one `ask`, so that many rows in progress need few
-   * statements. If the database refuses it, `ask` runs once for each call, so that one call does not fail because of
-   * another. `ask` must not wait for another combined call. A key without an answer gets undefined.
+   * Combines all calls that arrive while another `load` runs into one `load`, so that many rows in progress need few
+   * statements. If the database refuses it, `load` runs once for each call, so that one call does not fail because of
+   * another. `load` must not wait for another combined call. A key without a result gets undefined.
    */
-  combine<K, V>(ask: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
-    let waiting: K[] = [];
-    let answers: Promise<Map<K, () => V | undefined>> | undefined;
-    const next = async (): Promise<Map<K, () => V | undefined>> => {
-      // Wait a tick, so that calls made after the previous answers join this one.
+  combine<K, V>(load: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
+    let pendingKeys: K[] = [];
+    let pendingAnswers: Promise<Map<K, () => V | undefined>> | undefined;
+    const runNext = async (): Promise<Map<K, () => V | undefined>> => {
+      // Wait a tick, so that calls made after the previous results join this one.
       await new Promise((resolve) => process.nextTick(resolve));
-      const keys = waiting;
-      waiting = [];
-      answers = undefined;
-      return askAll(keys, ask);
+      const keys = pendingKeys;
+      pendingKeys = [];
+      pendingAnswers = undefined;
+      return loadAll(keys, load);
     };
     return async (key) => {
-      waiting.push(key);
-      answers ??= this.#lastCombined.then(next);
-      if (waiting.length === 1) this.#lastCombined = answers.catch(() => undefined);
-      return (await answers).get(key)?.();
+      pendingKeys.push(key);
+      pendingAnswers ??= this.#lastCombined.then(runNext);
+      if (pendingKeys.length === 1) this.#lastCombined = pendingAnswers.catch(() => undefined);
+      return (await pendingAnswers).get(key)?.();
     };
   }
 
-  /** Whether a transaction of several statements works. mgw uses none; it checks the pool in front of the database. */
-  async knowsTransactions(): Promise<boolean> {
+  /**
+   * Whether a transaction of several statements works. mgw does not use any; this checks the pool in front of the
+   * database.
+   */
+  async supportsTransactions(): Promise<boolean> {
     const client = await this.#pool.connect().catch((error: unknown) => {
-      throw isGone(error) ? this.#gone(error) : this.#refused(error);
+      throw isTemporary(error) ? this.#lostError(error) : this.#errorFor(error);
     });
     try {
       await client.query('BEGIN');
@@ -119,7 +122,7 @@ export class Database {
       return true;
     } catch {
       client.release(true);
-      // Throws if the reason is that the database is unreachable.
+      // Throws if the database is unreachable; otherwise transactions are not supported.
       await this.query('SELECT');
       return false;
     }
@@ -132,65 +135,74 @@ export class Database {
     await this.#pool.end();
   }
 
-  #gone(error: unknown): DatabaseLost {
-    const text = `The ledger on ${this.url.shown} does not respond: ${this.#redact(wordsOf(error))}.`;
+  #lostError(error: unknown): DatabaseLost {
+    const text = `The ledger on ${this.url.displayUrl} does not respond: ${this.#redact(shortMessage(error))}.`;
     return new DatabaseLost('unreachable', text, { retry: 'safe', cause: error });
   }
 
-  #refused(error: unknown): MgwError {
-    const { shown, schema } = this.url;
+  #errorFor(error: unknown): MgwError {
+    const { displayUrl, schema } = this.url;
     const code = systemCode(error) ?? '';
-    const why = this.#redact(wordsOf(error));
-    if (missing.has(code))
-      return new MgwError('config', `There is no ledger in the schema ${schema} of ${shown} yet: ${why}.`, {
-        next: ['mgw', 'state', 'init'],
-        cause: error,
-      });
-    const isMissing = noPassword.test(messageOf(error));
-    if (code === '28P01' || isMissing)
+    const reason = this.#redact(shortMessage(error));
+    if (missingCodes.has(code))
       return new MgwError(
         'config',
-        `The database ${shown} requires a password${isMissing ? ', and none was given' : `: ${why}`}. Set PGPASSWORD to the password of the role.`,
+        `There is no ledger in the schema ${schema} of ${displayUrl} yet: ${reason}.`,
+        {
+          next: ['mgw', 'state', 'init'],
+          cause: error,
+        },
+      );
+    const isPasswordMissing = missingPasswordPattern.test(messageOf(error));
+    if (code === '28P01' || isPasswordMissing)
+      return new MgwError(
+        'config',
+        `The database ${displayUrl} requires a password${isPasswordMissing ? ', but none was set' : `: ${reason}`}. Set PGPASSWORD to the password of the role.`,
         { cause: error },
       );
-    if (/^(28|3D|42501|0A)/.test(code) || code === clearPassword || certificate.test(code) || noTls.test(why))
-      return new MgwError('config', `The database ${shown} refuses mgw: ${why}.`, { cause: error });
-    return new MgwError('local_io', `The ledger on ${shown} cannot be used: ${why}.`, {
+    if (
+      /^(28|3D|42501|0A)/.test(code) ||
+      code === clearPassword ||
+      certificateCodes.test(code) ||
+      noTlsPattern.test(reason)
+    )
+      return new MgwError('config', `The database ${displayUrl} refuses mgw: ${reason}.`, { cause: error });
+    return new MgwError('local_io', `The ledger on ${displayUrl} cannot be used: ${reason}.`, {
       retry: 'safe',
       cause: error,
     });
   }
 }
 
-async function askAll<K, V>(
+async function loadAll<K, V>(
   keys: K[],
-  ask: (keys: K[]) => Promise<Map<K, V>>,
+  load: (keys: K[]) => Promise<Map<K, V>>,
 ): Promise<Map<K, () => V | undefined>> {
   try {
-    const found = await ask(keys);
-    return new Map(keys.map((key) => [key, () => found.get(key)]));
+    const values = await load(keys);
+    return new Map(keys.map((key) => [key, () => values.get(key)]));
   } catch (error) {
     if (error instanceof DatabaseLost || keys.length === 1) throw error;
   }
-  const all = new Map<K, () => V | undefined>();
+  const results = new Map<K, () => V | undefined>();
   for (const key of keys) {
-    const answer = await ask([key]).then(
-      (found) => () => found.get(key),
+    const result = await load([key]).then(
+      (values) => () => values.get(key),
       (error: unknown) => () => {
         throw error;
       },
     );
-    all.set(key, answer);
+    results.set(key, result);
   }
-  return all;
+  return results;
 }
 
 // The error codes of a missing table, schema or column.
-const missing = new Set(['42P01', '3F000', '42703']);
-const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/;
-// The pg client gives these errors no code.
-const noPassword = /client password must be/;
-const noTls = /does not support SSL/;
+const missingCodes = new Set(['42P01', '3F000', '42703']);
+const certificateCodes = /CERT|SELF_SIGNED|UNABLE_TO_/;
+// These errors of the pg client have no code.
+const missingPasswordPattern = /client password must be/;
+const noTlsPattern = /does not support SSL/;
 
 /** Whether PostgreSQL refused a row because its key exists. `error` may be one that {@link Database.query} threw. */
 export function isDuplicate(error: unknown): boolean {
@@ -204,15 +216,17 @@ const temporaryServerCodes =
 const temporarySocketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUND)/;
 
 // Whether an error is temporary. pg's own errors about a broken connection have no code.
-function isGone(error: unknown): boolean {
+function isTemporary(error: unknown): boolean {
   const code = systemCode(error);
   if (code !== undefined) return temporaryServerCodes.test(code) || temporarySocketCodes.test(code);
   return /terminated|timeout|closed|not queryable|server (closed|conn)|ended/i.test(messageOf(error));
 }
 
-function wordsOf(error: unknown): string {
-  const inner: unknown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
-  return (messageOf(inner) || systemCode(error) || 'no reason was given').replace(/\.$/, '').slice(0, 300);
+function shortMessage(error: unknown): string {
+  const innerError: unknown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
+  return (messageOf(innerError) || systemCode(error) || 'no reason was given')
+    .replace(/\.$/, '')
+    .slice(0, 300);
 }
 
 // Without this, PostgreSQL could choose an operator or function that another role created in `public`. The setting
@@ -235,7 +249,7 @@ function guardOf(commit?: Commit): string {
  * the connection or role (design 15). The search path is set in the same transaction, without another round trip. The
  * query has two results; the second is the result of the statement.
  */
-function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.Query {
+function guardedQuery(text: string, values: readonly unknown[], commit?: Commit): pg.Query {
   const guard = guardOf(commit);
   // A query without values is one transaction, even if it has several statements.
   if (values.length === 0) return new pg.Query({ text: `${guard};\n${text}` });

@@ -6,8 +6,8 @@ import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
 import { isDuplicate, type Database } from './database.ts';
 import { isFact, type UnwrittenEvent, type UnwrittenEvents } from '../kept-facts.ts';
-import { leaseLost } from './lease-keeper.ts';
-import { createJobs, heldIn, isHeld, type Created, type NewJob } from './new-jobs.ts';
+import { leaseLostError } from './lease-keeper.ts';
+import { createJobs, heldLeases, leaseCondition, type Created, type NewJob } from './new-jobs.ts';
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
 
@@ -28,20 +28,20 @@ interface NewEvent extends UnwrittenEvent {
 const maxCachedJobs = 512;
 
 /**
- * Writes events. An event that names an owner announces an action of that process. It is refused, in the same
- * statement, unless the process holds its lease. Any other event is a fact, and needs no lease. If the database is
- * unreachable, a fact is saved in a local file and written later.
+ * Writes events. An event with an owner announces an action of that process. It is refused, in the same statement,
+ * unless the process holds its lease. Any other event is a fact, and needs no lease. If the database is unreachable, a
+ * fact is saved in a local file and written later.
  */
 export class EventWriter {
   readonly #database: Database;
   readonly #facts: UnwrittenEvents;
   readonly #now: () => number;
-  readonly #seen = new Map<string, CachedLines>();
+  readonly #cachedLines = new Map<string, CachedLines>();
   /** Jobs to which this process has written in this turn of the event loop, so that their cached lines are current. */
   readonly #justWritten = new Set<string>();
   /** The number of facts that this process saved in local files, and how many of them are known to be written. */
-  #kept = 0;
-  #written = 0;
+  #savedFacts = 0;
+  #writtenFacts = 0;
   readonly #createAll: (job: NewJob) => Promise<Created | undefined>;
   readonly #writeAll: (event: NewEvent) => Promise<true | undefined>;
 
@@ -55,19 +55,19 @@ export class EventWriter {
 
   /** Returns the lines of a job that this process has written to in this turn of the event loop, else undefined. */
   justWritten(id: string): string[] | undefined {
-    return this.#justWritten.has(id) ? this.#seen.get(id)?.lines.trimEnd().split('\n') : undefined;
+    return this.#justWritten.has(id) ? this.#cachedLines.get(id)?.lines.trimEnd().split('\n') : undefined;
   }
 
   /** Caches the lines of a job. */
-  remember(id: string, lines: readonly string[]): void {
-    this.#seen.delete(id);
-    this.#seen.set(id, { n: lines.length, lines: lines.map((line) => `${line}\n`).join('') });
-    const [oldest = ''] = this.#seen.keys();
-    if (this.#seen.size > maxCachedJobs) this.#seen.delete(oldest);
+  cacheLines(id: string, lines: readonly string[]): void {
+    this.#cachedLines.delete(id);
+    this.#cachedLines.set(id, { n: lines.length, lines: lines.map((line) => `${line}\n`).join('') });
+    const [oldest = ''] = this.#cachedLines.keys();
+    if (this.#cachedLines.size > maxCachedJobs) this.#cachedLines.delete(oldest);
   }
 
-  forget(id: string): void {
-    this.#seen.delete(id);
+  dropCached(id: string): void {
+    this.#cachedLines.delete(id);
   }
 
   // Removes the job from the set after all promises that wait for this write have continued, before any new input is
@@ -84,20 +84,20 @@ export class EventWriter {
   async create(id: string, events: readonly GivenEvent[], restores = false): Promise<boolean> {
     const lines = events.map((event) => encodeEvent(event, this.#now()).trimEnd());
     const job = foldJob(id, decodeEvents(lines.map((line) => `${line}\n`).join('')));
-    const given: NewJob = {
+    const newJob: NewJob = {
       ...{ id, lines, state: job?.state ?? 'unknown' },
       uids: lines.map(() => randomUUID()),
-      hashes: namesOf(job).map(nameHash),
-      owner: events.map(ownerIn).find((found) => found !== undefined),
+      hashes: lookupValues(job).map(nameHash),
+      owner: events.map(announcingOwner).find((owner) => owner !== undefined),
     };
     const row = restores
-      ? (await createJobs(this.#database, [given], true)).get(given)
-      : await this.#createAll(given);
-    if (row?.created !== true && !(await this.#isThere(given.uids[0] ?? ''))) {
-      if (given.owner !== undefined && row?.held !== true && row?.there !== true) throw leaseLost();
+      ? (await createJobs(this.#database, [newJob], true)).get(newJob)
+      : await this.#createAll(newJob);
+    if (row?.created !== true && !(await this.#isRecorded(newJob.uids[0] ?? ''))) {
+      if (newJob.owner !== undefined && row?.held !== true && row?.there !== true) throw leaseLostError();
       return false;
     }
-    this.remember(id, lines);
+    this.cacheLines(id, lines);
     if (row?.created === true) this.#noteWritten(id);
     return true;
   }
@@ -113,36 +113,36 @@ export class EventWriter {
     let exists: boolean;
     try {
       await this.flush();
-      exists = await this.#write(fact, event, ownerIn(event));
+      exists = await this.#write(fact, event, announcingOwner(event));
     } catch (error) {
       if (!isFact(event)) throw error;
       const cause = toMgwError(error);
-      throw cause.with({}, `${cause.message} ${await this.#keep(fact)}`);
+      throw cause.with({}, `${cause.message} ${await this.#saveFact(fact)}`);
     }
     if (!exists) throw new MgwError('local_io', `There is no job ${id}.`);
-    // Workers skip the row of a job in doubt. The job was just resolved, so its row is handed out again.
-    if (event.type === 'resolved') await this.#handOut(id);
+    // Workers skip the row of a job in doubt. The job was just resolved, so its row is requeued.
+    if (event.type === 'resolved') await this.#requeueRow(id);
   }
 
   /** Writes the facts that were saved while the database was unreachable. @throws the errors of {@link append} */
   async flush(isFirst = false): Promise<void> {
-    if (!isFirst && this.#written === this.#kept) return;
-    const kept = this.#kept;
+    if (!isFirst && this.#writtenFacts === this.#savedFacts) return;
+    const savedCount = this.#savedFacts;
     await this.#facts.flush(async (fact) => {
       const [event] = decodeEvents(`${fact.line}\n`);
       // If the job was removed, the fact is dropped.
-      if (await this.#write(fact, event, undefined)) await this.#handOut(fact.job);
+      if (await this.#write(fact, event, undefined)) await this.#requeueRow(fact.job);
     });
     // A fact that was saved in the meantime may not be among those that were written.
-    this.#written = kept;
+    this.#writtenFacts = savedCount;
   }
 
   // A worker may have found the row of this job in doubt, or may be about to.
-  async #handOut(job: string): Promise<void> {
+  async #requeueRow(job: string): Promise<void> {
     const [events, rows] = ['events', 'batch_rows'].map((name) => this.#database.table(name));
     const first = `SELECT line FROM ${events} WHERE job = $1 ORDER BY n LIMIT 1`;
-    const [found] = await this.#database.query<{ line: string }>(first, [job]);
-    const [event] = decodeEvents(`${found?.line ?? ''}\n`);
+    const [firstEvent] = await this.#database.query<{ line: string }>(first, [job]);
+    const [event] = decodeEvents(`${firstEvent?.line ?? ''}\n`);
     const [, batch, id] = (event?.type === 'prepared' && /^([^/]+)\/(.*)$/s.exec(event.key ?? '')) || [];
     if (id === undefined) return;
     await this.#database.query(
@@ -153,9 +153,9 @@ export class EventWriter {
   }
 
   // Returns a sentence for the user. Does not throw.
-  async #keep(fact: UnwrittenEvent): Promise<string> {
+  async #saveFact(fact: UnwrittenEvent): Promise<string> {
     const { folder } = this.#facts;
-    this.#kept += 1;
+    this.#savedFacts += 1;
     return this.#facts.keep(fact).then(
       () => `The event was saved in ${folder}. The next mgw command on this machine writes it to the ledger.`,
       (error: unknown) => `The event could not be saved in ${folder} either: ${messageOf(error)}`,
@@ -166,20 +166,20 @@ export class EventWriter {
   async #write(fact: UnwrittenEvent, event: GivenEvent, owner: Owner | undefined): Promise<boolean> {
     const { job: id, uid } = fact;
     if ((await this.#writeAll({ ...fact, event, owner })) === true) return true;
-    this.forget(id);
-    if (await this.#isThere(uid)) return true;
-    const known = `SELECT FROM ${this.#database.table('jobs')} WHERE id = $1 AND state <> 'removed'`;
-    if ((await this.#database.query(known, [id])).length > 0) throw leaseLost();
+    this.dropCached(id);
+    if (await this.#isRecorded(uid)) return true;
+    const existing = `SELECT FROM ${this.#database.table('jobs')} WHERE id = $1 AND state <> 'removed'`;
+    if ((await this.#database.query(existing, [id])).length > 0) throw leaseLostError();
     return false;
   }
 
   // The returned map has no entry for an event that was not written.
   async #writeTogether(events: NewEvent[]): Promise<Map<NewEvent, true>> {
     // A statement can change the row of a job only once.
-    const first = new Map(events.toReversed().map((each) => [each.job, each]));
-    const now = [...first.values()].sort((one, other) => (one.job < other.job ? -1 : 1));
-    const later = events.filter((each) => first.get(each.job) !== each);
-    const written = await this.#writeOnce(now);
+    const firstByJob = new Map(events.toReversed().map((each) => [each.job, each]));
+    const batch = [...firstByJob.values()].sort((one, other) => (one.job < other.job ? -1 : 1));
+    const later = events.filter((each) => firstByJob.get(each.job) !== each);
+    const written = await this.#writeOnce(batch);
     return later.length === 0 ? written : new Map([...written, ...(await this.#writeTogether(later))]);
   }
 
@@ -195,57 +195,57 @@ export class EventWriter {
   }
 
   async #insert(events: NewEvent[]): Promise<Map<NewEvent, true>> {
-    const given = events.map(({ job, uid, line, event, owner }) => {
-      const seen = this.#seen.get(job);
-      const lines = `${seen?.lines ?? ''}${line}\n`;
-      const state = (seen && foldJob(job, decodeEvents(lines))?.state) ?? 'unknown';
+    const values = events.map(({ job, uid, line, event, owner }) => {
+      const cached = this.#cachedLines.get(job);
+      const lines = `${cached?.lines ?? ''}${line}\n`;
+      const state = (cached && foldJob(job, decodeEvents(lines))?.state) ?? 'unknown';
       const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : null;
       const { lease = null, instance = null } = owner ?? {};
-      return { job, uid, line, n: seen?.n ?? -1, state, lease, instance, hash, lines };
+      return { job, uid, line, n: cached?.n ?? -1, state, lease, instance, hash, lines };
     });
-    const [jobs, all, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
+    const [jobs, eventTable, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
     // Planning this statement takes longer than executing it, so it contains only the parts that the events need.
-    const [isLeased, isNamed] = [events.some(({ owner }) => owner?.lease), given.some(({ hash }) => hash)];
+    const [isLeased, isNamed] = [events.some(({ owner }) => owner?.lease), values.some(({ hash }) => hash)];
     const text = `WITH given AS (
         SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[], $8::text[])
           AS given (job, uid, line, seen, state, lease, instance, hash)),
-      ${isLeased ? `${heldIn(this.#database)},` : ''}
+      ${isLeased ? `${heldLeases(this.#database)},` : ''}
       job AS (UPDATE ${jobs} jobs SET n = n + 1,
           folded = CASE WHEN n = seen AND folded = n THEN n + 1 ELSE folded END,
           state = CASE WHEN n = seen THEN given.state ELSE jobs.state END
         FROM given WHERE jobs.id = given.job AND jobs.state <> 'removed'
-          ${isLeased ? `AND ${isHeld}` : ''}
-          AND NOT EXISTS (SELECT FROM ${all} event WHERE event.uid = given.uid) RETURNING id, n, given.uid, line, hash)
+          ${isLeased ? `AND ${leaseCondition}` : ''}
+          AND NOT EXISTS (SELECT FROM ${eventTable} event WHERE event.uid = given.uid) RETURNING id, n, given.uid, line, hash)
       ${isNamed ? `, name AS (INSERT INTO ${names} (hash, job) SELECT hash, id FROM job WHERE hash IS NOT NULL ON CONFLICT DO NOTHING)` : ''}
-      INSERT INTO ${all} (job, n, uid, line) SELECT id, n, uid, line FROM job RETURNING uid, n`;
+      INSERT INTO ${eventTable} (job, n, uid, line) SELECT id, n, uid, line FROM job RETURNING uid, n`;
     const columns = ['job', 'uid', 'line', 'n', 'state', 'lease', 'instance', 'hash'] as const;
     const rows = await this.#database.query<{ uid: string; n: number }>(
       text,
-      columns.map((column) => given.map((each) => each[column])),
+      columns.map((column) => values.map((each) => each[column])),
       events.every(({ event }) => event?.type === 'delivered') ? 'soon' : 'durable',
     );
     const numbers = new Map(rows.map(({ uid, n }) => [uid, n]));
     const written = new Map<NewEvent, true>();
-    for (const [at, { job, uid, n: seen, lines }] of given.entries()) {
+    for (const [at, { job, uid, n: cachedCount, lines }] of values.entries()) {
       const [event, n] = [events[at], numbers.get(uid)];
       if (event === undefined || n === undefined) continue;
       written.set(event, true);
-      if (n - 1 === seen) {
-        this.#seen.set(job, { n, lines });
+      if (n - 1 === cachedCount) {
+        this.#cachedLines.set(job, { n, lines });
         this.#noteWritten(job);
-      } else this.forget(job);
+      } else this.dropCached(job);
     }
     return written;
   }
 
-  async #isThere(uid: string): Promise<boolean> {
+  async #isRecorded(uid: string): Promise<boolean> {
     const events = this.#database.table('events');
     return (await this.#database.query(`SELECT FROM ${events} WHERE uid = $1`, [uid])).length > 0;
   }
 }
 
 // Returns the values by which a job can be looked up.
-function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value: string }[] {
+function lookupValues(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value: string }[] {
   const { handle, record } = job ?? {};
   const fingerprint = record?.fingerprint === lostFingerprint ? undefined : record?.fingerprint;
   return [
@@ -255,7 +255,7 @@ function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value:
 }
 
 // An event that already has a time is imported, and therefore a fact.
-function ownerIn(event: GivenEvent): Owner | undefined {
+function announcingOwner(event: GivenEvent): Owner | undefined {
   if (event === undefined || 'at' in event) return undefined;
   return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
 }

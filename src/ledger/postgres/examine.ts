@@ -3,16 +3,16 @@ import { MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { Database } from './database.ts';
 import { tlsWarning } from './tls.ts';
-import { identityOf, makeTables, type LedgerIdentity } from './schema.ts';
+import { identityOf, createTables, type LedgerIdentity } from './schema.ts';
 
 /** The findings about the database behind a ledger. */
-export interface Examined {
+export interface Examination {
   /** The version of PostgreSQL, such as `15.8`. */
   server: string;
   /** The version of the tables. */
   version: number;
   jobs: number;
-  /** How far the clock of this machine is ahead of the database's, in ms. */
+  /** The time by which the clock of this machine is ahead of the database's, in ms. */
   lagMs: number;
   /** The duration of one statement, in ms. */
   tripMs: number;
@@ -20,13 +20,13 @@ export interface Examined {
   warnings: string[];
 }
 
-const oldestServer = 140_000;
+const minServerVersion = 140_000;
 
 /**
  * Creates the missing tables of a ledger. `note` is called if the connection is not verified.
  * @throws the errors of {@link Database.query}
  */
-export async function makeLedger(
+export async function createLedger(
   url: StateUrl,
   note: (text: string) => void = () => undefined,
 ): Promise<LedgerIdentity> {
@@ -34,7 +34,7 @@ export async function makeLedger(
   if (warning !== undefined) note(warning);
   const database = new Database(url);
   try {
-    return await makeTables(database);
+    return await createTables(database);
   } finally {
     await database.close();
   }
@@ -57,21 +57,21 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 export async function examineLedger(
   url: StateUrl,
   clock: Pick<Clock, 'now' | 'monotonic'>,
-): Promise<Examined> {
+): Promise<Examination> {
   const database = new Database(url);
   try {
     const { version } = await identityOf(database);
-    const sent = clock.monotonic();
+    const sentAt = clock.monotonic();
     const [row] = await database.query<Settings>(
       `SELECT current_setting('server_version') AS server, current_setting('server_version_num')::int AS number,
          extract(epoch FROM clock_timestamp()) * 1000 AS clock, current_setting('fsync') AS fsync,
          current_setting('full_page_writes') AS pages, (SELECT count(*)::int FROM ${database.table('jobs')}) AS jobs`,
     );
-    const tripMs = clock.monotonic() - sent;
-    const received = clock.now();
+    const tripMs = clock.monotonic() - sentAt;
+    const receivedAt = clock.now();
     await requireRights(database);
-    const { server = '', number = 0, clock: remote = 0, jobs = 0 } = row ?? {};
-    const lagMs = Math.round(received - tripMs / 2 - Number(remote));
+    const { server = '', number = 0, clock: databaseTime = 0, jobs = 0 } = row ?? {};
+    const lagMs = Math.round(receivedAt - tripMs / 2 - Number(databaseTime));
     const routes = await routeWarnings(database);
     const warnings = [tlsWarning(url), ...routes, ...warningsOf(row, number, lagMs)].filter(
       (text) => text !== undefined,
@@ -84,34 +84,34 @@ export async function examineLedger(
 
 // A standby is read-only too, but `routeWarnings` reports it.
 async function requireRights(database: Database): Promise<void> {
-  const { shown, schema } = database.url;
+  const { displayUrl, schema } = database.url;
   const rights = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
-  const [found] = await database.query<{ closed: string | null; is_read_only: boolean }>(
+  const [access] = await database.query<{ closed: string | null; is_read_only: boolean }>(
     `SELECT string_agg(relname, ', ' ORDER BY relname) AS closed,
        current_setting('transaction_read_only')::boolean AND NOT pg_is_in_recovery() AS is_read_only
      FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r'
        AND NOT (${rights.map((right) => `has_table_privilege(oid, '${right}')`).join(' AND ')})`,
     [schema],
   );
-  if (found?.is_read_only === true)
+  if (access?.is_read_only === true)
     throw new MgwError(
       'config',
-      `The role of ${shown} may only read: default_transaction_read_only is on. Turn it off for this role.`,
+      `The role of ${displayUrl} may only read: default_transaction_read_only is on. Turn it off for this role.`,
     );
-  if (found?.closed)
+  if (access?.closed)
     throw new MgwError(
       'config',
-      `The role of ${shown} may not read and write these tables: ${found.closed}. GRANT ${rights.join(', ')} ON ALL TABLES IN SCHEMA ${schema} to it.`,
+      `The role of ${displayUrl} may not read and write these tables: ${access.closed}. GRANT ${rights.join(', ')} ON ALL TABLES IN SCHEMA ${schema} to it.`,
     );
 }
 
 /** Several connections are examined concurrently, because a pool may lead each of them to another server. */
-const connections = [1, 2, 3, 4];
+const connectionNumbers = [1, 2, 3, 4];
 
 // Warnings about a pool or proxy between mgw and the database.
 async function routeWarnings(database: Database): Promise<string[]> {
-  const ends = await Promise.all(
-    connections.map(() =>
+  const endpoints = await Promise.all(
+    connectionNumbers.map(() =>
       database.query<{ ledger: string; standby: boolean }>(
         `SELECT ledger, pg_is_in_recovery() AS standby FROM ${database.table('meta')}`,
       ),
@@ -119,19 +119,19 @@ async function routeWarnings(database: Database): Promise<string[]> {
   );
   const warnings: [boolean, string][] = [
     [
-      ends.flat().some(({ standby }) => standby),
-      'The server is a standby, which accepts no writes and may lag. Name the primary, or a pool that does not spread reads over servers.',
+      endpoints.flat().some(({ standby }) => standby),
+      'The server is a standby, which does not accept writes and may lag. Use the primary, or a pool that does not spread reads over servers.',
     ],
     [
-      new Set(ends.flat().map(({ ledger }) => ledger)).size > 1,
-      'Connections lead to different databases. Name one server, or a pool in front of one server.',
+      new Set(endpoints.flat().map(({ ledger }) => ledger)).size > 1,
+      'Connections lead to different databases. Use one server, or a pool in front of one server.',
     ],
     [
-      !(await database.knowsTransactions()),
+      !(await database.supportsTransactions()),
       'The pool in front of the database does not support transactions. Set pool_mode = transaction (PgBouncer).',
     ],
   ];
-  return warnings.filter(([isSo]) => isSo).map(([, text]) => text);
+  return warnings.filter(([isTrue]) => isTrue).map(([, text]) => text);
 }
 
 interface Settings extends Record<string, unknown> {
@@ -143,18 +143,18 @@ interface Settings extends Record<string, unknown> {
   jobs: number;
 }
 
-function warningsOf(found: Settings | undefined, number: number, lagMs: number): string[] {
+function warningsOf(settings: Settings | undefined, number: number, lagMs: number): string[] {
   const warnings: [boolean, string][] = [
-    [number < oldestServer, 'This PostgreSQL is older than 14, the oldest version that mgw supports.'],
+    [number < minServerVersion, 'This PostgreSQL is older than 14, the oldest version that mgw supports.'],
     [
-      found?.fsync === 'off',
+      settings?.fsync === 'off',
       'fsync is off: a crash of the machine loses confirmed records, and mgw may pay twice.',
     ],
-    [found?.pages === 'off', 'full_page_writes is off: a crash of the machine may damage the tables.'],
+    [settings?.pages === 'off', 'full_page_writes is off: a crash of the machine may damage the tables.'],
     [
       Math.abs(lagMs) > 5000,
       'The clock of this machine differs from the clock of the database: the times of jobs and the days of budgets may be wrong.',
     ],
   ];
-  return warnings.filter(([isSo]) => isSo).map(([, text]) => text);
+  return warnings.filter(([isTrue]) => isTrue).map(([, text]) => text);
 }

@@ -12,58 +12,58 @@ import { type Database } from './database.ts';
 type LeaseClock = Pick<Clock, 'monotonic' | 'now'>;
 
 /** A process's right to write: a row in the database that expires by the database's clock. */
-class HeldLease implements Lease {
+class ProcessLease implements Lease {
   readonly owner: Owner;
   readonly #clock: LeaseClock;
-  readonly #lastsMs: number;
-  #from: { monotonic: number; now: number };
+  readonly #validMs: number;
+  #renewedAt: { monotonic: number; now: number };
 
-  constructor(owner: Owner, lastsMs: number, clock: LeaseClock, from: HeldLease['times']) {
+  constructor(owner: Owner, lastsMs: number, clock: LeaseClock, from: ProcessLease['times']) {
     this.owner = owner;
-    this.#lastsMs = lastsMs;
+    this.#validMs = lastsMs;
     this.#clock = clock;
-    this.#from = from;
+    this.#renewedAt = from;
   }
 
   get times(): { monotonic: number; now: number } {
     return { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
   }
 
-  /** Whether the lease is certain to be valid, however long the last statement took. */
-  get isHeld(): boolean {
+  /** Whether the lease is certainly valid, regardless of how long the last statement took. */
+  get isValid(): boolean {
     const { monotonic, now } = this.times;
-    const passed = Math.max(monotonic - this.#from.monotonic, now - this.#from.now);
-    return passed < this.#lastsMs;
+    const elapsedMs = Math.max(monotonic - this.#renewedAt.monotonic, now - this.#renewedAt.now);
+    return elapsedMs < this.#validMs;
   }
 
-  /** Extends the lease after it was renewed by a statement that was sent at `from` or later. */
-  renewed(from: HeldLease['times']): void {
-    this.#from = from;
+  /** Extends the lease after it was renewed by a statement that was sent at `sentAt` or later. */
+  extend(sentAt: ProcessLease['times']): void {
+    this.#renewedAt = sentAt;
   }
 
   assertLease(): void {
-    if (!this.isHeld) throw leaseLost();
+    if (!this.isValid) throw leaseLostError();
   }
 }
 
 /** The error (exit 6) of a process that was suspended for so long that others may have declared it dead. */
-export function leaseLost(): MgwError {
+export function leaseLostError(): MgwError {
   const text =
-    'This process was suspended, or cut off from the ledger, for longer than its lease. Another process may have continued its work, so this one sends nothing more and saves no file. Run the same command again to continue.';
+    'This process was suspended, or cut off from the ledger, for longer than its lease. Another process may have continued its work, so this one does not send or save anything more. Run the same command again to continue.';
   return new MgwError('unreachable', text, { retry: 'safe' });
 }
 
 /**
- * Takes and renews the lease under which this process writes, and tells which other processes are alive. A process is
- * declared dead by deleting its lease row. The deletion waits for the statement that is using the row, and the database
- * refuses later writes of that process.
+ * Acquires and renews the lease under which this process writes, and determines which other processes are alive. A
+ * process is declared dead by deleting its lease row. The deletion waits for the statement that is using the row, and
+ * the database refuses later writes of that process.
  */
 export class LeaseKeeper {
   readonly #database: Database;
   readonly #clock: LeaseClock;
   readonly #leases: string;
-  #current: HeldLease | undefined;
-  #taking: Promise<HeldLease> | undefined;
+  #current: ProcessLease | undefined;
+  #acquisition: Promise<ProcessLease> | undefined;
   #timer: NodeJS.Timeout | undefined;
   readonly #isAlive: (owner: Owner) => Promise<boolean | undefined>;
   #isClosed = false;
@@ -73,21 +73,21 @@ export class LeaseKeeper {
     this.#clock = clock;
     this.#leases = database.table('leases');
     this.#isAlive = database.combine(async (owners: Owner[]) => {
-      const alive = await this.#alive(owners);
+      const alive = await this.#findAlive(owners);
       return new Map(owners.map((owner) => [owner, alive.has(keyOf(owner))]));
     });
   }
 
-  /** Returns the lease of this process. Takes one if it has none. */
+  /** Returns the lease of this process. Acquires one if it has none. */
   async lease(): Promise<Lease> {
-    if (this.#current?.isHeld) return this.#current;
-    return (this.#taking ??= this.#take().finally(() => (this.#taking = undefined)));
+    if (this.#current?.isValid) return this.#current;
+    return (this.#acquisition ??= this.#acquire().finally(() => (this.#acquisition = undefined)));
   }
 
-  /** Tells which processes are alive by their leases. Deletes the leases that have expired. */
+  /** Determines from their leases which processes are alive, and deletes the leases that have expired. */
   async livesOf(owners: readonly Owner[]): Promise<(owner: Owner) => Life> {
     const isOwn = ({ lease, instance }: Owner): boolean =>
-      this.#current?.isHeld === true &&
+      this.#current?.isValid === true &&
       this.#current.owner.lease === lease &&
       this.#current.owner.instance === instance;
     const queried = owners.filter((owner) => owner.lease !== undefined && !isOwn(owner));
@@ -117,16 +117,16 @@ export class LeaseKeeper {
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    const held = this.#current;
+    const lease = this.#current;
     this.#current = undefined;
-    if (held !== undefined) await this.#end([held.owner]).catch(() => undefined);
+    if (lease !== undefined) await this.#deleteLeases([lease.owner]).catch(() => undefined);
   }
 
-  async #alive(queried: readonly Owner[]): Promise<Set<string>> {
+  async #findAlive(queried: readonly Owner[]): Promise<Set<string>> {
     // A process on this machine that is shown to be dead has no writes in progress, except those that the database has
     // already received.
-    const gone = queried.filter((owner) => lifeHere(owner) === 'dead');
-    if (gone.length > 0) await this.#end(gone);
+    const dead = queried.filter((owner) => lifeHere(owner) === 'dead');
+    if (dead.length > 0) await this.#deleteLeases(dead);
     const ids = idsOf(queried);
     await this.#database.query(
       `DELETE FROM ${this.#leases} WHERE id = ANY($1::bigint[]) AND until <= clock_timestamp()`,
@@ -139,30 +139,35 @@ export class LeaseKeeper {
     return new Set(rows.map(({ id, instance }) => keyOf({ lease: id, instance })));
   }
 
-  async #end(owners: readonly Owner[]): Promise<void> {
+  async #deleteLeases(owners: readonly Owner[]): Promise<void> {
     await this.#database.query(`DELETE FROM ${this.#leases} WHERE id = ANY($1::bigint[])`, [idsOf(owners)]);
   }
 
-  async #take(): Promise<HeldLease> {
+  async #acquire(): Promise<ProcessLease> {
     const { leaseMs } = this.#database.url;
-    const own = currentOwner();
+    const owner = currentOwner();
     for (;;) {
-      const from = { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
+      const sentAt = { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
       // If the response is lost, the row expires.
       const [row] = await this.#database.query<{ id: string }>(
         `INSERT INTO ${this.#leases} (instance, host, pid, until)
          VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 millisecond') RETURNING id::text`,
-        [own.instance, own.host, own.pid, leaseMs],
+        [owner.instance, owner.host, owner.pid, leaseMs],
       );
-      const lease = new HeldLease({ ...own, lease: row?.id ?? '' }, trusted * leaseMs, this.#clock, from);
-      if (!lease.isHeld) continue;
+      const lease = new ProcessLease(
+        { ...owner, lease: row?.id ?? '' },
+        trustedFraction * leaseMs,
+        this.#clock,
+        sentAt,
+      );
+      if (!lease.isValid) continue;
       this.#current = lease;
       this.#renewLater(lease);
       return lease;
     }
   }
 
-  #renewLater(lease: HeldLease): void {
+  #renewLater(lease: ProcessLease): void {
     clearTimeout(this.#timer);
     if (this.#isClosed) return;
     this.#timer = setTimeout(() => void this.#renew(lease), this.#database.url.leaseMs / 4);
@@ -170,8 +175,8 @@ export class LeaseKeeper {
     this.#timer.unref();
   }
 
-  async #renew(lease: HeldLease): Promise<void> {
-    const from = lease.times;
+  async #renew(lease: ProcessLease): Promise<void> {
+    const sentAt = lease.times;
     const rows = await this.#database
       .query(
         `UPDATE ${this.#leases} SET until = clock_timestamp() + $3 * interval '1 millisecond'
@@ -180,14 +185,14 @@ export class LeaseKeeper {
       )
       // The renewal is tried again later. Until then nothing is sent under a lease that may have expired.
       .catch(() => undefined);
-    if (rows !== undefined && rows.length > 0) lease.renewed(from);
-    const isOver = rows?.length === 0 || this.#current !== lease;
-    if (!isOver) this.#renewLater(lease);
+    if (rows !== undefined && rows.length > 0) lease.extend(sentAt);
+    const hasEnded = rows?.length === 0 || this.#current !== lease;
+    if (!hasEnded) this.#renewLater(lease);
   }
 }
 
 /** The fraction of a lease that this process relies on, because clocks differ and messages take time. */
-const trusted = 0.8;
+const trustedFraction = 0.8;
 
 function idsOf(owners: readonly Owner[]): string[] {
   return [...new Set(owners.map(({ lease = '' }) => lease))].filter((id) => /^\d{1,18}$/.test(id));

@@ -28,33 +28,33 @@ export interface Created extends Record<string, unknown> {
 }
 
 /**
- * Creates jobs in one statement. Jobs whose id exists or was removed are left as they are.
+ * Creates jobs in one statement. Jobs whose id exists or was removed are unchanged.
  * @param restores creates removed jobs again
  */
 export async function createJobs(
   database: Database,
-  given: readonly NewJob[],
+  newJobs: readonly NewJob[],
   restores = false,
 ): Promise<Map<NewJob, Created>> {
-  const [jobs, all, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
-  const first = new Map(given.toReversed().map((job) => [job.id, job]));
-  const sorted = [...first.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
-  const each = <T>(of: (job: NewJob) => readonly T[]): T[] => sorted.flatMap(of);
+  const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
+  const firstById = new Map(newJobs.toReversed().map((job) => [job.id, job]));
+  const sorted = [...firstById.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
+  const flatten = <T>(of: (job: NewJob) => readonly T[]): T[] => sorted.flatMap(of);
   const rows = await database.query<Created & { id: string }>(
     `WITH given AS (SELECT * FROM unnest($1::text[], $2::int[], $3::text[], $4::bigint[], $5::text[])
        AS given (id, n, state, lease, instance)),
-     ${heldIn(database)},
+     ${heldLeases(database)},
      job AS (INSERT INTO ${jobs} (id, n, folded, state)
-       SELECT id, n, n, state FROM given WHERE ${isHeld}
+       SELECT id, n, n, state FROM given WHERE ${leaseCondition}
        ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n, folded = EXCLUDED.folded, state = EXCLUDED.state
          WHERE $6::boolean AND jobs.state = 'removed' RETURNING id),
-     event AS (INSERT INTO ${all} (job, n, uid, line)
+     event AS (INSERT INTO ${events} (job, n, uid, line)
        SELECT id, n, uid, line FROM job
          JOIN unnest($7::text[], $8::int[], $9::uuid[], $10::text[]) AS event (id, n, uid, line) USING (id)),
      name AS (INSERT INTO ${names} (hash, job)
        SELECT hash, id FROM job JOIN unnest($11::text[], $12::text[]) AS name (id, hash) USING (id)
        ON CONFLICT DO NOTHING)
-     SELECT id, EXISTS (SELECT FROM job WHERE job.id = given.id) AS created, ${isHeld} AS held,
+     SELECT id, EXISTS (SELECT FROM job WHERE job.id = given.id) AS created, ${leaseCondition} AS held,
        EXISTS (SELECT FROM ${jobs} WHERE id = given.id) AS there FROM given`,
     [
       sorted.map(({ id }) => id),
@@ -63,30 +63,30 @@ export async function createJobs(
       sorted.map(({ owner }) => owner?.lease ?? null),
       sorted.map(({ owner }) => owner?.instance ?? null),
       restores,
-      each(({ id, lines }) => lines.map(() => id)),
-      each(({ lines }) => lines.map((_, at) => at + 1)),
-      each(({ uids }) => uids),
-      each(({ lines }) => lines),
-      each(({ id, hashes }) => hashes.map(() => id)),
-      each(({ hashes }) => hashes),
+      flatten(({ id, lines }) => lines.map(() => id)),
+      flatten(({ lines }) => lines.map((_, at) => at + 1)),
+      flatten(({ uids }) => uids),
+      flatten(({ lines }) => lines),
+      flatten(({ id, hashes }) => hashes.map(() => id)),
+      flatten(({ hashes }) => hashes),
     ],
     'durable',
   );
-  const found = new Map(rows.map((row) => [first.get(row.id), row]));
+  const results = new Map(rows.map((row) => [firstById.get(row.id), row]));
   // If two jobs have the same id, only the first is inserted; the second finds it.
-  const second = { created: false, held: true, there: true };
-  return new Map(given.map((job) => [job, found.get(job) ?? second]));
+  const duplicate = { created: false, held: true, there: true };
+  return new Map(newJobs.map((job) => [job, results.get(job) ?? duplicate]));
 }
 
 /**
- * The common table expression `held`: the leases that `given` names and that have not ended. Locks their rows: a
- * process that declares another one dead must delete its row, and waits until this statement has ended.
+ * The common table expression `held`: the leases in `given` that have not ended. Locks their rows: a process that
+ * declares another one dead must delete its row, and waits until this statement has ended.
  */
-export function heldIn(database: Database): string {
+export function heldLeases(database: Database): string {
   return `held AS MATERIALIZED (SELECT id, instance FROM ${database.table('leases')}
     WHERE (id, instance) IN (SELECT lease, instance FROM given) AND until > clock_timestamp() FOR KEY SHARE)`;
 }
 
-/** The condition that the row `given` names no lease, or one that is {@link heldIn held}. */
-export const isHeld =
+/** The condition that the row `given` has no lease, or one that is {@link heldLeases held}. */
+export const leaseCondition =
   '(given.lease IS NULL OR EXISTS (SELECT FROM held WHERE held.id = given.lease AND held.instance = given.instance))';

@@ -4,13 +4,13 @@ import type { Job, Life, Owner } from '../../job.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { damagedJob, foldJob } from '../fold.ts';
 import { decodeEvents } from '../event-log.ts';
-import { jobIdForm, newJobId, names as attemptNames, type Fate, claimName } from '../names.ts';
+import { jobIdPattern, newJobId, names as attemptNames, type ClaimState, claimFileName } from '../names.ts';
 import type { Ledger } from '../ledger.ts';
 import { Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
 import { UnwrittenEvents } from '../kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
-import { identityOf, makeTables } from './schema.ts';
+import { identityOf, createTables } from './schema.ts';
 
 /** Options of {@link openPostgresLedger}. */
 export interface PostgresLedgerOptions {
@@ -36,7 +36,7 @@ export async function openPostgresLedger(
 ): Promise<PostgresLedger> {
   const database = new Database(url, options.clock);
   try {
-    const { ledger } = await (options.create === true ? makeTables(database) : identityOf(database));
+    const { ledger } = await (options.create === true ? createTables(database) : identityOf(database));
     const facts = new UnwrittenEvents(options.stateDir, ledger);
     const writer = new EventWriter(database, facts, () => options.clock.now());
     await writer.flush(true);
@@ -58,10 +58,10 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     for (const { job, line } of rows) lines.get(job)?.push(line);
     return lines;
   });
-  // One long text is read faster than 100,000 rows.
-  const idsOf = async (which = 'true'): Promise<string[]> => {
+  // One long string is read faster than 100,000 rows.
+  const idsOf = async (condition = 'true'): Promise<string[]> => {
     const [row] = await database.query<{ ids: string | null }>(
-      `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} WHERE state <> 'removed' AND (${which}) ORDER BY id DESC) AS sorted`,
+      `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} WHERE state <> 'removed' AND (${condition}) ORDER BY id DESC) AS sorted`,
     );
     return row?.ids ? row.ids.split(' ') : [];
   };
@@ -69,7 +69,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
   return {
     database,
     ...namesIn(database),
-    create: (id, given, restores) => writer.create(id, given, restores),
+    create: (id, newEvents, restores) => writer.create(id, newEvents, restores),
     append: (id, event) => writer.append(id, event),
     read: (id) => readJob(id, linesOf, writer, keeper),
     events: async (id) => decodeEvents(((await linesOf(id)) ?? []).map((line) => `${line}\n`).join('')),
@@ -82,8 +82,8 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     },
     ids: () => idsOf(),
     // Written so that PostgreSQL can use the indexes.
-    listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
-      idsOf(leaveOutSucceeded ? `state < 'succeeded' OR state > 'succeeded' OR folded < n` : 'true'),
+    listed: ({ excludeSucceeded } = { excludeSucceeded: false }) =>
+      idsOf(excludeSucceeded ? `state < 'succeeded' OR state > 'succeeded' OR folded < n` : 'true'),
     ...removalIn(database, writer, claims),
     ...claims,
     lease: () => keeper.lease(),
@@ -101,19 +101,19 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
 // Returns the methods that create ids and look jobs up.
 function namesIn(database: Database): Pick<Ledger, 'newId' | 'lookup'> {
   const [jobs, names] = ['jobs', 'names'].map((name) => database.table(name));
-  const newIds = database.combine(async (wanted: { time: number }[]) => {
+  const newIds = database.combine(async (requests: { time: number }[]) => {
     const [row] = await database.query<{ id: string | null }>(`SELECT max(id) AS id FROM ${jobs}`);
     let last = row?.id ?? undefined;
-    return new Map(wanted.map((each) => [each, (last = newJobId(each.time, last))]));
+    return new Map(requests.map((each) => [each, (last = newJobId(each.time, last))]));
   });
   const jobsOf = database.combine(async (hashes: string[]) => {
     const rows = await database.query<{ hash: string; job: string }>(
       `SELECT hash, job FROM ${names} WHERE hash = ANY($1) ORDER BY made DESC`,
       [hashes],
     );
-    const found = new Map(hashes.map((hash) => [hash, [] as string[]]));
-    for (const { hash, job } of rows) found.get(hash)?.push(job);
-    return found;
+    const jobsByHash = new Map(hashes.map((hash) => [hash, [] as string[]]));
+    for (const { hash, job } of rows) jobsByHash.get(hash)?.push(job);
+    return jobsByHash;
   });
   return {
     newId: async (time) => (await newIds({ time })) ?? newJobId(time),
@@ -126,9 +126,9 @@ function removalIn(
   database: Database,
   writer: EventWriter,
   claims: Pick<Ledger, 'claimed'>,
-): Pick<Ledger, 'remove' | 'forbid' | 'fateOf'> {
+): Pick<Ledger, 'remove' | 'forbid' | 'claimState'> {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
-  const fateOf = async (id: string): Promise<Fate> => {
+  const claimState = async (id: string): Promise<ClaimState> => {
     // Read the claim first: a job that is created and sent in between is then found, and does not count as lost.
     const isSent = (await claims.claimed(attemptNames.attempt(id, 1))) !== undefined;
     const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
@@ -136,9 +136,9 @@ function removalIn(
     return isSent ? 'lost' : 'unmade';
   };
   return {
-    fateOf,
+    claimState,
     remove: async (id) => {
-      writer.forget(id);
+      writer.dropCached(id);
       await database.query(
         `WITH job AS (UPDATE ${jobs} SET state = 'removed', n = 0, folded = 0 WHERE id = $1),
            event AS (DELETE FROM ${events} WHERE job = $1)
@@ -151,7 +151,7 @@ function removalIn(
         `INSERT INTO ${jobs} (id, n, folded, state) VALUES ($1, 0, 0, 'removed') ON CONFLICT (id) DO NOTHING`,
         [id],
       );
-      return (await fateOf(id)) === 'removed';
+      return (await claimState(id)) === 'removed';
     },
   };
 }
@@ -162,12 +162,12 @@ async function readJob(
   writer: EventWriter,
   keeper: LeaseKeeper,
 ): Promise<Job | undefined> {
-  if (!jobIdForm.test(id)) return undefined;
+  if (!jobIdPattern.test(id)) return undefined;
   for (;;) {
-    const written = writer.justWritten(id);
-    const lines = written ?? (await linesOf(id)) ?? [];
+    const cached = writer.justWritten(id);
+    const lines = cached ?? (await linesOf(id)) ?? [];
     if (lines.length === 0) return undefined;
-    if (written === undefined) writer.remember(id, lines);
+    if (cached === undefined) writer.cacheLines(id, lines);
     const lifeOf = await keeper.livesOf(ownersIn(foldLines(id, lines)));
     const job = foldLines(id, lines, lifeOf);
     const { sender } = job.record;
@@ -193,16 +193,16 @@ type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'
 /** Claims as rows. If several processes try, exactly one inserts the row. */
 function claimsIn(database: Database): ClaimMethods {
   const claims = database.table('claims');
-  const contentOf = database.combine(async (stored: string[]) => {
+  const contentOf = database.combine(async (claimNames: string[]) => {
     const rows = await database.query<{ name: string; content: string }>(
       `SELECT name, content FROM ${claims} WHERE name = ANY($1)`,
-      [stored],
+      [claimNames],
     );
     return new Map(rows.map(({ name, content }) => [name, content]));
   });
   // Sorted, so that processes that claim the same names wait for each other in one order.
-  const claimAll = database.combine(async (wanted: { name: string; content: string; token: string }[]) => {
-    const sorted = wanted.toSorted((one, other) => (one.name < other.name ? -1 : 1));
+  const claimAll = database.combine(async (requests: { name: string; content: string; token: string }[]) => {
+    const sorted = requests.toSorted((one, other) => (one.name < other.name ? -1 : 1));
     const rows = await database.query<{ name: string; content: string; token: string }>(
       `WITH made AS (INSERT INTO ${claims} (name, content, token, tentative)
          SELECT name, content, token, true FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given (name, content, token)
@@ -211,16 +211,16 @@ function claimsIn(database: Database): ClaimMethods {
       (['name', 'content', 'token'] as const).map((field) => sorted.map((each) => each[field])),
     );
     const holders = new Map(rows.map((row) => [row.name, row]));
-    return new Map(wanted.map((each) => [each, holders.get(each.name)]));
+    return new Map(requests.map((each) => [each, holders.get(each.name)]));
   });
   return {
-    claimed: (name) => contentOf(claimName(name)),
+    claimed: (name) => contentOf(claimFileName(name)),
     claim: async (name, content) => {
       // If the response to the first attempt is lost, the second attempt finds its own token.
-      const wanted = { name: claimName(name), content, token: randomUUID() };
+      const request = { name: claimFileName(name), content, token: randomUUID() };
       for (;;) {
-        const holder = await claimAll(wanted);
-        if (holder !== undefined) return holder.token === wanted.token ? undefined : holder.content;
+        const holder = await claimAll(request);
+        if (holder !== undefined) return holder.token === request.token ? undefined : holder.content;
         // A row that was inserted while this statement ran is not visible to it, so look again.
       }
     },

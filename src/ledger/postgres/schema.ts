@@ -7,7 +7,7 @@ export const schemaVersion = 2;
 
 /** Identifies a ledger. */
 export interface LedgerIdentity {
-  /** A random id, created with the ledger. It is the same under every address of the database. */
+  /** A random id, created with the ledger. It is the same for every URL of the database. */
   ledger: string;
   version: number;
 }
@@ -22,23 +22,23 @@ export async function identityOf(database: Database): Promise<LedgerIdentity> {
   const rows = await database.query<{ ledger: string; version: number }>(
     `SELECT ledger, version FROM ${database.table('meta')}`,
   );
-  const [found] = rows;
-  const { shown } = database.url;
-  if (found === undefined)
-    throw new MgwError('config', `The ledger in ${shown} is not complete.`, {
+  const [identity] = rows;
+  const { displayUrl } = database.url;
+  if (identity === undefined)
+    throw new MgwError('config', `The ledger in ${displayUrl} is not complete.`, {
       next: ['mgw', 'state', 'init'],
     });
-  if (found.version !== schemaVersion) throw otherVersion(shown, found.version);
-  return found;
+  if (identity.version !== schemaVersion) throw otherVersionError(displayUrl, identity.version);
+  return identity;
 }
 
-function otherVersion(shown: string, version: number): MgwError {
-  const made = `The ledger in ${shown} has tables of version ${version}, but this mgw requires version ${schemaVersion}.`;
+function otherVersionError(displayUrl: string, version: number): MgwError {
+  const mismatchText = `The ledger in ${displayUrl} has tables of version ${version}, but this mgw requires version ${schemaVersion}.`;
   return new MgwError(
     'config',
     version > schemaVersion
-      ? `${made} Update mgw.`
-      : `${made} No released version of mgw made such tables: name another schema or database, or drop this schema if it holds nothing of value, and run mgw state init.`,
+      ? `${mismatchText} Update mgw.`
+      : `${mismatchText} No released version of mgw created such tables: use another schema or database, or drop this schema if it contains nothing of value, and run mgw state init.`,
   );
 }
 
@@ -48,8 +48,8 @@ function otherVersion(shown: string, version: number): MgwError {
  * @throws MgwError('config')
  */
 async function requireSafe(database: Database): Promise<void> {
-  const { shown, schema } = database.url;
-  const [found] = await database.query<{ encoding: string; foreign_names: string | null }>(
+  const { displayUrl, schema } = database.url;
+  const [row] = await database.query<{ encoding: string; foreign_names: string | null }>(
     `SELECT pg_catalog.current_setting('server_encoding') AS encoding, (
        SELECT pg_catalog.string_agg(owned.name, ', ') FROM (
          SELECT nspname::text AS name, nspowner AS owner FROM pg_catalog.pg_namespace WHERE nspname = $1::name
@@ -62,17 +62,17 @@ async function requireSafe(database: Database): Promise<void> {
            OR (NOT self.rolsuper AND pg_catalog.pg_has_role(self.oid, owned.owner, 'USAGE'))))) AS foreign_names`,
     [schema],
   );
-  if (found?.encoding !== 'UTF8')
+  if (row?.encoding !== 'UTF8')
     throw new MgwError(
       'config',
-      `The database ${shown} has the encoding ${found?.encoding ?? 'unknown'}, which cannot represent every text. Create one with the encoding UTF8: createdb -E UTF8 -T template0 NAME.`,
+      `The database ${displayUrl} has the encoding ${row?.encoding ?? 'unknown'}, which cannot represent every text. Create one with the encoding UTF8: createdb -E UTF8 -T template0 NAME.`,
     );
-  if (found.foreign_names === null) return;
-  const names = found.foreign_names.split(', ');
-  const named = names.length > 4 ? [...names.slice(0, 3), `and ${names.length - 3} others`] : names;
+  if (row.foreign_names === null) return;
+  const names = row.foreign_names.split(', ');
+  const shownNames = names.length > 4 ? [...names.slice(0, 3), `and ${names.length - 3} others`] : names;
   throw new MgwError(
     'config',
-    `The role of ${shown} does not own these parts of the schema ${schema}: ${named.join(', ')}. Make it their owner if you trust their contents, use the role that owns them, or name another schema (?schema=NAME).`,
+    `The role of ${displayUrl} does not own these parts of the schema ${schema}: ${shownNames.join(', ')}. Make it their owner if you trust their contents, use the role that owns them, or use another schema (?schema=NAME).`,
   );
 }
 
@@ -80,7 +80,7 @@ async function requireSafe(database: Database): Promise<void> {
  * Creates the missing tables. Any number of processes may call it at once. Existing tables are not changed.
  * @throws MgwError('config') if there are tables of another version; or the errors of {@link Database.query}
  */
-export async function makeTables(database: Database): Promise<LedgerIdentity> {
+export async function createTables(database: Database): Promise<LedgerIdentity> {
   await requireSafe(database);
   await refuseOtherVersion(database);
   // A query without values is one transaction. The lock ends with it.
@@ -98,14 +98,14 @@ export async function makeTables(database: Database): Promise<LedgerIdentity> {
 
 async function refuseOtherVersion(database: Database): Promise<void> {
   const meta = database.table('meta');
-  const [there] = await database.query<{ name: string | null }>(
+  const [table] = await database.query<{ name: string | null }>(
     `SELECT pg_catalog.to_regclass($1)::text AS name`,
     [meta],
   );
-  if (there?.name == null) return;
-  const [found] = await database.query<{ version: number }>(`SELECT version FROM ${meta}`);
-  if (found !== undefined && found.version !== schemaVersion)
-    throw otherVersion(database.url.shown, found.version);
+  if (table?.name == null) return;
+  const [identity] = await database.query<{ version: number }>(`SELECT version FROM ${meta}`);
+  if (identity !== undefined && identity.version !== schemaVersion)
+    throw otherVersionError(database.url.displayUrl, identity.version);
 }
 
 function tables(schema: string): string[] {

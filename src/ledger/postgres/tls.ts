@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { messageOf, MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** The code of the error if the server asks for the password in clear text on a connection without TLS. */
+/** The code of the error if the server requests the password in clear text on a connection without TLS. */
 export const clearPassword = 'MGW_CLEAR_PASSWORD';
 
 /**
@@ -15,27 +15,27 @@ export function tlsOptions({
   tls,
   href,
 }: StateUrl): Exclude<pg.ClientConfig['ssl'], boolean | undefined> | false {
-  if (tls.mode === 'disable' || (tls.mode === undefined && tls.ca === undefined && isHere(href)))
+  if (tls.mode === 'disable' || (tls.mode === undefined && tls.ca === undefined && isLocalServer(href)))
     return false;
-  const [ca, cert, key] = [tls.ca, tls.cert, tls.key].map((path) => path && pem(path));
+  const [ca, cert, key] = [tls.ca, tls.cert, tls.key].map((path) => path && readPem(path));
   return { rejectUnauthorized: tls.mode !== 'no-verify', ca, cert, key };
 }
 
 /** Returns a warning if someone on the network could read or change the traffic, else undefined. */
 export function tlsWarning(url: StateUrl): string | undefined {
   const tls = tlsOptions(url);
-  if ((tls && tls.rejectUnauthorized) || isHere(url.href)) return undefined;
-  const what = tls ? 'not verified (sslmode=no-verify)' : 'not encrypted';
-  return `The connection to the database is ${what}: anyone on the network in between can read and change the records of mgw.`;
+  if ((tls && tls.rejectUnauthorized) || isLocalServer(url.href)) return undefined;
+  const problem = tls ? 'not verified (sslmode=no-verify)' : 'not encrypted';
+  return `The connection to the database is ${problem}: anyone on the network in between can read and change the records of mgw.`;
 }
 
-function pem(path: string): string {
+function readPem(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
     throw new MgwError(
       'config',
-      `Could not read a certificate that the database's URL names: ${messageOf(error)}.`,
+      `Could not read a certificate file in the database's URL: ${messageOf(error)}.`,
       {
         cause: error,
       },
@@ -44,7 +44,7 @@ function pem(path: string): string {
 }
 
 // Like the pg client: of several `host` parameters the last one counts, and a parameter overrides the host of the URL.
-function isHere(href: string): boolean {
+function isLocalServer(href: string): boolean {
   const url = new URL(href);
   const hosts = url.searchParams.getAll('host');
   const host = hosts.at(-1) || decodeURIComponent(url.hostname) || (process.env['PGHOST'] ?? 'localhost');
@@ -61,7 +61,7 @@ export class SafeClient extends pg.Client {
     // Listeners run in order. This one closes the connection before the client's own listener writes the password.
     connection.on('authenticationCleartextPassword', () => {
       if ('encrypted' in connection.stream) return;
-      const text = 'it asks for the password in clear text, but the connection has no TLS';
+      const text = 'it requests the password in clear text, but the connection does not use TLS';
       connection.stream.destroy(Object.assign(new Error(text), { code: clearPassword }));
     });
   }

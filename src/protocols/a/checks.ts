@@ -10,9 +10,9 @@ import {
   wholeNumber,
 } from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
-import { flags, contentFault, deniedType, isRelativePath } from './flags.ts';
+import { flags, contentFault, expectedType, isRelativePath } from './flags.ts';
 
-const modelWords = 'the name of a model, as `mgw models --protocol a` lists it';
+const modelRule = 'the name of a model, as `mgw models --protocol a` lists it';
 
 const image = z
   .strictObject(
@@ -23,9 +23,9 @@ const image = z
     { error: 'an object with bytesBase64Encoded and mimeType' },
   )
   .check(({ value, issues }) => {
-    const denied = deniedType(value.mimeType, value.bytesBase64Encoded);
-    if (denied === undefined) return;
-    issues.push({ code: 'custom', path: ['mimeType'], message: denied, input: value.mimeType });
+    const problem = expectedType(value.mimeType, value.bytesBase64Encoded);
+    if (problem === undefined) return;
+    issues.push({ code: 'custom', path: ['mimeType'], message: problem, input: value.mimeType });
   });
 
 const instance = z.strictObject(
@@ -40,7 +40,7 @@ const parameters = z.strictObject(
     durationSeconds: z.optional(wholeNumber('a whole number of seconds, 1 or more', 1)),
     aspectRatio: z.optional(text()),
     resolution: z.optional(text()),
-    negativePrompt: z.optional(z.string({ error: 'a text' })),
+    negativePrompt: z.optional(z.string({ error: 'text' })),
     personGeneration: z.optional(text()),
     seed: z.optional(wholeNumber('a whole number')),
     enhancePrompt: z.optional(trueOrFalse()),
@@ -52,7 +52,7 @@ const parameters = z.strictObject(
 /** The body of specification 2.1, with the model, which is sent in the path. */
 export const schema = withDescriptions(
   z.strictObject({
-    model: z.string({ error: modelWords }).check(z.refine(isRelativePath, { error: modelWords })),
+    model: z.string({ error: modelRule }).check(z.refine(isRelativePath, { error: modelRule })),
     instances: z.array(instance, { error: 'a list of objects' }).check(z.minLength(1)),
     parameters: z.optional(parameters),
   }),
@@ -66,8 +66,8 @@ export function check(body: JsonObject): Violation[] {
   return checkShape(schema, isEmpty ? { ...body, instances: [{}] } : body, flags);
 }
 
-// Specification 2.1 asks for these to be sent, since the models' defaults differ.
-const explicit = [
+// Specification 2.1 recommends sending these, since the models' defaults differ.
+const explicitFields = [
   ['durationSeconds', 'duration'],
   ['resolution', 'resolution'],
   ['generateAudio', 'audio'],
@@ -75,10 +75,12 @@ const explicit = [
 
 /** Returns the flags that are left to the model's defaults. */
 export function unsetFlags(body: JsonObject): string[] {
-  return explicit.flatMap(([field, flag]) => (at(body, `parameters.${field}`) === undefined ? [flag] : []));
+  return explicitFields.flatMap(([field, flag]) =>
+    at(body, `parameters.${field}`) === undefined ? [flag] : [],
+  );
 }
 
-/** Returns a note on fields that the specification does not list. */
+/** Returns notes on fields that the specification does not list. */
 export function advise(body: JsonObject): string[] {
   return adviseOfUnlisted(schema, body);
 }

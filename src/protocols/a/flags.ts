@@ -4,25 +4,25 @@ import { isBase64 } from '../../media/spooled-string.ts';
 import type { Json } from '../../json.ts';
 
 const maxImageBytes = 20 * 1024 * 1024;
-const text = (from: number, value: string) => (head: Buffer) =>
+const hasTextAt = (from: number, value: string) => (head: Buffer) =>
   head.toString('latin1', from, from + value.length) === value;
-const brand =
+const hasBrand =
   (...names: string[]) =>
   (head: Buffer) =>
-    text(4, 'ftyp')(head) && names.includes(head.toString('latin1', 8, 12));
+    hasTextAt(4, 'ftyp')(head) && names.includes(head.toString('latin1', 8, 12));
 
 // The first bytes of each file type.
 const signatures: [mime: string, begins: (head: Buffer) => boolean][] = [
-  ['image/png', text(0, '\x89PNG\r\n\x1a\n')],
-  ['image/jpeg', text(0, '\xff\xd8\xff')],
-  ['image/webp', (head) => text(0, 'RIFF')(head) && text(8, 'WEBP')(head)],
-  ['image/gif', (head) => text(0, 'GIF87a')(head) || text(0, 'GIF89a')(head)],
-  ['image/bmp', (head) => text(0, 'BM')(head) && head.length > 26 && head.readUInt32LE(6) === 0],
-  ['image/heic', brand('heic', 'heix', 'heim', 'heis')],
-  ['image/heif', brand('mif1', 'msf1')],
-  ['image/avif', brand('avif', 'avis')],
+  ['image/png', hasTextAt(0, '\x89PNG\r\n\x1a\n')],
+  ['image/jpeg', hasTextAt(0, '\xff\xd8\xff')],
+  ['image/webp', (head) => hasTextAt(0, 'RIFF')(head) && hasTextAt(8, 'WEBP')(head)],
+  ['image/gif', (head) => hasTextAt(0, 'GIF87a')(head) || hasTextAt(0, 'GIF89a')(head)],
+  ['image/bmp', (head) => hasTextAt(0, 'BM')(head) && head.length > 26 && head.readUInt32LE(6) === 0],
+  ['image/heic', hasBrand('heic', 'heix', 'heim', 'heis')],
+  ['image/heif', hasBrand('mif1', 'msf1')],
+  ['image/avif', hasBrand('avif', 'avis')],
 ];
-const types = signatures.map(([mime]) => mime);
+const knownTypes = signatures.map(([mime]) => mime);
 
 /** Returns the MIME type of an image from its first 64 bytes; undefined if it is unknown. */
 export function imageType(head: Uint8Array): string | undefined {
@@ -31,14 +31,14 @@ export function imageType(head: Uint8Array): string | undefined {
 }
 
 /**
- * Converts a file to the `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that the bytes show
+ * Converts a file to the `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that its bytes imply
  * (specification 2.1).
- * @throws Error saying what is allowed, if the file is empty, over 20 MiB, or no image of a known type.
+ * @throws Error stating what is allowed, if the file is empty, over 20 MiB, or not an image of a known type.
  */
 export function imageFromFile(bytes: Uint8Array): Json {
   const mimeType = imageType(bytes);
   if (mimeType === undefined || bytes.length > maxImageBytes)
-    throw new Error(`an image (${types.map(shortName).join(', ')}) of at most 20 MiB`);
+    throw new Error(`an image (${knownTypes.map(shortName).join(', ')}) of at most 20 MiB`);
   const content = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
 }
@@ -56,57 +56,67 @@ export function contentFault(content: string): string | undefined {
 }
 
 /**
- * Returns the MIME type to declare instead of `mimeType`, if the content contradicts it; undefined if the
- * two agree, or if neither is of a type that is known here.
+ * Returns the MIME type to declare instead of `mimeType` if the content contradicts it; undefined if they agree, or if
+ * neither has a known type.
  */
-export function deniedType(mimeType: string, content: string): string | undefined {
+export function expectedType(mimeType: string, content: string): string | undefined {
   if (isStoredName(content)) return undefined;
-  const shown = imageType(Buffer.from(content.slice(0, 88), 'base64'));
-  if (shown !== undefined) return shown === mimeType.toLowerCase() ? undefined : shown;
-  return types.includes(mimeType.toLowerCase()) ? 'the type that matches the bytes' : undefined;
+  const detected = imageType(Buffer.from(content.slice(0, 88), 'base64'));
+  if (detected !== undefined) return detected === mimeType.toLowerCase() ? undefined : detected;
+  return knownTypes.includes(mimeType.toLowerCase()) ? 'the type that matches the bytes' : undefined;
 }
 
 function shortName(mime: string): string {
   return mime.slice('image/'.length);
 }
 
-// Longer names are invalid, and would not fit into a request line. A name must not lead outside the path or end it, so
-// it has no query, fragment, drive, host, or unprintable character.
+// Longer names are invalid, and would not fit into a request line. A name must not leave the path or end it, so it must
+// not contain a query, fragment, drive, host or unprintable character.
 const maxNameLength = 2048;
-const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
+const unsafeCharacters = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
 /** Whether the name of a model or of an operation can be put into the path of a request (specification 4.1). */
 export function isRelativePath(name: string): boolean {
   const segments = name.split('/');
   return (
     name.length <= maxNameLength &&
-    !unsafe.test(name) &&
+    !unsafeCharacters.test(name) &&
     !segments.some((segment) => ['', '.', '..'].includes(segment))
   );
 }
 
-const whole = { parse: wholeNumber };
+const wholeNumberOption = { parse: wholeNumber };
 
 /** The flags of `mgw video a submit`: every field of specification 2.1, and the model of the path (4.1). */
 export const flags: readonly Flag[] = [
   valueFlag('-m, --model <name>', 'model', 'the model: mgw models --protocol a lists them'),
   valueFlag('--prompt <text>', 'instances.0.prompt', 'what happens: content, motion, camera, style, sound'),
-  valueFlag('-d, --duration <seconds>', 'parameters.durationSeconds', 'length, in whole seconds', whole),
+  valueFlag(
+    '-d, --duration <seconds>',
+    'parameters.durationSeconds',
+    'length, in whole seconds',
+    wholeNumberOption,
+  ),
   valueFlag('--resolution <name>', 'parameters.resolution', 'such as 720p or 1080p', {
     words: ['720p', '1080p'],
   }),
   valueFlag('--aspect-ratio <ratio>', 'parameters.aspectRatio', 'such as 16:9 or 9:16', {
     words: ['16:9', '9:16'],
   }),
-  switchFlag('--audio', 'parameters.generateAudio', 'make sound, if the model can'),
+  switchFlag('--audio', 'parameters.generateAudio', 'generate sound, if the model supports it'),
   valueFlag('--negative-prompt <text>', 'parameters.negativePrompt', 'what must not appear'),
-  valueFlag('--sample-count <n>', 'parameters.sampleCount', 'how many videos; each is paid for', whole),
+  valueFlag(
+    '--sample-count <n>',
+    'parameters.sampleCount',
+    'number of videos; each is charged',
+    wholeNumberOption,
+  ),
   valueFlag(
     '--person-generation <policy>',
     'parameters.personGeneration',
     "the model's policy on showing people",
   ),
-  valueFlag('--seed <n>', 'parameters.seed', 'random seed, a whole number', whole),
+  valueFlag('--seed <n>', 'parameters.seed', 'random seed, a whole number', wholeNumberOption),
   switchFlag('--enhance-prompt', 'parameters.enhancePrompt', 'let the model rewrite the prompt'),
   {
     flags: '--image <file|@job>',

@@ -6,26 +6,28 @@ import { isSuccess, judgeFailedQuery, inconclusive, taskFailure } from '../verdi
 import { shownValue } from '../violations.ts';
 
 /**
- * Members whose strings are the video itself: `encodedVideo` (specification 2.2), and other forms that gateways pass on
- * from the upstream. Every string under these names must be diverted while the response streams, even a short one
- * (threshold 0), because a string that stayed text cannot be fetched.
+ * Members whose strings are the video itself: `encodedVideo` (specification 2.2), and other members that gateways pass
+ * on from the upstream. Every string under these names must be diverted while the response streams, even a short one
+ * (threshold 0), because a video left in the text cannot be saved.
  */
 export const inlineMedia = ['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video'] as const;
 
-// The place that the specification names comes first.
-const lists = [
+// The path in the specification comes first.
+const samplePaths = [
   'generateVideoResponse.generatedSamples',
   'generateVideoResponse.generatedVideos',
   'generatedSamples',
   'generatedVideos',
   'videos',
 ];
-const addresses = ['video.uri', 'uri', 'video.gcsUri', 'gcsUri'];
-const types = ['video.encoding', 'video.mimeType', 'encoding', 'mimeType'];
+const addressPaths = ['video.uri', 'uri', 'video.gcsUri', 'gcsUri'];
+const typePaths = ['video.encoding', 'video.mimeType', 'encoding', 'mimeType'];
 
 type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 'warning'>;
 
-/** Reads the response to a status query (specification 2.2, 3.1). A cut response says nothing about the task. */
+/**
+ * Reads the response to a status query (specification 2.2, 3.1). A truncated response proves nothing about the task.
+ */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = bodyOf(reply);
@@ -38,8 +40,10 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
 // An absent `done` is false, and only `true` means finished. An `error` with neither a code nor a message is not an
 // error.
 function observe(reply: Reply, body: JsonObject, handle: string): Observation {
-  const outcome = body.done === true ? finished(reply, body) : unfinished(body);
-  const warning = [outcome.warning, foreignName(body, handle)].filter((text) => text !== undefined).join(' ');
+  const outcome = body.done === true ? readFinished(reply, body) : readUnfinished(body);
+  const warning = [outcome.warning, foreignNameWarning(body, handle)]
+    .filter((text) => text !== undefined)
+    .join(' ');
   return {
     kind: 'observation',
     nativeStatus: body.done === undefined ? '' : `done=${shownValue(body.done)}`,
@@ -49,50 +53,55 @@ function observe(reply: Reply, body: JsonObject, handle: string): Observation {
   };
 }
 
-function unfinished({ done, error, response }: JsonObject): Outcome {
-  const early = [isError(error) ? 'an error' : '', isObject(response) ? 'a response' : ''].filter(Boolean);
-  const odd =
+function readUnfinished({ done, error, response }: JsonObject): Outcome {
+  const earlyMembers = [isError(error) ? 'an error' : '', isObject(response) ? 'a response' : ''].filter(
+    Boolean,
+  );
+  const invalidDone =
     done === undefined || typeof done === 'boolean' ? [] : ['a "done" that is neither true nor false'];
-  const oddities = [...early, ...odd].join(' and ');
-  const words = isError(error) ? ` (${messageOf(error)})` : '';
+  const problems = [...earlyMembers, ...invalidDone].join(' and ');
+  const errorText = isError(error) ? ` (${messageOf(error)})` : '';
   const warning =
-    oddities === '' ? undefined : `The operation contains ${oddities}, but is not done${words}.`;
+    problems === '' ? undefined : `The operation contains ${problems}, but is not done${errorText}.`;
   return { state: 'running', results: [], warning };
 }
 
-function finished(reply: Reply, body: JsonObject): Outcome {
+function readFinished(reply: Reply, body: JsonObject): Outcome {
   const { error, response } = body;
   if (isError(error)) {
     const code = idAt(error, 'code') ?? textAt(error, 'status');
     return { state: 'failed', results: [], failure: taskFailure(reply, body, messageOf(error), code) };
   }
   if (!isObject(response))
-    return unproven('The operation is done, with neither an error nor a response: the result is unproven.');
+    return unprovenOutcome(
+      'The operation is done, but has neither an error nor a response: the result is unproven.',
+    );
   const samples = samplesOf(response);
-  if (samples === undefined) return unproven('The field "samples" is not a list: the result is unproven.');
+  if (samples === undefined)
+    return unprovenOutcome('The field "samples" is not a list: the result is unproven.');
   if (samples.length === 0)
     return { state: 'failed', results: [], failure: noSamples(response, reply, body) };
-  return fetchable(samples, response, reply);
+  return fetchableOutcome(samples, response, reply);
 }
 
-function unproven(warning: string): Outcome {
+function unprovenOutcome(warning: string): Outcome {
   return { state: 'succeeded', results: [], unproven: true, warning };
 }
 
-function fetchable(samples: Json[], response: Json, reply: Reply): Outcome {
-  const read = samples.map((sample) => resultOf(sample, reply));
-  const reasons = filtered(response);
-  // A sample with nothing to fetch stays a result without sources, so that it is not overlooked.
-  const faults = read.flatMap(({ fault }, index) =>
-    fault === undefined ? [] : [`Sample ${index + 1} of ${read.length} ${fault}.`],
+function fetchableOutcome(samples: Json[], response: Json, reply: Reply): Outcome {
+  const parsed = samples.map((sample) => resultOf(sample, reply));
+  const reasons = filterReasons(response);
+  // A sample with nothing to fetch remains a result without sources, so that it is not overlooked.
+  const faults = parsed.flatMap(({ fault }, index) =>
+    fault === undefined ? [] : [`Sample ${index + 1} of ${parsed.length} ${fault}.`],
   );
   const notes = [...(reasons === undefined ? [] : [`Some videos were filtered: ${reasons}.`]), ...faults];
-  const results = read.map(({ result }) => result);
+  const results = parsed.map(({ result }) => result);
   return { state: 'succeeded', results, warning: notes.length > 0 ? notes.join(' ') : undefined };
 }
 
 function noSamples(response: Json, reply: Reply, body: Json): Failure {
-  const reasons = filtered(response);
+  const reasons = filterReasons(response);
   if (reasons === undefined)
     return taskFailure(reply, body, 'The operation is done and its response contains no video');
   const failure = taskFailure(reply, body, `The video was filtered: ${reasons}`);
@@ -100,47 +109,50 @@ function noSamples(response: Json, reply: Reply, body: Json): Failure {
 }
 
 /** Describes what the safety filter removed; undefined if nothing. */
-function filtered(response: Json): string | undefined {
-  const places = ['generateVideoResponse.', ''];
-  const found = (name: string) => places.map((place) => at(response, place + name)).find((value) => value);
-  const count = Number(found('raiMediaFilteredCount') ?? 0);
-  const listed = [found('raiMediaFilteredReasons') ?? []].flat();
+function filterReasons(response: Json): string | undefined {
+  const prefixes = ['generateVideoResponse.', ''];
+  const valueOf = (name: string) =>
+    prefixes.map((place) => at(response, place + name)).find((value) => value);
+  const count = Number(valueOf('raiMediaFilteredCount') ?? 0);
+  const listed = [valueOf('raiMediaFilteredReasons') ?? []].flat();
   const reasons = listed
     .filter((reason) => typeof reason === 'string' || typeof reason === 'number')
     .join('; ');
   if (reasons !== '') return reasons;
-  return count > 0 ? `${count} without a reason given` : undefined;
+  return count > 0 ? `${count} without a reason` : undefined;
 }
 
 // The name should identify the task. A different name is reported, and has no effect.
-function foreignName({ name }: JsonObject, handle: string): string | undefined {
+function foreignNameWarning({ name }: JsonObject, handle: string): string | undefined {
   if (name === undefined || name === handle) return undefined;
-  return `The response is about ${shownValue(name)}, not the requested operation.`;
+  return `The response is for ${shownValue(name)}, not the requested operation.`;
 }
 
-// Returns the samples of an operation's `response`; undefined if the place for them contains something else.
+// Returns the samples of an operation's `response`; undefined if their member contains something else.
 function samplesOf(response: Json): Json[] | undefined {
   const holder = at(response, 'generateVideoResponse') ?? {};
-  const found = lists.map((path) => at(response, path) ?? []);
-  if (!isObject(holder) || !found.every((list) => Array.isArray(list))) return undefined;
-  const samples = found.find((list) => list.length > 0);
+  const candidates = samplePaths.map((path) => at(response, path) ?? []);
+  if (!isObject(holder) || !candidates.every((list) => Array.isArray(list))) return undefined;
+  const samples = candidates.find((list) => list.length > 0);
   if (samples !== undefined) return samples;
   return inlineOf(response) === undefined && !isObject(at(response, 'video')) ? [] : [response];
 }
 
-// Returns a sample as a file to fetch, and its problem in words that follow "sample 1".
+// Returns a sample as a file to fetch, and its problem, phrased to follow "Sample 1".
 function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string } {
-  const mime = types.map((path) => textAt(sample, path)).find((type) => type?.includes('/'));
+  const mime = typePaths.map((path) => textAt(sample, path)).find((type) => type?.includes('/'));
   const inline = inlineSource(sample, reply);
-  const given = addresses.map((path) => textAt(sample, path)).filter((address) => address !== undefined);
-  const sources = [inline.source, ...given.map(addressSource)].filter((found) => found !== undefined);
-  const fault = inline.fault ?? (sources.length === 0 ? nowhere(given) : undefined);
+  const addresses = addressPaths
+    .map((path) => textAt(sample, path))
+    .filter((address) => address !== undefined);
+  const sources = [inline.source, ...addresses.map(addressSource)].filter((source) => source !== undefined);
+  const fault = inline.fault ?? (sources.length === 0 ? describeUnfetchable(addresses) : undefined);
   return { result: { sources, mime }, fault };
 }
 
 // Hides the query, which may contain a signature. `shownValue` hides a password before an @.
-function nowhere([address]: string[]): string {
-  if (address === undefined) return 'has neither content nor an address to fetch';
+function describeUnfetchable([address]: string[]): string {
+  if (address === undefined) return 'has neither content nor a URL to fetch';
   return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, which cannot be fetched`;
 }
 
@@ -150,9 +162,9 @@ function inlineOf(sample: Json): string | undefined {
 }
 
 function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: string } {
-  const place = inlineOf(sample);
-  if (place === undefined) return {};
-  const index = Number(/^mgw-spool:(\d+)$/.exec(place)?.[1]);
+  const marker = inlineOf(sample);
+  if (marker === undefined) return {};
+  const index = Number(/^mgw-spool:(\d+)$/.exec(marker)?.[1]);
   const media = reply.spooled?.[index];
   if (media === undefined) return { fault: 'is broken: the content was not saved as it arrived' };
   return media.fault === undefined
@@ -160,7 +172,7 @@ function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: st
     : { fault: `is broken: ${media.fault}` };
 }
 
-// The address stays unchanged, because it may be signed (specification 4.1, "the complete video.uri").
+// The address is unchanged, because it may be signed (specification 4.1, "the complete video.uri").
 function addressSource(address: string): Source | undefined {
   if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
   if (/^https?:\/\//i.test(address) && URL.canParse(address))
@@ -168,14 +180,14 @@ function addressSource(address: string): Source | undefined {
   return /^\/[^/]/.test(address) ? { kind: 'gateway', path: address } : undefined;
 }
 
-/** True for an `error` that says something: a Go relay sends an empty one next to a success. */
+/** True for an `error` with content: a Go relay sends an empty one next to a success. */
 export function isError(error: Json | undefined): boolean {
   if (!isObject(error)) return error !== undefined && error !== null && error !== '' && error !== false;
   const code = at(error, 'code') ?? 0;
   return (code !== 0 && code !== '0' && code !== '') || textAt(error, 'message') !== undefined;
 }
 
-/** Describes an operation's `error` by its message, or else by the name of its code. */
+/** Returns the message of an operation's `error`, or the name of its code if there is none. */
 export function messageOf(error: Json | undefined): string {
   if (typeof error === 'string') return error;
   const code = idAt(error, 'code');

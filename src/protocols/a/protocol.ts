@@ -17,9 +17,8 @@ import { shownValue } from '../violations.ts';
 
 /**
  * Protocol A, the long-running-operation style (specification 2.1, 2.2, 3.1, 4.1). The model is part of the path, not
- * of the body. A composed body still contains it as a top-level `model`, so that flags, defaults, `--set`, the
- * fingerprint and the job's record treat it like any other field. `submission` moves it into the path and sends the
- * rest unchanged.
+ * of the body. A composed body contains it as a top-level `model`, so that flags, defaults, `--set`, the fingerprint
+ * and the job's record treat it like any other field. `submission` moves it into the path and sends the rest unchanged.
  */
 export const a: Protocol = {
   name: 'a',
@@ -45,20 +44,20 @@ export const a: Protocol = {
   readSubmission,
   query,
   readQuery,
-  // The address exists only when the file does (specification 3.1).
+  // The URL exists only once the file does (specification 3.1).
   notReady: () => false,
 };
 
-// Some listings give the name with the `models/` that precedes it in the path.
+// Some listings contain the name with the `models/` that precedes it in the path.
 function normalise(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
 }
 
-// `sampleCount` (default 1) for each instance; undefined if that is no number of videos.
+// `sampleCount` (default 1) for each instance; undefined if that is not a valid number of videos.
 function videosIn({ instances, parameters }: JsonObject): number | undefined {
-  const given = at(parameters, 'sampleCount') ?? 1;
-  const samples = typeof given === 'string' ? Number(given) : given;
+  const sampleCount = at(parameters, 'sampleCount') ?? 1;
+  const samples = typeof sampleCount === 'string' ? Number(sampleCount) : sampleCount;
   if (typeof samples !== 'number' || !Number.isSafeInteger(samples)) return undefined;
   const videos = (Array.isArray(instances) ? instances.length : 1) * samples;
   return Number.isSafeInteger(videos) && videos >= 1 ? videos : undefined;
@@ -69,7 +68,7 @@ function countOf(body: JsonObject): number {
   return videosIn(body) ?? 1;
 }
 
-/** The maximum that a body requests. If it has no length, the model chooses one (specification 2.1). */
+/** The maximum that a body requests. If it has no duration, the model chooses one (specification 2.1). */
 function quantityOf(body: JsonObject): Quantity {
   const videos = videosIn(body);
   const seconds = at(body, 'parameters.durationSeconds');
@@ -88,14 +87,14 @@ function modelOf(body: JsonObject): string | undefined {
 }
 
 /**
- * The exchange that submits (specification 4.1): `model` moves into the path, percent-encoded, and all else is the
+ * The exchange that submits (specification 4.1): `model` moves into the path, percent-encoded, and the rest is the
  * body, exactly as it was composed.
  * @throws MgwError('usage') if the model's name is missing or cannot be put into a path.
  */
 function submission(body: JsonObject): Exchange {
   const model = modelOf(body);
-  if (model === undefined) throw usageError('No model was given: set --model.');
-  if (!isRelativePath(model)) throw usageError(`${shownValue(model)} cannot be the name of a model.`);
+  if (model === undefined) throw usageError('No model specified: set --model.');
+  if (!isRelativePath(model)) throw usageError(`${shownValue(model)} is not a valid model name.`);
   const path = `/v1beta/models/${encodeURIComponent(model)}:predictLongRunning`;
   return { method: 'POST', path, headers: jsonHeaders, body: jsonBody({ ...body, model: undefined }) };
 }
@@ -114,19 +113,19 @@ function query(handle: string, model?: string): Exchange {
 }
 
 /**
- * Reads the response to a submission. A `name` under 2xx proves an operation, even if the response was cut after it or
- * holds an error next to it. A task whose name cannot be queried was still accepted and paid for: the warning says
- * so, and `query` throws.
+ * Reads the response to a submission. A `name` under 2xx proves an operation, even if the response was truncated after
+ * it or also contains an error. A task whose name cannot be queried was still accepted and paid for: `warning` reports
+ * this, and `query` throws.
  */
 function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, body);
   const answer = bodyOf(reply) ?? parseCutJson(reply.text);
   const handle = textAt(answer, 'name');
   if (handle === undefined) return { kind: 'unknown', failure: unreadable(reply, 'operation name') };
-  return { kind: 'accepted', handle, warning: oddities(handle, answer, modelOf(body)) };
+  return { kind: 'accepted', handle, warning: warningsIn(handle, answer, modelOf(body)) };
 }
 
-function oddities(handle: string, answer: Json | undefined, model?: string): string | undefined {
+function warningsIn(handle: string, answer: Json | undefined, model?: string): string | undefined {
   const fault = operationFault(handle, model);
   const error = at(answer, 'error');
   const notes = [
@@ -138,16 +137,19 @@ function oddities(handle: string, answer: Json | undefined, model?: string): str
   return notes.length > 0 ? notes.join(' ') : undefined;
 }
 
-// Returns why an operation cannot be queried by its name, in words that follow "it". The specification's form is
-// `models/<model>/operations/<id>` (2.2); longer names with the same end are accepted. An operation of another model
-// cannot belong to this task.
+// Returns the reason why an operation cannot be queried by its name, phrased to follow "it". The specification's format
+// is `models/<model>/operations/<id>` (2.2); longer names with the same ending are accepted. An operation of another
+// model cannot belong to this task.
 function operationFault(name: string, model?: string): string | undefined {
   if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
   if (!isRelativePath(name)) return 'does not have the form models/<model>/operations/<id>';
-  const named = modelIn(name);
-  const foreign =
-    model !== undefined && named !== undefined && named !== model && named !== encodeURIComponent(model);
-  return foreign ? `belongs to a model other than ${shownValue(model)}` : undefined;
+  const modelInName = modelIn(name);
+  const isForeign =
+    model !== undefined &&
+    modelInName !== undefined &&
+    modelInName !== model &&
+    modelInName !== encodeURIComponent(model);
+  return isForeign ? `belongs to a model other than ${shownValue(model)}` : undefined;
 }
 
 function modelIn(name: string): string | undefined {

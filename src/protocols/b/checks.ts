@@ -18,15 +18,15 @@ import { shownValue } from '../violations.ts';
 import { checkExtInfo } from './ext-info.ts';
 import { flags } from './flags.ts';
 
-// The listed values of fields for which the specification allows others (2.3).
-const listed = { Type: ['Url'], Category: ['Image'], Usage: ['FirstFrame', 'Reference'] };
+// The listed values of fields for which the specification also allows other values (2.3).
+const listedValues = { Type: ['Url'], Category: ['Image'], Usage: ['FirstFrame', 'Reference'] };
 
 // Other values pass, but a listed value in another letter case is an error.
-function listedWord(name: keyof typeof listed): z.ZodMiniString {
-  const words = listed[name];
-  const meant = (value: string): string | undefined =>
+function listedWord(name: keyof typeof listedValues): z.ZodMiniString {
+  const words = listedValues[name];
+  const correctWord = (value: string): string | undefined =>
     words.includes(value) ? undefined : words.find((word) => word.toLowerCase() === value.toLowerCase());
-  return text(words.join(', ')).check(validated(meant));
+  return text(words.join(', ')).check(validated(correctWord));
 }
 
 const file = z.strictObject(
@@ -40,7 +40,7 @@ const file = z.strictObject(
 );
 
 const resolution = 'a size such as 720P, with a capital letter';
-// Some models take a word, such as adaptive, instead of a ratio.
+// Some models accept a word, such as adaptive, instead of a ratio.
 const ratio = 'a ratio such as 16:9';
 
 const output = z.strictObject(
@@ -77,34 +77,34 @@ export function check(body: JsonObject): Violation[] {
   const needsPrompt = Array.isArray(files) && files.length === 0 && Prompt === undefined;
   const extInfo = checkExtInfo(ExtInfo);
   return [
-    ...checkShape(schema, body, flags).map((found) => withUsage(found, body)),
+    ...checkShape(schema, body, flags).map((broken) => withUsage(broken, body)),
     ...(needsPrompt ? [violation(flags, 'Prompt', Prompt, 'non-empty text')] : []),
     ...checkRefused(body),
     ...extInfo,
-    ...(ReturnUsage === true && extInfo.length === 0 ? [unmerged] : []),
+    ...(ReturnUsage === true && extInfo.length === 0 ? [unmergedUsage] : []),
   ];
 }
 
-// Two flags set FileInfos. The entry's Usage says which flag set this entry.
-function withUsage(found: Violation, body: JsonObject): Violation {
-  const [entry, member] = found.field.split(/\.(?=\w+$)/);
-  if (!entry?.startsWith('FileInfos.') || member !== 'Url') return found;
+// Two flags set FileInfos. The entry's Usage determines which flag set it.
+function withUsage(broken: Violation, body: JsonObject): Violation {
+  const [entry, member] = broken.field.split(/\.(?=\w+$)/);
+  if (!entry?.startsWith('FileInfos.') || member !== 'Url') return broken;
   const flag = at(body, `${entry}.Usage`) === 'FirstFrame' ? '--first-frame' : '--reference';
-  return { ...found, flag };
+  return { ...broken, flag };
 }
 
 // The violation if `normalise` could not merge `ReturnUsage` into `ExtInfo`.
-const unmerged = violation(
+const unmergedUsage = violation(
   flags,
   'ReturnUsage',
   true,
-  'ReturnUsage written inside ExtInfo itself: its numbers are too long to be kept when it is written again',
+  'ReturnUsage inside ExtInfo: mgw cannot rewrite this ExtInfo without losing digits of a number',
 );
 
-const hostedAssets = 'nothing: hosted resources are not supported; give an http(s) URL in FileInfos';
-const credentials = 'nothing: the gateway adds the upstream credentials itself';
-const refused = new Map([
-  ['subappid', 'nothing: the gateway rejects requests that contain it'],
+const hostedAssets = 'none, since hosted resources are not supported; use an http(s) URL in FileInfos';
+const credentials = 'none, since the gateway adds the upstream credentials itself';
+const refusedFields = new Map([
+  ['subappid', 'none, since the gateway rejects requests that contain it'],
   ['fileid', hostedAssets],
   ['objectid', hostedAssets],
   ['lastframefileid', hostedAssets],
@@ -112,9 +112,9 @@ const refused = new Map([
   ['secretid', credentials],
   ['secretkey', credentials],
 ]);
-const refusedAtTop = new Map([
-  ...refused,
-  ['taskid', 'nothing: a task id belongs to a query, not to a submission'],
+const refusedAtRoot = new Map([
+  ...refusedFields,
+  ['taskid', 'none, since a task id belongs to a query, not to a submission'],
 ]);
 
 interface Place {
@@ -126,31 +126,31 @@ interface Place {
 // Finds fields that the gateway refuses in any spelling and at any depth, even inside the JSON strings of `ExtInfo`.
 // Not recursive, because a body may be nested deeper than the stack.
 function checkRefused(body: JsonObject): Violation[] {
-  const found: Violation[] = [];
-  const open: Place[] = [{ path: '', value: body, inExtInfo: false }];
-  for (const place of open) {
-    const names = place.path === '' ? refusedAtTop : refused;
+  const violations: Violation[] = [];
+  const queue: Place[] = [{ path: '', value: body, inExtInfo: false }];
+  for (const place of queue) {
+    const names = place.path === '' ? refusedAtRoot : refusedFields;
     for (const [key, value] of membersOf(place)) {
       const path = place.path === '' ? key : `${place.path}.${key}`;
       const allowed = Array.isArray(place.value) ? undefined : names.get(normalizedName(key));
       if (allowed !== undefined)
-        found.push({ field: path, value: allowed === credentials ? '***' : shownValue(value), allowed });
-      open.push({ path, value, inExtInfo: place.inExtInfo || path === 'ExtInfo' });
+        violations.push({ field: path, value: allowed === credentials ? '***' : shownValue(value), allowed });
+      queue.push({ path, value, inExtInfo: place.inExtInfo || path === 'ExtInfo' });
     }
   }
-  return found;
+  return violations;
 }
 
 function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
-  const json = inExtInfo && typeof value === 'string' ? unwrapped(value) : value;
+  const json = inExtInfo && typeof value === 'string' ? unwrapJson(value) : value;
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
 // Returns the value inside JSON text that may be serialized several times. A long number becomes a string, which
 // decodes to itself.
-function unwrapped(json: string): Json | undefined {
+function unwrapJson(json: string): Json | undefined {
   const value = tryParseJson(json);
-  return typeof value === 'string' && value !== json ? unwrapped(value) : value;
+  return typeof value === 'string' && value !== json ? unwrapJson(value) : value;
 }
 
 /** Returns the flags that are left to a default, which may differ between versions (specification 9). */
@@ -168,11 +168,11 @@ export function advise(body: JsonObject): string[] {
 function adviseOfFiles(files: Json | undefined): string[] {
   if (!Array.isArray(files)) return [];
   return files.flatMap((entry, index) =>
-    Object.entries(listed).flatMap(([name, values]) => {
+    Object.entries(listedValues).flatMap(([name, values]) => {
       const value = isObject(entry) ? entry[name] : undefined;
       if (typeof value === 'string' && values.includes(value)) return [];
-      const what = value === undefined ? 'is not given' : `is ${shownValue(value)}`;
-      return [`FileInfos.${index}.${name} ${what}; the specification lists ${values.join(' and ')}.`];
+      const description = value === undefined ? 'is not given' : `is ${shownValue(value)}`;
+      return [`FileInfos.${index}.${name} ${description}; the specification lists ${values.join(' and ')}.`];
     }),
   );
 }

@@ -4,7 +4,7 @@ import { violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { flags } from './flags.ts';
 
-const maxShownLength = 300;
+const maxExampleLength = 300;
 
 /**
  * Returns `ExtInfo` with `ReturnUsage` set, serialized at both levels (specification 2.3): the text of an object whose
@@ -13,8 +13,8 @@ const maxShownLength = 300;
  */
 export function withReturnUsage(extInfo: Json | undefined): string | undefined {
   const ext = extInfo === undefined ? {} : exactObjectIn(extInfo);
-  const given = ext?.['ExtVideoParameters'];
-  const parameters = given === undefined ? {} : exactObjectIn(given);
+  const parametersText = ext?.['ExtVideoParameters'];
+  const parameters = parametersText === undefined ? {} : exactObjectIn(parametersText);
   if (ext === undefined || parameters === undefined) return undefined;
   return JSON.stringify({ ...ext, ExtVideoParameters: JSON.stringify({ ...parameters, ReturnUsage: true }) });
 }
@@ -22,11 +22,11 @@ export function withReturnUsage(extInfo: Json | undefined): string | undefined {
 /** Every broken rule of `ExtInfo`'s double serialisation (specification 2.3). */
 export function checkExtInfo(extInfo: Json | undefined): Violation[] {
   if (extInfo === undefined) return [];
-  if (typeof extInfo !== 'string') return [wrongForm('ExtInfo', extInfo, extInfo)];
+  if (typeof extInfo !== 'string') return [wrongFormat('ExtInfo', extInfo, extInfo)];
   const ext = objectIn(extInfo);
-  if (ext === undefined) return [wrongForm('ExtInfo', extInfo, undefined)];
+  if (ext === undefined) return [wrongFormat('ExtInfo', extInfo, undefined)];
   return [
-    ...misnamed(ext, 'ExtInfo', 'ExtVideoParameters'),
+    ...misnamedMembers(ext, 'ExtInfo', 'ExtVideoParameters'),
     ...misplacedUsage(ext),
     ...checkParameters(ext, ext['ExtVideoParameters']),
   ];
@@ -36,43 +36,51 @@ function misplacedUsage(ext: JsonObject): Violation[] {
   return Object.keys(ext)
     .filter((key) => normalizedName(key) === 'returnusage')
     .map((key) =>
-      violation(flags, `ExtInfo.${key}`, ext[key], rightForm({ ExtVideoParameters: { ReturnUsage: true } })),
+      violation(
+        flags,
+        `ExtInfo.${key}`,
+        ext[key],
+        expectedFormat({ ExtVideoParameters: { ReturnUsage: true } }),
+      ),
     );
 }
 
-function checkParameters(ext: JsonObject, given: Json | undefined): Violation[] {
-  if (given === undefined) return [];
-  const parameters = typeof given === 'string' ? objectIn(given) : undefined;
-  if (parameters === undefined) return [wrongForm('ExtInfo.ExtVideoParameters', given, ext)];
+function checkParameters(ext: JsonObject, parametersText: Json | undefined): Violation[] {
+  if (parametersText === undefined) return [];
+  const parameters = typeof parametersText === 'string' ? objectIn(parametersText) : undefined;
+  if (parameters === undefined) return [wrongFormat('ExtInfo.ExtVideoParameters', parametersText, ext)];
   const usage = parameters['ReturnUsage'];
-  const wrongType = usage !== undefined && typeof usage !== 'boolean';
+  const hasWrongType = usage !== undefined && typeof usage !== 'boolean';
   const name = 'ExtInfo.ExtVideoParameters';
   return [
-    ...misnamed(parameters, name, 'ReturnUsage'),
-    ...(wrongType ? [violation(flags, `${name}.ReturnUsage`, usage, 'the boolean true')] : []),
+    ...misnamedMembers(parameters, name, 'ReturnUsage'),
+    ...(hasWrongType ? [violation(flags, `${name}.ReturnUsage`, usage, 'the boolean true')] : []),
   ];
 }
 
-function misnamed(object: JsonObject, where: string, name: string): Violation[] {
+function misnamedMembers(object: JsonObject, path: string, name: string): Violation[] {
   return Object.keys(object)
     .filter((key) => key !== name && normalizedName(key) === normalizedName(name))
     .map((key) =>
-      violation(flags, `${where}.${key}`, object[key], `the name ${name}, in exactly this spelling`),
+      violation(flags, `${path}.${key}`, object[key], `the name ${name}, in exactly this spelling`),
     );
 }
 
-function wrongForm(field: string, value: Json | undefined, meant: Json | undefined): Violation {
-  return { ...violation(flags, field, value, rightForm(meant)), allowedAnyway: rightForm(undefined) };
+function wrongFormat(field: string, value: Json | undefined, intended: Json | undefined): Violation {
+  return {
+    ...violation(flags, field, value, expectedFormat(intended)),
+    allowedAnyway: expectedFormat(undefined),
+  };
 }
 
-// Returns the intended value in the form of the body; an example if it is too long or unclear.
-function rightForm(meant: Json | undefined): string {
-  const ext = isObject(meant) ? meant : { ExtVideoParameters: { ReturnUsage: true } };
+// Returns the intended value in the format of the body; an example if it is too long or unclear.
+function expectedFormat(intended: Json | undefined): string {
+  const ext = isObject(intended) ? intended : { ExtVideoParameters: { ReturnUsage: true } };
   const parameters = ext['ExtVideoParameters'];
   const inner = isObject(parameters) ? { ExtVideoParameters: JSON.stringify(parameters) } : {};
-  const shown = JSON.stringify(JSON.stringify({ ...ext, ...inner }));
-  if (shown.length > maxShownLength) return rightForm(undefined);
-  return `an object as JSON text, in which ExtVideoParameters is JSON text too: "ExtInfo":${shown} (--return-usage writes this)`;
+  const example = JSON.stringify(JSON.stringify({ ...ext, ...inner }));
+  if (example.length > maxExampleLength) return expectedFormat(undefined);
+  return `an object as JSON text, in which ExtVideoParameters is JSON text too: "ExtInfo":${example} (--return-usage writes this)`;
 }
 
 function objectIn(text: string): JsonObject | undefined {

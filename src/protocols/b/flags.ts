@@ -30,11 +30,15 @@ export const flags: readonly Flag[] = [
   valueFlag('--aspect-ratio <ratio>', 'OutputConfig.AspectRatio', 'such as 16:9', {
     words: ['16:9', '9:16'],
   }),
-  switchFlag('--audio', 'OutputConfig.AudioGeneration', 'make sound, if the model can', {
+  switchFlag('--audio', 'OutputConfig.AudioGeneration', 'generate sound, if the model supports it', {
     parse: (on) => (on === true ? 'Enabled' : 'Disabled'),
   }),
-  valueFlag('--negative-prompt <text>', 'NegativePrompt', 'what must not appear, if the model supports it'),
-  valueFlag('--storage-mode <mode>', 'OutputConfig.StorageMode', 'where the result is kept: Temporary', {
+  valueFlag(
+    '--negative-prompt <text>',
+    'NegativePrompt',
+    'what must not appear, if the model supports negative prompts',
+  ),
+  valueFlag('--storage-mode <mode>', 'OutputConfig.StorageMode', 'where the result is stored: Temporary', {
     parse: oneOf('Temporary'),
     words: ['Temporary'],
   }),

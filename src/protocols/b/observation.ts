@@ -6,14 +6,16 @@ import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
 import { isSuccess, judgeFailedQuery, inconclusive, taskFailure } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 
-/** Reads the response to a status query (specification 2.4, 3.2). A cut response says nothing about the task. */
+/**
+ * Reads the response to a status query (specification 2.4, 3.2). A truncated response proves nothing about the task.
+ */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   const body = bodyOf(reply);
   const error = callError(body);
   if (!isSuccess(reply)) {
     const verdict = judgeFailedQuery(reply);
-    const told = verdict.kind !== 'again' || error === undefined || reply.status >= 500;
-    return told ? verdict : judgeCallError(reply, error);
+    const isDecided = verdict.kind !== 'again' || error === undefined || reply.status >= 500;
+    return isDecided ? verdict : judgeCallError(reply, error);
   }
   if (!reply.complete) return inconclusive(reply, 'task status');
   if (error !== undefined) return judgeCallError(reply, error);
@@ -25,8 +27,8 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
   if (outcome === 'unlisted') return judgeFailedQuery(reply);
   if (outcome === 'rejected' && failure.code === 'auth') return { kind: 'unauthorized', failure };
   // The body of a query contains only a task id, so a refused parameter must be the id.
-  const noTask = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
-  return noTask
+  const isMissing = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
+  return isMissing
     ? { kind: 'missing', failure: { ...failure, code: 'not_found' } }
     : { kind: 'again', failure };
 }
@@ -35,20 +37,23 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
 // `ErrCodeExt`. `FINISH` without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing
 // to fetch.
 function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
-  const seen = stateShown(reply, body);
-  const foreign = foreignTask(body, handle);
-  if (seen === undefined || foreign === undefined) return seen;
-  return { ...seen, warning: seen.warning === undefined ? foreign : `${seen.warning} ${foreign}` };
+  const observation = readState(reply, body);
+  const foreignWarning = foreignTaskWarning(body, handle);
+  if (observation === undefined || foreignWarning === undefined) return observation;
+  return {
+    ...observation,
+    warning: observation.warning === undefined ? foreignWarning : `${observation.warning} ${foreignWarning}`,
+  };
 }
 
 // The id should identify the task. A different id is reported, and has no effect.
-function foreignTask(body: Json | undefined, handle: string): string | undefined {
+function foreignTaskWarning(body: Json | undefined, handle: string): string | undefined {
   const id = idAt(body, 'Response.AigcVideoTask.TaskId');
   if (id === undefined || id === handle) return undefined;
-  return `The response is about ${shownValue(id)}, not the requested task.`;
+  return `The response is for ${shownValue(id)}, not the requested task.`;
 }
 
-function stateShown(reply: Reply, body: Json | undefined): Observation | undefined {
+function readState(reply: Reply, body: Json | undefined): Observation | undefined {
   const response = at(body, 'Response');
   const status = statusOf(response);
   if (body === undefined || status === undefined) return undefined;
@@ -66,13 +71,13 @@ function stateShown(reply: Reply, body: Json | undefined): Observation | undefin
 
 function failureOf(reply: Reply, body: Json, task: Json | undefined, status: string): Failure {
   const number = at(task, 'ErrCode') === 0 ? undefined : idAt(task, 'ErrCode');
-  const told = idAt(task, 'ErrCodeExt') ?? number;
-  const ended = told === undefined ? status : `${status} with ${told}`;
-  const message = textAt(task, 'Message') ?? `The task ended as ${ended}, without a message.`;
-  return taskFailure(reply, body, message, told ?? status);
+  const code = idAt(task, 'ErrCodeExt') ?? number;
+  const outcome = code === undefined ? status : `${status} with ${code}`;
+  const message = textAt(task, 'Message') ?? `The task ended as ${outcome}, without a message.`;
+  return taskFailure(reply, body, message, code ?? status);
 }
 
-// The inner status takes precedence (design 6), except for an abort, which only the outer one can show.
+// The inner status takes precedence (design 6), except for an abort, which only the outer status can report.
 function statusOf(response: Json | undefined): string | undefined {
   const inner = statusIn(at(response, 'AigcVideoTask'));
   const outer = statusIn(response);
@@ -89,8 +94,8 @@ function statusIn(object: Json | undefined): string | undefined {
 function hasFailed(task: Json | undefined): boolean {
   const ext = at(task, 'ErrCodeExt');
   const code = at(task, 'ErrCode');
-  const nonZero = typeof code === 'number' ? code !== 0 : typeof code === 'string' && /[1-9]/.test(code);
-  return nonZero || !(ext === undefined || ext === null || ext === '');
+  const isNonZero = typeof code === 'number' ? code !== 0 : typeof code === 'string' && /[1-9]/.test(code);
+  return isNonZero || !(ext === undefined || ext === null || ext === '');
 }
 
 function outcomeOf(task: Json | undefined): Pick<Observation, 'results' | 'unproven' | 'warning'> {
@@ -98,14 +103,14 @@ function outcomeOf(task: Json | undefined): Pick<Observation, 'results' | 'unpro
     return {
       results: [],
       unproven: true,
-      warning: 'FINISH without the ErrCode 0 that would prove success: the result is unproven.',
+      warning: 'FINISH without ErrCode 0, which would prove success: the result is unproven.',
     };
   const results = filesOf(task).map(resultOf);
   if (results.length === 0) return { results, warning: 'The task succeeded, but lists no file.' };
-  const without = results.filter(({ sources }) => sources.length === 0).length;
-  return without === 0
+  const withoutUrl = results.filter(({ sources }) => sources.length === 0).length;
+  return withoutUrl === 0
     ? { results }
-    : { results, warning: `${without} of ${results.length} files have no address.` };
+    : { results, warning: `${withoutUrl} of ${results.length} files have no URL.` };
 }
 
 function filesOf(task: Json | undefined): Json[] {
@@ -114,18 +119,18 @@ function filesOf(task: Json | undefined): Json[] {
 }
 
 // Members that do not describe the file, or may be the file itself.
-const hidden = new Set(['FileUrl', 'FileContent']);
+const hiddenMembers = new Set(['FileUrl', 'FileContent']);
 
-// The host of the file is not the gateway, so the key is never sent there (specification 4.2). A file without an
-// address stays a result without sources, so that it is not overlooked.
+// The host of the file is not the gateway, so the key is never sent there (specification 4.2). A file without a URL
+// remains a result without sources, so that it is not overlooked.
 function resultOf(file: Json): Result {
   const url = textAt(file, 'FileUrl');
   if (!isObject(file)) return { sources: [] };
-  const shown = Object.entries(file).filter(
-    ([name, value]) => !hidden.has(name) && value !== null && value !== '',
+  const details = Object.entries(file).filter(
+    ([name, value]) => !hiddenMembers.has(name) && value !== null && value !== '',
   );
   const sources: Source[] = url === undefined ? [] : [{ kind: 'url', url, key: 'never' }];
-  return { sources, mime: mimeOf(file), details: Object.fromEntries(shown) };
+  return { sources, mime: mimeOf(file), details: Object.fromEntries(details) };
 }
 
 const mimeByType = new Map([
@@ -144,9 +149,7 @@ function filesDespiteFailure(task: Json | undefined): string | undefined {
   const urls = filesOf(task)
     .flatMap((file) => textAt(file, 'FileUrl') ?? [])
     .map((url) => url.replace(/[?#].*$/s, '?…'));
-  return urls.length === 0
-    ? undefined
-    : `The gateway says that it failed, but lists a file: ${urls.join(' ')}`;
+  return urls.length === 0 ? undefined : `The task failed, but the gateway lists a file: ${urls.join(' ')}`;
 }
 
 function usageOf(task: Json | undefined): JsonObject | undefined {
@@ -165,11 +168,11 @@ function progressOf(task: Json | undefined): number | undefined {
  */
 type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 
-// Whatever the first part of the code is: without money, nothing was created.
-const noMoney = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
+// Checked before the code's prefix: if the balance is too low, nothing was created.
+const emptyBalance = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
 
-// The outcome for each first part of the dotted code. Only a code that is returned before anything is created counts as
-// a refusal.
+// The outcome for each prefix of the dotted code. Only a code that is returned before anything is created counts as a
+// refusal.
 const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^RequestLimitExceeded$/, 'unavailable', 'rate_limited'],
   [
@@ -190,7 +193,7 @@ const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^(RequestSizeLimitExceeded|DryRunOperation)$/, 'rejected', 'invalid_request'],
   [/^(ResourceNotFound|model_not_found)$/, 'rejected', 'not_found'],
   [/^(insufficient_user_quota|pre_consume_token_quota_failed)$/, 'rejected', 'balance'],
-  // A quota or pool is exhausted: refused for now, and a person decides when to try again.
+  // A quota or pool is exhausted: refused for now, and a person decides when to retry.
   [/^(LimitExceeded|ResourceInsufficient)$/, 'rejected', 'rate_limited'],
   // HTTP 503 proves that nothing was handled. These codes come with HTTP 200, and prove nothing.
   [/^(InternalError|FailedOperation|ServiceUnavailable)$/, 'unknown', 'server_error'],
@@ -222,25 +225,25 @@ export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome
   const { outcome, code } = known;
   return {
     outcome,
-    failure: { ...failure, code: outcome === 'rejected' ? refined(code, nativeCode, message) : code },
+    failure: { ...failure, code: outcome === 'rejected' ? refineCode(code, nativeCode, message) : code },
   };
 }
 
 function knownOutcome(nativeCode: string): { outcome: CallOutcome; code: ErrorCode } | undefined {
-  if (noMoney.test(nativeCode)) return { outcome: 'rejected', code: 'balance' };
-  const [first = ''] = nativeCode.split('.', 1);
-  const row = outcomes.find(([pattern]) => pattern.test(first));
+  if (emptyBalance.test(nativeCode)) return { outcome: 'rejected', code: 'balance' };
+  const [prefix = ''] = nativeCode.split('.', 1);
+  const row = outcomes.find(([pattern]) => pattern.test(prefix));
   return row && { outcome: row[1], code: row[2] };
 }
 
-// InvalidParameter may also mean refused content or an empty balance. The message tells which.
-function refined(code: ErrorCode, nativeCode = '', message = ''): ErrorCode {
-  const said = classify(`${nativeCode} ${message}`, 200);
-  const finer = said === 'balance' || (said === 'content_policy' && code !== 'auth');
-  return finer ? said : code;
+// InvalidParameter may also mean refused content or an empty balance. The message shows which.
+function refineCode(code: ErrorCode, nativeCode = '', message = ''): ErrorCode {
+  const classified = classify(`${nativeCode} ${message}`, 200);
+  const isMoreSpecific = classified === 'balance' || (classified === 'content_policy' && code !== 'auth');
+  return isMoreSpecific ? classified : code;
 }
 
 function unlistedCode(nativeCode = '', message = ''): ErrorCode {
-  const said = classify(`${nativeCode} ${message}`, 200);
-  return said === 'bad_reply' ? 'server_error' : said;
+  const classified = classify(`${nativeCode} ${message}`, 200);
+  return classified === 'bad_reply' ? 'server_error' : classified;
 }

@@ -42,19 +42,19 @@ export const b: Protocol = {
   readSubmission,
   query,
   readQuery,
-  // The result is a plain file on another host, which never says that it is not ready yet.
+  // The result is a plain file on another host, which never responds that it is not ready yet.
   notReady: () => false,
 };
 
-// Folds `ReturnUsage`, which `--return-usage` sets and the gateway does not know, into `ExtInfo`.
+// Moves `ReturnUsage`, which `--return-usage` sets and the gateway does not recognise, into `ExtInfo`.
 function normalise(body: JsonObject): JsonObject {
-  const { ReturnUsage: asked, ...rest } = body;
-  if (asked === false) return rest;
-  const merged = asked === true ? withReturnUsage(body['ExtInfo']) : undefined;
+  const { ReturnUsage: isRequested, ...rest } = body;
+  if (isRequested === false) return rest;
+  const merged = isRequested === true ? withReturnUsage(body['ExtInfo']) : undefined;
   return merged === undefined ? body : { ...rest, ExtInfo: merged };
 }
 
-/** Returns the maximum that a body requests. Without a length, the model chooses one (specification 2.3). */
+/** Returns the maximum that a body requests. Without a duration, the model chooses one (specification 2.3). */
 function quantityOf(body: JsonObject): Quantity {
   const seconds = at(body, 'OutputConfig.Duration');
   const isLengthOpen = seconds === undefined;
@@ -67,20 +67,20 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// Only a first frame is known not to be a reference: without a Usage, the gateway decides (specification 2.3).
+// Only a first frame is certainly not a reference: without a Usage, the gateway decides (specification 2.3).
 function referenceImagesIn(files: Json | undefined): number {
   if (!Array.isArray(files)) return 0;
   return files.filter((file) => at(file, 'Usage') !== 'FirstFrame').length;
 }
 
-const maxShown = 12;
+const maxListed = 12;
 
 /** Returns the versions of a model in the listing; empty if it has no such model or no versions. */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
 
-/** The listing fills in or checks the version of every body that names a model. */
+/** The listing fills in or checks the version of every body that specifies a model. */
 function needsListing(body: JsonObject): ListingUse | undefined {
   if (textAt(body, 'ModelName') === undefined) return undefined;
   return body['ModelVersion'] === undefined ? 'fill' : 'check';
@@ -88,20 +88,21 @@ function needsListing(body: JsonObject): ListingUse | undefined {
 
 /**
  * Returns the body with the missing version, if the list has just one for its model (design 7).
- * @throws MgwError('usage') if the list contradicts the model or version, or has several versions: the message shows
+ * @throws MgwError('usage') if the list contradicts the model or version, or has several versions: the message lists
  * the choices.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);
-  const isOpen = body['ModelVersion'] === undefined;
-  const [only] = versions;
-  const found = isOpen && versions.length > 1 ? [wrongVersion('', versions)] : checkVersion(body, models);
-  if (found.length > 0) throw usageError(violationMessage(found, textAt(body, 'ModelName')));
-  return isOpen && only !== undefined ? { ...body, ModelVersion: only } : body;
+  const isVersionMissing = body['ModelVersion'] === undefined;
+  const [onlyVersion] = versions;
+  const violations =
+    isVersionMissing && versions.length > 1 ? [wrongVersion('', versions)] : checkVersion(body, models);
+  if (violations.length > 0) throw usageError(violationMessage(violations, textAt(body, 'ModelName')));
+  return isVersionMissing && onlyVersion !== undefined ? { ...body, ModelVersion: onlyVersion } : body;
 }
 
 /**
- * Returns what the listing contradicts: an unknown model, or an unknown version of the model (specification 2.3, 2.7).
+ * Returns the violations of the listing: an unknown model, or an unknown version of the model (specification 2.3, 2.7).
  * Versions are compared as exact text, since they do not substitute for one another (specification 8). A model without
  * listed versions proves nothing. Empty if the model or version is missing, which `check` reports.
  */
@@ -116,22 +117,23 @@ export function checkVersion(body: JsonObject, models: readonly Model[]): Violat
 }
 
 function wrongVersion(value: string, versions: readonly string[]): Violation {
-  return { field: 'ModelVersion', value, allowed: some(versions), flag: '--model-version' };
+  return { field: 'ModelVersion', value, allowed: listSome(versions), flag: '--model-version' };
 }
 
 function unknownModel(name: string, models: readonly Model[]): Violation {
-  const own = models.filter(({ protocols }) => protocols.length === 0 || protocols.includes('b'));
-  const ids = own.map(({ id }) => id);
-  const meant = ids.filter((id) => id.toLowerCase() === name.toLowerCase());
+  const servedModels = models.filter(({ protocols }) => protocols.length === 0 || protocols.includes('b'));
+  const ids = servedModels.map(({ id }) => id);
+  const sameName = ids.filter((id) => id.toLowerCase() === name.toLowerCase());
   const versioned = models.filter((model) => model.model_versions.length > 0).map(({ id }) => id);
-  const candidates = [meant, versioned, ids].find((list) => list.length > 0) ?? [];
-  const allowed = candidates.length === 0 ? 'a model in the model list, which is empty' : some(candidates);
+  const candidates = [sameName, versioned, ids].find((list) => list.length > 0) ?? [];
+  const allowed =
+    candidates.length === 0 ? 'a model in the model list, which is empty' : listSome(candidates);
   return { field: 'ModelName', value: shownValue(name), allowed, flag: '--model' };
 }
 
-function some(values: readonly string[]): string {
-  const shown = values.slice(0, maxShown).map(shownValue).join(', ');
-  return values.length > maxShown ? `${shown} and ${values.length - maxShown} more` : shown;
+function listSome(values: readonly string[]): string {
+  const listed = values.slice(0, maxListed).map(shownValue).join(', ');
+  return values.length > maxListed ? `${listed} and ${values.length - maxListed} more` : listed;
 }
 
 type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
@@ -158,27 +160,27 @@ function query(handle: string): Exchange {
 }
 
 /**
- * Reads the response to a submission. A task id in a 2xx response proves a task, even if the response was cut after it
- * or also contains an error. An error in a 2xx response is a refusal only if its code is returned before anything is
- * created (specification 7, design 5).
+ * Reads the response to a submission. A task id in a 2xx response proves a task, even if the response was truncated
+ * after it or also contains an error. An error in a 2xx response is a refusal only if its code is returned before
+ * anything is created (specification 7, design 5).
  */
 function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, sent);
-  const whole = bodyOf(reply);
-  const body = whole ?? parseCutJson(reply.text);
+  const json = bodyOf(reply);
+  const body = json ?? parseCutJson(reply.text);
   const handle = actionTaskIdIn(body);
   const error = callError(body);
-  if (handle !== undefined) return { kind: 'accepted', handle, warning: oddity(reply, error) };
+  if (handle !== undefined) return { kind: 'accepted', handle, warning: errorWarning(reply, error) };
   if (error === undefined) return { kind: 'unknown', failure: unreadable(reply, 'task id') };
   const { outcome, failure } = readCallError(reply, error);
-  const certain = reply.complete && whole !== undefined;
-  if (!certain || outcome === 'unlisted') return { kind: 'unknown', failure };
+  const isCertain = reply.complete && json !== undefined;
+  if (!isCertain || outcome === 'unlisted') return { kind: 'unknown', failure };
   return doubtOf(reply, failure, sent) ?? { kind: outcome, failure };
 }
 
-function oddity(reply: Reply, error: Json | undefined): string | undefined {
+function errorWarning(reply: Reply, error: Json | undefined): string | undefined {
   if (error === undefined) return undefined;
   const { nativeCode, message } = readCallError(reply, error).failure;
-  const said = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
-  return `The gateway reported an error together with the task id: ${said}.`;
+  const description = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
+  return `The gateway reported an error together with the task id: ${description}.`;
 }

@@ -15,59 +15,59 @@ import { violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { charactersIn, shownValue } from '../violations.ts';
 import { flags } from './flags.ts';
-import { familyOf, longest, official, ratios, selfHosted, type Family } from './models.ts';
+import { familyOf, maxSeconds, official, ratios, selfHosted, type Family } from './models.ts';
 
 function urls(max: number, allowed = `a list of at most ${max} URLs`) {
   return z.array(assetUrl(), { error: allowed }).check(z.maxLength(max, { error: allowed }));
 }
 
 const maxPrompt = 30_000;
-const promptWords = `text of 1 to ${maxPrompt} characters`;
-const isTooLong = (prompt: string) => (charactersIn(prompt) > maxPrompt ? promptWords : undefined);
+const promptRule = `text of 1 to ${maxPrompt} characters`;
+const isTooLong = (prompt: string) => (charactersIn(prompt) > maxPrompt ? promptRule : undefined);
 const longPrompt = () => {
-  const schema = text(promptWords).check(validated(isTooLong));
+  const schema = text(promptRule).check(validated(isTooLong));
   return schema.register(z.globalRegistry, { maxLength: maxPrompt });
 };
 
 // The specification describes the type only as "an image source", so URLs inside objects are checked too.
 const imageSource = z.any().check(({ value, issues }) => {
-  const around = z.looseObject({ url: z.optional(assetUrl()), image_url: z.optional(assetUrl()) });
-  const schema = Array.isArray(value) ? z.array(assetUrl()) : isObject(value) ? around : assetUrl();
+  const objectWithUrls = z.looseObject({ url: z.optional(assetUrl()), image_url: z.optional(assetUrl()) });
+  const schema = Array.isArray(value) ? z.array(assetUrl()) : isObject(value) ? objectWithUrls : assetUrl();
   for (const { path, message } of z.safeParse<z.core.$ZodType>(schema, value).error?.issues ?? [])
     issues.push({ code: 'custom', path, message, input: value });
 });
 
 // The fields of specification 2.5, with the limits of section 8 if the family of the model is known.
-function bodyOf(model: z.core.$ZodType, family: Family | undefined, own: z.core.$ZodShape): BodySchema {
-  const shortest = family?.shortest;
+function bodyOf(model: z.core.$ZodType, family: Family | undefined, overrides: z.core.$ZodShape): BodySchema {
+  const shortest = family?.minSeconds;
   const allowed =
-    shortest === undefined ? 'a number of seconds above 0' : `${shortest} to ${longest} seconds`;
+    shortest === undefined ? 'a number of seconds above 0' : `${shortest} to ${maxSeconds} seconds`;
   const duration = () =>
     z
       .number({ error: allowed })
       .check(
         ...(shortest === undefined
           ? [z.gt(0, { error: allowed })]
-          : [z.minimum(shortest, { error: allowed }), z.maximum(longest, { error: allowed })]),
+          : [z.minimum(shortest, { error: allowed }), z.maximum(maxSeconds, { error: allowed })]),
       );
   const isInRange = (seconds: string): boolean =>
     /^(0|[1-9]\d*)(\.\d+)?$/.test(seconds) && z.safeParse(duration(), Number(seconds)).success;
-  const digits = z.string().check(z.refine(isInRange, { error: allowed }));
+  const durationText = z.string().check(z.refine(isInRange, { error: allowed }));
   const ratio = () =>
     family === selfHosted ? oneOfWords(ratios) : text('a ratio such as 16:9, or adaptive');
   return withDescriptions(
     z.strictObject({
       model,
-      prompt: z.optional(z.string({ error: 'a text' })),
+      prompt: z.optional(z.string({ error: 'text' })),
       duration: z.optional(duration()),
-      seconds: native('duration', z.union([duration(), digits], { error: allowed })),
+      seconds: nativeField('duration', z.union([duration(), durationText], { error: allowed })),
       resolution: z.optional(
-        family === undefined ? text() : oneOfWords(family.resolutions, family.resolution),
+        family === undefined ? text() : oneOfWords(family.resolutions, family.resolutionRule),
       ),
       aspect_ratio: z.optional(ratio()),
-      ratio: native('aspect_ratio', ratio()),
+      ratio: nativeField('aspect_ratio', ratio()),
       generation_mode: z.optional(oneOfWords(['t2v', 'i2v', 'r2v'])),
-      mode: native('generation_mode', oneOfWords(['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])),
+      mode: nativeField('generation_mode', oneOfWords(['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])),
       prompt_optimization: z.optional(trueOrFalse()),
       image: z.optional(assetUrl()),
       last_frame_image_url: z.optional(assetUrl()),
@@ -76,31 +76,31 @@ function bodyOf(model: z.core.$ZodType, family: Family | undefined, own: z.core.
       reference_image_urls: z.optional(urls(9)),
       reference_video_urls: z.optional(urls(3)),
       reference_audio_urls: z.optional(urls(3)),
-      audios: native('reference_audio_urls', urls(3)),
-      ...own,
+      audios: nativeField('reference_audio_urls', urls(3)),
+      ...overrides,
     }),
     flags,
   );
 }
 
-function native<T extends z.core.$ZodType>(field: string, schema: T) {
+function nativeField<T extends z.core.$ZodType>(field: string, schema: T) {
   const optional = z.optional(schema);
   z.globalRegistry.add(optional, { description: `same as ${field}` });
   return optional;
 }
 
-const named = [...official.models, ...selfHosted.models];
-const modelWords = `the name of a model, such as ${named.join(', ')}`;
-const oneOfModels = ({ models }: Family) => oneOfWords(models, modelWords);
-const optimizing = z.never({ error: 'only with a self-hosted model' });
-const otherModel = text(modelWords).check(
-  z.regex(new RegExp(`^(?!(${named.join('|')})$)`), { error: modelWords }),
+const knownModels = [...official.models, ...selfHosted.models];
+const modelRule = `the name of a model, such as ${knownModels.join(', ')}`;
+const oneOfModels = ({ models }: Family) => oneOfWords(models, modelRule);
+const noOptimization = z.never({ error: 'only with a self-hosted model' });
+const otherModel = text(modelRule).check(
+  z.regex(new RegExp(`^(?!(${knownModels.join('|')})$)`), { error: modelRule }),
 );
 const schemas = {
-  official: bodyOf(oneOfModels(official), official, { prompt_optimization: z.optional(optimizing) }),
+  official: bodyOf(oneOfModels(official), official, { prompt_optimization: z.optional(noOptimization) }),
   selfHosted: bodyOf(oneOfModels(selfHosted), selfHosted, {
     prompt: longPrompt(),
-    reference_video_urls: z.optional(urls(0, 'none, since only vendor-h3 takes reference videos')),
+    reference_video_urls: z.optional(urls(0, 'none, since only vendor-h3 accepts reference videos')),
   }),
   other: bodyOf(otherModel, undefined, {}),
 };
@@ -110,7 +110,7 @@ function schemaOf(body: JsonObject): BodySchema {
   return family === undefined ? schemas.other : family === official ? schemas.official : schemas.selfHosted;
 }
 
-/** The bodies of specification 2.5, with the limits of section 8 for the models that it names. */
+/** The bodies of specification 2.5, with the limits of section 8 for the models that it lists. */
 export const schema = z.union([schemas.official, schemas.selfHosted, schemas.other]);
 
 /** Returns every rule of specification 2.5 and 8 that a body breaks. */
@@ -136,12 +136,12 @@ function checkReferences(body: JsonObject): Violation[] {
   const isUnified = body['generation_mode'] === 'r2v';
   if (familyOf(body) !== selfHosted || (!isUnified && body['mode'] !== 'ref2va')) return [];
   const field = isUnified ? 'generation_mode' : 'mode';
-  if (references.some((name) => isGiven(body[name]))) return [];
+  if (references.some((name) => hasValue(body[name]))) return [];
   const allowed = 'multi-reference only with at least one reference image or audio';
   return [violation(flags, field, body[field], allowed)];
 }
 
-// Pairs of fields with the same meaning. The specification does not say which one wins (2.5).
+// Pairs of fields with the same meaning. The specification does not define which one takes precedence (2.5).
 const counterparts = [
   ['duration', 'seconds'],
   ['aspect_ratio', 'ratio'],
@@ -162,7 +162,7 @@ export function unsetFlags(body: JsonObject): string[] {
   ];
 }
 
-/** Returns notes on what the specification advises, and on what it does not list (design 7). */
+/** Returns notes on the specification's advice, and on values and fields that it does not list (design 7). */
 export function advise(body: JsonObject): string[] {
   const family = familyOf(body);
   const native = ['seconds', 'audios', 'mode'].filter((field) => body[field] !== undefined);
@@ -171,17 +171,14 @@ export function advise(body: JsonObject): string[] {
   const notes: [boolean, string][] = [
     [
       family === undefined,
-      `The specification does not name ${shownValue(body['model'])}: its limits are not checked.`,
+      `The specification does not list ${shownValue(body['model'])}: its limits are not checked.`,
     ],
     [
       family === official && native.length > 0,
       `Native fields of the self-hosted models, not known to work with vendor-h3: ${native.join(', ')}.`,
     ],
     [family === selfHosted && body['resolution'] === '768P', '768P is converted to 720p.'],
-    [
-      family === selfHosted && ratio === 'adaptive',
-      'adaptive sends no aspect ratio to the upstream, which then decides.',
-    ],
+    [family === selfHosted && ratio === 'adaptive', 'With adaptive, the upstream chooses the aspect ratio.'],
     [
       seconds !== undefined && !Number.isInteger(typeof seconds === 'string' ? Number(seconds) : seconds),
       `${shownValue(seconds)} seconds is not a whole number: the model may round it or refuse it.`,
@@ -191,8 +188,8 @@ export function advise(body: JsonObject): string[] {
       `The specification does not list the aspect ratio ${shownValue(ratio)}: the model may refuse it.`,
     ],
   ];
-  const due = notes.filter(([isDue]) => isDue).map(([, note]) => note);
-  return [...due, ...adviseOfAssets(body), ...adviseOfUnlisted(schemaOf(body), body)];
+  const applicable = notes.filter(([isDue]) => isDue).map(([, note]) => note);
+  return [...applicable, ...adviseOfAssets(body), ...adviseOfUnlisted(schemaOf(body), body)];
 }
 
 /** Whether a mode requires (true), refuses (false) or allows (absent) each kind of asset. */
@@ -214,15 +211,15 @@ const modes = new Map<unknown, ModeAssets>([
   ['ref2va', { last: false }],
 ]);
 
-/** Whether a body has a field, and the field is not an empty list. */
-function isGiven(value: Json | undefined): boolean {
+/** Whether a field is present and not an empty list. */
+function hasValue(value: Json | undefined): boolean {
   return Array.isArray(value) ? value.length > 0 : value !== undefined;
 }
 
 /** Returns notes on assets that the specification advises against, or that contradict the mode (design 7). */
 function adviseOfAssets(body: JsonObject): string[] {
-  const has = (...fields: string[]): boolean => fields.some((field) => isGiven(body[field]));
-  const given = {
+  const has = (...fields: string[]): boolean => fields.some((field) => hasValue(body[field]));
+  const present = {
     first: has('image', 'images', 'input_reference'),
     last: has('last_frame_image_url'),
     references: has('reference_image_urls', 'reference_video_urls', 'reference_audio_urls', 'audios'),
@@ -231,15 +228,15 @@ function adviseOfAssets(body: JsonObject): string[] {
   const mode = body[field];
   const { first, last, references } = modes.get(mode) ?? {};
   const clashes = [
-    ...(mode === 'i2v' && !given.first && !given.last ? ['needs an image'] : []),
-    ...(mode === 'r2v' && !given.first && !given.references ? ['needs a reference'] : []),
-    ...clash(first, given.first, 'a first frame (image)'),
-    ...clash(last, given.last, 'a last frame (last_frame_image_url)'),
-    ...clash(references, given.references, 'references'),
+    ...(mode === 'i2v' && !present.first && !present.last ? ['needs an image'] : []),
+    ...(mode === 'r2v' && !present.first && !present.references ? ['needs a reference'] : []),
+    ...clashWith(first, present.first, 'a first frame (image)'),
+    ...clashWith(last, present.last, 'a last frame (last_frame_image_url)'),
+    ...clashWith(references, present.references, 'references'),
   ];
   const isAdaptive = (body['aspect_ratio'] ?? body['ratio']) === 'adaptive';
-  const isAdvised = familyOf(body) === official && Object.values(given).includes(true) && !isAdaptive;
-  const lacksFirst = given.last && !given.first && first === undefined;
+  const isAdvised = familyOf(body) === official && Object.values(present).includes(true) && !isAdaptive;
+  const lacksFirst = present.last && !present.first && first === undefined;
   return [
     ...(isAdvised ? ['The specification advises --aspect-ratio adaptive for frames and references.'] : []),
     ...(lacksFirst
@@ -251,7 +248,7 @@ function adviseOfAssets(body: JsonObject): string[] {
   ];
 }
 
-function clash(isTaken: boolean | undefined, isThere: boolean, what: string): string[] {
-  if (isTaken === undefined || isTaken === isThere) return [];
-  return [isTaken ? `needs ${what}` : `does not take ${what}`];
+function clashWith(isRequired: boolean | undefined, isPresent: boolean, asset: string): string[] {
+  if (isRequired === undefined || isRequired === isPresent) return [];
+  return [isRequired ? `needs ${asset}` : `does not accept ${asset}`];
 }

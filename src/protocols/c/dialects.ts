@@ -20,17 +20,17 @@ const stateByWord = new Map<string, TaskState>([['', 'queued']]);
 for (const [state, words] of Object.entries(vocabulary))
   for (const word of words.split(' ')) stateByWord.set(word, state as TaskState);
 
-/** The state of a status word in any spelling (`IN_PROGRESS`, `in-queue`); undefined for an unlisted one. */
+/** Returns the state for a status word in any spelling (`IN_PROGRESS`, `in-queue`); undefined for an unlisted one. */
 export function stateOf(word: string): TaskState | undefined {
   return stateByWord.get(word.toLowerCase().replace(/[\s_-]/g, ''));
 }
 
-const wordNames = ['task_status', 'taskStatus', 'status', 'state'];
+const statusNames = ['task_status', 'taskStatus', 'status', 'state'];
 const ownIdNames = ['task_id', 'id', 'taskId', 'video_id', 'job_id'];
 const containers = ['data', 'data.0', 'task', 'output', 'result', 'data.task'];
 
 /** A task in a response: the object that contains its state, and the status word as received. */
-export interface ShownTask {
+export interface ReportedTask {
   holder: JsonObject;
   word: string;
 }
@@ -40,13 +40,13 @@ export interface ShownTask {
  * the task if the top level also has the task's id or video. Otherwise it may belong to the envelope
  * (`"status":"success"` around a running task). Only strings count, since some upstreams send a number too.
  */
-export function taskIn(body: JsonObject): ShownTask | undefined {
-  const top = shownBy(body);
-  const inner = containers.map((path) => shownBy(at(body, path))).find((task) => task !== undefined);
-  if (top === undefined || (inner !== undefined && !isOwn(body))) return inner;
-  const mayBeEnvelope = /^(success|ok|error|fail)$/i.test(top.word);
+export function taskIn(body: JsonObject): ReportedTask | undefined {
+  const outer = taskAt(body);
+  const inner = containers.map((path) => taskAt(at(body, path))).find((task) => task !== undefined);
+  if (outer === undefined || (inner !== undefined && !hasOwnId(body))) return inner;
+  const mayBeEnvelope = /^(success|ok|error|fail)$/i.test(outer.word);
   if (mayBeEnvelope && inner !== undefined) return inner;
-  return mayBeEnvelope && !isOwn(body) && !provesVideo(body) ? undefined : top;
+  return mayBeEnvelope && !hasOwnId(body) && !provesVideo(body) ? undefined : outer;
 }
 
 // Vidu and Zhipu send no id in the response to a query.
@@ -55,23 +55,34 @@ function provesVideo(body: JsonObject): boolean {
   return isTaskWord || urlPaths.some((path) => isWebUrl(textAt(body, path) ?? ''));
 }
 
-function shownBy(value: Json | undefined): ShownTask | undefined {
+function taskAt(value: Json | undefined): ReportedTask | undefined {
   if (!isObject(value)) return undefined;
-  const word = wordNames.map((name) => at(value, name)).find((found) => typeof found === 'string');
+  const word = statusNames.map((name) => at(value, name)).find((value) => typeof value === 'string');
   return word === undefined ? undefined : { holder: value, word };
 }
 
-function isOwn(body: JsonObject): boolean {
+function hasOwnId(body: JsonObject): boolean {
   return body['object'] === 'video' || ownIdNames.some((name) => idAt(body, name) !== undefined);
 }
 
-const goodCodes = new Set(['', '0', '200', '201', '202', '10000', 'success', 'succeed', 'succeeded', 'ok']);
+const successCodes = new Set([
+  '',
+  '0',
+  '200',
+  '201',
+  '202',
+  '10000',
+  'success',
+  'succeed',
+  'succeeded',
+  'ok',
+]);
 
 /**
  * Whether an object reports an error, regardless of the HTTP status: `error`, `success:false`, or a code that is not
  * known as a success.
  */
-export function saysError(value: Json | undefined): boolean {
+export function reportsError(value: Json | undefined): boolean {
   if (!isObject(value)) return false;
   if (value['success'] === false || isBadCode(at(value, 'base_resp.status_code'))) return true;
   if (isBadCode(value['code']) || isBadCode(value['err_code'])) return true;
@@ -82,14 +93,14 @@ export function saysError(value: Json | undefined): boolean {
 
 function isBadCode(code: Json | undefined): boolean {
   if (typeof code !== 'string' && typeof code !== 'number') return false;
-  return !goodCodes.has(String(code).trim().toLowerCase());
+  return !successCodes.has(String(code).trim().toLowerCase());
 }
 
 const progressNames = ['progress', 'info.progress'];
 
 /** The progress in percent, 0 to 100, from `37`, `"37%"`, `"37"`, or 0.37 (a fraction if it is below 1). */
 export function progressIn(task: JsonObject): number | undefined {
-  return progressNames.map((path) => percent(at(task, path))).find((found) => found !== undefined);
+  return progressNames.map((path) => percent(at(task, path))).find((progress) => progress !== undefined);
 }
 
 function percent(value: Json | undefined): number | undefined {
@@ -101,7 +112,7 @@ function percent(value: Json | undefined): number | undefined {
   return Math.round(Math.min(100, Math.max(0, isFraction ? number * 100 : number)));
 }
 
-// Paths of a video's URL, best first. Never a cover, a polling URL or a path on the server's disk.
+// Paths of a video's URL, best first. Never a cover image, a polling URL or a path on the server's disk.
 const urlPaths = [
   'result_url',
   'url',
@@ -134,17 +145,17 @@ const urlRoots = [
   'data.data.data.',
   'data.data.task.',
 ];
-const oldUrlPaths = ['fail_reason', 'data.fail_reason'];
+const legacyUrlPaths = ['fail_reason', 'data.fail_reason'];
 
 // Some gateways send a list of URLs, others a single one.
-const everyUrlPath = [
+const allUrlPaths = [
   ...urlRoots.flatMap((root) => urlPaths.map((path) => root + path)),
-  ...oldUrlPaths,
+  ...legacyUrlPaths,
 ].flatMap((path) => [path, `${path}.0`]);
 
 /** The http(s) URL of a finished video, if the response has one. Older gateways put it into `fail_reason`. */
 export function videoUrlIn(body: JsonObject): string | undefined {
-  return everyUrlPath.map((path) => textAt(body, path)).find((url) => url !== undefined && isWebUrl(url));
+  return allUrlPaths.map((path) => textAt(body, path)).find((url) => url !== undefined && isWebUrl(url));
 }
 
 /** True for an absolute http(s) URL without white space, control characters or a password. */
@@ -168,11 +179,11 @@ const reasonPaths = [
   'err_code',
 ];
 
-/** Returns the gateway's reason why a task failed: from the task, or else from the object around it. */
+/** Returns the gateway's reason why a task failed: from the task, or else from its enclosing object. */
 export function reasonIn(task: JsonObject, body: JsonObject): string | undefined {
   const texts = [task, body].flatMap((holder) => reasonPaths.map((path) => textAt(holder, path)));
   return texts.find(
-    (text) => text !== undefined && !isWebUrl(text) && !goodCodes.has(text.trim().toLowerCase()),
+    (text) => text !== undefined && !isWebUrl(text) && !successCodes.has(text.trim().toLowerCase()),
   );
 }
 

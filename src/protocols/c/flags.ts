@@ -6,7 +6,7 @@ const asset = { group: 'Assets', isAsset: true } as const;
 
 /**
  * The flags of `mgw video c submit`, for the unified fields (specification 2.5). The native fields of the self-hosted
- * models (`seconds`, `audios`, `mode`) are reached with `--set` and `--body`.
+ * models (`seconds`, `audios`, `mode`) can be set with `--set` and `--body`.
  */
 export const flags: readonly Flag[] = [
   valueFlag(
@@ -35,7 +35,7 @@ export const flags: readonly Flag[] = [
     aliases: ['ratio'],
     words: ratios,
   }),
-  valueFlag('--mode <mode>', 'generation_mode', 't2v, i2v or r2v; by default the assets decide', {
+  valueFlag('--mode <mode>', 'generation_mode', 't2v, i2v or r2v (default: inferred from the assets)', {
     aliases: ['mode'],
     words: ['t2v', 'i2v', 'r2v'],
   }),

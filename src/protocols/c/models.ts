@@ -7,11 +7,11 @@ import { shownValue, violationMessage } from '../violations.ts';
 /** The limits of a family of models (specification 8). */
 export interface Family {
   models: readonly string[];
-  /** The minimum length of a video in seconds. */
-  shortest: number;
+  /** The minimum duration of a video in seconds. */
+  minSeconds: number;
   resolutions: readonly string[];
-  /** The allowed names of resolutions. */
-  resolution: string;
+  /** The allowed names of resolutions, as a phrase for error messages. */
+  resolutionRule: string;
   /** The values that are billed if a body has none. For the self-hosted models only the maximum is known. */
   defaults: { duration: number; resolution: string };
 }
@@ -19,26 +19,26 @@ export interface Family {
 /** The aspect ratios of the self-hosted models; the specification lists none for the official model. */
 export const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 
-/** The maximum length of a video in seconds. */
-export const longest = 15;
+/** The maximum duration of a video in seconds. */
+export const maxSeconds = 15;
 
 export const official: Family = {
   models: ['vendor-h3'],
-  shortest: 4,
+  minSeconds: 4,
   resolutions: ['768P', '2K'],
-  resolution: '768P or 2K',
+  resolutionRule: '768P or 2K',
   defaults: { duration: 5, resolution: '768P' },
 };
 
 export const selfHosted: Family = {
   models: ['vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'],
-  shortest: 5,
+  minSeconds: 5,
   resolutions: ['720p', '768P'],
-  resolution: '720p, or 768P, which is converted to 720p',
-  defaults: { duration: longest, resolution: '720p' },
+  resolutionRule: '720p, or 768P, which is converted to 720p',
+  defaults: { duration: maxSeconds, resolution: '720p' },
 };
 
-/** Returns the family of a body's model; undefined if the specification does not name the model. */
+/** Returns the family of a body's model; undefined if the specification does not list the model. */
 export function familyOf({ model }: JsonObject): Family | undefined {
   return [official, selfHosted].find(({ models }) => models.includes(model as string));
 }
@@ -49,12 +49,12 @@ export function convertedResolution(body: JsonObject): string | undefined {
   return isConverted ? '720p' : undefined;
 }
 
-/** A model that the specification does not name has to be in the listing (design 7). */
+/** A model that the specification does not list must be in the model listing (design 7). */
 export function needsListing(body: JsonObject): ListingUse | undefined {
   return textAt(body, 'model') === undefined || familyOf(body) !== undefined ? undefined : 'check';
 }
 
-/** Returns the body. @throws MgwError('usage') if the listing does not have its model. */
+/** Returns the body. @throws MgwError('usage') if its model is not in the listing. */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const model = textAt(body, 'model') ?? '';
   if (models.some(({ id }) => id === model)) return body;

@@ -7,11 +7,11 @@ import {
   nativeCodeOf,
   progressIn,
   reasonIn,
-  saysError,
+  reportsError,
   stateOf,
   taskIn,
   videoUrlIn,
-  type ShownTask,
+  type ReportedTask,
 } from './dialects.ts';
 
 /** Reads the response to a status query, in every dialect. `content` is the path of the result, if there is one. */
@@ -21,21 +21,26 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   const task = isObject(body) ? taskIn(body) : undefined;
   if (isObject(body) && task !== undefined) return observe(reply, body, task, content);
   const verdict = /^50[45]1\d$/.exec(idAt(body, 'code') ?? '')?.[0];
-  if (verdict !== undefined) return blocked(reply, verdict);
-  if (saysError(body)) return judgeFailedQuery(reply);
+  if (verdict !== undefined) return blockedObservation(reply, verdict);
+  if (reportsError(body)) return judgeFailedQuery(reply);
   // A successful envelope without data means that the task was just created.
   const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
   return { ...inconclusive(reply, 'task status'), ...(isWell && { isWell }) };
 }
 
 // Jimeng returns a code (50411, 50512, …) instead of a task if the content was refused.
-function blocked(reply: Reply, nativeStatus: string): Observation {
+function blockedObservation(reply: Reply, nativeStatus: string): Observation {
   const failure = { ...readFailure(reply), code: 'content_policy' as const };
   return { kind: 'observation', state: 'failed', nativeStatus, results: [], failure };
 }
 
-function observe(reply: Reply, body: JsonObject, task: ShownTask, content: string | undefined): Observation {
-  const base = {
+function observe(
+  reply: Reply,
+  body: JsonObject,
+  task: ReportedTask,
+  content: string | undefined,
+): Observation {
+  const common = {
     kind: 'observation' as const,
     nativeStatus: task.word,
     results: [],
@@ -44,38 +49,47 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   };
   const state = stateOf(task.word);
   const hasSucceeded = state === 'succeeded';
-  // Most responses are about running tasks, which cannot have a URL yet.
+  // Most responses are for running tasks, which cannot have a URL yet.
   const url = hasSucceeded || state === undefined ? videoUrlIn(body) : undefined;
-  const isError = hasSucceeded && (saysError(body) || saysError(task.holder));
-  const isDenied = hasSucceeded && url === undefined && (isError || soundsDenied(body));
+  const isError = hasSucceeded && (reportsError(body) || reportsError(task.holder));
+  const isDenied = hasSucceeded && url === undefined && (isError || isDenialMessage(body));
   if (state === 'failed' || isDenied)
-    return { ...base, state: 'failed', failure: failureOf(reply, body, task) };
+    return { ...common, state: 'failed', failure: failureOf(reply, body, task) };
   const progress = progressIn(task.holder) ?? progressIn(body);
   if (!hasSucceeded)
-    return { ...base, state: state ?? 'running', progress, warning: unlisted(task.word, state, url) };
+    return {
+      ...common,
+      state: state ?? 'running',
+      progress,
+      warning: unlistedStatusWarning(task.word, state, url),
+    };
   const warning = isError
     ? `The task succeeded, but the response reports: ${reasonIn(task.holder, body) ?? 'an error'}`
     : undefined;
-  return { ...base, state, progress, results: resultsOf(task.holder, content, url), warning };
+  return { ...common, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
 
-// Whether a finished task without a video was refused. Its envelope has no code, but words such as "Pre Img Risk Not
-// Pass".
-function soundsDenied(body: JsonObject): boolean {
+// Whether a finished task without a video was refused. Its envelope has no code, but a message such as "Pre Img Risk
+// Not Pass".
+function isDenialMessage(body: JsonObject): boolean {
   const message = textAt(body, 'message') ?? '';
   return /fail|reject|denied|blocked/i.test(message) || classify(message, 400) === 'content_policy';
 }
 
-function unlisted(word: string, state: string | undefined, url: string | undefined): string | undefined {
+function unlistedStatusWarning(
+  word: string,
+  state: string | undefined,
+  url: string | undefined,
+): string | undefined {
   if (state !== undefined || url === undefined) return undefined;
   return `The status "${word}" is unknown, but the response contains a result; polling continues.`;
 }
 
-function failureOf(reply: Reply, body: JsonObject, task: ShownTask): Failure {
+function failureOf(reply: Reply, body: JsonObject, task: ReportedTask): Failure {
   const reason = reasonIn(task.holder, body);
   const message = messageIn(tryParseJson(reason ?? '')) ?? reason;
-  const words = message ?? `The task ended as "${task.word}" and gives no reason.`;
-  return taskFailure(reply, body, words, nativeCodeOf(task.holder, body));
+  const text = message ?? `The task ended as "${task.word}" without a reason.`;
+  return taskFailure(reply, body, text, nativeCodeOf(task.holder, body));
 }
 
 function resultsOf(task: JsonObject, content: string | undefined, url: string | undefined): Result[] {
@@ -103,8 +117,8 @@ const waitWords =
   /not (yet )?(been )?(completed?|finished|ready|done)|not[_ ]ready|still (in[- _]?progress|processing|running|queued|pending|generating)|(is|being) (queued|pending|generated|processed)/i;
 
 /**
- * Whether the response from a result's URL says that the video is not ready yet. A response about a failed task has the
- * same wording, but does not count: `Task is not completed yet, current status: FAILURE`.
+ * Whether the response from a result's URL reports that the video is not ready yet. A response for a failed task has
+ * the same wording, but does not count: `Task is not completed yet, current status: FAILURE`.
  */
 export function notReady(reply: Reply): boolean {
   if (![200, 202, 400, 404, 409, 422, 425].includes(reply.status)) return false;
@@ -112,7 +126,7 @@ export function notReady(reply: Reply): boolean {
   const task = isObject(body) ? taskIn(body) : undefined;
   const state = task && stateOf(task.word);
   if (reply.status === 425 || state === 'queued' || state === 'running') return true;
-  if (reply.status === 202 && state === undefined && !saysError(body)) return true;
+  if (reply.status === 202 && state === undefined && !reportsError(body)) return true;
   const { message, nativeCode } = readFailure(reply);
   const status = /current status:\s*([\w-]+)/i.exec(message)?.[1];
   if (status !== undefined) return stateOf(status) !== 'failed';

@@ -16,7 +16,7 @@ import { MgwError, usageError } from '../../errors.ts';
 import { messageIn, readFailure } from '../../http/failures.ts';
 import { doubtOf, taskIdIn, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
-import { saysError, stateOf, taskIn, type ShownTask } from './dialects.ts';
+import { reportsError, stateOf, taskIn, type ReportedTask } from './dialects.ts';
 
 const submitPaths = new Map([
   ['generations', '/v1/video/generations'],
@@ -66,7 +66,7 @@ export const c: Protocol = {
   notReady,
 };
 
-// `ratio` and `aspect_ratio` mean the same. If a body has both, both are kept, and the checks refuse the body.
+// `ratio` and `aspect_ratio` mean the same. A body with both is left unchanged, and the checks refuse it.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
@@ -78,34 +78,37 @@ function normalise(body: JsonObject): JsonObject {
  * (specification 8).
  */
 function quantityOf(body: JsonObject): Quantity {
-  const whole: JsonObject = { ...familyOf(body)?.defaults, ...body, ...billedResolution(body) };
-  const given = [body['duration'], body['seconds']].filter((value) => value !== undefined);
-  const asked = given.filter((value) => value !== null);
-  const seconds = longestOf(asked.length > 0 ? asked : [whole['duration']]);
-  // A price may depend on the duration. With two of them, the highest price counts.
-  const duration = asked.length > 1 ? null : (asked[0] ?? whole['duration']);
+  const completed: JsonObject = { ...familyOf(body)?.defaults, ...body, ...billedResolution(body) };
+  const durations = [body['duration'], body['seconds']].filter((value) => value !== undefined);
+  const requested = durations.filter((value) => value !== null);
+  const seconds = maxDuration(requested.length > 0 ? requested : [completed['duration']]);
+  // A price may depend on the duration. If it is not certain, the highest price counts.
+  const usual = familyOf(body) === selfHosted ? null : completed['duration'];
+  const duration = requested.length > 1 ? null : (requested[0] ?? usual);
   return {
     videos: 1,
-    isLengthOpen: given.length === 0,
+    isLengthOpen: durations.length === 0,
     ...(seconds !== undefined && { seconds }),
     referenceImages: referenceImagesIn(body),
-    body: { ...whole, duration },
+    body: { ...completed, duration },
   };
 }
 
 // Which of two durations takes precedence is not specified.
-function longestOf(durations: readonly (Json | undefined)[]): number | undefined {
+function maxDuration(durations: readonly (Json | undefined)[]): number | undefined {
   const seconds = durations.map((value) => (typeof value === 'string' ? Number(value) : value));
   return seconds.every((value) => typeof value === 'number') ? Math.max(...seconds) : undefined;
 }
 
-// A self-hosted model has one resolution. For any other, the highest price counts, because the specification (8) names
-// none.
+// A self-hosted model has one resolution. For any other resolution, the highest price counts, because the specification
+// (8) does not list it.
 function billedResolution(body: JsonObject): JsonObject {
   const { resolution } = body;
   if (familyOf(body) !== selfHosted || typeof resolution !== 'string') return {};
-  const made = convertedResolution(body) ?? resolution;
-  return made.toLowerCase() === selfHosted.defaults.resolution ? { resolution: made } : { resolution: null };
+  const billed = convertedResolution(body) ?? resolution;
+  return billed.toLowerCase() === selfHosted.defaults.resolution
+    ? { resolution: billed }
+    : { resolution: null };
 }
 
 // In reference mode, image and input_reference are references, too (specification 2.5).
@@ -124,7 +127,7 @@ const references = [
   'audios',
 ];
 
-// Without a mode, the service decides from the assets (specification 2.5).
+// Without a mode, the service infers it from the assets (specification 2.5).
 function isDecidedByAssets(body: JsonObject): boolean {
   return (body['generation_mode'] ?? '') === '' && references.some((field) => lengthOf(body[field]) > 0);
 }
@@ -176,28 +179,33 @@ function pathStep(handle: string): string | undefined {
 /** Reads the response to a submission, in every dialect; a handle counts even next to an error. */
 function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, sent);
-  const whole = tryParseJson(reply.text);
-  const isCut = whole === undefined;
-  const body = whole === undefined ? parseCutJson(reply.text) : whole;
-  const isError = saysError(body);
+  const json = tryParseJson(reply.text);
+  const isCut = json === undefined;
+  const body = json === undefined ? parseCutJson(reply.text) : json;
+  const isError = reportsError(body);
   const handle = taskIdIn(body, isCut || isError);
   const task = isObject(body) ? taskIn(body) : undefined;
   if (handle !== undefined)
-    return { kind: 'accepted', handle, nativeStatus: task?.word, warning: oddity(body, isError, isCut) };
-  if (!isError || isCut || !reply.complete || isUnderWay(task))
+    return {
+      kind: 'accepted',
+      handle,
+      nativeStatus: task?.word,
+      warning: acceptanceWarning(body, isError, isCut),
+    };
+  if (!isError || isCut || !reply.complete || isCreated(task))
     return { kind: 'unknown', failure: unreadable(reply, 'task id') };
   const failure = readFailure(reply);
   return doubtOf(reply, failure, sent) ?? judgeReportedError(failure);
 }
 
-function oddity(body: Json | undefined, isError: boolean, isCut: boolean): string | undefined {
+function acceptanceWarning(body: Json | undefined, isError: boolean, isCut: boolean): string | undefined {
   if (isError)
     return `The task was accepted, but the response reports an error: ${messageIn(body) ?? 'no text'}`;
-  return isCut ? 'The response was cut after the task id.' : undefined;
+  return isCut ? 'The response was truncated after the task id.' : undefined;
 }
 
 // A task without an id was still created.
-function isUnderWay(task: ShownTask | undefined): boolean {
+function isCreated(task: ReportedTask | undefined): boolean {
   return task !== undefined && stateOf(task.word) !== 'failed';
 }
 
@@ -211,8 +219,8 @@ const refusals = new Set<Failure['code']>([
 
 const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
 
-// An error with HTTP 200 may hide a created task, unless its words exclude that. Only a code is reliable enough to send
-// the request again.
+// An error with HTTP 200 may hide a created task, unless its message excludes that. Only a code is reliable enough to
+// resend the request.
 function judgeReportedError(failure: Failure): SubmitVerdict {
   if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))
     return { kind: 'unavailable', failure };

@@ -243,7 +243,7 @@ export function encodeDifference(
   return nalUnit(NAL.slice, bits);
 }
 
-/** Turns the deblocking filter off, so that blocks stay flat. The prediction relies on that. */
+/** Turns the deblocking filter off, so that blocks remain flat. The prediction relies on that. */
 function writeSliceQuality(bits: BitWriter): void {
   bits.se(0).ue(1);
 }

@@ -95,7 +95,7 @@ interface Tone {
 
 /**
  * Returns the tone of each granule of a frame; undefined for silence. The windows of the granules overlap. A line that
- * sounds in every granule gives a pure tone of constant loudness if its sign stays the same (even lines) or alternates
+ * sounds in every granule gives a pure tone of constant loudness if its sign is constant (even lines) or alternates
  * (odd lines). The pitch of the tone is the lower edge of the line.
  */
 function tones(melody: Melody, layout: Layout, sampleRate: number, frame: number): (Tone | undefined)[] {

@@ -8,7 +8,7 @@ const SERIAL = 1;
 const PAGE = { first: 2, last: 4, middle: 0 };
 
 /**
- * Yields a melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. The header names `sampleRate` as the
+ * Yields a melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. The header declares `sampleRate` as the
  * original rate.
  */
 export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
@@ -137,7 +137,7 @@ function writePitchFilter(encoder: RangeEncoder, period: number): void {
 
 /**
  * Writes range-coded symbols from the front of a packet, and raw bits from its back, as Opus does (RFC 6716 5.1). A
- * decoder that reads beyond them gets zeros.
+ * decoder that reads beyond them reads zeros.
  */
 class RangeEncoder {
   #range = 2 ** 31;
@@ -187,7 +187,7 @@ class RangeEncoder {
     return packet;
   }
 
-  /** Writes as few bits as are needed for the decoder to read the same symbols, whatever follows. */
+  /** Writes as few bits as are needed for the decoder to read the same symbols, regardless of what follows. */
   #end(): void {
     let bits = Math.clz32(this.#range);
     let unit = 2 ** (31 - bits);

@@ -6,7 +6,7 @@ export interface Scene {
   paint(frame: number): Uint32Array;
 }
 
-/** The input of a scene: a text, a size in blocks, the number of pictures and the frame rate. */
+/** The input of a scene: text, a size in blocks, the number of pictures and the frame rate. */
 interface SceneOptions {
   prompt: string;
   columns: number;
@@ -152,7 +152,7 @@ function fromRgb(red: number, green: number, blue: number): Colour {
   return packColour(Math.round(16 + 219 * luma), Math.round(128 + 224 * cb), Math.round(128 + 224 * cr));
 }
 
-/** The melody of a text: one short note for each character, and a rest for a character that is not spoken. */
+/** The melody of spoken text: one short note for each character, and a rest for a character that is not spoken. */
 export interface Melody {
   /** The duration in seconds. */
   readonly seconds: number;
@@ -171,7 +171,7 @@ const SYLLABLE_MS = 200;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /**
- * Returns the melody of a text: 60 ms for each character (code point), or 200 ms if it is a syllable; at least half a
+ * Returns the melody of text: 60 ms for each character (code point), or 200 ms if it is a syllable; at least half a
  * second.
  */
 export function melodyOf(text: string): Melody {

@@ -21,7 +21,7 @@ export interface SpeechOptions {
   sampleRate: number;
 }
 
-/** Whether the sandbox can render a format that a request names. */
+/** Whether the sandbox can render a requested format. */
 export function isSpeechFormat(format: string): format is SpeechFormat {
   return Object.hasOwn(FORMATS, format);
 }

@@ -84,13 +84,13 @@ const SHORT_SIDES_OF_K: Readonly<Record<string, number>> = { '2k': 1440, '4k': 2
 const DEFAULT_SHORT_SIDE = 720;
 const DEFAULT_RATIO = [16, 9] as const;
 const LARGEST_SHORT_SIDE = 2160;
-/** A ratio beyond this is probably a typing error, and would give a picture of no sensible size. */
+/** A ratio beyond this is probably a typing error, and would result in a useless picture size. */
 const STEEPEST_RATIO = 4;
 
 /**
  * Returns the size for a resolution and an aspect ratio, spelled as in requests (specification 2.1, 2.3, 2.5). `720p`,
- * `768P`, `2K` and so on, in either letter case, name the short side (2K is 1440), and `W:H` the ratio. An unknown
- * resolution counts as 720p; an unknown ratio, or `adaptive`, counts as 16:9.
+ * `768P`, `2K` and so on, in either letter case, specify the short side (2K is 1440), and `W:H` specifies the ratio. An
+ * unknown resolution counts as 720p; an unknown ratio, or `adaptive`, counts as 16:9.
  */
 export function videoSize(resolution: string, aspectRatio: string): VideoSize {
   const short = shortSide(resolution.trim().toLowerCase());

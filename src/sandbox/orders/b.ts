@@ -31,8 +31,8 @@ const FIELDS = [
 const FILE_FIELDS = ['Type', 'Url', 'Category', 'Usage'];
 
 /**
- * The allowed values of `OutputConfig` (specification 2.3). They are case-sensitive. If the specification leaves a
- * range open, the sandbox has its own.
+ * The allowed values of `OutputConfig` (specification 2.3). They are case-sensitive. If the specification defines no
+ * range, the sandbox has its own.
  */
 const OUTPUT: Readonly<Record<string, Rule>> = {
   StorageMode: (value) => value === 'Temporary',
@@ -156,8 +156,9 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
 }
 
 /**
- * Whether the request asks for usage. `ExtInfo` is a string that contains a JSON object. For a model with extension
- * parameters, its `ExtVideoParameters` is again a string that contains a JSON object (specification 2.3).
+ * Whether the request requires usage to be reported. `ExtInfo` is a string that contains a JSON object. For a model
+ * with extension parameters, its `ExtVideoParameters` is again a string that contains a JSON object (specification
+ * 2.3).
  */
 function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
   if (extInfo === undefined) return false;

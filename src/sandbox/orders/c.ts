@@ -18,7 +18,7 @@ interface Assets {
   audios: string[];
 }
 
-/** The values that a request asks for, before the limits of its model are applied. */
+/** The requested values, before the limits of the model are applied. */
 interface Wish {
   prompt: string;
   seconds: number;

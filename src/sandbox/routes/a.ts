@@ -29,7 +29,7 @@ const SUBMIT = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;
 const OPERATION = /^\/v1beta\/models\/([^/]+)\/operations\/([^/]+)$/;
 const FILE = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
 
-/** How long the upstream keeps result files: two days. */
+/** The time for which the upstream stores result files: two days. */
 const FILE_LIFE_MS = 2 * 24 * 3600 * 1000;
 
 /** Protocol A (specification 4.1). */
@@ -150,7 +150,7 @@ const isFlag: Rule = (value) => typeof value === 'boolean';
 
 /**
  * The fields of `parameters` (specification 2.1) and the values that the sandbox's models accept. The specification
- * leaves ranges to the model: these are the ranges of models that use this protocol elsewhere.
+ * defines no ranges: these are the ranges of models that use this protocol elsewhere.
  */
 const PARAMETERS: Readonly<Record<string, Rule>> = {
   sampleCount: oneOf(1, 2, 3, 4),

@@ -21,7 +21,7 @@ const CREATE = 'CreateAigcVideoTask';
 const DESCRIBE = 'DescribeTaskDetail';
 const VERSION = '2018-07-17';
 
-/** How long a task can be queried: three days, after which its mapping has expired (specification 3.2). */
+/** The time for which a task can be queried: three days, after which its mapping has expired (specification 3.2). */
 const TASK_LIFE_MS = 3 * 24 * 3600 * 1000;
 
 /** Protocol B: one path for both operations (specification 4.2). */
@@ -129,7 +129,7 @@ function time(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** How long a signed URL is valid, in milliseconds. The specification leaves it open. */
+/** The validity of a signed URL, in milliseconds. The specification does not define it. */
 const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
 
 /**

@@ -99,19 +99,19 @@ interface Answer {
 }
 
 /**
- * Returns an answer that repeats the input, in at most `most` words. Special words in the input cause a failure or a
+ * Returns an answer that repeats the input, in at maxWords `maxWords` words. Special words in the input cause a failure or a
  * refusal.
  */
-function answerTo(model: string, input: string, most: number): Answer {
+function answerTo(model: string, input: string, maxWords: number): Answer {
   const refused = input.includes('[response-refuses]');
   const failed = input.includes('[response-fails]');
   const all = refused ? 'I cannot help with that.' : `The sandbox was asked: ${input.slice(0, 2000)}`;
   const words = all.split(/(?<=\s)/);
-  const text = failed ? '' : words.slice(0, most).join('').trimEnd();
+  const text = failed ? '' : words.slice(0, maxWords).join('').trimEnd();
   const usage = { input_tokens: countWords(input), output_tokens: countWords(text) };
   return {
     model,
-    status: failed ? 'failed' : words.length > most ? 'incomplete' : 'completed',
+    status: failed ? 'failed' : words.length > maxWords ? 'incomplete' : 'completed',
     text,
     refused,
     usage: { ...usage, total_tokens: usage.input_tokens + usage.output_tokens },

@@ -15,11 +15,11 @@ import { isSpeechFormat, speechChunks, type SpeechOptions } from '../media/speec
 import { cost, priceFor } from '../models.ts';
 import { isObject } from '../state.ts';
 
-/** The only speech model, which a header chooses (specification 2.6, 5). */
+/** The only speech model, which a header selects (specification 2.6, 5). */
 const MODEL = 'speech-tts-2.0';
 const SAMPLE_RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 const VOICES = ['en_female_1', 'en_male_1', 'zh_female_1', 'zh_male_1'];
-/** A voice that exists but that no key may use. */
+/** An existing voice that no key may use. */
 const FORBIDDEN_VOICE = 'forbidden-voice';
 
 /** Streaming speech (specification 4.4), and the response to a wrong path. */
@@ -126,7 +126,9 @@ function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
 
 const MAGIC = /\[[a-z-]+\]/g;
 
-/** Returns how the stream ends. Special words in the text decide, else a fault; otherwise the stream succeeds. */
+/**
+ * Returns how the stream ends. Special words in the text determine this, else a fault; otherwise the stream succeeds.
+ */
 function endOf({ gateway }: Call, text: string): SpeechEnd {
   if (text.includes('[speech-error]')) return { kind: 'error', percent: 0 };
   if (text.includes('[speech-breaks]')) return { kind: 'error', percent: 50 };
@@ -162,7 +164,7 @@ function logId(call: Call): string {
   return call.requestId.toUpperCase();
 }
 
-/** How a stream of speech ends. `percent` is the share of the audio that is sent before. */
+/** The end of a speech stream. `percent` is the share of the audio that is sent before the end. */
 type SpeechEnd =
   | { kind: 'complete' }
   /** An error frame replaces the remaining frames. */
@@ -176,8 +178,8 @@ type SpeechEnd =
 
 /**
  * Returns the body of a speech response (specification 2.6, 4.4). Some frames follow each other directly, others have
- * separators, and chunks are cut at awkward places. `usage` is in the end frame if it was requested. Throws in the
- * middle if the connection must break.
+ * separators, and chunks end at irregular places. `usage` is in the end frame if it was requested. Throws in the middle
+ * if the connection must break.
  */
 function speechStream(
   options: SpeechOptions,
@@ -188,7 +190,7 @@ function speechStream(
 }
 
 function* pieces(options: SpeechOptions, end: SpeechEnd, usage: number | undefined): Generator<Uint8Array> {
-  yield* awkwardly(frames(options, end, usage));
+  yield* irregularChunks(frames(options, end, usage));
   if (end.kind === 'reset') throw new Error('the connection must break here');
 }
 
@@ -221,7 +223,7 @@ function count(options: SpeechOptions): number {
 }
 
 function frameText(frame: object): string {
-  // Such services escape slashes, and some characters outside ASCII.
+  // Such services escape slashes, and some non-ASCII characters.
   return JSON.stringify(frame)
     .replaceAll('/', '\\/')
     .replace(/[\u00c0-\u024f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
@@ -231,19 +233,19 @@ const GAPS = ['\n', '', '\r\n', '', '\n\n', ' '];
 /** The sizes of successive chunks in bytes. They cut frames, escapes and characters in two, and also combine frames. */
 const CHUNKS = [40, 1, 3, 2000, 7, 64, 32_768, 500];
 
-function* awkwardly(texts: Iterable<string>): Generator<Uint8Array> {
-  let held: Buffer = Buffer.alloc(0);
+function* irregularChunks(texts: Iterable<string>): Generator<Uint8Array> {
+  let pending: Buffer = Buffer.alloc(0);
   let turn = 0;
   let frame = 0;
   for (const text of texts) {
-    held = Buffer.concat([held, Buffer.from(text + (GAPS[frame++ % GAPS.length] ?? ''))]);
-    for (let size = sizeAt(turn); held.length > size; size = sizeAt(turn)) {
-      yield held.subarray(0, size);
-      held = held.subarray(size);
+    pending = Buffer.concat([pending, Buffer.from(text + (GAPS[frame++ % GAPS.length] ?? ''))]);
+    for (let size = sizeAt(turn); pending.length > size; size = sizeAt(turn)) {
+      yield pending.subarray(0, size);
+      pending = pending.subarray(size);
       turn += 1;
     }
   }
-  if (held.length > 0) yield held;
+  if (pending.length > 0) yield pending;
 }
 
 function sizeAt(turn: number): number {

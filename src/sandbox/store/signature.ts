@@ -19,7 +19,7 @@ export interface SignedRequest {
   body: Uint8Array;
 }
 
-/** Why a request is refused: the error code of S3, its status, and its message. */
+/** The reason why a request is refused: the error code of S3, its status, and its message. */
 export interface Refusal {
   status: number;
   code: string;

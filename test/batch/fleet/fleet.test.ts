@@ -6,7 +6,7 @@ import { Fleet } from './fleet.ts';
 import { describeFleet } from './place.ts';
 
 describeFleet('a batch on many machines, through a pool of transactions', { isPooled: true }, (place) => {
-  it('is paid for once, whichever processes die and whatever fails', async () => {
+  it('is paid for once, regardless of dying processes and failures', async () => {
     const trial = { rows: 16, runners: 3, concurrency: 6, every: 5, maxIdle: '1s' };
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();

@@ -40,7 +40,7 @@ export interface Outcome {
   deaths: number;
 }
 
-/** How long a stopped runner stays stopped, ms: longer than its lease. */
+/** The time for which a runner is stopped, in ms: longer than its lease. */
 const stoppedMs = 4000;
 
 interface RowView {

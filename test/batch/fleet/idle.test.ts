@@ -20,18 +20,18 @@ async function work(
   let triesLeft = tries;
   const batch = { name: 'clips', head: { gateway: '', concurrency: 1 } };
   let looksAgain = (): void => undefined;
-  const waiting = (): Promise<unknown[]> => {
+  const availableBatches = (): Promise<unknown[]> => {
     looksAgain();
     const retryMs = retryAtMs - clock.monotonic();
     if (retryMs > 0) return Promise.resolve([{ ...batch, retryMs }]);
     return Promise.resolve(triesLeft > 0 ? [batch] : []);
   };
-  const queue = { recover: answer, waiting } as unknown as RowQueue;
+  const queue = { recover: answer, availableBatches } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
     note: (text: string) => notes.push(text),
   } as unknown as WorkerWatcher;
-  // Takes until the worker has checked whether it is idle.
+  // Resolves after the worker has checked whether it is idle.
   const open = async (): Promise<never> => {
     triesLeft -= 1;
     await new Promise<void>((resolve) => (looksAgain = resolve));
@@ -53,7 +53,7 @@ it('a worker exits after a period without work, not counting the time when the d
 
 it('a worker is not idle while it waits to retry a batch', async () => {
   const { notes } = await work(0, away, { tries: 3 });
-  expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Trying again in 15 s.'));
+  expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Retrying in 15 s.'));
 });
 
 it('a worker is not idle while a row that another worker returned waits for its retry', async () => {

@@ -33,7 +33,7 @@ export class Machines {
     });
   }
 
-  /** A file of rows that all of them can read: `row-0` asks for `prompt 0`. */
+  /** A file of rows that all of them can read: `row-0` has the prompt `prompt 0`. */
   manifest(rows: number, name = 'clips.csv'): string {
     const path = join(this.shared, name);
     const all = Array.from({ length: rows }, (_, n): [string, string] => [`row-${n}`, `prompt ${n}`]);

@@ -1,6 +1,6 @@
 import type { FleetState } from '../../../src/batch/fleet/fleet-state.ts';
 import { Database } from '../../../src/ledger/postgres/database.ts';
-import { makeTables } from '../../../src/ledger/postgres/schema.ts';
+import { createTables } from '../../../src/ledger/postgres/schema.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 
@@ -8,7 +8,7 @@ import { onEnd } from '../../support/clean-ups.ts';
 export async function openDatabase(url: string, isNew = false): Promise<Database> {
   const database = new Database(parseStateUrl(url));
   onEnd(() => database.close());
-  if (isNew) await makeTables(database);
+  if (isNew) await createTables(database);
   return database;
 }
 
@@ -19,7 +19,7 @@ export interface TestProcess extends FleetState {
   die(): Promise<void>;
 }
 
-/** Returns a process that has taken its lease in a database. */
+/** Returns a process that has acquired its lease in a database. */
 export async function processIn(database: Database): Promise<TestProcess> {
   const query: FleetState['query'] = (text, values) =>
     database.query(

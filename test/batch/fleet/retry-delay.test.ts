@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { heldMs, retryDelayMs, shortDelayMs } from '../../../src/batch/fleet/row-queue.ts';
+import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/fleet/row-queue.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
 
@@ -9,7 +9,7 @@ it.each(['local_io', 'store'] as const)(
   'a worker returns a row to the queue after the error %s, even if the gateway has accepted its job',
   (code) => {
     for (const job of [undefined, accepted])
-      expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(shortDelayMs);
+      expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(defaultRetryMs);
   },
 );
 
@@ -20,5 +20,5 @@ it('a worker ends a row whose outcome no other worker can change', () => {
 
 it('a worker returns a row whose output exists on its machine, because another worker may save it', () => {
   for (const job of [undefined, accepted])
-    expect(retryDelayMs(new MgwError('output_exists', 'x.mp4 exists.', { job }))).toBe(heldMs);
+    expect(retryDelayMs(new MgwError('output_exists', 'x.mp4 exists.', { job }))).toBe(stuckRetryMs);
 });

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it } from 'vitest';
-import { handOutAgain, queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-row.ts';
+import { queuedManifest, queueCounts, requeueRows } from '../../../src/batch/fleet/queued-row.ts';
 import { addBatch, addRows, RowQueue, type NewRow } from '../../../src/batch/fleet/row-queue.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
 import { describeFleet } from './place.ts';
@@ -29,7 +29,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     await addRows(one.query, 'clips', rows(...ids));
   }
 
-  it('are added once, however often they are enqueued; a changed row is reported and stays unchanged', async () => {
+  it('are added once, even if they are enqueued repeatedly; a changed row is reported, and its queued version is kept', async () => {
     await addBatch(one.query, { name: 'clips', head });
     expect(await addRows(one.query, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
@@ -43,15 +43,15 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     );
   });
 
-  it('for another gateway are refused under an existing batch name, and a worker for another gateway is offered none', async () => {
+  it('for another gateway are refused under an existing batch name, and a worker for another gateway gets none', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
-    expect(await new RowQueue(one).waiting('http://there')).toEqual([]);
-    expect(await new RowQueue(one).waiting('http://here')).toEqual([{ name: 'clips', head }]);
+    expect(await new RowQueue(one).availableBatches('http://there')).toEqual([]);
+    expect(await new RowQueue(one).availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
-  it('are handed out in order, once each, to many workers at once', async () => {
+  it('are assigned in order, once each, to many concurrent workers', async () => {
     const ids = Array.from({ length: 60 }, (_, n) => `row-${n}`);
     await enqueue(...ids);
     const third = await processIn(await openDatabase(place.url()));
@@ -59,14 +59,14 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const taken = await Promise.all(
       takers.map(async (taker) => {
         const own: string[] = [];
-        for (let rows = await taker.take('clips', 4); rows.length > 0; rows = await taker.take('clips', 4))
+        for (let rows = await taker.claim('clips', 4); rows.length > 0; rows = await taker.claim('clips', 4))
           own.push(...rows.map(({ id }) => id));
         return own;
       }),
     );
     expect(taken.flat().sort()).toEqual([...ids].sort());
     expect((await queuedRows()).map(({ id }) => id)).toEqual(ids);
-    expect(await takers[0]?.waiting('http://here')).toEqual([]);
+    expect(await takers[0]?.availableBatches('http://here')).toEqual([]);
   });
 
   async function queuedRows(): Promise<{ id: string | undefined }[]> {
@@ -79,33 +79,33 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   it('return from a worker whose lease has ended, which can no longer write to them', async () => {
     await enqueue('a');
     const [gone, next] = [new RowQueue(one), new RowQueue(other)];
-    const [lost] = await gone.take('clips', 1);
+    const [lost] = await gone.claim('clips', 1);
     expect(await next.recover()).toEqual([]);
-    expect(await next.take('clips', 1)).toEqual([]);
+    expect(await next.claim('clips', 1)).toEqual([]);
     await one.die();
     expect(await next.recover()).toEqual([]);
-    const [found] = await next.take('clips', 1);
+    const [found] = await next.claim('clips', 1);
     expect(found?.id).toBe('a');
-    if (lost !== undefined) await gone.end(lost, 'failed');
-    if (lost !== undefined) await gone.giveBack(lost, 0);
+    if (lost !== undefined) await gone.recordEnd(lost, 'failed');
+    if (lost !== undefined) await gone.returnToQueue(lost, 0);
     expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
   });
 
   it('are not claimed under a lease that has ended', async () => {
     await enqueue('a');
     await one.die();
-    expect(await new RowQueue(one).take('clips', 1)).toEqual([]);
+    expect(await new RowQueue(one).claim('clips', 1)).toEqual([]);
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
-  it('are claimed again by a worker that has forgotten that it owns them', async () => {
+  it('are claimed again by a worker that has lost track of them', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
-    const [row] = await own.take('clips', 1);
-    expect(await own.waiting('http://here')).toEqual([]);
+    const [row] = await own.claim('clips', 1);
+    expect(await own.availableBatches('http://here')).toEqual([]);
     if (row !== undefined) own.drop(row);
-    expect(await own.waiting('http://here')).toHaveLength(1);
-    expect((await own.take('clips', 1))[0]?.id).toBe('a');
+    expect(await own.availableBatches('http://here')).toHaveLength(1);
+    expect((await own.claim('clips', 1))[0]?.id).toBe('a');
     expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
   });
 
@@ -114,13 +114,13 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const database = await openDatabase(place.url());
     for (const expected of [[], [], [], [], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
       const gone = await processIn(database);
-      await new RowQueue(gone).take('clips', 1);
+      await new RowQueue(gone).claim('clips', 1);
       await gone.die();
       expect(await new RowQueue(other).recover()).toEqual(expected);
     }
     const own = new RowQueue(one);
-    expect((await own.take('clips', 1))[0]?.id).toBe('b');
-    expect(await own.take('clips', 1)).toEqual([]);
+    expect((await own.claim('clips', 1))[0]?.id).toBe('b');
+    expect(await own.claim('clips', 1)).toEqual([]);
     expect(await queueCounts(one.query, 'clips')).toEqual({
       waiting: 0,
       taken: 1,
@@ -128,17 +128,17 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
       returned: [],
       unpaid: [],
     });
-    expect(await handOutAgain(one.query, 'clips')).toBe(1);
-    expect((await own.take('clips', 1))[0]?.id).toBe('a');
+    expect(await requeueRows(one.query, 'clips')).toBe(1);
+    expect((await own.claim('clips', 1))[0]?.id).toBe('a');
   });
 
-  it('that ended unpaid are handed out again on request, and are listed with their reason until then', async () => {
+  it('that ended unpaid are requeued on request, and are listed with their reason until then', async () => {
     await enqueue('a', 'b', 'c', 'd', 'e');
     const own = new RowQueue(one);
     const outcomes: Record<string, string> = { a: 'bad', b: 'rejected', c: 'done', d: 'unknown' };
-    for (const row of await own.take('clips', 5))
-      if (row.id === 'e') await own.giveBack(row, 1000, 'why e');
-      else await own.end(row, outcomes[row.id] ?? '', `why ${row.id}`);
+    for (const row of await own.claim('clips', 5))
+      if (row.id === 'e') await own.returnToQueue(row, 1000, 'why e');
+      else await own.recordEnd(row, outcomes[row.id] ?? '', `why ${row.id}`);
     expect(await queueCounts(one.query, 'clips')).toMatchObject({
       returned: [{ id: 'e', why: 'why e' }],
       unpaid: [
@@ -146,15 +146,15 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
         { id: 'b', why: 'why b' },
       ],
     });
-    expect(await handOutAgain(one.query, 'clips')).toBe(2);
+    expect(await requeueRows(one.query, 'clips')).toBe(2);
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it('in doubt are handed out again when their file is enqueued again, and no other rows are', async () => {
+  it('in doubt are requeued when their file is enqueued again, and no other rows are', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
-    const taken = await own.take('clips', 2);
-    for (const row of taken) await own.end(row, row.id === 'a' ? 'unknown' : 'failed');
+    const taken = await own.claim('clips', 2);
+    for (const row of taken) await own.recordEnd(row, row.id === 'a' ? 'unknown' : 'failed');
     await enqueue('a', 'b');
     expect(await place.query('select id, state from mgw.batch_rows order by id')).toBe(
       'a\twaiting\nb\tended',
@@ -166,14 +166,14 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     async (when) => {
       await enqueue('a');
       const [own, others] = [new RowQueue(one), new RowQueue(other)];
-      const [row] = await own.take('clips', 1);
+      const [row] = await own.claim('clips', 1);
       await one.die();
       await others.recover();
-      const wake = async (): Promise<void> => row && own.giveBack(row, 0);
+      const wake = async (): Promise<void> => row && own.returnToQueue(row, 0);
       const findInDoubt = async (): Promise<string> => {
-        const [taken] = await others.take('clips', 1);
+        const [taken] = await others.claim('clips', 1);
         if (when === 'before') await wake();
-        if (taken !== undefined) await others.end(taken, 'unknown');
+        if (taken !== undefined) await others.recordEnd(taken, 'unknown');
         if (when === 'after') await wake();
         return place.query('select state from mgw.batch_rows');
       };
@@ -181,18 +181,18 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     },
   );
 
-  it('do not count a worker that was only stopped or cut off as dead once it wakes', async () => {
+  it('do not count a worker that was only stopped or cut off as dead once it resumes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
-    const [row] = await own.take('clips', 1);
+    const [row] = await own.claim('clips', 1);
     await place.query('update mgw.batch_rows set lost = 4');
     await one.die();
     expect(await new RowQueue(other).recover()).toHaveLength(1);
-    if (row !== undefined) await own.giveBack(row, 0);
+    if (row !== undefined) await own.returnToQueue(row, 0);
     expect(await place.query('select state, lost from mgw.batch_rows')).toBe('waiting\t4');
-    const [next] = await new RowQueue(other).take('clips', 1);
-    if (row !== undefined) await own.end(row, 'unknown');
-    if (next !== undefined) await new RowQueue(other).end(next, 'done');
+    const [next] = await new RowQueue(other).claim('clips', 1);
+    if (row !== undefined) await own.recordEnd(row, 'unknown');
+    if (next !== undefined) await new RowQueue(other).recordEnd(next, 'done');
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
@@ -200,17 +200,17 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {
-      const [row] = await own.take('clips', 1);
-      if (row !== undefined) await own.giveBack(row, 0);
+      const [row] = await own.claim('clips', 1);
+      if (row !== undefined) await own.returnToQueue(row, 0);
     }
     expect(await place.query('select state, lost from mgw.batch_rows')).toBe('waiting\t0');
-    const [row] = await own.take('clips', 1);
-    if (row !== undefined) await own.giveBack(row, 3_600_000, 'the gateway was away');
-    expect(await own.take('clips', 1)).toEqual([]);
-    const [{ retryMs, ...clips } = {}] = await new RowQueue(other).waiting('http://here');
+    const [row] = await own.claim('clips', 1);
+    if (row !== undefined) await own.returnToQueue(row, 3_600_000, 'the gateway was away');
+    expect(await own.claim('clips', 1)).toEqual([]);
+    const [{ retryMs, ...clips } = {}] = await new RowQueue(other).availableBatches('http://here');
     expect(clips).toEqual({ name: 'clips', head });
     expect(Math.ceil((retryMs ?? 0) / 60_000)).toBe(60);
     await enqueue('b');
-    expect(await own.waiting('http://here')).toEqual([{ name: 'clips', head }]);
+    expect(await own.availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
   });
 });

@@ -92,7 +92,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('gives no slot to a process whose lease has ended', async () => {
+  it('refuses a slot to a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await fleet.die();
@@ -103,35 +103,35 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     const limits: number[] = [];
     const [one, other] = await Promise.all([machine(), machine({ onLimit: (limit) => limits.push(limit) })]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
-    const [first, second] = await Promise.all([one.submission(never), other.submission(never)]);
-    one.limited(first);
-    other.limited(second);
-    await Promise.all([one.submission(never), other.submission(never)]);
+    const [first, second] = await Promise.all([one.waitToSubmit(never), other.waitToSubmit(never)]);
+    one.reportLimited(first);
+    other.reportLimited(second);
+    await Promise.all([one.waitToSubmit(never), other.waitToSubmit(never)]);
     expect(other.limit).toBe(2);
     for (let at = 0; at < 5; at += 1) {
-      other.accepted();
-      await other.submission(never);
+      other.reportAccepted();
+      await other.waitToSubmit(never);
     }
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('pauses all processes if the gateway asks one to wait', async () => {
+  it('pauses all processes if the gateway tells one to wait', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
-    one.limited(await one.submission(never), 700);
-    await one.submission(never);
-    await other.submission(never);
+    one.reportLimited(await one.waitToSubmit(never), 700);
+    await one.waitToSubmit(never);
+    await other.waitToSubmit(never);
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
   it('sends at most the configured number per minute across all processes', async () => {
     const machines = await Promise.all([1, 2].map(() => machine({ perMinute: 600 })));
     const began = systemClock.monotonic();
-    await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.submission(never))));
+    await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.waitToSubmit(never))));
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('eventually releases a slot that could not be released at once', async () => {
+  it('eventually releases a slot that could not be released immediately', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
     const one = await machine({ fleet });

@@ -9,7 +9,7 @@ import { stoppable } from '../../support/test-clock.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-/** `stop` stops a runner during its work: nothing reaches it or leaves it until it wakes. */
+/** `stop` stops a runner during its work: it receives and sends nothing until it resumes. */
 interface Moment {
   gateway: BatchGateway;
   proxy: CuttingProxy;
@@ -27,11 +27,11 @@ interface Stop {
 /** A phase of a submission or a download, and its outcome. */
 interface Phase extends Stop {
   phase: string;
-  /** The fate of the row on another machine that keeps running. */
+  /** The outcome of the row on another machine that continues to run. */
   other: 'done' | 'unknown';
   /** The number of submissions of both runners. */
   posts: 0 | 1;
-  /** Whether the woken runner finds the file of the other runner, or ends. */
+  /** Whether the resumed runner finds the file of the other runner, or ends. */
   woken: 'done' | 'ended';
 }
 
@@ -158,7 +158,7 @@ for (const { way, isPooled } of bothWays)
       await expect.poll(() => place.query(found)).toBe('1');
     }
 
-    /** Starts a runner and stops it in a phase, past the end of its lease; returns a function that wakes it. */
+    /** Starts a runner and stops it in a phase until its lease has ended. Returns a function that resumes it. */
     async function stoppedIn({ arrange, recorded }: Stop): Promise<() => Promise<CliResult>> {
       const clock = stoppable(hurried());
       const machine = place.machines.machine(place.url('lease=30s', proxy.port));
@@ -181,7 +181,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(isPooled ? statements : [...statements, ...calls])(
-      '$phase: sends and publishes nothing when it wakes',
+      '$phase: sends and publishes nothing when it resumes',
       async (each) => {
         const wake = await stoppedIn(each);
         const { code, json, stderr } = await run('--json');
@@ -189,7 +189,7 @@ for (const { way, isPooled } of bothWays)
         expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
         const version = versionOfOutput();
         const woken = await wake();
-        // Its pending statement may have timed out by the time it wakes.
+        // Its pending statement may have timed out before it resumes.
         const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not respond/] }[
           each.woken
         ];
@@ -201,7 +201,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     if (isPooled) return;
-    it('during a poll, with no other process: publishes nothing when it wakes, and the next run publishes the file', async () => {
+    it('during a poll, with no other process: publishes nothing when it resumes, and the next run publishes the file', async () => {
       const wake = await stoppedIn({ arrange: atCall(isLook) });
       expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);

@@ -46,7 +46,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(again.json).toMatchObject({ enqueued: 0, known: 6, changed: [] });
   });
 
-  it('saves into a bucket, without a shared folder, including what a killed worker was uploading', async () => {
+  it('saves into a bucket, without a shared folder, including files that a killed worker was uploading', async () => {
     const store = await s3Server();
     const machine = (): User => {
       const user = machines.machine();
@@ -58,7 +58,7 @@ describeFleet('mgw worker', {}, (place) => {
     const killed = machine().start([...toBucket, '--concurrency', '1']);
     store.faults.push((request) => {
       if (request.method !== 'PUT') return false;
-      // The object is stored, but no record says so.
+      // The object is stored, but not recorded.
       killed.child.kill('SIGKILL');
       store.faults.shift();
       return false;
@@ -75,7 +75,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
-  it('pauses once at a time, however many rows cause a pause', async () => {
+  it('pauses once at a time, even if several rows cause a pause', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(16), '--concurrency', '16']);
     const warnings: string[] = [];
     const onWarning = ({ name }: Error): unknown => warnings.push(name);
@@ -255,7 +255,7 @@ describeFleet('mgw worker', {}, (place) => {
     ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
     ['out/x.mp4', 'names one file for all rows'],
     ['out/{name}-{n}.{ext}', 'names one file for all rows'],
-  ])('refuses the output %s at its start, and takes no row', async (output, why) => {
+  ])('refuses the output %s at its start, and claims no row', async (output, why) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const { code, stderr } = await runHereAs(here, ['worker', '-o', output, ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(why)]);
@@ -304,7 +304,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(await rowsInQueue()).toBe('row-0\tended\nother\twaiting');
   });
 
-  it('needs none of the files that a row names', async () => {
+  it('needs none of the files that a row refers to', async () => {
     const text = join(machines.shared, 'text.txt');
     const body = join(machines.shared, 'body.json');
     writeFileSync(text, 'a paper boat at sea');
@@ -371,7 +371,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(charges);
   });
 
-  it('finishes a row whose worker died after it saved the file but before it recorded that', async () => {
+  it('finishes a row whose worker died after it saved the file but before it recorded the file', async () => {
     const proxy = await CuttingProxy.open(place.port);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const killed = machines
@@ -484,7 +484,7 @@ describeFleet('mgw worker', {}, (place) => {
     const worker = main(args, { stdin, stdout, stderr, env, clock: systemClock });
     // The worker searches for rows from now on.
     await expect.poll(() => existsSync(health)).toBe(true);
-    const isTold = text(stderr, /Asking again/);
+    const isTold = text(stderr, /Retrying/);
     proxy.down();
     await isTold;
     proxy.up();

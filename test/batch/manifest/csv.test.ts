@@ -46,7 +46,7 @@ describe('the CSV reader', () => {
     ]);
   });
 
-  it('returns every cell, whatever it contains and however it arrives', async () => {
+  it('returns every cell, regardless of its content and of how it is split', async () => {
     const eol = fc.constantFrom('\n', '\r\n');
     const cell = fc.oneof(
       fc.string({ unit: anyCharacter, maxLength: 12 }),
@@ -89,7 +89,7 @@ describe('the CSV reader', () => {
     );
   });
 
-  it('reads what it can from arbitrary bytes, and reports what it cannot read', async () => {
+  it('reads the valid rows of arbitrary bytes, and reports the rest', async () => {
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 6 }),
       fc.constantFrom('"', ',', '\n', 'id,prompt\n').map((text) => Buffer.from(text)),
@@ -122,7 +122,7 @@ describe('the CSV reader', () => {
     ['id,prompt\n1,"x\ny"\n2,a"b\n', [expect.stringMatching(/^4: .*a quote inside an unquoted cell/)]],
     ['id,,prompt\n1,,a\n2,x,b', ['3: column 2 has a value here, but no name in the header']],
     ['aspect_ratio,Aspect Ratio', ['1: columns 1 and 2 are both called Aspect Ratio']],
-    ['', ['1: the file is empty: its first row names the fields']],
+    ['', ['1: the file is empty: its first row must contain the field names']],
     ['id,prompt\n  \n', []],
     ['id,prompt\n1,a\0b\n2,c\n', ['2: it contains a NUL byte']],
   ])('finds in %j the problems %j', async (text, problems) => {

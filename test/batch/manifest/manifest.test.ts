@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openManifest } from '../../../src/batch/manifest/manifest.ts';
 import { problemText } from '../../../src/batch/manifest/fields.ts';
-import { givenDefaults, type Row } from '../../../src/batch/manifest/row.ts';
+import { parseDefaults, type Row } from '../../../src/batch/manifest/row.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
 
 interface Read {
@@ -22,7 +22,7 @@ function fileOf(name: string, content: string | Uint8Array): string {
 }
 
 async function read(name: string, content: string | Uint8Array, ...defaults: string[]): Promise<Read> {
-  const manifest = await openManifest(fileOf(name, content), { given: givenDefaults(defaults) });
+  const manifest = await openManifest(fileOf(name, content), { commandDefaults: parseDefaults(defaults) });
   const found: Read = { rows: [], problems: [] };
   for await (const item of manifest.items()) {
     if ('row' in item) found.rows.push(item.row);
@@ -44,7 +44,7 @@ const row = {
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
 
 describe('a row', () => {
-  it('has its values parsed like flags on the command line', async () => {
+  it('has values that are parsed like flags on the command line', async () => {
     const written = {
       ...c,
       id: 7,
@@ -96,7 +96,7 @@ describe('a row', () => {
     for (const each of found) expect(each).toEqual(one);
   });
 
-  it('takes missing fields from the defaults of its kind, with those of the command line first', async () => {
+  it('inherits missing fields from the defaults of its kind, with those of the command line first', async () => {
     const yaml = `
 defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
 rows:
@@ -148,9 +148,9 @@ rows:
       'm:2: unknown field modell; did you mean model?',
       'm:2: unknown field text for protocol c; it belongs to tts',
       'm:2: unknown field audio for protocol c; it belongs to a, b',
-      'm:2: set.__proto__: __proto__ cannot be a step of a path',
+      'm:2: set.__proto__: __proto__ is not allowed in a path',
       'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
-      'm:2: prompt: 5 is not allowed; allowed: a text',
+      'm:2: prompt: 5 is not allowed; allowed: text',
       'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
       'm:3: it is a list: JSON Lines needs one object on each line, without brackets around them',
       'm:4: it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}',
@@ -177,7 +177,7 @@ rows:
     ],
     [
       { protocol: 'b', prompt: 'x', 'model-version': 2 },
-      /^m:1: model-version: 2 is not allowed; allowed: a text/,
+      /^m:1: model-version: 2 is not allowed; allowed: text/,
     ],
     [
       { ...c, reference_image: [5] },
@@ -199,7 +199,7 @@ describe('JSON Lines', () => {
     expect(rows.map(({ line }) => line)).toEqual([2, 6]);
     expect(problems).toEqual([
       expect.stringMatching(/^m:4: it is not JSON: /),
-      'm:5: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text',
+      'm:5: the number 12345678901234567890 would lose precision; quote it to send it as text',
     ]);
   });
 });
@@ -234,7 +234,7 @@ rows:
     ]);
   });
 
-  it('has an invalid matrix value reported with its own line, for each row that uses it', async () => {
+  it("has an invalid matrix value reported with that value's line, for each row that uses it", async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -242,7 +242,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it('may have anchors, and each row keeps its own lines', async () => {
+  it('may have anchors, and each row has its own line numbers', async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -291,7 +291,7 @@ rows:
     ['rows:\n- {protocol: c, prompt: x, set.a: .inf}', [/^m:2: the number .inf cannot/]],
     [
       'rows:\n- {protocol: c, prompt: x, body: {__proto__: {a: 1}}}',
-      [/^m:2: no member can be called __proto__/],
+      [/^m:2: the name __proto__ is not allowed/],
     ],
     ['rows:\n- &a {protocol: c, body: {a: *a}}', [/too deeply|Unresolved alias/]],
     [
@@ -312,7 +312,7 @@ rows:
     expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deeply or too large/)]);
   });
 
-  it('has a size limit, and the error names the formats without one', async () => {
+  it('has a size limit, and the error lists the formats without one', async () => {
     const { problems } = await read('m.yaml', `rows:\n${`# ${'x'.repeat(1021)}\n`.repeat(2048)}`);
     expect(problems).toEqual([
       'm:1: a YAML manifest may have at most 2 MiB; JSON Lines and CSV have no limit',
@@ -321,7 +321,7 @@ rows:
 });
 
 describe('a manifest', () => {
-  it('is read to its end whatever its bytes, in each format', async () => {
+  it('is read to its end regardless of its bytes, in each format', async () => {
     const words = [
       'rows:\n',
       '- ',
@@ -370,7 +370,7 @@ describe('a manifest', () => {
       });
   });
 
-  it('is not read further if it changed between two reads', async () => {
+  it('is not read any further if it changed between two reads', async () => {
     const path = fileOf('m.jsonl', jsonl(c));
     const manifest = await openManifest(path);
     for await (const item of manifest.items()) expect(item).toHaveProperty('row');
@@ -388,7 +388,7 @@ describe('-d NAME=VALUE', () => {
     ['id=5', 'an id belongs to one row'],
     ['__proto__=5', 'unknown field __proto__'],
   ])('refuses the value %s', (given, message) => {
-    expect(() => givenDefaults([given])).toThrow(message);
+    expect(() => parseDefaults([given])).toThrow(message);
   });
 });
 

@@ -30,7 +30,7 @@ describe('the JSON Schema of a manifest', () => {
     expect(Object.keys(schema['properties'] as object)).toEqual(names);
   });
 
-  it('accepts a number for each flag that takes one, and for no other flag', () => {
+  it('accepts a number for each numeric flag, and for no other flag', () => {
     const typeOf = (index: number, name: string): unknown => at(rows[index], `properties.${name}.type`);
     expect(typeOf(2, 'duration')).toEqual(['string', 'number']);
     expect(typeOf(3, 'sample-rate')).toEqual(['string', 'number']);

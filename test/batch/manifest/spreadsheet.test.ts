@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { usageError } from '../../../src/errors.ts';
-import { openManifest, type Opening } from '../../../src/batch/manifest/manifest.ts';
+import { openManifest, type OpenOptions } from '../../../src/batch/manifest/manifest.ts';
 import { problemText } from '../../../src/batch/manifest/fields.ts';
 import type { Row } from '../../../src/batch/manifest/row.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
@@ -14,10 +14,10 @@ interface Read {
 }
 
 const columns = new Set(['notes']);
-const kindOf: Opening['kindOf'] = (model) =>
+const kindOf: OpenOptions['kindOf'] = (model) =>
   model === 'vendor-h3' ? Promise.resolve('c') : Promise.reject(usageError(`No protocol for ${model}.`));
 
-async function read(name: string, content: string | Uint8Array, opening: Opening = {}): Promise<Read> {
+async function read(name: string, content: string | Uint8Array, opening: OpenOptions = {}): Promise<Read> {
   const path = join(freshFolder(), name);
   writeFileSync(path, content);
   const manifest = await openManifest(path, { kindOf, columns, ...opening });
@@ -73,7 +73,7 @@ describe('a spreadsheet file', () => {
     expect([problems, notes]).toEqual([['m:3: it is not valid UTF-8'], []]);
   });
 
-  it('is refused if a column is unknown, with the nearest name, unless the column starts with # or is named', async () => {
+  it('is refused if a column is unknown, with the nearest name, unless the column starts with # or is in --ignore-columns', async () => {
     const text = 'protocol,prompt,Durration,#Mood,NOTES\nc,a boat,5,calm,x\nc,a ship,,,\n';
     const { rows: good, problems } = await read('m.csv', text);
     expect(problems).toEqual(['m:1: unknown field Durration; did you mean duration?']);
@@ -97,7 +97,7 @@ describe('a spreadsheet file', () => {
     });
     expect(good).toHaveLength(1);
     const { problems } = await read('m.csv', 'protocol,prompt,Shot Owner\nc,a,x\ntts,,y\n');
-    expect(problems[0]).toBe('m:1: unknown field Shot Owner; --ignore-columns leaves a column out');
+    expect(problems[0]).toBe('m:1: unknown field Shot Owner; to ignore a column, use --ignore-columns');
   });
 
   it.each([
@@ -116,7 +116,7 @@ describe('a spreadsheet file', () => {
 });
 
 describe('a row without a protocol', () => {
-  it('uses the protocol of its model, or is speech if it has a text', async () => {
+  it('uses the protocol of its model, or is speech if it has text', async () => {
     const { rows, problems } = await read(
       'm.csv',
       'model,prompt,text\nvendor-h3,a boat,\n,,Hello\nother,x,\n,x,\n',
@@ -150,7 +150,7 @@ describe('templates', () => {
     ['a {anmal}', /^m:2: prompt: the row has no \{anmal\} \(to write a brace.*\); did you mean animal\?/],
     ['a {"json": 1}', /^m:2: prompt: the row has no/],
     ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
-    ['a { b', /^m:2: prompt: the row has no \{ \(to write a brace itself, double it\)$/],
+    ['a { b', /^m:2: prompt: the row has no \{ \(for a literal brace, write \{\{ or \}\}\)$/],
   ])('with an unknown name are refused: %s', async (prompt, message) => {
     const cell = `"${prompt.replaceAll('"', '""')}"`;
     const { rows, problems } = await read('m.csv', `protocol,prompt,#animal\nc,${cell},fox\n`);

@@ -73,7 +73,7 @@ describe('auth login', () => {
     expect(gateway.requests).toHaveLength(1);
   });
 
-  it('tests the given key, not the key in the environment', async () => {
+  it('checks the entered key, not the key in the environment', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere(gateway.url);
     const login = await user.run(['auth', 'login'], { stdin: 'key-1' });
@@ -93,7 +93,7 @@ describe('auth login', () => {
     });
   });
 
-  it('creates a profile, and later changes nothing else in it', async () => {
+  it('creates a profile, and later changes only the key in it', async () => {
     const user = userHere();
     const login = ['auth', 'login', '--no-verify', '--profile', 'work'];
     await user.run([...login, '--base-url', 'http://10.0.0.1', '--allow-http'], { stdin: 'key-1' });
@@ -124,7 +124,7 @@ describe('auth login', () => {
     expect(existsSync(configOf(user))).toBe(false);
   });
 
-  it('refuses an invalid base URL before it asks for the key', async () => {
+  it('refuses an invalid base URL before it prompts for the key', async () => {
     const { code, stderr } = await userHere().run(['auth', 'login', '--base-url', 'https://h/v1'], {
       stdin: 'key',
     });
@@ -132,7 +132,7 @@ describe('auth login', () => {
     expect(stderr).toContain('without /v1');
   });
 
-  it('accepts no key on the command line', async () => {
+  it('does not accept a key on the command line', async () => {
     for (const args of [
       ['auth', 'login', 'sk-1'],
       ['auth', 'login', '--key', 'sk-1'],
@@ -174,12 +174,12 @@ describe('auth status', () => {
     expect(bad.stdout).not.toContain('sesame');
   });
 
-  it('needs no key in the sandbox', async () => {
+  it('does not need a key in the sandbox', async () => {
     const { code, stdout } = await userHere().run(['auth', 'status', '--sandbox']);
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'The sandbox is in use: it needs no key.\n' });
   });
 
-  it('refuses a config file that others can read, and says how to fix it', async () => {
+  it('refuses a config file that others can read, and explains how to fix it', async () => {
     const user = userHere();
     mkdirSync(join(user.cwd, 'config'));
     writeFileSync(configOf(user), JSON.stringify({ profiles: { default: { api_key: canaryKey } } }));
@@ -192,7 +192,7 @@ describe('auth status', () => {
 });
 
 describe('auth logout', () => {
-  it('removes the key from its profile and leaves the rest', async () => {
+  it('removes the key from its profile and nothing else', async () => {
     const user = userHere();
     await user.run(['auth', 'login', '--no-verify', '--base-url', 'https://gateway.example'], {
       stdin: canaryKey,

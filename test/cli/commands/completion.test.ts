@@ -15,7 +15,7 @@ it.each([
   expect(stdout).toContain('mgw __complete');
 });
 
-it('mgw completion refuses an unsupported shell and names the supported ones', async () => {
+it('mgw completion refuses an unsupported shell and lists the supported shells', async () => {
   const { code, stdout, stderr } = await userHere().run(['completion', 'tcsh']);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(stderr).toContain('bash, zsh, fish, powershell');

@@ -67,7 +67,7 @@ describe('config set, get and unset', () => {
     expect(stderr).not.toContain('sesame');
   });
 
-  it('leave a default of an unknown protocol to the submission, which refuses it', async () => {
+  it('accept a default of an unknown protocol, which the submission then refuses', async () => {
     const user = userHere();
     await user.run(['config', 'set', 'defaults.video.c.vendor-h3.duration', '5']);
     const file = (await user.run(['config', 'path'])).stdout.trim();
@@ -196,7 +196,7 @@ describe('config edit', () => {
     expect(readFileSync(copy, 'utf8')).toContain('6m');
   });
 
-  it('without an editor suggests a command that names one; if the editor fails, nothing changes', async () => {
+  it('without an editor suggests a command that sets one; if the editor fails, nothing changes', async () => {
     const user = userHere();
     const none = await edit(user, '');
     expect([none.code, none.stderr]).toEqual([

@@ -104,7 +104,7 @@ describe('doctor', () => {
     expect(broken.checks['config']?.detail).toContain('not JSON');
   });
 
-  it('exits 10 at once if the state folder cannot be written', async () => {
+  it('exits 10 immediately if the state folder cannot be written', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }), {
       MGW_STATE_DIR: '/proc/nowhere/state',
     });
@@ -118,7 +118,7 @@ describe('doctor', () => {
     ['a link to itself', (place) => symlinkSync('index.log', place)],
     ['a link to another file', (place) => symlinkSync('/dev/null', place)],
     ['a folder', (place) => mkdirSync(place)],
-  ])('names a file in the state folder that is %s', async (_, replace) => {
+  ])('reports a file in the state folder that is %s', async (_, replace) => {
     const state = freshFolder();
     expect((await checkStateFolder(state)).status).toBe('ok');
     replace(join(state, 'index.log'));
@@ -127,7 +127,7 @@ describe('doctor', () => {
     expect(detail).toMatch(/index\.log cannot be written \((ELOOP|EISDIR)\)$/);
   });
 
-  it('warns of a wrong clock and of a key without models, and exits 0', async () => {
+  it('warns about a wrong clock and a key without models, and exits 0', async () => {
     const url = await gateway(200, { data: [] }, { date: 'Thu, 01 Jan 2026 00:00:00 GMT' });
     const { result, checks } = await examine(userHere(url));
     expect(result.code).toBe(0);
@@ -210,7 +210,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('exits 6 after endless redirects, and says so', async () => {
+  it('exits 6 after endless redirects, and reports them', async () => {
     const { user, requests } = await releases('', 307);
     const { result, checks } = await examine(user, ['--update']);
     expect(result.code).toBe(6);
@@ -224,7 +224,7 @@ describe('doctor --update', () => {
     expect(requests.map(({ url }) => url)).toEqual(['/mgw.json', '/latest.json']);
   });
 
-  it('exits 2 without an address, and names the setting', async () => {
+  it('exits 2 without an address, and suggests the setting', async () => {
     const { result, checks } = await examine(userHere(await gateway(200, { data: [{ id: 'm' }] })), [
       '--update',
     ]);
@@ -266,7 +266,7 @@ describe('checkClock', () => {
     expect(at('2026-06-01T12:06:00Z')).toMatchObject({ status: 'warn', detail: '360 s behind the gateway' });
   });
 
-  it('reports nothing if the gateway sends no time', () => {
+  it('reports nothing if the response has no Date header', () => {
     expect(checkClock({ headers: {} }, now).status).toBe('skip');
     expect(checkClock({ headers: { date: 'soon' } }, now).status).toBe('skip');
   });

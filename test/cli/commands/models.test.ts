@@ -68,7 +68,7 @@ describe('mgw models', () => {
     expect(await user.run(['models', '--cost', 'five'])).toMatchObject({ code: 2 });
   });
 
-  it('lists the models of one protocol, and says so if none is marked for it', async () => {
+  it('lists the models of one protocol, and reports if none is marked for it', async () => {
     const user = await userOf({ data: entries });
     const some = await user.run(['models', '--protocol', 'b', '--json']);
     expect(some.json['models']).toMatchObject([{ id: 'Video-B', model_versions: ['1.0', '2.0'] }]);

@@ -60,7 +60,7 @@ async function inBash(line: string): Promise<string[]> {
   return linesOf(await output('bash --norc', bashScript, line));
 }
 
-// A zsh inside zsh, which types into it: the completion appears on its line.
+// A zsh that runs inside another zsh and receives its keystrokes. The completion appears on its line.
 const zshScript = `
 zmodload zsh/zpty zsh/zselect
 zpty shell zsh -f -i
@@ -99,11 +99,11 @@ describe.skipIf(!has('bash'))('completion in bash', () => {
     ['video c submit --prompt ', []],
   ])('completes "mgw %s"', async (line, offered) => expect(await inBash(line)).toEqual(offered));
 
-  it('leaves words after -- to the shell', async () => {
+  it('does not complete words after --', async () => {
     expect(await inBash('sandbox exec -- body')).toContain('body.json');
   });
 
-  it('runs no code in a key', async () => {
+  it('does not run code in a key', async () => {
     expect(await inBash("jobs show '@bo")).toEqual(['@boat-1']);
   });
 });
@@ -135,7 +135,7 @@ describe.skipIf(!has('fish'))('completion in fish', () => {
   ])('completes "mgw %s"', async (line, offered) => expect(await inFish(line)).toEqual(offered));
 });
 
-it('the test log names the shells that were tested', () => {
+it('the test log lists the tested shells', () => {
   const missing = ['bash', 'zsh', 'fish'].filter((name) => !has(name));
   if (missing.length > 0)
     console.warn(`Completion was not tried in ${missing.join(', ')}: not on this machine.`);

@@ -34,7 +34,7 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
 const yaml = readdirSync('docs')
   .filter((file) => file.endsWith('.md'))
   .flatMap((file) => [...pageOf(file).matchAll(/^```yaml\n.*?^```$/gms)].map(([block]) => [file, block]));
-it.each(yaml)('help in a terminal prints YAML of %s that keeps its meaning when pasted', (_, block = '') => {
+it.each(yaml)('help in a terminal prints YAML of %s that is still correct when pasted', (_, block = '') => {
   const printed = renderMarkdown(block, { width: 80, paint: plain });
   expect(parse(printed)).toEqual(parse(block.replace(/^```.*$/gm, '')));
 });
@@ -57,7 +57,7 @@ it('mgw help prints a file that a topic links to, and a page by its name', async
   expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('no page boats.md') as string });
 });
 
-it('mgw help lists the topics that the design names', () => {
+it('mgw help lists the topics of the design', () => {
   const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
   expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
 });
@@ -69,7 +69,7 @@ it('mgw help exit-codes lists every code, with the numbers that --json prints', 
   expect(codes[7]).toMatchObject({ name: 'unknown', charged: 'maybe' });
 });
 
-it('mgw help prints the whole command tree as data, and the part for one command', async () => {
+it('mgw help prints the whole command tree as JSON, or the part for one command', async () => {
   const { json } = await runHere(['help', '--json'], {});
   expect(json).toMatchObject({ ok: true, command: { name: 'mgw' } });
   expect(json['exit_codes']).toHaveLength(Object.keys(exitCodes).length);
@@ -90,7 +90,7 @@ it('mgw help prints the whole command tree as data, and the part for one command
   expect(same.json).toEqual(part.json);
 });
 
-it('mgw video submit --help-all names each alternative of a value of several protocols once', async () => {
+it('mgw video submit --help-all lists each alternative of a value of several protocols once', async () => {
   const { stdout } = await runHere(['video', 'submit', '--help-all'], {});
   expect(stdout).toMatch(/--image <file\|@job\|url>/);
 });

@@ -83,7 +83,7 @@ describe('progress without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('shows a request only if it takes a minute, and nothing while a spinner is drawn', () => {
+  it('reports a request only if it takes a minute, and nothing while a spinner is drawn', () => {
     const shown = progress();
     const end = shown.calling('submitting to gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
@@ -106,7 +106,7 @@ describe('progress without a terminal', () => {
     expect(seen[0]).toBe('speaking 10 of 100 pieces');
   });
 
-  it('passes through no control code of the gateway', () => {
+  it('does not pass through control codes from the gateway', () => {
     const shown = progress();
     shown.note('a\u001b[31mb\nc');
     shown.waiting({ id: 'job_1', state: 'running', native: '\u001b]0;x\u0007' });

@@ -14,7 +14,7 @@ function next(code: ErrorCode, details: ErrorDetails = {}, about?: typeof job): 
   }).next?.join(' ');
 }
 
-describe('the next command of an error that suggests none', () => {
+describe('the next command of an error without a suggestion', () => {
   it.each<[ErrorCode, string]>([
     ['usage', 'mgw video c submit --help'],
     ['output_exists', 'mgw video c submit --help'],

@@ -3,7 +3,7 @@ import type { PlannedRow } from '../../../src/batch/planned-row.ts';
 import type { Plan } from '../../../src/batch/plan.ts';
 import { nextOf, refusal } from '../../../src/cli/output/plan.ts';
 
-it('a plan names the command that resolves a row in doubt, with the flags that choose the ledger', () => {
+it('a plan suggests the command that resolves a row in doubt, with the flags that select the ledger', () => {
   const row = { id: 'a', state: 'unknown', take: { number: 1, key: 'clips/a', job: { id: 'job_1' } } };
   const doubtful = row as PlannedRow;
   expect(nextOf(doubtful, { sandbox: true })?.join(' ')).toBe('mgw --sandbox jobs resolve job_1');

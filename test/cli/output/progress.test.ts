@@ -14,7 +14,7 @@ import {
 const job: Waiting = { id: 'job_1', state: 'running', native: 'IN_PROGRESS', percent: 41.7 };
 
 describe('waitingText', () => {
-  it("shows one job with its state, the gateway's word for it and the percentage", () => {
+  it("shows one job with its state, the gateway's own status and the percentage", () => {
     expect(waitingText([job])).toBe('job_1 running (IN_PROGRESS) 42%');
     expect(waitingText([{ id: 'job_1', state: 'queued' }])).toBe('job_1 queued');
   });
@@ -47,7 +47,7 @@ describe('remainingText', () => {
 });
 
 describe('waitingLines', () => {
-  it("drops the id, then the gateway's word, then the time, but never the state or the percentage", () => {
+  it("drops the id, then the gateway's own status, then the time, but never the state or the percentage", () => {
     expect(waitingLines([job], ' after 1m02s', ', about 20s left')).toEqual([
       'job_1 running (IN_PROGRESS) 42% after 1m02s, about 20s left',
       'running (IN_PROGRESS) 42% after 1m02s, about 20s left',
@@ -59,7 +59,7 @@ describe('waitingLines', () => {
 });
 
 describe('a transfer', () => {
-  it('is shown as a bar if its length is known, or as percent and bytes if space is short', () => {
+  it('is shown as a bar if its length is known, or as percent and bytes if space is limited', () => {
     const transfer = { bytes: 25_000_000, total: 100_000_000, bytesPerSecond: 2_500_000 };
     expect(transferLines(transfer, ' after 10s')).toEqual([
       'downloading [######------------------] 25.0 MB of 100.0 MB, 2.5 MB/s after 10s',

@@ -79,7 +79,7 @@ describe('a workflow receives', () => {
     expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
-  it('a summary row for each REF, also if it names no job', async () => {
+  it('a summary row for each REF, even if it matches no job', async () => {
     const failed = { ref: '@nope', outcome: { message: 'No such job: @nope.' } };
     await tell({ json: { jobs: [{ ref: '@boat-1', ...job }, failed] }, exitCode: 11 });
     expect(readFileSync(join(folder, 'summary'), 'utf8')).toContain(
@@ -101,7 +101,7 @@ describe('a workflow receives', () => {
     expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
   });
 
-  it('nothing if it requests nothing, and a note if its file cannot be written', async () => {
+  it('nothing if it sets no output file, and a note if that file cannot be written', async () => {
     env = {};
     await tell({ json: { job } });
     env = { GITHUB_OUTPUT: join(folder, 'no', 'file') };
@@ -133,7 +133,7 @@ describe('on the stderr of a workflow', () => {
       [Buffer.from('\u{85}::a\n\u{2003}::b\u{ff}').toString('latin1')],
       Buffer.from('\u{85}: :a\n\u{2003}: :b\u{ff}').toString('latin1'),
     ],
-  ])('foreign text is never a command, however it is split: %j', (pieces, shown) => {
+  ])('foreign text is never a command, regardless of how it is split: %j', (pieces, shown) => {
     expect(pieces.map(commandFilter()).join('')).toBe(shown);
   });
 });
@@ -149,7 +149,7 @@ describe('a notification', () => {
     expect(notification('a; b', { stderr: tty, env: variables })).toBe(written);
   });
 
-  it('contains no foreign control code, and is sent to terminals only', () => {
+  it('contains no foreign control code, and is sent only to terminals', () => {
     const foot = { TERM: 'foot' };
     expect(
       notification('a\u0007\u001b]0;x', { stderr: tty, env: foot })?.match(/[\u0007\u001b]/g),

@@ -206,7 +206,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(faults).toEqual([]);
   });
 
-  it('plays the takes of one prompt side by side, in step', async () => {
+  it('plays the takes of one prompt side by side, in sync', async () => {
     await open(url);
     await tile('boat').locator('.open').focus();
     await page.keyboard.press('Enter');
@@ -227,7 +227,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     ).toBe(true);
   });
 
-  it('runs no code from a prompt, a model, a file name or an error, and loads nothing from elsewhere', async () => {
+  it('does not run code from a prompt, a model, a file name or an error, and loads nothing from other hosts', async () => {
     await open(url);
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     for (const secret of [canaryKey, canaryKey.slice(10, 30), '5d41402abc', user.cwd])
@@ -241,7 +241,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await failed.locator('.open').click({ position: { x: 60, y: 170 } });
     expect(await page.evaluate(() => (window as { hacked?: number }).hacked)).toBeUndefined();
     expect(faults).toEqual([]);
-    // Escaping does not prevent these attacks, but the page's policy does.
+    // Escaping does not prevent these attacks, but the page's content security policy does.
     await page.evaluate(() => {
       document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.hacked=1">');
       const script = document.createElement('script');
@@ -297,7 +297,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(await outline.evaluate((element) => getComputedStyle(element).outlineStyle)).toBe('solid');
   });
 
-  it('of 2,000 jobs is small, appears at once, and uses few decoders while it scrolls', async () => {
+  it('of 2,000 jobs is small, appears immediately, and uses few decoders while it scrolls', async () => {
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];
     const data = JSON.parse(json) as GalleryData;
@@ -333,7 +333,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length > 4);
   });
 
-  it('served by mgw shows its files by ranges, and saves ratings at once, for its own page only', async () => {
+  it('served by mgw serves its files by ranges, and saves ratings immediately, only for its own page', async () => {
     const args = ['bin/mgw.js', '--sandbox', 'jobs', 'gallery', '--batch', 'm', '--serve'];
     const child = spawn(process.execPath, args, { env: user.env, stdio: ['ignore', 'pipe', 'ignore'] });
     try {

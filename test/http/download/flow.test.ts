@@ -92,7 +92,7 @@ describe('batches', () => {
     await expect(body.next()).rejects.toThrow('reset');
   });
 
-  it('reports a break that happened before anyone listened', async () => {
+  it('reports a break that happened before a listener was added', async () => {
     const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     message.on('error', () => undefined).destroy(new Error('early'));
     await tick();
@@ -117,7 +117,7 @@ describe('batches', () => {
 });
 
 describe('watchIdle', () => {
-  it('aborts after the idle time, and says why', async () => {
+  it('aborts after the idle time, with the reason', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     clock.advance(59_999);
@@ -130,7 +130,7 @@ describe('watchIdle', () => {
     expect(watch.signal.reason).toMatchObject({ message: 'no data arrived for 60 s' });
   });
 
-  it('aborts at the deadline with its own reason, however much data arrives', async () => {
+  it('aborts at the deadline with its own reason, even while data arrives', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(150_000, clock) });
     for (let at = 0; at < 5; at += 1) {

@@ -47,7 +47,7 @@ vi.mock('node:fs', async (original) => {
   };
 });
 
-/** Leaves half of the file behind, like a process `pid` that died in the middle. */
+/** Leaves half of the file behind, as if the process `pid` had died in the middle of the download. */
 async function leaveHalf(pid: number, etags = { etag }): Promise<RawServer> {
   const server = await ctx.start(
     inTurn(file({ content, ...etags, cutAt: half }), file({ content, ...etags })),
@@ -66,7 +66,7 @@ function partOf(outcome: DownloadOutcome): string {
   return outcome.kind === 'done' ? outcome.file.path : '';
 }
 
-describe('a temporary file that a dead process left', () => {
+describe('a temporary file of a dead process', () => {
   it('is continued', async () => {
     const server = await leaveHalf(7);
     await expectWhole(await ctx.fetch(server.url(), { claimant: claimantOf(8) }), content);
@@ -94,14 +94,14 @@ describe('a temporary file that a dead process left', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is continued at its end if the metadata claims more', async () => {
+  it('is continued at its end if the metadata claims more bytes', async () => {
     const server = await leaveHalf(7);
     await truncate(ctx.part, 1000);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', 'bytes=1000-']);
   });
 
-  it('is started again if its metadata is damaged', async () => {
+  it('is restarted if its metadata is damaged', async () => {
     const server = await leaveHalf(7);
     await writeFile(log(), '{"version":1,"durable":');
     const outcome = await ctx.fetch(server.url());
@@ -110,7 +110,7 @@ describe('a temporary file that a dead process left', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('causes no crash, whatever its record contains, and never becomes another file', async () => {
+  it('does not cause a crash with any record, and never becomes another file', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });
@@ -129,7 +129,7 @@ describe('a temporary file that a dead process left', () => {
     );
   });
 
-  it('contains no address, and can be read by its owner only', async () => {
+  it('contains no URL, and can be read only by its owner', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     expect(notes).not.toMatch(/SECRET|127\.0\.0\.1|sign/);
@@ -167,7 +167,7 @@ describe("a file that is not mgw's", () => {
     ['a file of the same name as the log', () => writeFile(log(), '{"mine":1}')],
     ['a folder', () => mkdir(log())],
     ['a FIFO', () => Promise.resolve(execFileSync('mkfifo', [log()]))],
-  ])('is left alone: %s', async (_, make) => {
+  ])('is not changed: %s', async (_, make) => {
     await make();
     const server = await ctx.start(file({ content, etag }));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -175,7 +175,7 @@ describe("a file that is not mgw's", () => {
     if (standing.isFile()) expect(await readFile(log(), 'utf8')).toBe('{"mine":1}');
   });
 
-  it('is left alone even as an output that a crash left with two names', async () => {
+  it('is not changed even if it is an output with two names after a crash', async () => {
     const server = await leaveHalf(7);
     await link(ctx.part, ctx.target);
     const before = await readFile(ctx.target);
@@ -223,7 +223,7 @@ describe('a disk', () => {
     expect(server.header('range')).toEqual(['', 'bytes=5000-']);
   });
 
-  it('that writes less than requested receives the remaining bytes', async () => {
+  it('that writes less than requested receives the remaining bytes in another write', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk) => chunk.subarray(0, 7777);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -274,7 +274,7 @@ function canMount(): boolean {
 }
 
 describe('a temporary file during a download', () => {
-  it('is kept when text arrives in place of the file', async () => {
+  it('is kept if text arrives in place of the file', async () => {
     const server = await leaveHalf(7);
     const words = await ctx.start((_, socket) =>
       say(socket, '200 OK', { 'content-type': 'text/html' }, '<html>'),
@@ -284,7 +284,7 @@ describe('a temporary file during a download', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is synced regularly, so that a crash of the machine costs little', async () => {
+  it('is synced regularly, so that a crash of the machine loses little', async () => {
     const big = film(3_000_000);
     const server = await ctx.start((_, socket) => {
       socket.write(head('200 OK', { etag, 'content-length': big.length }));

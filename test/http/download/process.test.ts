@@ -54,7 +54,7 @@ async function killed(child: ChildProcess): Promise<void> {
 }
 
 describe('a process that is killed', () => {
-  it('leaves the synced bytes to the next process', async () => {
+  it('leaves its synced bytes for the next process', async () => {
     const content = film(80 * 1024 * 1024);
     const stalling: Answer = (_, socket) => {
       socket.write(head('200 OK', { etag, 'content-length': content.length }));

@@ -72,7 +72,7 @@ describe('a file that is cut', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('repeatedly at one place leads to exit 9, and the received part is kept', async () => {
+  it('repeatedly at the same byte causes exit 9, and the received part is kept', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'result_corrupt',
@@ -85,7 +85,7 @@ describe('a file that is cut', () => {
     expect(better.header('range')).toEqual([`bytes=${half}-`]);
   });
 
-  it('after a few more bytes each time is given up', async () => {
+  it('after a few more bytes each time is abandoned', async () => {
     let tries = 0;
     const server = await ctx.start(
       (asked, socket) => void serve(asked, socket, { ...one, cutAt: 1000 + tries++ }),
@@ -100,7 +100,7 @@ describe('a file that is cut', () => {
   });
 });
 
-describe('a cut file is started again', () => {
+describe('a cut file is restarted', () => {
   it.each([
     ['there is no validator', { content }],
     ['the tag is weak', { content, etag: 'W/"one"' }],
@@ -124,7 +124,7 @@ describe('a cut file is started again', () => {
     await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
   });
 
-  it('and given up if ranges are ignored and every try is cut', async () => {
+  it('and abandoned if ranges are ignored and every try is cut', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(server.asked).toHaveLength(5);
@@ -179,7 +179,7 @@ describe('an invalid continuation', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is eventually given up', async () => {
+  it('is eventually abandoned', async () => {
     const server = await ctx.start((asked, socket) =>
       asked.headers['range'] === undefined
         ? void serve(asked, socket, { ...one, cutAt: half })
@@ -290,7 +290,7 @@ describe('a connection that sends nothing', () => {
     await stalled(() => undefined);
   });
 
-  it('leads to exit 6 if no connection ever sends anything', async () => {
+  it('causes exit 6 if no connection ever sends anything', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',
@@ -305,7 +305,7 @@ describe('a connection that sends nothing', () => {
   });
 });
 
-describe('whatever a host does', () => {
+describe('for any behaviour of a host', () => {
   const small = [film(3000), film(3000)].map((bytes, at): Served => ({ content: bytes, etag: `"${at}"` }));
   const move = fc.record({
     version: fc.constantFrom(0, 1),
@@ -344,7 +344,7 @@ describe('whatever a host does', () => {
     };
   }
 
-  it('the file equals one that the host served, and is never a mix', async () => {
+  it('the file equals one that the host served, and never mixes several', async () => {
     let run = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(move, { maxLength: 8 }), async (moves) => {

@@ -72,7 +72,7 @@ describe('TLS to the database', () => {
     expect(sharedLedger(settings)?.tls.mode).toBe(mode);
   });
 
-  it('follows PGHOST if the address names no host', () => {
+  it('follows PGHOST if the address has no host', () => {
     vi.stubEnv('PGHOST', 'db.example.com');
     expect(tlsOptions(parseStateUrl('postgres:///d'))).toEqual({ rejectUnauthorized: true });
     vi.stubEnv('PGHOST', '/run/postgresql');
@@ -84,7 +84,7 @@ describe('TLS to the database', () => {
     expect(() => tlsOptions(url)).toThrow('/nowhere/ca.pem');
   });
 
-  it('uses the certificate and the key named in the address', () => {
+  it('uses the certificate and the key from the address', () => {
     const folder = freshFolder();
     const files = ['ca', 'cert', 'key'].map((name) => join(folder, `${name}.pem`));
     for (const file of files) writeFileSync(file, `of ${file}`);
@@ -146,7 +146,7 @@ describe('TLS to the database', () => {
     const { port } = await listen(asksForPassword);
     await expect(ask(`postgres://mgw@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,
-      message: expect.stringContaining('and none was given. Set PGPASSWORD') as string,
+      message: expect.stringContaining('but none was set. Set PGPASSWORD') as string,
     });
   });
 
@@ -159,7 +159,7 @@ describe('TLS to the database', () => {
     expect(stderr).toMatch(/^mgw: .* requires a password: refused\./);
   });
 
-  it('sends no password in plain text', async () => {
+  it('does not send a password in plain text', async () => {
     const { port, sent } = await listen((socket) => socket.write(authentication(3)));
     await expect(ask(`postgres://mgw:hunter2@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,
@@ -191,12 +191,12 @@ describe('TLS to the database', () => {
   });
 });
 
-it('a database that is gone or refuses mgw is not reported as a pool without transactions', async () => {
+it('a database that is unavailable or refuses mgw is not reported as a pool without transactions', async () => {
   const gone = new Database(parseStateUrl(`postgres://127.0.0.1:${await closedPort()}/d`));
-  await expect(gone.knowsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
+  await expect(gone.supportsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
   const { port } = await listen((socket) => socket.write(authentication(3)));
   const refusing = new Database(parseStateUrl(`postgres://mgw:hunter2@127.0.0.1:${port}/d`));
-  await expect(refusing.knowsTransactions()).rejects.toMatchObject({ code: 'config' });
+  await expect(refusing.supportsTransactions()).rejects.toMatchObject({ code: 'config' });
   await Promise.all([gone.close(), refusing.close()]);
   // The second time there is nothing to close.
   await gone.close();

@@ -15,7 +15,7 @@ import { accepted, now, prepared } from '../conformance.ts';
 import { describePostgres, type OpenOptions, type PostgresPlace } from './place.ts';
 
 const quick = 'connect_timeout=1';
-// Long, because on a busy machine a statement that must succeed may take seconds.
+// Long, because a statement that must succeed may take seconds on a busy machine.
 const patient = { parameters: 'connect_timeout=60' };
 
 function sendingBy({ owner }: Lease): JobEvent {
@@ -70,7 +70,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   });
 
   it.each(['message', 'answer'] as const)(
-    'causes no doubt about an unsent attempt if the database is lost with the %s of "sending"',
+    'leaves no doubt about an unsent attempt if the database is lost with the %s of "sending"',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       const lease = await ledger.lease();
@@ -170,7 +170,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it('continues after the server is killed and comes back', async () => {
+  it('continues after the server is killed and restarted', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const id = newJobId(now);
@@ -182,7 +182,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await ledger.read(id)).toMatchObject({ state: 'running' });
   });
 
-  it('gives up on a partitioned network, and never shows the password', async () => {
+  it('fails on a partitioned network, and never shows the password', async () => {
     const { proxy, server, database, open } = await behindProxy();
     const ledger = await open({ port: proxy.port, parameters: `${quick}&password=hunter2secret` });
     expect(server.url(database)).not.toContain('hunter2secret');
@@ -236,7 +236,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it('declares a process dead only once none of its writes can still arrive', async () => {
+  it('declares a process dead only when none of its writes can still arrive', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open(), await place.open()];
     const id = newJobId(now);
@@ -309,7 +309,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await other.lifeOf(lease.owner)).toBe('dead');
   });
 
-  it('is not created by commands that only use it', async () => {
+  it('is created only by init, not by commands that use it', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     await place.server.query('DROP SCHEMA mgw CASCADE', place.database);

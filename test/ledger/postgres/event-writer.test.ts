@@ -30,15 +30,15 @@ interface Insert {
   commit: string | undefined;
 }
 
-/** A database of jobs that all exist. The test sets what it refuses, and what other processes have changed. */
+/** A database in which every job exists. The test sets the statements that it refuses, and the changes of other processes. */
 class Jobs {
   /** Thrown by the next statements that add events. */
   refusals: Error[] = [];
-  /** Rows of the given ids are not changed, as if the job were gone or the lease lost. */
+  /** Rows with these ids are not changed, as if the job were removed or the lease lost. */
   unchanged = new Set<string>();
   /** The result of the statement that creates a job. */
   found: { created: boolean; held: boolean; there: boolean } = { created: true, held: true, there: false };
-  /** Whether the table of events has the event that is looked for. */
+  /** Whether the table of events contains the requested event. */
   hasEvent = false;
   hasJob = true;
   firstLine = '';
@@ -99,7 +99,7 @@ async function keptIn(facts: UnwrittenEvents): Promise<(JobEvent | undefined)[]>
   return kept;
 }
 
-describe('while the database is gone', () => {
+describe('while the database is unavailable', () => {
   const facts: JobEvent[] = [
     { type: 'reply', attempt: 1, reply: { status: 200, headers: {}, text: '', complete: true } },
     accepted,
@@ -137,7 +137,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it('what a process is about to do is not kept', async () => {
+  it('a planned action of a process is not kept', async () => {
     const { jobs, writer, facts, id } = open();
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
     for (const event of [sending, began]) {
@@ -161,7 +161,7 @@ describe('while the database is gone', () => {
     expect(decodeEvents(`${lines.join('\n')}\n`)).toMatchObject([accepted, running]);
   });
 
-  it('an event that was refused for another reason is kept only if it tells what has already happened', async () => {
+  it('an event that was refused for another reason is kept only if it records something that has already happened', async () => {
     const { jobs, writer, facts, id } = open();
     const full = new MgwError('local_io', 'full');
     jobs.refusals.push(full);
@@ -172,7 +172,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toHaveLength(1);
   });
 
-  it('a process looks for pending events before a write only if it has one', async () => {
+  it('a process checks for pending events before a write only if it has one', async () => {
     const { jobs, writer, facts, id } = open();
     const flushed = vi.spyOn(facts, 'flush');
     await writer.append(id, running);
@@ -329,7 +329,7 @@ describe('the state of a job', () => {
 
   it('is written with an event if the process knows all earlier events', async () => {
     const { jobs, writer, id } = open();
-    writer.remember(id, linesOf(prepared));
+    writer.cacheLines(id, linesOf(prepared));
     jobs.counts.set(id, 1);
     await writer.append(id, accepted);
     expect(jobs.inserts.at(-1)).toMatchObject({ seen: [1], states: ['queued'] });
@@ -344,7 +344,7 @@ describe('the state of a job', () => {
 
   it('needs no query in the turn of the event loop in which it was written', async () => {
     const { jobs, writer, id } = open();
-    writer.remember(id, linesOf(prepared));
+    writer.cacheLines(id, linesOf(prepared));
     expect(writer.justWritten(id)).toBeUndefined();
     jobs.counts.set(id, 1);
     await writer.append(id, accepted);
@@ -352,13 +352,13 @@ describe('the state of a job', () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect(writer.justWritten(id)).toBeUndefined();
     await writer.append(id, running);
-    writer.forget(id);
+    writer.dropCached(id);
     expect(writer.justWritten(id)).toBeUndefined();
   });
 
   it('is read again if the database did not write an event as expected', async () => {
     const { jobs, writer, id } = open();
-    writer.remember(id, linesOf(prepared));
+    writer.cacheLines(id, linesOf(prepared));
     jobs.unchanged.add(id);
     jobs.hasEvent = true;
     await writer.append(id, accepted);
@@ -372,9 +372,9 @@ describe('the state of a job', () => {
     const { jobs, writer } = open();
     const ids = Array.from({ length: 513 }, (_, at) => newJobId(now + at));
     const [first = '', second = '', third = ''] = ids;
-    for (const id of ids.slice(0, 512)) writer.remember(id, linesOf(prepared));
-    writer.remember(first, linesOf(prepared));
-    writer.remember(ids[512] ?? '', linesOf(prepared));
+    for (const id of ids.slice(0, 512)) writer.cacheLines(id, linesOf(prepared));
+    writer.cacheLines(first, linesOf(prepared));
+    writer.cacheLines(ids[512] ?? '', linesOf(prepared));
     for (const id of [first, second, third]) {
       jobs.counts.set(id, 1);
       await writer.append(id, accepted);

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { Database } from '../../../src/ledger/postgres/database.ts';
-import { dropLedger, examineLedger, makeLedger } from '../../../src/ledger/postgres/examine.ts';
+import { dropLedger, examineLedger, createLedger } from '../../../src/ledger/postgres/examine.ts';
 import { openPostgresLedger } from '../../../src/ledger/postgres/postgres-ledger.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
@@ -43,7 +43,7 @@ describePostgres('the check of a database', (newPlace) => {
   it.each([
     [1, 'No released version of mgw made such tables'],
     [99, 'Update mgw'],
-  ])('refuses tables of version %i, and leaves them unchanged', async (version, text) => {
+  ])('refuses tables of version %i, and does not change them', async (version, text) => {
     const place = await newPlace();
     await place.open();
     const change = `UPDATE mgw.meta SET version = ${version}; DROP TABLE mgw.claims`;
@@ -51,23 +51,23 @@ describePostgres('the check of a database', (newPlace) => {
     const url = parseStateUrl(place.server.url(place.database));
     const refusal = { code: 'config', message: expect.stringContaining(text) as string };
     await expect(examineLedger(url, clock)).rejects.toMatchObject(refusal);
-    await expect(makeLedger(url)).rejects.toMatchObject(refusal);
+    await expect(createLedger(url)).rejects.toMatchObject(refusal);
     expect(await place.server.query("SELECT to_regclass('mgw.claims')", place.database)).toBe('');
   });
 
-  it('refuses a schema without tables or without an identity, and names the command that creates them', async () => {
+  it('refuses a schema without tables or without an identity, and suggests the command that creates them', async () => {
     const place = await newPlace();
     const url = parseStateUrl(place.server.url(place.database));
     const missing = { code: 'config', next: ['mgw', 'state', 'init'] };
     const notes: string[] = [];
-    await makeLedger(url, (text) => notes.push(text));
+    await createLedger(url, (text) => notes.push(text));
     expect(notes).toEqual([]);
     await place.server.query('DELETE FROM mgw.meta', place.database);
     await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
-    expect((await makeLedger(url)).version).toBe(2);
+    expect((await createLedger(url)).version).toBe(2);
     await dropLedger(url);
     await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
-    expect((await makeLedger(url)).version).toBe(2);
+    expect((await createLedger(url)).version).toBe(2);
   });
 
   it('refuses an encoding that cannot store every text', async () => {
@@ -75,7 +75,7 @@ describePostgres('the check of a database', (newPlace) => {
     await server.query(
       `create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
     );
-    await expect(makeLedger(parseStateUrl(server.url('latin')))).rejects.toMatchObject({
+    await expect(createLedger(parseStateUrl(server.url('latin')))).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringContaining('LATIN1') as string,
     });
@@ -102,7 +102,7 @@ describePostgres('the check of a database', (newPlace) => {
     await server.query('alter table mgw.claims owner to postgres; drop role reader', database);
     const other = parseStateUrl(`${url.href}?schema=squatted`);
     await server.query('create role squatter; create schema squatted authorization squatter', database);
-    await expect(makeLedger(other)).rejects.toMatchObject(refusal);
+    await expect(createLedger(other)).rejects.toMatchObject(refusal);
     await server.query('drop schema squatted; drop role squatter', database);
   });
 
@@ -121,7 +121,7 @@ describePostgres('the check of a database', (newPlace) => {
     const { server, database } = await newPlace();
     await server.query(`create role owner login; grant create on database ${database} to owner`, database);
     const url = parseStateUrl(server.url(database).replace('postgres@', 'owner@'));
-    await makeLedger(url);
+    await createLedger(url);
     expect(await examineLedger(url, clock)).toMatchObject({ jobs: 0 });
     await server.query(statement, database);
     await expect(examineLedger(url, clock)).rejects.toMatchObject({
@@ -134,7 +134,7 @@ describePostgres('the check of a database', (newPlace) => {
   it.each([
     ['a value', "SELECT length($1::varchar) AS n, $2::varchar = 'x'::varchar AS m", ['abc', 'x']],
     ['no value', "SELECT length('abc'::varchar) AS n, 'x'::varchar = 'x'::varchar AS m", []],
-  ])('runs no function or operator of `public`, in a statement with %s', async (_, text, values) => {
+  ])('does not run a function or operator of `public`, in a statement with %s', async (_, text, values) => {
     const { server, database } = await newPlace();
     await server.query(
       `create function public.length(varchar) returns int language sql as 'select -1';

@@ -9,7 +9,7 @@ import { deadOwner } from '../../jobs/harness.ts';
 const leaseMs = 30_000;
 const afar = (lease: string): Owner => ({ pid: 7, start: '1', host: 'afar', lease, instance: `i${lease}` });
 
-/** A keeper on a database that answers at once, and the statements that it received. */
+/** A keeper on a database that responds immediately, and the statements that it received. */
 function open(): {
   keeper: LeaseKeeper;
   statements: string[];
@@ -35,7 +35,7 @@ function open(): {
 }
 
 describe('the check whether processes are alive', () => {
-  it('needs two statements, however many processes are checked at once', async () => {
+  it('needs two statements for any number of processes that are checked at once', async () => {
     const { keeper, statements } = open();
     const owners = [afar('2'), afar('3')];
     const lives = await Promise.all([keeper.livesOf(owners), keeper.livesOf([afar('4')])]);
@@ -44,7 +44,7 @@ describe('the check whether processes are alive', () => {
     expect(statements).toEqual(['DELETE', 'SELECT']);
   });
 
-  it('tells the leases of one process apart', async () => {
+  it('distinguishes the leases of one process', async () => {
     const { keeper } = open();
     const [now, before] = [afar('2'), { ...afar('9'), instance: 'i2' }];
     const lifeOf = await keeper.livesOf([now, before]);
@@ -132,7 +132,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('is trusted for four fifths of its duration only', async () => {
+  it('is trusted only for four fifths of its duration', async () => {
     const { keeper, statements, clock } = open();
     const lease = await keeper.lease();
     clock.now = leaseMs * 0.8 - 1;
@@ -143,7 +143,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('does not keep its process alive, and causes no error if it cannot be released', async () => {
+  it('does not keep its process alive, and does not cause an error if it cannot be released', async () => {
     const { keeper, answers } = open();
     const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
     await keeper.lease();

@@ -52,7 +52,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).not.toThrow();
     Object.assign(clock, passed);
     expect(() => lease.assertLease()).toThrow('longer than its lease');
-    // The process takes a new lease, by which other processes identify it from then on.
+    // The process acquires a new lease, by which other processes identify it from then on.
     const next = await keeper.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
     expect(() => next.assertLease()).not.toThrow();
@@ -147,7 +147,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is ended at once if its process is proven dead on this machine', async () => {
+  it('is ended immediately if its process is proven dead on this machine', async () => {
     const place = await newPlace();
     const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { lease = '', instance } = (await one.keeper.lease()).owner;
@@ -164,7 +164,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is not needed to claim a name: a claim in progress is waited for, and found', async () => {
+  it('is not needed to claim a name: a claim in progress is awaited, and found', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const other = new pg.Client({ connectionString: place.server.url(place.database) });

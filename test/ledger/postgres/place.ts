@@ -18,7 +18,7 @@ export interface OpenOptions {
   clock?: Clock;
 }
 
-/** A ledger in a database of its own. */
+/** A ledger in a separate database. */
 export interface PostgresPlace extends Place {
   server: PostgresServer;
   /** The database's name. */

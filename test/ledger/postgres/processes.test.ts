@@ -34,7 +34,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     return { place, users: Array.from({ length: count }, () => newUser(url, { MGW_STATE: state })) };
   };
 
-  it('pay once for one key, however many processes there are', { timeout: quickly }, async () => {
+  it('pay once for one key', { timeout: quickly }, async () => {
     const server = await gateway();
     const { users } = await machines(10, server.url);
     const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
@@ -56,7 +56,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     const cut = proxy.cutAt({ at: /"sending"/, lose: 'answer' });
     const run: Running = stopped.start(submission('a paper boat'));
     await cut;
-    // The database has recorded "sending", but the process does not know that yet.
+    // The database has recorded "sending", but the process has not received the response yet.
     run.child.kill('SIGSTOP');
     const states = async (): Promise<unknown> => {
       const { json } = await other.run(['jobs', 'ls', '--json']);
@@ -67,7 +67,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     run.child.kill('SIGCONT');
     expect((await run.result).code).toBe(6);
     expect(server.creations()).toBe(0);
-    // What the process itself recorded resolved the doubt.
+    // The process's own record resolved the doubt.
     expect(await states()).toBe('prepared');
     expect((await other.run(submission('a paper boat'))).code).toBe(0);
     expect(server.creations()).toBe(1);

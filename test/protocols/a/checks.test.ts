@@ -48,7 +48,7 @@ describe('the flags of Protocol A', () => {
     );
   });
 
-  test.each(['0', '-1'])('leave --duration %s to the check, which refuses it', (duration) => {
+  test.each(['0', '-1'])('accept --duration %s, which the check then refuses', (duration) => {
     expect(check(composed({ model: 'm', prompt: 'p', duration }))).toEqual([
       {
         field: 'parameters.durationSeconds',
@@ -59,7 +59,7 @@ describe('the flags of Protocol A', () => {
     ]);
   });
 
-  test('are named if a file is not an image', () => {
+  test('appear in the error if a file is not an image', () => {
     expect(() => composed({ image: Buffer.from('text') })).toThrow(/--image .*an image \(png/);
   });
 });
@@ -162,7 +162,7 @@ describe('advice for Protocol A', () => {
     expect(advise(goodBody)).toEqual([]);
   });
 
-  test('names the flags that are left to the model', () => {
+  test("lists the flags that are left to the model's defaults", () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, parameters: { resolution: '720p' } })).toEqual(['duration', 'audio']);
   });

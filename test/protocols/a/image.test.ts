@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { contentFault, deniedType, imageFromFile, imageType } from '../../../src/protocols/a/flags.ts';
+import { contentFault, expectedType, imageFromFile, imageType } from '../../../src/protocols/a/flags.ts';
 import { images } from './support.ts';
 
 describe('an image file', () => {
@@ -7,7 +7,7 @@ describe('an image file', () => {
     expect(imageFromFile(bytes)).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
   });
 
-  test('is sent whole, even from the middle of a buffer', () => {
+  test('is sent completely, even from the middle of a buffer', () => {
     const bytes = Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.from('rest')]);
     const part = new Uint8Array(Buffer.concat([Buffer.from('xx'), bytes])).subarray(2);
     expect(imageFromFile(part)).toMatchObject({ bytesBase64Encoded: bytes.toString('base64') });
@@ -43,11 +43,11 @@ test.each([
 
 test('an image type that contradicts the bytes is reported with the right type', () => {
   const png = images['image/png']?.toString('base64') ?? '';
-  expect(deniedType('image/jpeg', png)).toBe('image/png');
-  expect(deniedType('image/png', png)).toBeUndefined();
-  expect(deniedType('IMAGE/PNG', png)).toBeUndefined();
-  expect(deniedType('image/png', 'QUJD')).toMatch(/the type that matches the bytes/);
-  expect(deniedType('image/x-of-tomorrow', 'QUJD')).toBeUndefined();
+  expect(expectedType('image/jpeg', png)).toBe('image/png');
+  expect(expectedType('image/png', png)).toBeUndefined();
+  expect(expectedType('IMAGE/PNG', png)).toBeUndefined();
+  expect(expectedType('image/png', 'QUJD')).toMatch(/the type that matches the bytes/);
+  expect(expectedType('image/x-of-tomorrow', 'QUJD')).toBeUndefined();
 });
 
 test('empty bytes have no image type', () => {

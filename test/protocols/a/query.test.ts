@@ -53,7 +53,7 @@ describe('a query of Protocol A', () => {
     expect(() => a.query(name, 'video-b')).toThrow(expect.objectContaining({ exitCode: 9 }));
   });
 
-  test('has a path below /v1beta/ whatever the handle', () => {
+  test('has a path below /v1beta/ for any handle', () => {
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter }), (handle) => {
         let path: string;
@@ -101,7 +101,7 @@ describe('an unfinished operation', () => {
 });
 
 describe('a successful operation', () => {
-  test('has an address that is used unchanged, with the key on the same site only', () => {
+  test('has a URL that is used unchanged, with the key only on the same site', () => {
     const uri = 'https://files.example/v1beta/files/x%2Fy:download?alt=media&sig=a%20b';
     expect(observed(finished([{ video: { uri, encoding: 'video/mp4' } }]))).toMatchObject({
       state: 'succeeded',
@@ -142,7 +142,7 @@ describe('a successful operation', () => {
         videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
       },
     ],
-  ])('may have another form from the upstream: %s', (_, response) => {
+  ])('may have a different form from the upstream: %s', (_, response) => {
     const { results, state } = observed({ name, done: true, response }, spooled(1));
     expect({ results, state }).toEqual({
       state: 'succeeded',
@@ -174,7 +174,7 @@ describe('a successful operation', () => {
     expect(observed(body)).toMatchObject({ state: 'succeeded', results: [{}] });
   });
 
-  test('reports the name of another operation', () => {
+  test('reports if it contains the name of another operation', () => {
     const body = { ...finished([{ video: { uri: 'https://files.example/1' } }]), name: 'operations/other' };
     expect(observed(body).warning).toMatch(/operations\/other/);
   });
@@ -196,7 +196,7 @@ describe('a successful operation', () => {
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
     expect(warning).toMatch(
-      /^Sample 1 of 1 (has neither content nor an address|is broken: |is at \S+, which cannot)/,
+      /^Sample 1 of 1 (has neither content nor a URL|is broken: |is at \S+, which cannot)/,
     );
   });
 
@@ -318,7 +318,7 @@ describe('a response without a verdict', () => {
   });
 });
 
-test('reading a response never throws and never finds success without done: true, whatever the JSON', () => {
+test('reading any JSON as a response never throws and never finds success without done: true', () => {
   const leaf = fc.oneof(
     fc.jsonValue({ maxDepth: 2 }),
     fc.constantFrom(true, 'true', 'mgw-spool:0', {}, [], [{}]),

@@ -35,7 +35,7 @@ describe('a submission of Protocol A', () => {
     ['a\nb', undefined],
     ['a\ud800', undefined],
     ['', undefined],
-  ])('encodes or refuses the model %j', (model, path) => {
+  ])('either encodes or refuses the model %j', (model, path) => {
     if (path !== undefined) expect(a.submission({ ...goodBody, model }).path).toBe(path);
     else
       expect(() => a.submission({ ...goodBody, model })).toThrow(expect.objectContaining({ code: 'usage' }));

@@ -66,8 +66,8 @@ describe('a misspelled name', () => {
     ['Duration', 'OutputConfig.Duration'],
     ['resolution', 'OutputConfig.Resolution'],
     ['aspect_ratio', 'OutputConfig.AspectRatio'],
-    ['task_id', 'nothing'],
-    ['TaskId', 'nothing'],
+    ['task_id', 'none'],
+    ['TaskId', 'none'],
   ])('in the body is reported with the right name (%s: %s)', (name, right) => {
     expect(check({ ...goodBody, [name]: 'x' })).toMatchObject([
       { field: name, allowed: expect.stringContaining(right) as string },
@@ -89,7 +89,7 @@ describe('a misspelled name', () => {
     expect(fieldsOf(withFile({ [name]: 'x' }))).toEqual([`FileInfos.0.${name}`]);
   });
 
-  test('in FileInfos is reported, and so is the missing field: url', () => {
+  test('in FileInfos is reported, together with the missing field: url', () => {
     const body = { ...goodBody, FileInfos: [{ Type: 'Url', url: 'https://x.example/1' }] };
     expect(fieldsOf(body)).toEqual(['FileInfos.0.Url', 'FileInfos.0.url']);
   });
@@ -239,7 +239,7 @@ describe('ExtInfo', () => {
   test.each<Json>([
     { ExtVideoParameters: { ReturnUsage: true, n: 1 }, other: 2 },
     '{"ExtVideoParameters":{"ReturnUsage":true,"n":1},"other":2}',
-  ])('that is serialised once is refused with the right form of %j', (ExtInfo) => {
+  ])('that is serialised once is refused, and the error contains the correct form of %j', (ExtInfo) => {
     const [violation] = check({ ...goodBody, ExtInfo });
     const right = { ExtVideoParameters: '{"ReturnUsage":true,"n":1}', other: 2 };
     expect(violation?.allowed).toContain(`"ExtInfo":${JSON.stringify(JSON.stringify(right))}`);
@@ -267,7 +267,7 @@ describe('ReturnUsage is folded into ExtInfo', () => {
     expect(b.normalise({ ...asked, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
   });
 
-  test('once if given twice', () => {
+  test('once if it is set twice', () => {
     const once = b.normalise(asked);
     expect(b.normalise(once)).toEqual(once);
     expect(b.normalise({ ...once, ReturnUsage: true })).toEqual(once);
@@ -277,7 +277,7 @@ describe('ReturnUsage is folded into ExtInfo', () => {
     expect(b.normalise({ ...goodBody, ReturnUsage: false })).toEqual(goodBody);
   });
 
-  test('without changing the given body', () => {
+  test("without changing the caller's body", () => {
     const given = structuredClone(asked);
     b.normalise(given);
     expect(given).toEqual(asked);
@@ -300,7 +300,7 @@ describe('ReturnUsage is folded into ExtInfo', () => {
 });
 
 describe('advice for Protocol B', () => {
-  test('names the flags of the fields left to the model', () => {
+  test("lists the flags of the fields left to the model's defaults", () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual(['resolution', 'audio']);
     expect(unsetFlags({ ModelName: 'x' })).toEqual(['duration', 'resolution', 'audio']);

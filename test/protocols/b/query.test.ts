@@ -53,7 +53,7 @@ describe('a task of Protocol B in progress', () => {
     });
   });
 
-  test('has its inner status rather than the outer one', () => {
+  test('has its inner status, not the outer one', () => {
     expect(observed(finished({ Status: 'PROCESSING' })).state).toBe('running');
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
@@ -64,7 +64,7 @@ describe('a task of Protocol B in progress', () => {
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
   });
 
-  test.each([-1, 101, '50', null, {}])('is shown without the invalid progress %j', (Progress) => {
+  test.each([-1, 101, '50', null, {}])('is reported without the invalid progress %j', (Progress) => {
     expect(observed(finished({ Status: 'PROCESSING', Progress })).progress).toBeUndefined();
   });
 });
@@ -103,7 +103,7 @@ describe('a successful task of Protocol B', () => {
     expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
   });
 
-  test.each(['t-2', 7])('is not decided by a response about task %j, which is reported', (TaskId) => {
+  test.each(['t-2', 7])('is not determined by a response for task %j, which is reported', (TaskId) => {
     const { state, results, warning } = observed(finished({ TaskId }));
     expect([state, results.length]).toEqual(['succeeded', 1]);
     expect(warning).toContain('not the requested task');
@@ -145,7 +145,7 @@ describe('a successful task of Protocol B', () => {
   });
 
   test.each(['constructor', '__proto__', 'exe'])(
-    'may have the file type %s, which gives no MIME type',
+    'may have the file type %s, which implies no MIME type',
     (FileType) => {
       const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
       expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
@@ -189,7 +189,7 @@ describe('FINISH without proof of success', () => {
       'InvalidParameter.MediaFormat',
       'task_failed',
     ],
-    // The specification: non-empty is failure, though some gateways write "0" for none.
+    // The specification treats a non-empty value as a failure, but some gateways write "0" for none.
     [{ ErrCodeExt: '0' }, '0', 'task_failed'],
     [{ ErrCodeExt: ' ' }, ' ', 'task_failed'],
     [{ ErrCodeExt: 0 }, '0', 'task_failed'],
@@ -251,11 +251,11 @@ describe('an error in the response to a query', () => {
     });
   });
 
-  test('that is temporary decides nothing by its message', () => {
+  test('that is temporary is not classified by its message', () => {
     expect(b.readQuery(callFailure('InternalError', 'not found, invalid token'), 't-1').kind).toBe('again');
   });
 
-  test('counts even if a task is shown', () => {
+  test('counts even if the response contains a task', () => {
     const Error = { Code: 'InternalError', Message: 'x' };
     expect(read(finished({}, { Error })).kind).toBe('again');
   });
@@ -283,15 +283,15 @@ describe('an error in the response to a query', () => {
     '{}',
     '{"Response":{}}',
     '{"Response":{"AigcVideoTask":{"ErrCode":0}}}',
-  ])('with %s says nothing about the task', (text) => {
+  ])('with %s proves nothing about the task', (text) => {
     expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
   });
 
-  test('that ended early says nothing about the task, even if it parses', () => {
+  test('that ended early proves nothing about the task, even if it parses', () => {
     expect(read(finished(), 200, false).kind).toBe('again');
   });
 
-  test('that was cut anywhere says nothing about the task', () => {
+  test('that was cut at any byte proves nothing about the task', () => {
     const text = JSON.stringify(finished());
     for (let end = 0; end < text.length; end += 1)
       expect(read(text.slice(0, end), 200, false).kind).toBe('again');
@@ -338,6 +338,6 @@ describe('Protocol B never reports a wrong success', () => {
   });
 });
 
-test('no response of a file host means that the file is not ready yet', () => {
+test('a response of a file host never means that the file is not ready yet', () => {
   expect(b.notReady(reply('{"error":"not ready"}', 404))).toBe(false);
 });

@@ -156,7 +156,7 @@ describe('a submission of Protocol B is unknown, because the task may exist,', (
     expect(read(body).kind).toBe('unknown');
   });
 
-  test('after a definite refusal that arrived cut', () => {
+  test('after a definite refusal that was cut', () => {
     const text = callFailure('InvalidParameterValue').text;
     expect(read(text, 200, false).kind).toBe('unknown');
     expect(read(text.slice(0, -2), 200, false).kind).toBe('unknown');

@@ -49,19 +49,19 @@ test('the error for an unknown model lists the known models, the most similar fi
   expect(checkVersion({ ModelName: 'x' }, [])).toMatchObject([{ field: 'ModelName' }]);
 });
 
-test('a missing model or version is left to the check', () => {
+test('a missing model or version is reported by the check', () => {
   expect(checkVersion({ ModelVersion: '1' }, listing)).toEqual([]);
   expect(checkVersion({ ModelName: 'Video-B' }, listing)).toEqual([]);
 });
 
-test('the error stays short and printable with a long list and strange names', () => {
+test('the error remains short and printable with a long list and unusual names', () => {
   const many = Array.from({ length: 5_000 }, (_, index) => model(`\u001b[31mm${index}`, '1'));
   const [violation] = checkVersion({ ModelName: 'x', ModelVersion: '1' }, many);
   expect(violation?.allowed).toContain('and 4988 more');
   expect(violation?.allowed).not.toContain('\u001b');
 });
 
-test('a body that names a model needs the model list', () => {
+test('a body with a model needs the model list', () => {
   expect(b.needsListing?.({ ModelName: 'x' })).toBe('fill');
   expect(b.needsListing?.({ ModelName: 'x', ModelVersion: '1.0' })).toBe('check');
   expect(b.needsListing?.({ ModelName: 7 })).toBeUndefined();

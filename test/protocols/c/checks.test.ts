@@ -29,7 +29,7 @@ describe('a valid body of Protocol C', () => {
     expect(broken({ model, prompt: 'a cat' })).toEqual([]);
   });
 
-  it('may have every field at its largest', () => {
+  it('may have every field at its maximum', () => {
     const prompt = 'x'.repeat(30_000);
     const assets = { image: url, last_frame_image_url: url, images: urls(9), reference_image_urls: urls(9) };
     const common = { ...assets, prompt, duration: 15, generation_mode: 'r2v', reference_audio_urls: urls(3) };
@@ -49,7 +49,7 @@ describe('a valid body of Protocol C', () => {
     );
   });
 
-  it('needs no prompt with the official model', () => {
+  it('does not need a prompt with the official model', () => {
     expect(broken({ model: official, image: url })).toEqual([]);
   });
 });
@@ -177,7 +177,7 @@ describe('the limits of Protocol C', () => {
 describe('a self-hosted model refuses', () => {
   it.each(selfHosted)('reference videos: %s', (model) => {
     expect(message({ model, prompt: 'x', reference_video_urls: urls(1) })).toBe(
-      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 takes reference videos',
+      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 accepts reference videos',
     );
   });
 
@@ -196,7 +196,7 @@ describe('a self-hosted model refuses', () => {
 });
 
 describe('prompt_optimization', () => {
-  it('is true or false, for the self-hosted models only', () => {
+  it('is true or false, and only for the self-hosted models', () => {
     const body = { model: 'vendor-h3-mini', prompt: 'x' };
     for (const value of [true, false]) {
       expect(broken({ ...body, prompt_optimization: value })).toEqual([]);
@@ -245,7 +245,7 @@ describe('the model of a body', () => {
     expect(message({ model, prompt: 'x' })).toBe(`${start}: ${named}`);
   });
 
-  it('that the specification does not name is checked for types and counts only', () => {
+  it('that is not in the specification is checked only for types and counts', () => {
     const model = 'vendor-h4';
     expect(
       broken({ model, duration: 60, resolution: '8K', ratio: '2:1', reference_video_urls: urls(3) }),
@@ -257,7 +257,7 @@ describe('the model of a body', () => {
     ]);
   });
 
-  it('that the specification does not name must be listed', () => {
+  it('that is not in the specification must be in the model list', () => {
     const listed = readModels({
       status: 200,
       headers: {},
@@ -309,7 +309,7 @@ describe('an asset', () => {
 });
 
 describe('error messages', () => {
-  it('name the flag, the value and the allowed values, and are short', () => {
+  it('contain the flag, the value and the allowed values, and are short', () => {
     expect(
       violationMessage(check({ model: 'vendor-h3-mini', prompt: 'x', duration: 4 }), 'vendor-h3-mini'),
     ).toBe('--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 seconds');

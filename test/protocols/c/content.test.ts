@@ -53,7 +53,7 @@ describe('a response in place of the video', () => {
     expect(c.notReady(replyOf({ status, body }))).toBe(false);
   });
 
-  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])('need not be JSON: %j', (text) => {
+  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])('does not have to be JSON: %j', (text) => {
     expect(c.notReady(replyOf({ status: 404, text }))).toBe(false);
   });
 });

@@ -36,7 +36,7 @@ describe('a submission of Protocol C', () => {
 });
 
 describe('normalise', () => {
-  it('renames ratio to its one name, and leaves both fields to the check', () => {
+  it('renames ratio to its canonical name, and lets the check refuse both fields', () => {
     expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
     const both = { ratio: '1:1', aspect_ratio: '16:9' };
     expect(c.normalise(both)).toEqual(both);
@@ -98,11 +98,11 @@ describe('advice next to a valid body', () => {
     ],
     [
       { model: 'vendor-h3-mini', duration: 5, ratio: 'adaptive' },
-      ['adaptive sends no aspect ratio to the upstream, which then decides.'],
+      ['With adaptive, the upstream chooses the aspect ratio.'],
     ],
     [
       { model: 'vendor-h4', duration: 5, resolution: '4K' },
-      ['The specification does not name vendor-h4: its limits are not checked.'],
+      ['The specification does not list vendor-h4: its limits are not checked.'],
     ],
   ])('for %j is %j', (body, notes) => {
     expect(advise(body)).toEqual(notes);
@@ -130,13 +130,13 @@ describe('advice next to a valid body', () => {
     [
       'vendor-h3-mini',
       { ...first, generation_mode: 't2v' },
-      [against('generation_mode', 't2v', `does not take ${takesFirst}`)],
+      [against('generation_mode', 't2v', `does not accept ${takesFirst}`)],
     ],
     ['vendor-h3-mini', { generation_mode: 'i2v' }, [against('generation_mode', 'i2v', 'needs an image')]],
     [
       'vendor-h3-mini',
       { ...first, ...references, generation_mode: 'i2v' },
-      [against('generation_mode', 'i2v', 'does not take references')],
+      [against('generation_mode', 'i2v', 'does not accept references')],
     ],
     ['vendor-h3-mini', { ...references, generation_mode: 'r2v' }, []],
     ['vendor-h3-mini', { ...first, generation_mode: 'r2v' }, []],
@@ -144,18 +144,18 @@ describe('advice next to a valid body', () => {
     [
       'vendor-h3-mini',
       { audios: ['https://x.example/a.mp3'], mode: 't2va' },
-      [against('mode', 't2va', 'does not take references')],
+      [against('mode', 't2va', 'does not accept references')],
     ],
     ['vendor-h3-mini', { ...first, mode: 'fl2va' }, [against('mode', 'fl2va', `needs ${takesLast}`)]],
     [
       'vendor-h3-mini',
       { ...last, mode: 'i2va' },
-      [against('mode', 'i2va', `needs ${takesFirst} and does not take ${takesLast}`)],
+      [against('mode', 'i2va', `needs ${takesFirst} and does not accept ${takesLast}`)],
     ],
     [
       'vendor-h3-mini',
       { ...first, ...last, mode: 'ref2va' },
-      [against('mode', 'ref2va', `does not take ${takesLast}`)],
+      [against('mode', 'ref2va', `does not accept ${takesLast}`)],
     ],
   ])('for the model %s and %j is %j', (model, assets, notes) => {
     const body = { model, duration: 5, resolution: model === 'vendor-h3' ? '2K' : '720p', ...assets };
@@ -198,7 +198,7 @@ describe('the flags of Protocol C', () => {
     ['3.5', 3.5],
     ['0', 0],
     ['-1', -1],
-  ])('leave the duration %s to the check', (duration, number) => {
+  ])('accept the duration %s, which the check then refuses', (duration, number) => {
     const body = compose(c, { flags: { duration, model: 'vendor-h3' } });
     expect(body['duration']).toBe(number);
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);

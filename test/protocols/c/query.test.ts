@@ -207,7 +207,7 @@ describe('the state of a task', () => {
     for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
   });
 
-  it('stays open for an unlisted word, even next to a result, with a note', () => {
+  it('remains open for an unlisted word, even next to a result, with a note', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
     expect(seen.warning).toContain('"polished" is unknown');
@@ -289,7 +289,7 @@ describe('responses without a state', () => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('are no error while the envelope is still empty', () => {
+  it('are not an error while the envelope is still empty', () => {
     expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
       expect(read(other)).not.toHaveProperty('isWell');
@@ -365,7 +365,7 @@ describe('the result of a finished task', () => {
     ],
     ['pictures', { ...done, image_urls: [video] }],
     ['an object', { ...done, url: { href: video } }],
-  ])('is fetched only from the gateway if the response gives %s', (_, answer) => {
+  ])('is fetched only from the gateway if the response contains %s', (_, answer) => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
 
@@ -376,7 +376,7 @@ describe('the result of a finished task', () => {
     expect(seen.results[0]?.details).toEqual({ duration: 5, fps: 24, size: '1280x720' });
   });
 
-  it('needs no URL, but an error alone does not prove it', () => {
+  it('does not need a URL, but an error alone does not prove it', () => {
     const error = { code: 'x', message: 'broken' };
     expect(observed({ ...done, error })).toMatchObject({ state: 'failed', failure: { message: 'broken' } });
     const seen = observed({ ...done, error, url: video });
@@ -440,7 +440,7 @@ describe('progress', () => {
   });
 });
 
-describe('the reason of a failed task', () => {
+describe('the reason why a task failed', () => {
   it.each<[string, Json, string, string?, string?]>([
     ['fail_reason', row({ status: 'FAILURE', fail_reason: 'no luck' }), 'no luck'],
     ['result_url that is a reason', row({ status: 'FAILURE', result_url: 'no luck' }), 'no luck'],
@@ -497,15 +497,11 @@ describe('the reason of a failed task', () => {
       row({ status: 'FAILURE', fail_reason: '{"error":{"message":"no luck"}}' }),
       'no luck',
     ],
-    [
-      'nothing',
-      row({ status: 'FAILURE', fail_reason: '' }),
-      'The task ended as "FAILURE" and gives no reason.',
-    ],
+    ['nothing', row({ status: 'FAILURE', fail_reason: '' }), 'The task ended as "FAILURE" without a reason.'],
     [
       'an address',
       row({ status: 'FAILURE', fail_reason: video }),
-      'The task ended as "FAILURE" and gives no reason.',
+      'The task ended as "FAILURE" without a reason.',
     ],
   ])('is read from %s', (_, answer, message, nativeCode, code = 'task_failed') => {
     const seen = observed(answer);

@@ -108,7 +108,7 @@ describe('the handle of an accepted task', () => {
   });
 
   it.each(['12345678901234567890', '9007199254740993', '-12345678901234567890123'])(
-    'keeps every digit of %s',
+    'has every digit of %s',
     (id) => {
       expect(read(`{"id": ${id}, "status": "queued"}`)).toMatchObject({ kind: 'accepted', handle: id });
     },
@@ -223,7 +223,7 @@ describe('an error under 200', () => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('is unknown if the response shows a task in progress, or was cut', () => {
+  it('is unknown if the response contains a task in progress, or was cut', () => {
     expect(read({ object: 'video', status: 'queued', error: { message: 'rate limit' } }).kind).toBe(
       'unknown',
     );
@@ -255,7 +255,7 @@ describe('a 2xx response without a handle', () => {
 });
 
 describe('a response that was cut', () => {
-  const cut = 'The response was cut after the task id.';
+  const cut = 'The response was truncated after the task id.';
   it.each([
     ['{"task_id":"task_1"', 'task_1'],
     ['{"id":"task_1","task_id":"ta', 'task_1'],
@@ -268,7 +268,7 @@ describe('a response that was cut', () => {
     expect(read(text)).toMatchObject({ kind: 'accepted', handle, warning: cut });
   });
 
-  // A partial response may show the number of a row or an id of the call first.
+  // A partial response may first contain the number of a row or an id of the call.
   const certain = dialects.filter(([, answer, handle]) => {
     const text = JSON.stringify(answer);
     return text.includes(JSON.stringify(handle)) && !/^\{"request_?id":/i.test(text);

@@ -5,7 +5,7 @@ import type { Violation } from '../../../src/protocols/protocol.ts';
 /** The body of the toy protocol. */
 export const schema = z.object({ engine: z.string(), words: z.string(), length: z.optional(z.number()) });
 
-/** Refuses a body without a text. */
+/** Refuses a body without text. */
 export function check(body: JsonObject): Violation[] {
   return body['words'] === undefined
     ? [{ field: 'words', value: '', allowed: 'a text', flag: '--prompt' }]

@@ -5,8 +5,8 @@ import { ApiError, GoogleGenAI, type GenerateVideosOperation } from '@google/gen
 import { describe, expect, it } from 'vitest';
 import { sandbox, type TestSandbox } from '../harness.ts';
 
-// The public client of the upstream behind Protocol A, which knows nothing of mgw. If it works, the sandbox speaks the
-// format that the gateway passes on unchanged (specification 1.2).
+// The public client of the upstream behind Protocol A, which is independent of mgw. If it works,
+// the sandbox uses the format that the gateway forwards unchanged (specification 1.2).
 
 function clientOf(gateway: TestSandbox, key = gateway.key): GoogleGenAI {
   const headers = { Authorization: `Bearer ${key}` };
@@ -67,7 +67,7 @@ describe('@google/genai', () => {
   it.each([
     ['another key', 'video-a', 401],
     ['an unknown model', 'video-z', 503],
-  ])('receives a status and a message that it knows for %s', async (_, model, status) => {
+  ])('receives a status and a message that it recognises for %s', async (_, model, status) => {
     const gateway = await sandbox();
     const client = clientOf(gateway, model === 'video-a' ? 'wrong' : gateway.key);
     const call = client.models.generateVideos({ model, source: { prompt: 'x' }, config });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { sandbox, type TestSandbox } from '../harness.ts';
 
 // The public client of the cloud whose action Protocol B uses. Only its signer is replaced, because the gateway takes a
-// bearer key and signs upstream itself (specification 5.4). Loaded without its types, which are a megabyte.
+// bearer key and signs upstream itself (specification 5.4). Loaded without its types, which take a megabyte.
 
 interface Client {
   CreateAigcVideoTask(request: object): Promise<{ TaskId: string; RequestId: string }>;

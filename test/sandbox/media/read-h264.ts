@@ -67,7 +67,7 @@ class BitReader {
     return code % 2 === 1 ? (code + 1) / 2 : -code / 2;
   }
 
-  /** Whether only the stop bit and the zeros that follow it are left (`more_rbsp_data` is false). */
+  /** Whether only the stop bit and the zeros that follow it remain (`more_rbsp_data` is false). */
   atEnd(): boolean {
     const left = this.#bytes.length * 8 - this.#at;
     if (left < 1 || left > 8) return false;

@@ -1,4 +1,4 @@
-/** A Layer III frame, as its header and side information describe it. */
+/** A Layer III frame, as described by its header and side information. */
 export interface Mp3Frame {
   bytes: number;
   sampleRate: number;

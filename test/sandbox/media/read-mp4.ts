@@ -35,7 +35,7 @@ export interface ReadMp4 {
 
 type Table = (type: string) => Buffer;
 
-/** Reads a file from its boxes alone, and throws if a size, a count or an offset does not add up. */
+/** Reads a file only from its boxes, and throws if a size, a count or an offset is inconsistent. */
 export function readMp4(bytes: Uint8Array): ReadMp4 {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const top = boxesIn(file, 0, file.length);

@@ -72,7 +72,7 @@ describe('speechChunks', () => {
     },
   );
 
-  it('starts at once, however long the text, and produces the rest on demand', () => {
+  it('starts immediately for text of any length, and produces the remainder on demand', () => {
     const hours = speechChunks({ text: 'word '.repeat(100_000), format: 'mp3', sampleRate: 24_000 });
     const first = hours.next().value as Uint8Array;
     expect(readMp3(first).length).toBeGreaterThan(0);
@@ -216,7 +216,7 @@ describe('ogg_opus', () => {
   it('encodes the pitch of each character in its packets, and is silent in a pause', () => {
     const heard = (text: string): (number | undefined)[] =>
       packetsOf(renderSpeech({ text, format: 'ogg_opus', sampleRate: 24_000 })).map(readOpusPitch);
-    // The last packet covers the 6.5 ms by which a decoder is behind.
+    // The last packet covers the decoder's delay of 6.5 ms.
     expect(heard('n'.repeat(10)).slice(0, 30)).toEqual(Array.from({ length: 30 }, () => 218));
     expect(heard('s'.repeat(10)).at(5)).toBe(109);
     expect(new Set(heard('. '.repeat(10)))).toEqual(new Set([undefined]));

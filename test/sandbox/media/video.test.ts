@@ -89,7 +89,7 @@ describe('renderVideo', () => {
     expect(differing / one.length).toBeGreaterThan(0.9);
   });
 
-  it('adds no sound by default, and on request MP3 that ends with the picture', () => {
+  it('adds no sound by default, and on request adds MP3 that ends with the picture', () => {
     expect(readMp4(renderVideo(HD)).audio).toBeUndefined();
     const { audio, samples, seconds, movieSeconds } = readMp4(
       renderVideo({ ...HD, seconds: 3.5, audio: true }),

@@ -10,7 +10,7 @@ import { MgwError, usageError } from '../../../errors.ts';
 import { type AuthScheme, bearer, type Exchange, xApiKey } from '../../../exchange.ts';
 import type { GatewayClient } from '../../../http/client.ts';
 import { TransportError } from '../../../http/transport-error.ts';
-import { interrupted } from '../../../payment/errors.ts';
+import { interruptionError } from '../../../payment/errors.ts';
 import { printableLine } from '../../../printable.ts';
 import { version } from '../../../installation.ts';
 
@@ -84,8 +84,10 @@ async function api(context: Context, method: string, path: string, options: ApiO
 
 function givenUp(signal: AbortSignal, method: string): MgwError {
   return method === 'POST'
-    ? interrupted(signal, 'maybe', 'Interrupted: the request may have been handled.').with({ retry: 'never' })
-    : interrupted(signal, 'no', 'Interrupted.');
+    ? interruptionError(signal, 'maybe', 'Interrupted: the request may have been handled.').with({
+        retry: 'never',
+      })
+    : interruptionError(signal, 'no', 'Interrupted.');
 }
 
 // Returns the error for a lost response. A POST was handled, but a GET can be repeated.

@@ -2,7 +2,7 @@ import type { Reply, Exchange, SubmitVerdict } from '../../../exchange.ts';
 import { readBounded } from '../../../http/body.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { tryParseJson } from '../../../json.ts';
-import { cutPlace, printable } from '../../../printable.ts';
+import { safeCutIndex, printable } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
 import { commandFilter, isWorkflow, write, type Io } from '../../io.ts';
 import type { Deadline } from '../../../clock.ts';
@@ -10,7 +10,7 @@ import { MgwError } from '../../../errors.ts';
 import type { CallOptions, StreamedReply } from '../../../http/client.ts';
 import { readFailure, withRetryDelay } from '../../../http/failures.ts';
 import { readWithRetries } from '../../../http/retry.ts';
-import { notAccepted } from '../../../payment/errors.ts';
+import { notAcceptedError } from '../../../payment/errors.ts';
 import { payOnce, noRecord, type PayDeps } from '../../../payment/pay-once.ts';
 import { maxRefusalBytes } from '../../../http/redacting-client.ts';
 import { StreamedCall } from '../../../http/streamed-call.ts';
@@ -62,7 +62,7 @@ export async function* withoutKey(
   try {
     for await (const chunk of chunks) {
       held += Buffer.from(chunk).toString('latin1');
-      const end = cutPlace(held, redact, 'line');
+      const end = safeCutIndex(held, redact, 'line');
       if (end > 0) yield Buffer.from(redact(held.slice(0, end)), 'latin1');
       held = held.slice(end);
     }
@@ -145,7 +145,7 @@ export async function apiCall(
   const call = new StreamedCall(options.timeoutMs, deadline);
   const payment = {
     exchange,
-    purchase: { name: 'call', what: 'a raw call' },
+    purchase: { name: 'call', subject: 'a raw call' },
     auth: options.auth,
     read: (reply: Reply): SubmitVerdict =>
       reply.status < 300
@@ -157,7 +157,7 @@ export async function apiCall(
   const { verdict, reply, tries } = await payOnce(payment, noRecord, deps);
   if (reply !== undefined) return { reply, stream: call.stream, verdict };
   if (verdict.kind === 'accepted') throw new MgwError('internal', 'an accepted response is missing');
-  throw notAccepted(verdict, tries);
+  throw notAcceptedError(verdict, tries);
 }
 
 async function apiGet(
@@ -190,7 +190,7 @@ export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
   const words = wordsOf(reply, failure.message);
   if (verdict !== undefined && verdict.kind !== 'accepted' && verdict.kind !== 'rejected')
-    return notAccepted({ ...verdict, failure: { ...failure, message: words } }, 1);
+    return notAcceptedError({ ...verdict, failure: { ...failure, message: words } }, 1);
   const again = verdict === undefined && (reply.status === 429 || reply.status >= 500);
   const said = again ? withRetryDelay(words, failure) : words;
   const exit = again ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';

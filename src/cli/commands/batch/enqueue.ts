@@ -54,7 +54,7 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'leave out invalid rows')
-    .addOption(new Option('--again', 'hand out quarantined rows, and rows that ended unpaid, again'))
+    .addOption(new Option('--again', 'requeue quarantined rows, and rows that ended unpaid'))
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);
@@ -69,7 +69,7 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
     throw usageError('Each worker saves to its own -o: leave out --output here.');
   const named = await openNamed(context, given, options);
   const { file, batch, isQueued } = named;
-  if (options.again) return handOutAgain(context, query, batch.name);
+  if (options.again) return requeue(context, query, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, give its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
@@ -111,10 +111,10 @@ function outcomeOf(
   };
 }
 
-async function handOutAgain(context: Context, query: Query, name: string): Promise<Outcome> {
-  const queue = await import('../../../batch/fleet/queued-row.ts');
-  const again = await queue.handOutAgain(query, name);
-  context.progress.note(`${name}: ${counted(again, 'row')} handed out again.`);
+async function requeue(context: Context, query: Query, name: string): Promise<Outcome> {
+  const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
+  const again = await requeueRows(query, name);
+  context.progress.note(`${name}: ${counted(again, 'row')} requeued.`);
   return { json: { batch: { name }, again } };
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
-import { everyRow } from '../../../batch/choice.ts';
+import { everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import {
   type PlannedRow,
@@ -19,7 +19,7 @@ import { withBudget } from '../../../flows/budgets.ts';
 import { commandForPerson } from '../../../flows/next.ts';
 import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
-import { failedError, withoutHandle } from '../../../jobs/errors.ts';
+import { failedError, noHandleError } from '../../../jobs/errors.ts';
 import { strictError } from '../../../jobs/receipt.ts';
 import { doubtForRow } from '../../../jobs/liveness.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
@@ -62,7 +62,7 @@ export function batchChecker(context: Context): CheckBatch {
     const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
       checked.add(planned.hash);
       if (kind === 'plan') await addOthers(others, planned, batch.name, deps);
-      if (everyRow.toCarryOut(planned, 0) !== undefined) isOpen = true;
+      if (everyRow.rowToRun(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') {
         const { job } = planned.take;
         const error = job && strictError(job, job.files);
@@ -185,7 +185,7 @@ function chargeOfRow({ state, take: { job } }: PlannedRow): Charged {
 function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefined {
   if (job === undefined) return undefined;
   if (state === 'failed') return failedError(job);
-  return state === 'rejected' || state === 'unknown' ? withoutHandle(job) : undefined;
+  return state === 'rejected' || state === 'unknown' ? noHandleError(job) : undefined;
 }
 
 // Refuses rows that were not checked, because the manifest may be edited after its cost was checked.
@@ -220,11 +220,11 @@ async function runChecked(
     perMinute: undefined,
     onLimit: () => undefined,
   });
-  const options = { ...rows, pace, retake: () => undefined, isOfAgent: true };
+  const options = { ...rows, pace, nextRetry: () => undefined, isOfAgent: true };
   const watcher = {
     began: () => undefined,
     updated: () => undefined,
-    left: () => undefined,
+    skipped: () => undefined,
     note: () => undefined,
     ended: ({ planned, error }: RowEnd) => {
       if (error !== undefined) onError(planned.id, error);

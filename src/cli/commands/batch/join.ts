@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import type { Film } from '../../../batch/film.ts';
-import { type Cut, cutOf, joinClips } from '../../../batch/join.ts';
+import { type JoinPlan, planJoin, joinClips } from '../../../batch/join.ts';
 import { exitCodes, type MgwError, usageError } from '../../../errors.ts';
 import { savedFile } from '../../../flows/earlier-job.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
@@ -55,7 +55,7 @@ async function join(
   const path = filmPath(output);
   const { file, batch, options } = await openNamed(context, given, asked);
   const deps = await planDepsOf(context, batch, 'offline');
-  const cut = await cutOf(batch, deps, (job, count) => savedFile(context, job, 1, count));
+  const cut = await planJoin(batch, deps, (job, count) => savedFile(context, job, 1, count));
   await tellProblems(context, file, { ...cut.plan, repeated: [] });
   const json = { ...viewOf(cut, batch), film: null };
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
@@ -94,7 +94,7 @@ async function join(
 }
 
 // Returns the commands that `batch run` suggests for these rows.
-function commandsToMake({ missing }: Cut, again: Again, globals: Globals): string[][] {
+function commandsToMake({ missing }: JoinPlan, again: Again, globals: Globals): string[][] {
   const rows = missing.map((row) => ({
     id: row.id,
     state: row.state,
@@ -115,7 +115,7 @@ function filmPath(output: string | undefined): string {
 }
 
 // Refuses to overwrite the file of a row even with --force, because it was paid for.
-function checkNoInput(path: string, { clips }: Cut): void {
+function checkNoInput(path: string, { clips }: JoinPlan): void {
   const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
   if (input !== undefined)
     throw usageError(
@@ -123,13 +123,13 @@ function checkNoInput(path: string, { clips }: Cut): void {
     );
 }
 
-function invalidRows({ plan }: Cut): MgwError {
+function invalidRows({ plan }: JoinPlan): MgwError {
   const what = plan.bad === 1 ? '1 row is invalid' : `${plan.bad} rows are invalid`;
   return usageError(`${what}. --skip-missing leaves out such rows.`, ['mgw', 'help', 'batch']);
 }
 
 function viewOf(
-  { plan, clips, missing }: Cut,
+  { plan, clips, missing }: JoinPlan,
   batch: Parameters<typeof planView>[0],
 ): Record<string, unknown> {
   const { batch: view, problems } = planView(batch, plan);

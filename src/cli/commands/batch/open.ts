@@ -4,7 +4,7 @@ import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
 import { type Manifest, openManifest } from '../../../batch/manifest/manifest.ts';
 import { variableName } from '../../../batch/manifest/fields.ts';
-import { givenDefaults } from '../../../batch/manifest/row.ts';
+import { parseDefaults } from '../../../batch/manifest/row.ts';
 import { namesIn } from '../../../batch/manifest/template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
 import { kindOf, modelOf, type Work } from '../../../batch/planned-row.ts';
@@ -21,7 +21,7 @@ import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import { checkNoSecret } from '../../../jobs/order.ts';
-import { isKeyName, keyNameForm } from '../../../jobs/ref.ts';
+import { isKeyName, keyNameRules } from '../../../jobs/ref.ts';
 import { printableLine } from '../../../printable.ts';
 import { version } from '../../../installation.ts';
 
@@ -39,7 +39,7 @@ export async function openBatch(
   const columns = new Set([...ignored.map(variableName), ...namesIn(options.output ?? known?.output ?? '')]);
   const listing = oneListing(context);
   const manifest = await openManifest(file, {
-    given: givenDefaults(options.default ?? [], columns),
+    commandDefaults: parseDefaults(options.default ?? [], columns),
     format: options.format,
     content: file === '-' ? await readManifest(context.io.stdin) : undefined,
     columns,
@@ -111,7 +111,7 @@ function nameOf(file: string, given: string | undefined): string {
   if (isKeyName(name)) return name;
   const what = given === undefined ? 'The name of the file cannot name the batch' : '--name';
   throw usageError(
-    `${what}: ${printableLine(name, 60)} is not allowed; allowed: ${keyNameForm}. Give --name.`,
+    `${what}: ${printableLine(name, 60)} is not allowed; allowed: ${keyNameRules}. Give --name.`,
   );
 }
 

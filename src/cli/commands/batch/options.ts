@@ -127,7 +127,7 @@ export async function paceOf(
 export async function rowOptionsOf(
   context: Context,
   wanted: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,
-): Promise<Omit<RunOptions, 'pace' | 'retake'>> {
+): Promise<Omit<RunOptions, 'pace' | 'nextRetry'>> {
   const { timeoutMs } = await context.settings();
   return { ...wanted, timeoutMs: timeoutMs.value };
 }

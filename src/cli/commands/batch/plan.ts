@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { everyRow } from '../../../batch/choice.ts';
+import { everyRow } from '../../../batch/row-selection.ts';
 import { planBatch } from '../../../batch/plan.ts';
 import { type PlannedRow, needsFrame } from '../../../batch/planned-row.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
@@ -50,7 +50,7 @@ async function plan(
   const told: PlannedRow[] = [];
   let needsFrames = false;
   const made = await planBatch(batch, await planDepsOf(context, batch), (planned) => {
-    const isOpen = everyRow.toCarryOut(planned, planned.take.number) !== undefined;
+    const isOpen = everyRow.rowToRun(planned, planned.take.number) !== undefined;
     needsFrames ||= isOpen && planned.state !== 'running' && needsFrame(planned.work);
     const hasNews = planned.waitsFor !== undefined || planned.state !== 'new';
     if (context.globals.json) rows.push(rowView(planned));

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { retryOf, retryOfRated, type Choice } from '../../../batch/choice.ts';
+import { retryOf, retryOfRated, type RowSelection } from '../../../batch/row-selection.ts';
 import { usageError } from '../../../errors.ts';
 import type { Context } from '../../context.ts';
 import { repeatable, single, wholeNumber } from '../../options.ts';
@@ -56,7 +56,7 @@ function retry(context: Context, given: string, options: RetryOptions): Promise<
   return execute(context, given, options, choiceOf(options));
 }
 
-function choiceOf({ rated, id: ids, force = false, ...kinds }: RetryOptions): Choice {
+function choiceOf({ rated, id: ids, force = false, ...kinds }: RetryOptions): RowSelection {
   const { failed = false, changed = false, stale = false } = kinds;
   const chosen = [failed || changed || stale, rated !== undefined, ids !== undefined].filter(Boolean);
   if (chosen.length !== 1)

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
-import { type Choice, everyRow } from '../../../batch/choice.ts';
+import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import type { PlanDeps } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
@@ -50,7 +50,7 @@ export async function execute(
   context: Context,
   given: string,
   asked: RunBatchOptions,
-  choice: Choice,
+  choice: RowSelection,
 ): Promise<Outcome> {
   const named = await openNamed(context, given, asked);
   const { file, options, batch, isQueued } = named;
@@ -81,7 +81,7 @@ export async function execute(
   if (ready.tally.chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
-    if (!isQueued) watcher.chosen = await queueUpdaterOf(deps.ledger, batch.name, plan);
+    if (!isQueued) watcher.beforeRow = await queueUpdaterOf(deps.ledger, batch.name, plan);
     const { sidecar = false, mark } = options;
     const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
     const pace = await paceOf(context, batch.name, {
@@ -89,7 +89,7 @@ export async function execute(
       perMinute: options.perMinute,
       onLimit: (limit) => display.note(`The gateway limits parallel tasks: ${limit} at once from now on.`),
     });
-    const runOptions = { ...rows, pace, retake: (planned: PlannedRow) => choice.retake(planned) };
+    const runOptions = { ...rows, pace, nextRetry: (planned: PlannedRow) => choice.nextRetry(planned) };
     const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
       () => pace.close(),
     );
@@ -107,7 +107,11 @@ export async function execute(
   }
 }
 
-async function queueUpdaterOf(ledger: Ledger, name: string, deps: PlanDeps): Promise<BatchWatcher['chosen']> {
+async function queueUpdaterOf(
+  ledger: Ledger,
+  name: string,
+  deps: PlanDeps,
+): Promise<BatchWatcher['beforeRow']> {
   const fleet = fleetStateOf(ledger);
   if (fleet === undefined) return undefined;
   const { queueUpdater } = await import('../../../batch/fleet/enqueue.ts');
@@ -151,7 +155,7 @@ function watcherOf(
     note: (text) => {
       if (globals.verbose) display.note(redact(text));
     },
-    left: (planned) => report.left(planned),
+    skipped: (planned) => report.left(planned),
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
       report.ended(end, state);

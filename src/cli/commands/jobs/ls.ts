@@ -10,7 +10,7 @@ import { cutToWidth } from '../../help/wrap.ts';
 import { type Job, jobStates } from '../../../job.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { newestJobs } from '../../../jobs/newest.ts';
-import { jobView, shownFiles } from '../../../jobs/view.ts';
+import { jobView, visibleFiles } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
 import { promptOf } from '../../../protocols/requested-value.ts';
 import { protocolNames } from '../../../protocols/registry.ts';
@@ -107,5 +107,5 @@ function promptStart(job: Job): string | undefined {
 }
 
 function resultOf(job: Job): string | undefined {
-  return shownFiles(job)[0]?.path ?? job.error?.message ?? job.handle;
+  return visibleFiles(job)[0]?.path ?? job.error?.message ?? job.handle;
 }

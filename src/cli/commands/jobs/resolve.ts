@@ -13,7 +13,7 @@ import {
 import { readLine } from '../../input.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
-import { globalArguments, withKept, withOutput } from '../../../flows/next.ts';
+import { globalArguments, withKeptFlags, withOutput } from '../../../flows/next.ts';
 import type { Resolution } from '../../../flows/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
@@ -87,7 +87,7 @@ async function askHow(context: Context, ref: string, options: ResolveOptions): P
   const { possibleHandle } = job.record;
   const globals = globalArguments(context.globals).flat();
   const lines = ways.map(({ command, meaning }, index) => {
-    const [mgw = '', ...rest] = withKept(command, options);
+    const [mgw = '', ...rest] = withKeptFlags(command, options);
     const words = [mgw, ...globals, ...rest];
     return `  ${index + 1}. ${meaning}\n     ${words.map(shellWord).join(' ')}`;
   });

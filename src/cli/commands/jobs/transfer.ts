@@ -5,7 +5,7 @@ import type { Context } from '../../context.ts';
 import { decodeUtf8, readInputFile, readRefs, readStdin } from '../../input.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { usageError } from '../../../errors.ts';
-import { realPlace } from '../../../files/make-folder.ts';
+import { realPathOf } from '../../../files/make-folder.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { noSuchJob } from '../../../jobs/errors.ts';
 import { namedJob, findJob } from '../../../jobs/ref.ts';
@@ -13,7 +13,7 @@ import { jobView } from '../../../jobs/view.ts';
 import { isObject, type Json, type JsonObject, tryParseJson } from '../../../json.ts';
 import { enrol } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
-import { jobIdForm } from '../../../ledger/names.ts';
+import { jobIdPattern } from '../../../ledger/names.ts';
 import { escapeControls, printable } from '../../../printable.ts';
 
 /** `mgw jobs export [REF...]`: prints jobs as JSON Lines, for another machine. */
@@ -93,7 +93,7 @@ function importable(value: Json | undefined, line: number, schema: typeof export
   };
   if (!isObject(value)) return bad('it is not a JSON object');
   const { id, key, events } = value;
-  if (typeof id !== 'string' || !jobIdForm.test(id)) return bad('id is missing or malformed');
+  if (typeof id !== 'string' || !jobIdPattern.test(id)) return bad('id is missing or malformed');
   const checked = schema.safeParse(events ?? formerEvents(value));
   if (!checked.success) return bad(`event ${Number(checked.error.issues[0]?.path[0] ?? 0) + 1} is malformed`);
   const first = checked.data[0];
@@ -122,7 +122,7 @@ export function withSafePath(event: RecordedEvent, folder: string): RecordedEven
 function safePath(path: string, folder: string): string {
   const steps = relative(folder, path).split(sep);
   const isBelow =
-    isAbsolute(path) && steps.every(isVisibleName) && realPlace(path) === join(realPlace(folder), ...steps);
+    isAbsolute(path) && steps.every(isVisibleName) && realPathOf(path) === join(realPathOf(folder), ...steps);
   if (isBelow) return path;
   const name = win32.basename(path).replace(/^\.+/, '');
   return isVisibleName(name) ? name : 'imported';

@@ -15,7 +15,7 @@ import {
 import { MgwError, usageError } from '../../../errors.ts';
 import { bearer } from '../../../exchange.ts';
 import type { JsonObject } from '../../../json.ts';
-import { cutPlace, printable } from '../../../printable.ts';
+import { safeCutIndex, printable } from '../../../printable.ts';
 import { applySets } from '../../../protocols/compose.ts';
 import type { ResponseEnd } from '../../../responses/wire.ts';
 
@@ -199,7 +199,7 @@ class Printer {
   take(text: string): void {
     this.held += text;
     this.isEmpty &&= text === '';
-    if (this.#atOnce) this.#put(cutPlace(this.held, (piece) => this.#context.redact(piece), 'word'));
+    if (this.#atOnce) this.#put(safeCutIndex(this.held, (piece) => this.#context.redact(piece), 'word'));
   }
 
   /** Prints the remaining text, and ends it with a newline. */

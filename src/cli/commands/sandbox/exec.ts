@@ -16,7 +16,7 @@ import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Finding } from '../../../sandbox/verify.ts';
 import { spawn, type StdioOptions } from 'node:child_process';
 import { constants, tmpdir } from 'node:os';
-import { ownCommand } from '../../../installation.ts';
+import { selfCommand } from '../../../installation.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 import { shellWord } from '../../output/human.ts';
 
@@ -196,7 +196,7 @@ function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'ur
     '#!/bin/sh',
     `export MGW_SANDBOX=${shellWord(url)} MGW_CONFIG_DIR=${shellWord(config)}`,
     `[ -n "$MGW_STATE_DIR" ] || export MGW_STATE_DIR=${shellWord(state)}`,
-    `exec ${ownCommand().map(shellWord).join(' ')} "$@"`,
+    `exec ${selfCommand().map(shellWord).join(' ')} "$@"`,
     '',
   ].join('\n');
 }

@@ -97,7 +97,7 @@ function outputOf(options: TtsOptions): string | undefined {
     const message = 'No output: name a file with -o FILE, or write the audio to standard output with -o -.';
     throw new MgwError('usage', message, { lacks });
   }
-  if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
+  if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output is a folder: use a file in it.');
   return target.kind === 'stdout' ? undefined : absoluteOutput(target.path);
 }
 

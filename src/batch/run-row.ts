@@ -15,17 +15,17 @@ import { pacedClient, type Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import { type PlannedRow, isSpeech } from './planned-row.ts';
 
-/** The options for carrying out rows. */
+/** The options for running rows. */
 export interface RowOptions {
   /** Overwrites outputs. */
   force: boolean;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
-  /** Writes the origin "made by a trained algorithm" into each file. */
+  /** Labels each file as AI-generated (IPTC trainedAlgorithmicMedia). */
   mark?: boolean | undefined;
   /** The maximum duration of one row, ms. */
   timeoutMs: number;
-  /** Whether an agent started the run: a job in doubt outside of the batch then blocks a row with the same request. */
+  /** Whether an agent started the run. If so, a job in doubt outside the batch blocks a row with the same request. */
   isOfAgent?: boolean;
 }
 
@@ -33,17 +33,17 @@ export interface RowOptions {
 export interface RowRun {
   pace: Pace;
   slot: Slot;
-  /** Called when the gateway accepts the submission of this run, but not for that of another process. */
+  /** Called when the gateway accepts a submission of this run, but not of another process. */
   onPaid: () => void;
   onUpdate: (job: Job) => void;
 }
 
 /**
- * Carries out a row as its single command would: submits it unless an earlier run did, waits, and saves the result.
- * Frees the row's slot as soon as the gateway has finished the task.
+ * Runs a row as its single command would: submits it unless an earlier run did, waits, and saves the result. Frees the
+ * row's slot as soon as the gateway has finished the task.
  * @throws MgwError as `submitVideo` and `speak` do.
  */
-export async function carryOut(
+export async function runRow(
   { work, path, root, take, row }: PlannedRow,
   deps: FlowDeps,
   { force, sidecar, mark, timeoutMs, isOfAgent = false }: RowOptions,
@@ -57,15 +57,15 @@ export async function carryOut(
     return verdict;
   };
   const client = pacedClient(deps.client, pace, slot, deps.signals.soft, read);
-  const own = { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) };
+  const rowDeps = { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) };
   const deadline = deadlineIn(timeoutMs, deps.clock);
-  const wanted = {
+  const commonOptions = {
     ...{ force, sidecar, mark, fresh: false, deadline, key: take.key, tags: row.tags },
     ...(isOfAgent && { blockedByAnyDoubt: deadline }),
   };
   if (isSpeech(work)) {
     await makeFolderOf(path, root);
-    return speak(work, { ...wanted, output: path }, own);
+    return speak(work, { ...commonOptions, output: path }, rowDeps);
   }
   const update = (job: Job): void => {
     if (job.state === 'succeeded' || job.state === 'failed') slot.leave();
@@ -74,8 +74,8 @@ export async function carryOut(
   const target = { kind: 'file', path } as const;
   return submitVideo(
     work,
-    { ...wanted, ask: 'file', target, makeFolder: (made) => makeFolderOf(made, root) },
-    own,
+    { ...commonOptions, ask: 'file', target, makeFolder: (outputPath) => makeFolderOf(outputPath, root) },
+    rowDeps,
     { onAccepted: update, onUpdate: update },
   );
 }
@@ -84,7 +84,7 @@ export async function carryOut(
 // limits its permissions.
 async function makeFolderOf(path: string, root: string): Promise<void> {
   if (isObjectUrl(path)) return;
-  // Wait a tick: rows that begin together then share one sync.
+  // Wait a tick: rows that start together then share one sync.
   await new Promise((resolve) => setImmediate(resolve));
   const folder = dirname(path);
   checkFolder(root, folder);
@@ -100,7 +100,7 @@ function checkFolder(root: string, folder: string): void {
   try {
     checkLinks(root, folder);
   } catch (error) {
-    const text = `Cannot write the output: ${messageOf(error)}. Remove the link, or name another output.`;
+    const text = `Cannot write the output: ${messageOf(error)}. Remove the link, or use another output.`;
     throw new MgwError('local_io', text, { charged: 'no', retry: 'never' });
   }
 }

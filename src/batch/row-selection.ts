@@ -1,0 +1,103 @@
+import { pathExists, pathsAt } from '../jobs/output.ts';
+import { keyOfRetry } from '../jobs/ref.ts';
+import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
+import { filesOf, pathFor, pathOfTake } from './row-state.ts';
+
+/** Selects the rows that a command covers, and the rows that it runs. */
+export interface RowSelection {
+  /** The ids of rows that must exist. */
+  ids?: ReadonlySet<string>;
+  /** Whether a row counts towards the exit code. */
+  isInScope(planned: PlannedRow): boolean;
+  /** Returns the row to run; undefined if the row is left as it is. `before` is the row's take number in the plan. */
+  rowToRun(planned: PlannedRow, before: number): PlannedRow | undefined;
+  /** Returns the next retry of a paid row whose result is gone; undefined if the row is left as it is. */
+  nextRetry(planned: PlannedRow): PlannedRow | undefined;
+}
+
+const openStates = new Set(['new', 'running', 'rejected']);
+/** States of rows that only a retry runs. */
+const settledStates = new Set<RowState>(['done', 'failed', 'changed', 'stale']);
+
+/** `batch run` covers every row, but does not touch rows that failed, were changed or are in doubt. */
+export const everyRow: RowSelection = {
+  isInScope: () => true,
+  rowToRun: (planned) => (openStates.has(planned.state) ? planned : undefined),
+  nextRetry: () => undefined,
+};
+
+/**
+ * `batch retry --rated`: remakes rows whose latest result is rated `maxRating` or less. Each new result is paid for,
+ * and saved next to the old one. Continues jobs that an earlier run of this kind started.
+ */
+export function retryOfRated(maxRating: number): RowSelection {
+  const isPoor = ({ state, take }: PlannedRow): boolean =>
+    state === 'done' && (take.job?.rating ?? Infinity) <= maxRating;
+  const isStarted = ({ state, take }: PlannedRow): boolean => take.number > 1 && openStates.has(state);
+  return {
+    isInScope: (planned) => isPoor(planned) || isStarted(planned),
+    rowToRun: (planned, before) => {
+      if (isStarted(planned)) return planned;
+      return isPoor(planned) && planned.take.number === before ? withNextTakePath(planned) : undefined;
+    },
+    nextRetry: () => undefined,
+  };
+}
+
+/** The rows to retry: those in `ids`, or the selected kinds of failed, changed and stale rows. */
+export interface RetriedRows {
+  ids?: ReadonlySet<string> | undefined;
+  isFailed?: boolean;
+  isChanged?: boolean;
+  isStale?: boolean;
+}
+
+/**
+ * `batch retry` remakes the rows of {@link RetriedRows}, and pays for them. Remakes rows in `ids` even if they are
+ * done. Continues open rows, and leaves rows in doubt as they are. Keeps the file of an earlier take, and saves the new
+ * one next to it.
+ * @param force replaces the file of the earlier take
+ */
+export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
+  const { ids, isFailed = false, isChanged = false, isStale = false } = rows;
+  const isOfKind = (state: RowState): boolean =>
+    (isFailed && (state === 'failed' || state === 'rejected')) ||
+    (isChanged && state === 'changed') ||
+    (isStale && state === 'stale');
+  return {
+    ids,
+    isInScope: ({ id, state, take }) => {
+      if (ids !== undefined) return ids.has(id);
+      return isOfKind(state) || (take.number > 1 && !settledStates.has(state));
+    },
+    rowToRun: (planned, before) => {
+      const { state, take } = planned;
+      if (openStates.has(state)) return planned;
+      const isSelected = ids === undefined ? isOfKind(state) : settledStates.has(state);
+      // Another process has retried the row in the meantime, and the user requested only one retry.
+      if (!isSelected || take.number !== before) return undefined;
+      return !force && isOccupied(planned) ? withNextTakePath(planned) : withNextTake(planned);
+    },
+    // Only once: the result of a retry is not retried.
+    nextRetry: (planned) =>
+      ids !== undefined && planned.take.job !== undefined ? withNextTake(planned) : undefined,
+  };
+}
+
+// If the output was changed and changed back, the file at its path belongs to an earlier take.
+function isOccupied({ take: { job }, path, work }: PlannedRow): boolean {
+  if (job === undefined) return false;
+  const count = countOf(work);
+  return filesOf(job, path, count) !== undefined || pathsAt(pathFor(path, job), count).some(pathExists);
+}
+
+function withNextTakePath(planned: PlannedRow): PlannedRow {
+  const next = withNextTake(planned);
+  return { ...next, path: pathOfTake(planned.rowPath ?? planned.path, next.take.number) };
+}
+
+function withNextTake(planned: PlannedRow): PlannedRow {
+  const number = planned.take.number + 1;
+  const take = { number, key: keyOfRetry(planned.key, number) };
+  return { ...planned, state: 'new', take, before: planned.state };
+}
