@@ -1,4 +1,4 @@
-import { usageError } from '../../errors.ts';
+import { MgwError, usageError } from '../../errors.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import {
@@ -12,7 +12,7 @@ import {
 } from '../planned-row.ts';
 import { rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
-import { queueCounts, type QueuedHead, type QueuedRow } from './queued-row.ts';
+import type { QueuedHead, QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
 
 /** The result of putting a batch into the queue. */
@@ -91,22 +91,41 @@ export async function enqueue(
 }
 
 /**
- * Returns a function to call before a row of a batch's file is paid for: it makes the row's content in the queue the
- * same, so that commands that name the batch do not pay for the old content. Undefined if the batch is not enqueued.
+ * Returns a function to call before a row of a batch's file is paid for. It stores the row's content in the queue, so
+ * that commands that take the batch's name do not pay for earlier content. Undefined if the batch is not enqueued.
+ * @param note called for a row whose earlier content stays in the queue, because its new content cannot be enqueued
+ * @throws MgwError('unreachable'), also from the returned function.
  */
 export async function queueUpdater(
   name: string,
   deps: PlanDeps,
   query: Query,
+  note: (text: string) => void,
 ): Promise<((planned: NamedRow) => Promise<void>) | undefined> {
-  if ((await queueCounts(query, name)) === undefined) return undefined;
+  const batches = await query<{ name: string }>('select name from {batches} where name = $1', [name]);
+  if (batches.length === 0) return undefined;
   return async (planned) => {
-    try {
-      await replaceRow(query, name, newRow(planned, { ...deps, usesProgram: false }).row);
-    } catch {
-      // A row that cannot be enqueued stays as it is. If the database does not respond, nothing will be paid for.
-    }
+    const updated = updatedRow(planned, deps);
+    if (!('problem' in updated)) return void (await replaceRow(query, name, updated));
+    const stale = await query<{ id: string }>(
+      'select id from {batch_rows} where batch = $1 and id = $2 and hash <> $3',
+      [name, planned.id, hashOf(planned.work)],
+    );
+    if (stale.length > 0)
+      note(
+        `${updated.problem} The queue keeps the row's earlier content: use the file, not the name ${name}, to retry this row.`,
+      );
   };
+}
+
+// `problem` is the reason if the row cannot be enqueued, for example because it exceeds 8 MiB.
+function updatedRow(planned: NamedRow, deps: PlanDeps): NewRow | { problem: string } {
+  try {
+    return newRow(planned, { ...deps, usesProgram: false }).row;
+  } catch (error) {
+    if (error instanceof MgwError && error.code === 'usage') return { problem: error.message };
+    throw error;
+  }
 }
 
 /**

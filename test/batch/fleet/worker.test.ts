@@ -154,6 +154,30 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
+  describe('a retry of a changed row', () => {
+    let file: string;
+    let retry: string[];
+    beforeEach(async () => {
+      file = join(machines.shared, 'clips.csv');
+      retry = ['batch', 'retry', file, '--name', 'clips', '--id', 'a', '--poll-interval', '10ms'];
+      writeFileSync(file, clips(['a', 'a paper boat']));
+      await runHereAs(here, ['batch', 'enqueue', file]);
+      await work();
+      writeFileSync(file, clips(['a', 'a paper plane']));
+    });
+
+    it('pays for nothing if the database cannot store the new content in the queue', async () => {
+      await place.query(
+        `create function mgw.fail() returns trigger language plpgsql as $$ begin raise exception 'away' using errcode = '57P03'; end $$`,
+      );
+      await place.query(
+        'create trigger fail before update on mgw.batch_rows for each row execute function mgw.fail()',
+      );
+      const { code } = await runHereAs(here, retry);
+      expect([code, [...gateway.charges]]).toEqual([6, [['a paper boat', 1]]]);
+    });
+  });
+
   function work(...more: string[]): Promise<CliResult> {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
@@ -295,7 +319,7 @@ describeFleet('mgw worker', {}, (place) => {
       "insert into mgw.batch_rows (batch, id, hash, content) select batch, 'other', 'h', replace(content, 'row-0', 'other') from mgw.batch_rows",
     );
     const args = ['worker', '-o', join(machines.shared, '{slug}.{ext}'), ...quick];
-    const { code, stderr } = await runHereAs(here, args, '', systemClock);
+    const { code, stderr } = await runHereAs(here, args);
     expect([code, stderr]).toEqual([
       11,
       expect.stringContaining('also the output of another row in progress'),

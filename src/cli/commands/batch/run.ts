@@ -81,7 +81,10 @@ export async function execute(
   if (ready.tally.chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
-    if (!isQueued) watcher.beforeRow = await queueUpdaterOf(deps.ledger, batch.name, plan);
+    if (!isQueued)
+      watcher.beforeRow = await queueUpdaterOf(deps.ledger, batch.name, plan, (text) =>
+        display.note(context.redact(text)),
+      );
     const { sidecar = false, mark } = options;
     const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
     const pace = await paceOf(context, batch.name, {
@@ -111,11 +114,12 @@ async function queueUpdaterOf(
   ledger: Ledger,
   name: string,
   deps: PlanDeps,
+  note: (text: string) => void,
 ): Promise<BatchWatcher['beforeRow']> {
   const fleet = fleetStateOf(ledger);
   if (fleet === undefined) return undefined;
   const { queueUpdater } = await import('../../../batch/fleet/enqueue.ts');
-  return queueUpdater(name, deps, fleet.query);
+  return queueUpdater(name, deps, fleet.query, note);
 }
 
 async function resultsOf(context: Context, { results }: RunBatchOptions): Promise<Results | undefined> {
