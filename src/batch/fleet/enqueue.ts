@@ -106,7 +106,10 @@ export async function queueUpdater(
   if (batches.length === 0) return undefined;
   return async (planned) => {
     const updated = updatedRow(planned, deps);
-    if (!('problem' in updated)) return void (await replaceRow(query, name, updated));
+    if (!('problem' in updated)) {
+      await replaceRow(query, name, updated);
+      return;
+    }
     const stale = await query<{ id: string }>(
       'select id from {batch_rows} where batch = $1 and id = $2 and hash <> $3',
       [name, planned.id, hashOf(planned.work)],

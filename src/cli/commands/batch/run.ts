@@ -81,10 +81,7 @@ export async function execute(
   if (ready.tally.chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
-    if (!isQueued)
-      watcher.beforeRow = await queueUpdaterOf(deps.ledger, batch.name, plan, (text) =>
-        display.note(context.redact(text)),
-      );
+    if (!isQueued) watcher.beforeRow = await queueUpdaterOf(context, display, deps.ledger, batch.name, plan);
     const { sidecar = false, mark } = options;
     const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
     const pace = await paceOf(context, batch.name, {
@@ -111,15 +108,16 @@ export async function execute(
 }
 
 async function queueUpdaterOf(
+  context: Context,
+  display: BatchDisplay,
   ledger: Ledger,
   name: string,
   deps: PlanDeps,
-  note: (text: string) => void,
 ): Promise<BatchWatcher['beforeRow']> {
   const fleet = fleetStateOf(ledger);
   if (fleet === undefined) return undefined;
   const { queueUpdater } = await import('../../../batch/fleet/enqueue.ts');
-  return queueUpdater(name, deps, fleet.query, note);
+  return queueUpdater(name, deps, fleet.query, (text) => display.note(context.redact(text)));
 }
 
 async function resultsOf(context: Context, { results }: RunBatchOptions): Promise<Results | undefined> {
