@@ -6,7 +6,8 @@ import type { Signals } from '../payment/pay-once.ts';
 import { runRow, type RowOptions } from './run-row.ts';
 import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
-import type { PlannedRow } from './planned-row.ts';
+import type { Batch } from './plan.ts';
+import type { PlannedRow, RowState } from './planned-row.ts';
 import type { RowEnd } from './row-state.ts';
 
 /** Callbacks for the rows of a run. */
@@ -16,6 +17,24 @@ export interface RunWatcher {
   /** Resolves when the outcome is recorded: only then does a row count as delivered. */
   ended(end: RowEnd): Promise<void>;
   note(text: string): void;
+}
+
+/** Callbacks of a worker. */
+export interface WorkerWatcher {
+  /** A row was claimed. */
+  began(batch: Batch, planned: PlannedRow): void;
+  updated: RunWatcher['updated'];
+  /** A row has ended on this worker; `isReturned` if it went back to the queue for a retry. */
+  ended(batch: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void>;
+  /** Called for a row that needs no work, or only work that needs the user. */
+  skipped(batch: Batch, planned: PlannedRow): void;
+  /** A row is invalid, or went back to the queue (`isReturned`) because this worker cannot run it. */
+  bad(batch: Batch, id: string, why: string, isReturned: boolean): void;
+  /** A row was quarantined because too many workers died while running it. */
+  quarantined(batch: string, id: string): void;
+  note(text: string): void;
+  /** The queue has responded. */
+  alive(): void;
 }
 
 /** The options of a run. */

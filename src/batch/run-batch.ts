@@ -23,6 +23,8 @@ export interface ReadyRun {
 /** Callbacks of a run. `skipped` is called for a row that the run leaves unchanged. */
 export interface BatchWatcher extends RunWatcher {
   skipped(planned: PlannedRow): void;
+  /** Called before a row is run. If it throws, the row is not run, and the run ends. */
+  beforeRow?: ((planned: PlannedRow) => Promise<void>) | undefined;
 }
 
 /**
@@ -89,7 +91,10 @@ export async function runBatch(
   });
   const begin = async (waiting: WaitingRow): Promise<void> => {
     const { planned, isChosen } = await planChosen(waiting, batch, chains, choice, deps.plan);
-    if (isChosen) return run.begin(planned);
+    if (isChosen) {
+      await watcher.beforeRow?.(planned);
+      return run.begin(planned);
+    }
     ready.tally.move(waiting.chosen.state, planned.state);
     watcher.skipped(planned);
     await removeRowLeftovers(planned, deps.job);

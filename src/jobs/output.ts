@@ -128,6 +128,11 @@ export function outputPlace(output = defaultTemplate, hasColumns = false): Outpu
   return place;
 }
 
+/** Whether a template can give each row a path of its own. */
+export function isPerRow(template: string): boolean {
+  return /\{(id|key|index|seed|slug|job)\}/.test(template);
+}
+
 /** The extension of a template: `.wav` for `{id}.wav`; '' if it has none. */
 export function fixedExtension(template: string): string {
   const extension = extname(template);

@@ -1,4 +1,4 @@
-import { usageError } from '../../errors.ts';
+import { MgwError, usageError } from '../../errors.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import {
@@ -10,6 +10,7 @@ import {
   needsUrls,
   type SpeechWork,
 } from '../planned-row.ts';
+import { rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
@@ -18,6 +19,8 @@ import { addBatch, addRows, type NewRow } from './row-queue.ts';
 export interface Enqueued {
   plan: Plan;
   added: number;
+  /** The number of rows whose earlier content in the queue was replaced, because it must not be paid for. */
+  replaced: number;
   /** Ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
 }
@@ -51,26 +54,101 @@ export async function enqueue(
   query: Query,
 ): Promise<Enqueued> {
   await addBatch(query, { name: batch.name, head });
-  const chunk: NewRow[] = [];
+  const chunk: { row: NewRow; planned: NamedRow }[] = [];
   let bytes = 0;
-  const result = { added: 0, changed: [] as string[] };
+  const result = { added: 0, replaced: 0, changed: [] as string[] };
   const flush = async (): Promise<void> => {
     bytes = 0;
     if (chunk.length === 0) return;
-    const { added, changed } = await addRows(query, batch.name, chunk.splice(0));
+    const rows = chunk.splice(0);
+    const { added, changed } = await addRows(
+      query,
+      batch.name,
+      rows.map(({ row }) => row),
+    );
     result.added += added;
-    result.changed.push(...changed);
+    for (const { row, planned } of rows.filter(({ row: { id } }) => changed.includes(id))) {
+      // Unless the state is `changed`, nothing was sent for the row, or its latest job has the new content.
+      const { state } = await rowStatusOf(planned, { ...deps, isAnywhere: true });
+      const options = {
+        canRequeue: ['new', 'running', 'rejected'].includes(state),
+        canReplaceClaimed: state !== 'new',
+      };
+      if (state !== 'changed' && (await replaceRow(query, batch.name, row, options))) result.replaced += 1;
+      else result.changed.push(row.id);
+    }
   };
   const plan = await planBatch({ ...batch, force: true }, withoutLedger(deps), async (planned) => {
     const { row, size } = newRow(planned, deps);
     // The row refers to uploaded files by their content hash; a worker creates its own URLs.
     if (!isSpeech(planned.work)) await planned.work.upload?.();
-    chunk.push(row);
+    chunk.push({ row, planned });
     bytes += size;
     if (chunk.length >= maxRows || bytes >= maxBytes) await flush();
   });
   await flush();
   return { plan, ...result };
+}
+
+/**
+ * Returns a function to call before a row of a batch's file is paid for. It stores the row's content in the queue, so
+ * that commands that take the batch's name do not pay for earlier content. Undefined if the batch is not enqueued.
+ * @param note called for a row whose earlier content stays in the queue, because its new content cannot be enqueued
+ * @throws MgwError('unreachable'), also from the returned function.
+ */
+export async function queueUpdater(
+  name: string,
+  deps: PlanDeps,
+  query: Query,
+  note: (text: string) => void,
+): Promise<((planned: NamedRow) => Promise<void>) | undefined> {
+  const batches = await query<{ name: string }>('select name from {batches} where name = $1', [name]);
+  if (batches.length === 0) return undefined;
+  return async (planned) => {
+    const updated = updatedRow(planned, deps);
+    if (!('problem' in updated)) {
+      await replaceRow(query, name, updated);
+      return;
+    }
+    const stale = await query<{ id: string }>(
+      'select id from {batch_rows} where batch = $1 and id = $2 and hash <> $3',
+      [name, planned.id, hashOf(planned.work)],
+    );
+    if (stale.length > 0)
+      note(
+        `${updated.problem} The queue keeps the row's earlier content: use the file, not the name ${name}, to retry this row.`,
+      );
+  };
+}
+
+// `problem` is the reason if the row cannot be enqueued, for example because it exceeds 8 MiB.
+function updatedRow(planned: NamedRow, deps: PlanDeps): NewRow | { problem: string } {
+  try {
+    return newRow(planned, { ...deps, usesProgram: false }).row;
+  } catch (error) {
+    if (error instanceof MgwError && error.code === 'usage') return { problem: error.message };
+    throw error;
+  }
+}
+
+/**
+ * Replaces the content of a row in the queue if it differs. Returns whether it did.
+ * @param canRequeue whether to requeue the row if it has ended
+ * @param canReplaceClaimed whether to replace the content if a worker has claimed the row, and may be sending it
+ */
+async function replaceRow(
+  query: Query,
+  batch: string,
+  { id, hash, row }: NewRow,
+  { canRequeue = false, canReplaceClaimed = true } = {},
+): Promise<boolean> {
+  const replaced = await query<{ id: string }>(
+    `update {batch_rows} set hash = $3, content = $4, why = null, not_before = null,
+      state = case when state = 'ended' and $5::boolean then 'waiting' else state end
+    where batch = $1 and id = $2 and hash <> $3 and ($6::boolean or state <> 'taken') returning id`,
+    [batch, id, hash, JSON.stringify(row), canRequeue, canReplaceClaimed],
+  );
+  return replaced.length > 0;
 }
 
 function withoutLedger(deps: PlanDeps): PlanDeps {

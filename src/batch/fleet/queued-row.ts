@@ -7,6 +7,7 @@ import { printableLine } from '../../printable.ts';
 import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';
 import type { Item, IsSkipped, Manifest } from '../manifest/manifest.ts';
+import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { Query } from './fleet-state.ts';
 
 const headSchema = z.strictObject({
@@ -84,13 +85,44 @@ export function parseRow(id: string, text: string): Row {
   throw new MgwError('usage', `The row ${printableLine(id, 100)} of the queue is damaged.`);
 }
 
-/** The rows of a batch in the queue that have not ended. */
+/**
+ * Whether an invalid row of the queue would be valid with another `-o`: then the fault is the worker's own template, and
+ * another worker may run the row.
+ */
+export async function isValidElsewhere(
+  { id, content }: { id: string; content: string },
+  batch: Batch,
+  deps: PlanDeps,
+): Promise<boolean> {
+  try {
+    const row = parseRow(id, content);
+    if (row.output !== undefined) return false;
+    await planRow({ ...row, output: '{id}.{ext}' }, batch, deps);
+    return true;
+  } catch (error) {
+    if (error instanceof MgwError && error.code === 'usage') return false;
+    throw error;
+  }
+}
+
+interface QueuedReason {
+  id: string;
+  why: string | null;
+}
+
+/** The rows of a batch in the queue that are not done. */
 export interface QueueCounts {
   waiting: number;
   taken: number;
   /** Rows that were quarantined after too many workers died while running them. */
-  quarantined: { id: string; why: string | null }[];
+  quarantined: QueuedReason[];
+  /** Waiting rows that a worker returned, with the reason. */
+  returned: QueuedReason[];
+  /** Rows that have ended, but were not paid for. */
+  unpaid: QueuedReason[];
 }
+
+const isUnpaid = `state = 'ended' and outcome in ('bad', 'new', 'rejected')`;
 
 /** The number of rows in one query. */
 const pageSize = 500;
@@ -152,9 +184,26 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
   );
   if (counts.length === 0) return undefined;
   const count = (state: string): number => counts.find((each) => each.state === state)?.count ?? 0;
-  const quarantined = await query<QueueCounts['quarantined'][number]>(
-    `select id, why from {batch_rows} where batch = $1 and state = 'quarantined' order by position limit 1000`,
-    [name],
+  const reasons = (condition: string): Promise<QueuedReason[]> =>
+    query<QueuedReason & Record<string, unknown>>(
+      `select id, why from {batch_rows} where batch = $1 and ${condition} order by position limit 1000`,
+      [name],
+    );
+  return {
+    waiting: count('waiting'),
+    taken: count('taken'),
+    quarantined: await reasons(`state = 'quarantined'`),
+    returned: await reasons(`state = 'waiting' and why is not null`),
+    unpaid: await reasons(isUnpaid),
+  };
+}
+
+/** Requeues the rows of a batch that are quarantined or ended unpaid. Returns their number. */
+export async function requeueRows(query: Query, batch: string): Promise<number> {
+  const requeued = await query<{ id: string }>(
+    `update {batch_rows} set state = 'waiting', lost = 0, why = null, not_before = null where batch = $1
+      and (state = 'quarantined' or (${isUnpaid})) returning id`,
+    [batch],
   );
-  return { waiting: count('waiting'), taken: count('taken'), quarantined };
+  return requeued.length;
 }

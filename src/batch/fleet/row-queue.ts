@@ -6,6 +6,8 @@ import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 export interface QueuedBatch {
   name: string;
   head: QueuedHead;
+  /** The time until a row can be tried again, ms, if no row is available now. */
+  retryMs?: number;
 }
 
 /** A row to add to the queue, with everything that a worker needs to run it. */
@@ -65,13 +67,19 @@ export class RowQueue {
     return this.#claimed.size;
   }
 
-  /** Returns the batches of a gateway that have available rows, in the order of enqueueing. */
+  /** Returns the batches of a gateway with rows that are available or wait for a retry, in the order of enqueueing. */
   async availableBatches(gateway: string): Promise<QueuedBatch[]> {
     const claimed = [...this.#claimed];
     const lease = await this.#fleet.lease();
     const values = [gateway, lease, claimed.map(({ batch }) => batch), claimed.map(({ id }) => id)];
-    const entries = await this.#fleet.query<{ name: string; head: string }>(selectBatches, values);
-    return entries.flatMap(({ name, head }) => this.#queuedBatch(name, head) ?? []);
+    const entries = await this.#fleet.query<{ name: string; head: string; retry_ms: number | null }>(
+      selectBatches,
+      values,
+    );
+    return entries.flatMap(({ name, head, retry_ms: retryMs }) => {
+      const queued = this.#queuedBatch(name, head);
+      return queued === undefined ? [] : [retryMs === null ? queued : { ...queued, retryMs }];
+    });
   }
 
   // Reports a damaged entry once, and skips it, so that the other batches continue.
@@ -162,20 +170,14 @@ export async function addRows(query: Query, batch: string, rows: readonly NewRow
   return { added: rows.length - before.length, changed };
 }
 
-/** Requeues the quarantined rows of a batch. Returns their number. */
-export async function requeueQuarantined(query: Query, batch: string): Promise<number> {
-  const requeued = await query<{ id: string }>(
-    `update {batch_rows} set state = 'waiting', lost = 0 where batch = $1 and state = 'quarantined' returning id`,
-    [batch],
-  );
-  return requeued.length;
-}
-
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
-/** The pause before a batch with a spent budget is retried, and the usual pause before a row is retried, ms. */
-export const budgetRetryMs = 60_000;
+/**
+ * The pause before a row or batch that needs a change first (a higher budget, a free output) is retried, and the usual
+ * pause before a row is retried, ms.
+ */
+export const stuckRetryMs = 60_000;
 export const defaultRetryMs = 15_000;
 
 /**
@@ -191,22 +193,28 @@ export function retryDelayMs(error: MgwError): number | undefined {
     case exitCodes.pending:
       return defaultRetryMs;
     case exitCodes.budget:
-      return budgetRetryMs;
+      return stuckRetryMs;
     case exitCodes.auth:
       return error.charged === 'no' ? defaultRetryMs : undefined;
     default:
+      if (error.code === 'output_exists') return stuckRetryMs;
       return ['balance', 'local_io', 'store'].includes(error.code) ? defaultRetryMs : undefined;
   }
 }
 
 const isAvailable = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
 
-// Includes batches with a row that this process claimed in a statement whose response was lost.
+// A row that this process claimed in a statement whose response was lost counts as available.
 const selectBatches = `
-select name, head from {batches} batch
-where gateway = $1 and exists (
-  select from {batch_rows} queued where queued.batch = name and (${isAvailable} or (state = 'taken' and lease = $2::bigint
-    and (queued.batch, queued.id) not in (select * from unnest($3::text[], $4::text[])))))
+select name, head, case when not is_available then retry_ms end as retry_ms from (
+  select name, head, created_at,
+    exists (
+      select from {batch_rows} queued where queued.batch = name and (${isAvailable} or (state = 'taken' and lease = $2::bigint
+        and (queued.batch, queued.id) not in (select * from unnest($3::text[], $4::text[]))))) as is_available,
+    (select extract(epoch from min(not_before) - clock_timestamp())::float * 1000 from {batch_rows} queued
+      where queued.batch = name and state = 'waiting' and not_before > clock_timestamp()) as retry_ms
+  from {batches} where gateway = $1) batch
+where is_available or retry_ms is not null
 order by created_at`;
 
 // Rows that this process claimed in a statement whose response was lost come first. A process whose lease has ended

@@ -3,12 +3,14 @@ import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
 import type { FlowDeps } from '../../flows/settings.ts';
 import { everyRow } from '../row-selection.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
-import type { PlannedRow, RowState } from '../planned-row.ts';
-import { BatchRun, isOwnOutputError, type RunOptions, type RunWatcher } from '../row-runner.ts';
+import type { PlannedRow } from '../planned-row.ts';
+import { BatchRun, isOwnOutputError } from '../row-runner.ts';
+import type { RunOptions, RunWatcher, WorkerWatcher } from '../row-runner.ts';
+import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
-import { parseRow } from './queued-row.ts';
-import { budgetRetryMs, retryDelayMs, defaultRetryMs } from './row-queue.ts';
+import { isValidElsewhere, parseRow } from './queued-row.ts';
+import { retryDelayMs, defaultRetryMs, stuckRetryMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
 type Rows = Map<string, ClaimedRow>;
@@ -19,24 +21,6 @@ export interface OpenedBatch {
   plan: PlanDeps;
   job: FlowDeps;
   options: RunOptions;
-}
-
-/** Callbacks of a worker. */
-export interface WorkerWatcher {
-  /** A row was claimed. */
-  began(batch: Batch, planned: PlannedRow): void;
-  updated: RunWatcher['updated'];
-  /** A row has ended on this worker; `isReturned` if it went back to the queue for a retry. */
-  ended(batch: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void>;
-  /** Called for a row that needs no work, or only work that needs the user. */
-  skipped(batch: Batch, planned: PlannedRow): void;
-  /** A row is invalid. */
-  bad(batch: Batch, id: string, why: string): void;
-  /** A row was quarantined because too many workers died while running it. */
-  quarantined(batch: string, id: string): void;
-  note(text: string): void;
-  /** The queue has responded. */
-  alive(): void;
 }
 
 /** The options of a worker. */
@@ -66,8 +50,10 @@ export class Worker {
   readonly #wakeBatch = new Map<string, () => void>();
   /** Batches to skip until a time, monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** Batches whose budget was spent. Retrying one counts as idle until one of its rows makes progress. */
-  readonly #spentBatches = new Set<string>();
+  /** Batches that need a change, such as a budget. Retrying one counts as idle until one of its rows makes progress. */
+  readonly #stuckBatches = new Set<string>();
+  /** The output paths of rows in progress. */
+  readonly #outputs = new Map<ClaimedRow, string>();
   #claimedCount = 0;
   /** Batches that wait until this worker has fewer rows in progress. */
   readonly #awaitingCapacity: (() => void)[] = [];
@@ -124,8 +110,10 @@ export class Worker {
   }
 
   #startBatch(queued: QueuedBatch): boolean {
-    const { name } = queued;
-    if ((this.#pausedUntil.get(name) ?? 0) > this.#options.clock.monotonic()) return false;
+    const { name, retryMs } = queued;
+    if (retryMs !== undefined) this.#postponeIdle(retryMs, name);
+    const pausedUntil = retryMs === undefined ? (this.#pausedUntil.get(name) ?? 0) : Infinity;
+    if (pausedUntil > this.#options.clock.monotonic()) return false;
     this.#wakeBatch.get(name)?.();
     if (this.#activeBatches.has(name)) return this.#wakeBatch.delete(name);
     const batchWork = this.#work(queued)
@@ -179,7 +167,10 @@ export class Worker {
     } finally {
       await run.end();
       // The outcomes of the remaining rows could not be recorded.
-      for (const row of rows.values()) this.#options.queue.drop(row);
+      for (const row of rows.values()) {
+        this.#outputs.delete(row);
+        this.#options.queue.drop(row);
+      }
       this.#freeCapacity(rows.size);
       await options.pace.close();
     }
@@ -190,8 +181,7 @@ export class Worker {
     this.#claimedCount += max;
     let taken: ClaimedRow[] = [];
     try {
-      taken = await this.#options.queue.claim(batch, max);
-      return taken;
+      return (taken = await this.#options.queue.claim(batch, max));
     } finally {
       this.#freeCapacity(max - taken.length);
     }
@@ -210,15 +200,19 @@ export class Worker {
       slot?.leave();
       return this.#release(taken.id, rows, record);
     };
+    const refuse = (why: string, isReturned: boolean): Promise<void> => {
+      if (isReturned) this.#stuckBatches.add(batch.name);
+      this.#watcher.bad(batch, taken.id, why, isReturned);
+      return release(() =>
+        isReturned ? queue.returnToQueue(taken, stuckRetryMs, why) : queue.recordEnd(taken, 'bad', why),
+      );
+    };
     let planned: PlannedRow;
     try {
       planned = await planRow(parseRow(taken.id, taken.content), batch, plan);
     } catch (thrown) {
       const error = toMgwError(thrown);
-      if (error.code === 'usage') {
-        this.#watcher.bad(batch, taken.id, error.message);
-        return release(() => queue.recordEnd(taken, 'bad', error.message));
-      }
+      if (error.code === 'usage') return refuse(error.message, await isValidElsewhere(taken, batch, plan));
       await release(() => queue.returnToQueue(taken, 0));
       throw error;
     }
@@ -228,6 +222,10 @@ export class Worker {
       return release(() => queue.recordEnd(taken, planned.state, planned.take.job?.error?.message));
     }
     if (slot === undefined || run.isOver) return release(() => queue.returnToQueue(taken, 0));
+    const path = sameFileName(rowToRun.path);
+    if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))
+      return refuse(`${rowToRun.path} is also the output of another row in progress.`, true);
+    this.#outputs.set(taken, path);
     run.start(rowToRun, slot);
   }
 
@@ -236,7 +234,7 @@ export class Worker {
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
-        this.#spentBatches.delete(batch.name);
+        if (job.state !== 'succeeded') this.#stuckBatches.delete(batch.name);
         this.#watcher.updated(planned, job);
       },
       note: (text) => this.#watcher.note(text),
@@ -244,11 +242,12 @@ export class Worker {
         const { planned, error } = end;
         const state = stateAfter(end);
         if (error !== undefined && isOwnOutputError(planned, error)) {
-          this.#watcher.bad(batch, planned.id, error.message);
+          this.#watcher.bad(batch, planned.id, error.message, false);
           return this.#release(planned.id, rows, (row) => queue.recordEnd(row, 'bad', error.message));
         }
         const delayMs = error === undefined ? undefined : retryDelayMs(error);
-        if (error?.code !== 'budget') this.#postponeIdle(delayMs ?? 0);
+        if (delayMs === stuckRetryMs) this.#stuckBatches.add(batch.name);
+        else this.#postponeIdle(delayMs ?? 0);
         await this.#watcher.ended(batch, end, state, delayMs !== undefined);
         if (error === undefined) return;
         await this.#release(planned.id, rows, (row) =>
@@ -265,6 +264,7 @@ export class Worker {
     const row = rows.get(id);
     if (row === undefined) return;
     rows.delete(id);
+    this.#outputs.delete(row);
     this.#freeCapacity(1);
     this.#postponeIdle(0, row.batch);
     try {
@@ -277,7 +277,7 @@ export class Worker {
 
   // A worker with rows that wait for a retry is not idle.
   #postponeIdle(ms: number, name?: string): void {
-    if (name === undefined || !this.#spentBatches.has(name))
+    if (name === undefined || !this.#stuckBatches.has(name))
       this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);
   }
 
@@ -291,9 +291,9 @@ export class Worker {
     if (this.#isOver) return;
     const isSpent = error.code === 'budget';
     if (!isSpent && error.code !== 'unreachable') return void (this.#fatalError = error);
-    const delayMs = isSpent ? budgetRetryMs : defaultRetryMs;
+    const delayMs = isSpent ? stuckRetryMs : defaultRetryMs;
     this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
-    if (isSpent) this.#spentBatches.add(name);
+    if (isSpent) this.#stuckBatches.add(name);
     else this.#postponeIdle(delayMs);
     this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`);
   }

@@ -2,6 +2,8 @@ import { Option, type Command } from 'commander';
 import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
 import type { OpenedBatch } from '../../batch/fleet/worker.ts';
 import { parseDuration } from '../../clock.ts';
+import { isPerRow } from '../../jobs/output.ts';
+import { printableLine } from '../../printable.ts';
 import { exitCodes, usageError } from '../../errors.ts';
 import type { JobDeps } from '../../jobs/order.ts';
 import { withBudget } from '../../flows/budgets.ts';
@@ -84,7 +86,11 @@ async function runWorker(context: Context, { output, ...others }: WorkerOptions)
   const fleet = await fleetOf(context);
   if (output === undefined)
     throw usageError('-o is required, such as: mgw worker -o clips/{name}/{id}.{ext}');
-  placeOf(output);
+  // Queued rows have no columns, so an unknown field cannot be filled for any of them.
+  if (!isPerRow(placeOf(output, false).template))
+    throw usageError(
+      `--output: ${printableLine(output, 200)} names one file for all rows. Add a field such as {id}, or end it with / to name a folder.`,
+    );
   const options = { ...others, output };
   const [{ RowQueue }, { Worker }, gateway, deps] = await Promise.all([
     import('../../batch/fleet/row-queue.ts'),

@@ -1,6 +1,6 @@
 import { currencyOf } from '../../flows/prices.ts';
 import { writeFile } from 'node:fs/promises';
-import type { WorkerWatcher } from '../../batch/fleet/worker.ts';
+import type { WorkerWatcher } from '../../batch/row-runner.ts';
 import type { Batch } from '../../batch/plan.ts';
 import { type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
 import { Tally, type RowEnd } from '../../batch/row-state.ts';
@@ -106,10 +106,13 @@ export class WorkerReport implements WorkerWatcher {
     this.#printLine(`${name}/${id} ${state}${reason === undefined ? '' : `: ${reason}`}`);
   }
 
-  bad({ name }: Batch, id: string, reason: string): void {
+  bad({ name }: Batch, id: string, reason: string, isReturned: boolean): void {
     this.#uncountReturned(name, id);
-    this.#tally.bad += 1;
-    this.#printLine(`${name}/${id} cannot be run: ${reason}`);
+    if (isReturned) {
+      this.#tally.count('new', false);
+      this.#returned.set(`${name}/${id}`, 'new');
+    } else this.#tally.bad += 1;
+    this.#printLine(`${name}/${id} cannot be run: ${reason}${isReturned ? ' (returned to the queue)' : ''}`);
   }
 
   quarantined(batch: string, id: string): void {

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { RowQueue } from '../../../src/batch/fleet/row-queue.ts';
-import { Worker, type WorkerWatcher } from '../../../src/batch/fleet/worker.ts';
+import { Worker } from '../../../src/batch/fleet/worker.ts';
+import type { WorkerWatcher } from '../../../src/batch/row-runner.ts';
 import { MgwError } from '../../../src/errors.ts';
 import { fakeClock } from '../../jobs/harness.ts';
 
@@ -10,7 +11,7 @@ const away = new MgwError('unreachable', 'The ledger does not respond.');
 async function work(
   outages: number,
   error = away,
-  { tries = 0, why = away, maxIdleMs = 5000 } = {},
+  { tries = 0, why = away, maxIdleMs = 5000, retryAtMs = 0 } = {},
 ): Promise<{ seconds: number; stopped?: MgwError; notes: string[] }> {
   const clock = fakeClock();
   const notes: string[] = [];
@@ -19,11 +20,13 @@ async function work(
   let triesLeft = tries;
   const batch = { name: 'clips', head: { gateway: '', concurrency: 1 } };
   let looksAgain = (): void => undefined;
-  const waiting = (): Promise<unknown[]> => {
+  const availableBatches = (): Promise<unknown[]> => {
     looksAgain();
+    const retryMs = retryAtMs - clock.monotonic();
+    if (retryMs > 0) return Promise.resolve([{ ...batch, retryMs }]);
     return Promise.resolve(triesLeft > 0 ? [batch] : []);
   };
-  const queue = { recover: answer, availableBatches: waiting } as unknown as RowQueue;
+  const queue = { recover: answer, availableBatches } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
     note: (text: string) => notes.push(text),
@@ -51,6 +54,12 @@ it('a worker exits after a period without work, not counting the time when the d
 it('a worker is not idle while it waits to retry a batch', async () => {
   const { notes } = await work(0, away, { tries: 3 });
   expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Retrying in 15 s.'));
+});
+
+it('a worker is not idle while a row that another worker returned waits for its retry', async () => {
+  const { seconds } = await work(0, away, { retryAtMs: 30_000 });
+  expect(seconds).toBeGreaterThan(34);
+  expect(seconds).toBeLessThan(38);
 });
 
 it('a worker is idle while it retries a batch whose budget is used up', async () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { retryDelayMs, defaultRetryMs } from '../../../src/batch/fleet/row-queue.ts';
+import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/fleet/row-queue.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
 
@@ -14,6 +14,11 @@ it.each(['local_io', 'store'] as const)(
 );
 
 it('a worker ends a row whose outcome no other worker can change', () => {
-  for (const code of ['task_failed', 'submit_unknown', 'result_unavailable', 'output_exists'] as const)
+  for (const code of ['task_failed', 'submit_unknown', 'result_unavailable'] as const)
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
+});
+
+it('a worker returns a row whose output exists on its machine, because another worker may save it', () => {
+  for (const job of [undefined, accepted])
+    expect(retryDelayMs(new MgwError('output_exists', 'x.mp4 exists.', { job }))).toBe(stuckRetryMs);
 });

@@ -1,12 +1,6 @@
 import { beforeEach, expect, it } from 'vitest';
-import { queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-row.ts';
-import {
-  addBatch,
-  addRows,
-  requeueQuarantined,
-  RowQueue,
-  type NewRow,
-} from '../../../src/batch/fleet/row-queue.ts';
+import { queuedManifest, queueCounts, requeueRows } from '../../../src/batch/fleet/queued-row.ts';
+import { addBatch, addRows, RowQueue, type NewRow } from '../../../src/batch/fleet/row-queue.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
 import { describeFleet } from './place.ts';
 import { openDatabase, processIn, type TestProcess } from './processes.ts';
@@ -131,9 +125,29 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
       waiting: 0,
       taken: 1,
       quarantined: [{ id: 'a', why: null }],
+      returned: [],
+      unpaid: [],
     });
-    expect(await requeueQuarantined(one.query, 'clips')).toBe(1);
+    expect(await requeueRows(one.query, 'clips')).toBe(1);
     expect((await own.claim('clips', 1))[0]?.id).toBe('a');
+  });
+
+  it('that ended unpaid are requeued on request, and are listed with their reason until then', async () => {
+    await enqueue('a', 'b', 'c', 'd', 'e');
+    const own = new RowQueue(one);
+    const outcomes: Record<string, string> = { a: 'bad', b: 'rejected', c: 'done', d: 'unknown' };
+    for (const row of await own.claim('clips', 5))
+      if (row.id === 'e') await own.returnToQueue(row, 1000, 'why e');
+      else await own.recordEnd(row, outcomes[row.id] ?? '', `why ${row.id}`);
+    expect(await queueCounts(one.query, 'clips')).toMatchObject({
+      returned: [{ id: 'e', why: 'why e' }],
+      unpaid: [
+        { id: 'a', why: 'why a' },
+        { id: 'b', why: 'why b' },
+      ],
+    });
+    expect(await requeueRows(one.query, 'clips')).toBe(2);
+    expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
   it('in doubt are requeued when their file is enqueued again, and no other rows are', async () => {
@@ -193,6 +207,10 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const [row] = await own.claim('clips', 1);
     if (row !== undefined) await own.returnToQueue(row, 3_600_000, 'the gateway was away');
     expect(await own.claim('clips', 1)).toEqual([]);
-    expect(await own.availableBatches('http://here')).toEqual([]);
+    const [{ retryMs, ...clips } = {}] = await new RowQueue(other).availableBatches('http://here');
+    expect(clips).toEqual({ name: 'clips', head });
+    expect(Math.ceil((retryMs ?? 0) / 60_000)).toBe(60);
+    await enqueue('b');
+    expect(await own.availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
   });
 });

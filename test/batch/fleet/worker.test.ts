@@ -124,6 +124,57 @@ describeFleet('mgw worker', {}, (place) => {
     ]);
   });
 
+  it('enqueues a changed row in place of one that was never sent', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['a', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    writeFileSync(file, clips(['a', 'a paper plane']));
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 0, replaced: 1, changed: [] }]);
+    await work();
+    expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
+  });
+
+  it('has the new content of a changed row in its queue once a retry has paid for it', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['a', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    writeFileSync(file, clips(['a', 'a paper plane']));
+    const retry = retryOf(file);
+    expect((await runHereAs(here, retry)).code).toBe(0);
+    const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
+    expect([status.code, status.json['batch']]).toMatchObject([0, { states: { done: 1 } }]);
+    // As if the process had died before it updated the queue.
+    await place.query("update mgw.batch_rows set hash = 'old', content = replace(content, 'plane', 'boat')");
+    const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([enqueued.code, enqueued.json]).toMatchObject([0, { replaced: 1, changed: [] }]);
+    const run = await runHereAs(here, ['batch', 'status', 'clips']);
+    expect([run.code, gateway.charges.size]).toEqual([0, 2]);
+    expect([...gateway.charges.values()]).toEqual([1, 1]);
+  });
+
+  it('pays for no changed row on a retry if the database cannot store its new content in the queue', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['a', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    writeFileSync(file, clips(['a', 'a paper plane']));
+    await place.query(
+      `create function mgw.fail() returns trigger language plpgsql as $$ begin raise exception 'away' using errcode = '57P03'; end $$`,
+    );
+    await place.query(
+      'create trigger fail before update on mgw.batch_rows for each row execute function mgw.fail()',
+    );
+    const { code } = await runHereAs(here, retryOf(file));
+    expect([code, [...gateway.charges]]).toEqual([6, [['a paper boat', 1]]]);
+  });
+
+  function retryOf(file: string): string[] {
+    const args = ['batch', 'retry', file, '--name', 'clips', '--id', 'a', ...machines.output];
+    return [...args, '--poll-interval', '10ms'];
+  }
+
   function work(...more: string[]): Promise<CliResult> {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
@@ -219,6 +270,59 @@ describeFleet('mgw worker', {}, (place) => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('mgw worker -o')]);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), ...machines.output]);
     expect([enqueued.code, await rowsInQueue()]).toEqual([2, '']);
+  });
+
+  it.each([
+    ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
+    ['out/x.mp4', 'names one file for all rows'],
+    ['out/{name}-{n}.{ext}', 'names one file for all rows'],
+  ])('refuses the output %s at its start, and claims no row', async (output, why) => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const { code, stderr } = await runHereAs(here, ['worker', '-o', output, ...quick]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(why)]);
+    expect(await rowsInQueue()).toBe('row-0\twaiting');
+  });
+
+  it('returns a row that its own -o cannot name or whose output exists, pays nothing for it, and becomes idle', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const unnamed = await runHereAs(
+      here,
+      ['worker', '-o', join(here.cwd, '{seed}.mp4'), ...quick],
+      '',
+      systemClock,
+    );
+    expect([unnamed.code, unnamed.stderr]).toEqual([
+      11,
+      expect.stringContaining('no value is known for {seed} (returned to the queue)'),
+    ]);
+    const { stdout } = await runHereAs(here, ['batch', 'status', 'clips']);
+    expect(stdout).toContain('row-0 returned to the queue: no value is known for {seed}');
+    const due = 'update mgw.batch_rows set not_before = null';
+    await place.query(due);
+    mkdirSync(join(machines.shared, 'out'));
+    writeFileSync(join(machines.shared, 'out', 'row-0.mp4'), 'of another program');
+    expect((await work()).code).toBe(11);
+    expect([await rowsInQueue(), gateway.charges.size]).toEqual(['row-0\twaiting', 0]);
+    await place.query(due);
+    rmSync(join(machines.shared, 'out', 'row-0.mp4'));
+    expect((await work()).code).toBe(0);
+    expect(gateway.charges.get('prompt 0')).toBe(1);
+  });
+
+  it('pays for only one of two rows in progress that it would save to one file', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
+    await place.query("delete from mgw.batch_rows where id <> 'row-0'");
+    await place.query(
+      "insert into mgw.batch_rows (batch, id, hash, content) select batch, 'other', 'h', replace(content, 'row-0', 'other') from mgw.batch_rows",
+    );
+    const args = ['worker', '-o', join(machines.shared, '{slug}.{ext}'), ...quick];
+    const { code, stderr } = await runHereAs(here, args);
+    expect([code, stderr]).toEqual([
+      11,
+      expect.stringContaining('also the output of another row in progress'),
+    ]);
+    expect([...gateway.charges]).toEqual([['prompt 0', 1]]);
+    expect(await rowsInQueue()).toBe('row-0\tended\nother\twaiting');
   });
 
   it('needs none of the files that a row refers to', async () => {

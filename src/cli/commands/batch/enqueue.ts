@@ -54,7 +54,7 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'skip invalid rows')
-    .addOption(new Option('--again', 'requeue quarantined rows (five workers died on each)'))
+    .addOption(new Option('--again', 'requeue quarantined rows, and rows that ended unpaid'))
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);
@@ -69,7 +69,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     throw usageError('batch enqueue has no --output: each worker saves to its own -o.');
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch, isQueued } = opened;
-  if (options.again) return requeueRows(context, query, batch.name);
+  if (options.again) return requeue(context, query, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, use its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
@@ -90,12 +90,13 @@ function outcomeOf(
   context: Context,
   batch: Batch,
   { concurrency }: QueuedHead,
-  { plan, added, changed }: Enqueued,
+  { plan, added, replaced, changed }: Enqueued,
 ): Outcome {
-  const queuedBefore = plan.rows - plan.bad - added - changed.length;
+  const queuedBefore = plan.rows - plan.bad - added - replaced - changed.length;
   const parts = [
     `${added} enqueued`,
     ...(queuedBefore > 0 ? [`${queuedBefore} already in the queue`] : []),
+    ...(replaced > 0 ? [`${replaced} replaced`] : []),
     ...(changed.length > 0 ? [`${changed.length} changed in the file; the queued version is kept`] : []),
     ...(plan.bad > 0 ? [`${plan.bad} skipped`] : []),
   ];
@@ -106,14 +107,14 @@ function outcomeOf(
   const { rows, bad } = plan;
   const batchView = { ...(view as { name: string; file: string }), rows, bad, states: undefined };
   return {
-    json: { batch: batchView, cost, enqueued: added, known: queuedBefore, changed },
+    json: { batch: batchView, cost, enqueued: added, replaced, known: queuedBefore, changed },
     exitCode: changed.length + bad > 0 ? exitCodes.partial : exitCodes.ok,
   };
 }
 
-async function requeueRows(context: Context, query: Query, name: string): Promise<Outcome> {
-  const queue = await import('../../../batch/fleet/row-queue.ts');
-  const requeued = await queue.requeueQuarantined(query, name);
+async function requeue(context: Context, query: Query, name: string): Promise<Outcome> {
+  const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
+  const requeued = await requeueRows(query, name);
   context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
   return { json: { batch: { name }, again: requeued } };
 }

@@ -119,9 +119,9 @@ function nameOf(file: string, typedName: string | undefined): string {
 }
 
 /** Returns the output of a batch. @throws MgwError('usage') if the template is wrong. */
-export function placeOf(template: string | undefined): OutputPlace {
+export function placeOf(template: string | undefined, hasColumns = true): OutputPlace {
   try {
-    return outputPlace(template, true);
+    return outputPlace(template, hasColumns);
   } catch (error) {
     throw usageError(`--output: ${messageOf(error)}.`);
   }

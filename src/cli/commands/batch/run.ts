@@ -1,7 +1,10 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
+import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import type { PlanDeps } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
+import type { Ledger } from '../../../ledger/ledger.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
 import { budgetOf, openNamed, rememberOptions } from './known.ts';
@@ -73,12 +76,12 @@ export async function execute(
   // A run that found only changed rows, for instance because of a wrong -d, must not set the options of later runs.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await rememberOptions(context, batch, options);
-  const results = await resultsOf(context, options);
-  const display = displayOf(context, ready, report);
+  const [results, display] = [await resultsOf(context, options), displayOf(context, ready, report)];
   context.progress.showNotesOnly();
   if (ready.tally.chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
+    if (!isQueued) watcher.beforeRow = await queueUpdaterOf(context, display, deps.ledger, batch.name, plan);
     const { sidecar = false, mark } = options;
     const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
     const pace = await paceOf(context, batch.name, {
@@ -102,6 +105,19 @@ export async function execute(
     display.stop();
     await results?.close();
   }
+}
+
+async function queueUpdaterOf(
+  context: Context,
+  display: BatchDisplay,
+  ledger: Ledger,
+  name: string,
+  deps: PlanDeps,
+): Promise<BatchWatcher['beforeRow']> {
+  const fleet = fleetStateOf(ledger);
+  if (fleet === undefined) return undefined;
+  const { queueUpdater } = await import('../../../batch/fleet/enqueue.ts');
+  return queueUpdater(name, deps, fleet.query, (text) => display.note(context.redact(text)));
 }
 
 async function resultsOf(context: Context, { results }: RunBatchOptions): Promise<Results | undefined> {

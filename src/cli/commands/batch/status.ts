@@ -65,14 +65,15 @@ async function queueOf(query: Query, name: string): Promise<QueueCounts | undefi
   return queueCounts(query, name);
 }
 
-function queueText(name: string, { waiting, taken, quarantined }: QueueCounts): string {
-  const rows = quarantined.map(
-    ({ id }) => `${printableLine(id, 100)} quarantined: five workers died while running it`,
-  );
-  const requeueHint = quarantined.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
+function queueText(name: string, { waiting, taken, quarantined, returned, unpaid }: QueueCounts): string {
+  const lines = (rows: QueueCounts['unpaid'], text: string): string[] =>
+    rows.map(({ id, why }) => `${printableLine(id, 100)} ${text}: ${printableLine(why ?? 'no reason', 300)}`);
+  const died = quarantined.map(({ id }) => ({ id, why: 'five workers died while running it' }));
   return [
-    `queue: ${waiting} waiting, ${taken} with workers, ${quarantined.length} quarantined`,
-    ...rows,
-    ...requeueHint,
+    `queue: ${waiting} waiting, ${taken} with workers, ${quarantined.length} quarantined, ${unpaid.length} ended unpaid`,
+    ...lines(returned, 'returned to the queue'),
+    ...lines(died, 'quarantined'),
+    ...lines(unpaid, 'ended unpaid'),
+    ...(died.length + unpaid.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`]),
   ].join('\n');
 }

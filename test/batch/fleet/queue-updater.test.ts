@@ -1,0 +1,58 @@
+import { expect, it } from 'vitest';
+import { queueUpdater } from '../../../src/batch/fleet/enqueue.ts';
+import type { Query } from '../../../src/batch/fleet/fleet-state.ts';
+import type { PlanDeps } from '../../../src/batch/plan.ts';
+import type { NamedRow } from '../../../src/batch/planned-row.ts';
+import { MgwError } from '../../../src/errors.ts';
+
+const deps = { redact: (text: string) => text } as unknown as PlanDeps;
+
+function planned(prompt: string): NamedRow {
+  const body = { model: 'm', prompt };
+  const row = { index: 1, line: 2, tags: [], set: [], flags: {} };
+  return { id: 'a', row, work: { protocol: { name: 'c' }, body, userBody: body } } as unknown as NamedRow;
+}
+
+/** Updates a row of a batch whose queue answers each statement with `answer`. Returns the statements and the notes. */
+async function update(
+  prompt: string,
+  answer: (sql: string) => Record<string, unknown>[],
+): Promise<{ statements: string[]; notes: string[] }> {
+  const statements: string[] = [];
+  const notes: string[] = [];
+  const query = ((sql: string) => {
+    statements.push(sql.split(' ').slice(0, 4).join(' '));
+    return Promise.resolve().then(() => answer(sql));
+  }) as Query;
+  const updater = await queueUpdater('clips', deps, query, (text) => notes.push(text));
+  await updater?.(planned(prompt));
+  return { statements, notes };
+}
+
+const large = 'x'.repeat(9 * 2 ** 20);
+
+it('a row that the queue cannot contain stays in it, with a note', async () => {
+  const { statements, notes } = await update(large, () => [{}]);
+  expect(statements.filter((sql) => sql.startsWith('update'))).toEqual([]);
+  expect(notes).toEqual([
+    expect.stringContaining("at most 8 MiB. Use URLs instead. The queue keeps the row's earlier content"),
+  ]);
+});
+
+it('a row that neither is in the queue nor can be enqueued causes no note', async () => {
+  const { notes } = await update(large, (sql) => (sql.includes('{batches}') ? [{}] : []));
+  expect(notes).toEqual([]);
+});
+
+it('an error of the database while a row is updated is thrown, so that the row is not paid for', async () => {
+  const error = new MgwError('unreachable', 'The ledger does not respond.');
+  const answer = (sql: string): Record<string, unknown>[] => {
+    if (sql.startsWith('update')) throw error;
+    return [{}];
+  };
+  await expect(update('a paper boat', answer)).rejects.toBe(error);
+});
+
+it('the rows of a batch that is not enqueued are not updated', async () => {
+  expect((await update('a paper boat', () => [])).statements).toHaveLength(1);
+});
