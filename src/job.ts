@@ -119,6 +119,8 @@ export interface AttemptMoney {
   /** The reservation of the attempt, and its budgets. */
   reservation?: string;
   budgets?: string[];
+  /** The limit of `--budget`, if it is one of the budgets. */
+  limit?: string;
 }
 
 /** A user's rating of a job's result. */

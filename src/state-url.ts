@@ -39,13 +39,22 @@ const tlsModes: Record<string, StateTls['mode']> = {
   disable: 'disable',
 };
 
-/** Parameters that the database client reads itself. */
-const clientParameters = ['user', 'password', 'host', 'port', 'options', 'application_name'];
+/** The parameters of mgw, with their defaults. */
+const defaultParameters = {
+  ...{ schema: 'mgw', lease: '', connect_timeout: '' },
+  ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
+};
+
+/** The parameters of mgw, and those that the database client reads itself. */
+const parameterNames = [
+  ...Object.keys(defaultParameters),
+  ...['user', 'password', 'host', 'port', 'options', 'application_name'],
+];
 
 const defaultLeaseMs = 30_000;
 const defaultTimeoutMs = 10_000;
 const expectedForm =
-  'postgres://USER@HOST/DATABASE, with ?schema=NAME, lease=30s and connect_timeout=10 as parameters';
+  'postgres://USER@HOST/DATABASE, with ?schema=NAME, lease=30s and connect_timeout=10 as parameters, and / ? # @ in a password written as %2F %3F %23 %40';
 
 /** Whether a string is the URL of a ledger on PostgreSQL; false for a folder. */
 export function isStateUrl(text: string): boolean {
@@ -57,19 +66,16 @@ export function isStateUrl(text: string): boolean {
  * @throws Error whose message says what is allowed and does not quote any value of the URL.
  */
 export function parseStateUrl(text: string): StateUrl {
-  const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
+  const url = isStateUrl(text) ? parseUrl(text) : undefined;
   if (url === undefined || url.pathname.length < 2) throw new Error(expectedForm);
   if (url.searchParams.has('ssl') || url.searchParams.has('uselibpqcompat'))
     throw new Error(`a URL without ssl or uselibpqcompat; to set TLS, use ${tlsOptions}`);
-  const parameters = {
-    ...{ schema: 'mgw', lease: '', connect_timeout: '' },
-    ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
-  };
+  const parameters = { ...defaultParameters };
   for (const name of Object.keys(parameters) as (keyof typeof parameters)[]) {
     parameters[name] = url.searchParams.get(name) ?? parameters[name];
     url.searchParams.delete(name);
   }
-  for (const name of url.searchParams.keys()) checkSpelling(name, Object.keys(parameters));
+  for (const name of url.searchParams.keys()) checkParameter(name);
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(parameters.schema))
     throw new Error('a URL with schema=NAME of lower-case letters, digits and _');
   const patienceMs =
@@ -87,12 +93,16 @@ export function parseStateUrl(text: string): StateUrl {
   };
 }
 
-// Rejects a misspelt parameter of mgw, which would have no effect. Other unknown parameters are allowed, because
-// database hosts add their own.
-function checkSpelling(name: string, names: readonly string[]): void {
-  const nearest = clientParameters.includes(name) ? undefined : nearestName(name, names);
-  if (nearest !== undefined)
-    throw new Error(`a URL with the parameter ${nearest} instead of ${printableLine(name, 40)}`);
+// An unknown parameter would have no effect, and may be a misspelt `password`.
+function checkParameter(name: string): void {
+  if (parameterNames.includes(name)) return;
+  const nearest = nearestName(name, parameterNames);
+  const shown = printableLine(name, 40);
+  throw new Error(
+    nearest === undefined
+      ? `a URL without the parameter ${shown}; the parameters are ${parameterNames.join(', ')}`
+      : `a URL with the parameter ${nearest} instead of ${shown}`,
+  );
 }
 
 const tlsOptions = `one of sslmode=${Object.keys(tlsModes).join(', ')}`;
@@ -103,20 +113,30 @@ function parseTls(sslmode: string, [ca, cert, key]: readonly string[]): StateTls
   return { ...(mode && { mode }), ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
-/** Returns a URL without its password. Returns a placeholder for a string that is not a URL. */
+/**
+ * Returns a URL without its password and the values of unknown parameters. Returns a placeholder for a string that is
+ * not a valid URL.
+ */
 export function maskPassword(text: string): string {
-  if (!URL.canParse(text)) return 'postgres://…';
-  const url = new URL(text);
+  const url = parseUrl(text);
+  if (url === undefined) return 'postgres://…';
   if (url.password !== '') url.password = '***';
-  if (url.searchParams.has('password')) url.searchParams.set('password', '***');
+  for (const name of new Set(url.searchParams.keys()))
+    if (name === 'password' || !parameterNames.includes(name)) url.searchParams.set(name, '***');
   return url.href;
 }
 
-/** Whether a URL contains a password. */
+// Returns undefined if an @ follows the host. A password with an unescaped / or ? then looks like a path and
+// parameters.
+function parseUrl(text: string): URL | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return url === undefined || `${url.pathname}${url.search}${url.hash}`.includes('@') ? undefined : url;
+}
+
+/** Whether a URL contains a password, even if the URL is not valid. */
 export function hasPassword(text: unknown): boolean {
-  return (
-    typeof text === 'string' && isStateUrl(text) && URL.canParse(text) && passwordIn(new URL(text)) !== ''
-  );
+  if (typeof text !== 'string' || !isStateUrl(text)) return false;
+  return /:\/\/[^@/?#]*:.+@/.test(text) || (URL.canParse(text) && passwordIn(new URL(text)) !== '');
 }
 
 function passwordIn(url: URL): string {

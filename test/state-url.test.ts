@@ -29,6 +29,15 @@ describe('the address of a shared ledger', () => {
     `postgres://db/jobs?user=mgw&password=${secret}`,
     `postgres://mgw:${secret}@db:notaport/jobs`,
     `postgres://mgw:${secret}@/jobs/x y`,
+    `postgres://mgw:p@ss/${secret}@db/jobs`,
+    `postgres://mgw:12/${secret}@db/jobs`,
+    `postgres://mgw:12?${secret}@db/jobs`,
+    `postgres://mgw:12/a?${secret}@db/jobs`,
+    `postgres://mgw:#${secret}@db/jobs`,
+    `postgres://mgw@db/jobs?Password=${secret}`,
+    `postgres://mgw@db/jobs?pasword=${secret}`,
+    `postgres://mgw@db/jobs?pass=${secret}&lease=5s`,
+    `postgres://mgw@db/jobs?password=x&password=${secret}`,
   ])('never shows its password: %s', (text) => {
     expect(maskPassword(text)).not.toContain(secret);
     try {
@@ -41,7 +50,10 @@ describe('the address of a shared ledger', () => {
   it('exposes its password only to the code that redacts it', () => {
     expect(parseStateUrl('postgres://mgw:a%2Fb%40c@db/jobs').password).toBe('a/b@c');
     expect(hasPassword('postgres://mgw:x@db/jobs')).toBe(true);
+    expect(hasPassword('postgres://mgw:p/x@db/jobs')).toBe(true);
+    expect(hasPassword('postgres://mgw:12/x@db/jobs')).toBe(true);
     expect(hasPassword('postgres://mgw@db/jobs')).toBe(false);
+    expect(hasPassword('postgres://mgw@db:6432/jobs')).toBe(false);
     expect(hasPassword(undefined)).toBe(false);
   });
 
@@ -57,6 +69,9 @@ describe('the address of a shared ledger', () => {
     ['postgres://db/jobs?ssl=0', /sslmode/],
     ['postgres://db/jobs?leas=5s', /parameter lease instead of leas$/],
     ['postgres://db/jobs?uselibpqcompat=true', /sslmode/],
+    ['postgres://mgw@db/jobs?Password=x', /parameter password instead of Password$/],
+    ['postgres://mgw@db/jobs?pass=x', /without the parameter pass; the parameters are schema,/],
+    ['postgres://mgw:12/34@db/jobs', /%2F/],
   ])('is refused with a message: %s', (text, why) => {
     expect(() => parseStateUrl(text)).toThrow(why);
   });

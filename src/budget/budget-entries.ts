@@ -38,7 +38,7 @@ export async function writeBudgetFile(path: string, { limit, entries }: BudgetEn
     const known = new Map(existing.entries.map((entry) => [entry.id, entry]));
     const lines = entries.flatMap(({ id, amount, at, owner, state }) => {
       const recorded = known.get(id);
-      const isSettled = recorded?.state === 'kept' && compare(recorded.amount, amount) === 0;
+      const isSettled = recorded?.state === 'kept' && compare(recorded.amount, amount) >= 0;
       return [
         ...(recorded !== undefined
           ? []
@@ -95,7 +95,10 @@ export async function readBudgetRows(
   });
 }
 
-/** Adds a budget to a database. @returns false if the database already has a budget of that name. */
+/**
+ * Adds the missing entries to a budget of a database, and creates it if there is none. A limit that it has stays.
+ * @returns whether anything was added
+ */
 export async function writeBudgetRows(
   database: Database,
   kind: BudgetKind,
@@ -103,31 +106,57 @@ export async function writeBudgetRows(
   { limit, entries }: BudgetEntries,
 ): Promise<boolean> {
   const [budgets, reservations] = [database.table('budgets'), database.table('reservations')];
-  const sum = (of: 'held' | 'kept', window: string): string =>
-    `(SELECT coalesce(sum(amount), 0) FROM given WHERE left(at, length(${window})) = ${window}${of === 'kept' ? " AND state = 'kept'" : ''})`;
-  const rows = await database.query(
-    `WITH given AS MATERIALIZED (SELECT id, amount::numeric AS amount, at, owner, state
-         FROM jsonb_to_recordset($5::jsonb) AS each (id text, amount text, at text, owner text, state text)),
-       last AS MATERIALIZED (SELECT coalesce(left(max(at), 10), '') AS day, coalesce(left(max(at), 7), '') AS month FROM given),
-       made AS (INSERT INTO ${budgets} (kind, name, amount, per, held, kept, day, day_held, day_kept, month, month_held, month_kept)
-         SELECT $1, $2, $3::numeric, $4, ${sum('held', "''")}, ${sum('kept', "''")},
-           day, ${sum('held', 'day')}, ${sum('kept', 'day')}, month, ${sum('held', 'month')}, ${sum('kept', 'month')} FROM last
-         ON CONFLICT DO NOTHING RETURNING kind),
-       all_entries AS (INSERT INTO ${reservations} (id, kind, budget, amount, at, owner, state)
-         SELECT id, $1, $2, amount, at, owner, state FROM given, made)
-     SELECT FROM made`,
-    [
-      kind,
-      name,
-      limit ? formatDecimal(limit.amount) : null,
-      limit?.per ?? null,
-      JSON.stringify(
-        entries.map(({ id, amount, at, owner, state }) => ({
-          ...{ id, at, state, amount: formatDecimal(amount) },
-          owner: JSON.stringify(owner),
-        })),
-      ),
-    ],
+  const made = await database.query(
+    `INSERT INTO ${budgets} (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING name`,
+    [kind, name],
   );
-  return rows.length > 0;
+  const window = (of: 'day' | 'month'): string => {
+    const isIn = `left(at, length(own.${of})) = own.${of}`;
+    const sum = (what: string): string => `coalesce(sum(${what}) FILTER (WHERE ${isIn}), 0) AS ${of}_${what}`;
+    return `own.${of} AS ${of}, ${sum('held')}, ${sum('kept')}`;
+  };
+  // The sums change by the differences that the entries make. The first entry of a later day or month resets the sums
+  // of the old one.
+  const raised = (of: 'day' | 'month'): string => {
+    const sum = (what: string): string =>
+      `${of}_${what} = CASE WHEN b.${of} = total.${of} THEN b.${of}_${what} ELSE 0 END + total.${of}_${what}`;
+    return `${of} = total.${of}, ${sum('held')}, ${sum('kept')}`;
+  };
+  const rows = await database.query<{ is_changed: boolean }>(
+    `WITH locked AS MATERIALIZED (SELECT day, month, amount FROM ${budgets} WHERE kind = $1 AND name = $2 FOR UPDATE),
+       given AS MATERIALIZED (SELECT id, each.amount::numeric AS amount, at, owner, state
+         FROM locked, jsonb_to_recordset($5::jsonb) AS each (id text, amount text, at text, owner text, state text)),
+       added AS (INSERT INTO ${reservations} (id, kind, budget, amount, at, owner, state)
+         SELECT id, $1, $2, amount, at, owner, state FROM given ON CONFLICT DO NOTHING
+         RETURNING at, amount AS held, CASE WHEN state = 'kept' THEN amount ELSE 0 END AS kept),
+       old AS MATERIALIZED (SELECT r.id, r.state AS was, r.amount AS was_amount, given.amount AS now_amount
+         FROM ${reservations} r JOIN given USING (id)
+         WHERE r.kind = $1 AND r.budget = $2 AND given.state = 'kept'
+           AND (r.state <> 'kept' OR r.amount < given.amount) FOR UPDATE OF r),
+       settled AS (UPDATE ${reservations} r SET state = 'kept', amount = now_amount FROM old
+         WHERE r.kind = $1 AND r.budget = $2 AND r.id = old.id
+         RETURNING r.at, now_amount - CASE WHEN was = 'released' THEN 0 ELSE was_amount END AS held,
+           now_amount - CASE WHEN was = 'kept' THEN was_amount ELSE 0 END AS kept),
+       changed AS MATERIALIZED (SELECT * FROM added UNION ALL SELECT * FROM settled),
+       own AS MATERIALIZED (SELECT greatest(locked.day, left(last.at, 10)) AS day, greatest(locked.month, left(last.at, 7)) AS month
+         FROM locked, (SELECT coalesce(max(at), '') AS at FROM changed) AS last),
+       total AS MATERIALIZED (SELECT count(at) AS changes, coalesce(sum(held), 0) AS held, coalesce(sum(kept), 0) AS kept,
+           ${window('day')}, ${window('month')}
+         FROM own LEFT JOIN changed ON true GROUP BY own.day, own.month)
+     UPDATE ${budgets} b SET amount = coalesce(b.amount, $3::numeric), per = CASE WHEN b.amount IS NULL THEN $4 ELSE b.per END,
+       held = b.held + total.held, kept = b.kept + total.kept, ${raised('day')}, ${raised('month')}
+     FROM total, locked WHERE b.kind = $1 AND b.name = $2
+     RETURNING total.changes > 0 OR (locked.amount IS NULL AND b.amount IS NOT NULL) AS is_changed`,
+    [kind, name, limit ? formatDecimal(limit.amount) : null, limit?.per ?? null, jsonOf(entries)],
+  );
+  return made.length > 0 || rows.some((row) => row.is_changed);
+}
+
+function jsonOf(entries: BudgetEntries['entries']): string {
+  return JSON.stringify(
+    entries.map(({ id, amount, at, owner, state }) => ({
+      ...{ id, at, state, amount: formatDecimal(amount) },
+      owner: JSON.stringify(owner),
+    })),
+  );
 }

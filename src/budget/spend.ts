@@ -162,8 +162,8 @@ export function chargesOf(events: readonly (RecordedEvent | undefined)[]): Attem
 
 function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set<string>): void {
   if (event.type === 'sending') {
-    const { attempt, at, cost, reservation, budgets } = event;
-    charges.push({ attempt, at, outcome: 'open', cost, reservation, budgets });
+    const { attempt, at, cost, reservation, budgets, limit } = event;
+    charges.push({ attempt, at, outcome: 'open', cost, reservation, budgets, limit });
   } else if (event.type === 'accepted') {
     // Two processes may have recorded the same response. A corrected handle belongs to the attempt of the wrong one.
     if (!handles.has(event.handle) && event.instead_of === undefined) markAccepted(charges);

@@ -117,11 +117,10 @@ export function sinceOption(): Option {
  * @throws MgwError('usage') if it is not a time.
  */
 export function sinceTime(text: string, now: number): string {
-  if (/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(text)) {
-    const time = Date.parse(text);
-    if (!Number.isNaN(time)) return new Date(time).toISOString();
-  }
+  const [, day] = /^(\d{4}-\d\d-\d\d)(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.exec(text) ?? [];
   try {
+    // February 30 is parsed as a day in March. An invalid date throws.
+    if (day !== undefined && new Date(day).toISOString().startsWith(day)) return new Date(text).toISOString();
     return new Date(now - parseDuration(text)).toISOString();
   } catch {
     throw usageError(

@@ -6,6 +6,8 @@ import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import { add, type Decimal, excess, parseAmount, zero } from '../decimal.ts';
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
+import { chargesOf } from '../budget/spend.ts';
+import type { Job } from '../job.ts';
 import { chargeOutcome, jobOfReservation } from '../jobs/charge-outcome.ts';
 import type { BudgetsOf } from '../jobs/remove.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -139,11 +141,15 @@ export async function configuredAllowance(
   if (name === undefined) return [];
   const budget = await open(name);
   const { limit } = await budget.state();
-  const raiseCommand = ['mgw', 'budget', 'set', name];
-  if (limit !== undefined) return [{ name, label: `the budget ${name}`, budget, raiseCommand }];
+  const allowance = standingAllowance(name, budget);
+  if (limit !== undefined) return [allowance];
   // The profile's budget is for real money. The sandbox has its own budgets.
   if (settings.sandbox.value && source === 'profile') return [];
-  throw usageError(`There is no budget ${name}: set a limit first.`, [...raiseCommand, 'AMOUNT']);
+  throw usageError(`There is no budget ${name}: set a limit first.`, [...allowance.raiseCommand, 'AMOUNT']);
+}
+
+function standingAllowance(name: string, budget: Budget): Allowance & { raiseCommand: string[] } {
+  return { name, label: `the budget ${name}`, budget, raiseCommand: ['mgw', 'budget', 'set', name] };
 }
 
 /** The remaining amount of a budget. */
@@ -205,4 +211,52 @@ export async function withBudget<D extends FlowDeps>(
       ? { name: '--budget', label: 'the budget of this command', budget, limit }
       : { name: `batch ${name}`, label: `the budget of the batch ${name}`, budget, limit };
   return { ...deps, allowances: () => Promise.resolve([...standing, allowance]) };
+}
+
+/** The budgets under which a job was paid for, as its events record them. */
+export interface RecordedBudgets {
+  standing: string[];
+  /** Whether `--budget` of the command, and of which batch, was one of them; undefined if none was. */
+  own?: 'command' | { batch: string };
+  /** The limit of `--budget`; undefined if there was none, or an older mgw did not record it. */
+  limit?: string;
+}
+
+/** Returns the budgets of all attempts that were or may have been accepted. */
+export function recordedBudgets(events: Parameters<typeof chargesOf>[0]): RecordedBudgets {
+  const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
+  const names = [...new Set(charges.flatMap(({ budgets = [] }) => budgets))];
+  const batch = names.find((name) => name.startsWith('batch '))?.slice('batch '.length);
+  return {
+    standing: names.filter((name) => /^[^-\s]\S*$/.test(name)),
+    own: batch !== undefined ? { batch } : names.includes('--budget') ? 'command' : undefined,
+    limit: charges.findLast(({ limit }) => limit !== undefined)?.limit,
+  };
+}
+
+/**
+ * Returns the deps of a job that is sent again: under the budgets under which it was paid for, and those of the command.
+ * @param amount replaces the limit of the job's own budget
+ * @throws MgwError('usage') if the limit of its own budget is unknown; as {@link withBudget}.
+ */
+export async function withRecordedBudgets<D extends FlowDeps>(
+  deps: D,
+  { id, record: { fingerprint } }: Job,
+  { standing, own, limit }: RecordedBudgets,
+  amount = limit,
+): Promise<D> {
+  if (own !== undefined && amount === undefined)
+    throw usageError(
+      `Job ${id} was paid for under --budget, and its amount was not recorded. Nothing was sent.`,
+      [...['mgw', 'jobs', 'resolve', id, '--resubmit', '--budget', 'AMOUNT']],
+    );
+  const chosen = await deps.allowances();
+  const others = standing.filter((name) => chosen.every((each) => each.name !== name));
+  const recorded = await Promise.all(
+    others.map(async (name) => standingAllowance(name, await deps.openBudget('standing', name))),
+  );
+  const all = { ...deps, allowances: () => Promise.resolve([...chosen, ...recorded]) };
+  return typeof own === 'object'
+    ? withBudget(all, 'batch', own.batch, amount)
+    : withBudget(all, 'command', fingerprint, amount);
 }

@@ -4,14 +4,16 @@ import {
   writeBudgetFile,
   writeBudgetRows,
 } from '../budget/budget-entries.ts';
+import type { BudgetEntries } from '../budget/reservations.ts';
 import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
 import { MgwError } from '../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../job.ts';
 import { attemptClaim } from '../jobs/charge-outcome.ts';
 import { follow } from '../ledger/chain.ts';
-import { names } from '../ledger/names.ts';
+import { type Holder, holderText, names, readHolder } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
+import { counted } from '../printable.ts';
 import { budgetsIn } from './budgets.ts';
 
 /** The number of copied records, not counting identical ones that already existed. */
@@ -20,38 +22,95 @@ export interface CopyCounts {
   budgets: number;
 }
 
+/** A folder or a database, as the source or the target of a copy. */
+export interface CopyPlace {
+  /** The name in messages. */
+  name: string;
+  ledger: Ledger;
+  budgets: CopiedBudgets;
+}
+
+interface NamedBudget {
+  kind: BudgetKind;
+  name: string;
+  budget: BudgetEntries;
+}
+
+/** The budgets of a folder or a database. `write` adds what is missing, and returns whether anything was. */
+export interface CopiedBudgets {
+  read(): Promise<NamedBudget[]>;
+  write(budget: NamedBudget): Promise<boolean>;
+}
+
+const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
+
+/** Returns the budgets of a folder. They throw MgwError('local_io') if one cannot be read or written. */
+export function budgetsOfFolder(folder: string): CopiedBudgets {
+  return {
+    read: async () => {
+      const found: NamedBudget[] = [];
+      for (const kind of kinds)
+        for (const name of await budgetsIn(budgetFolder(folder, kind)))
+          found.push({ kind, name, budget: await readBudgetFile(budgetPath(folder, kind, name)) });
+      return found;
+    },
+    write: ({ kind, name, budget }) => writeBudgetFile(budgetPath(folder, kind, name), budget),
+  };
+}
+
+/** Returns the budgets of a database. */
+export function budgetsOfDatabase(database: Database): CopiedBudgets {
+  return {
+    read: () => readBudgetRows(database),
+    write: ({ kind, name, budget }) => writeBudgetRows(database, kind, name, budget),
+  };
+}
+
 /**
- * Copies all jobs of a ledger into another one, with their claims. If it is interrupted, the next call continues.
- * @throws MgwError('conflict') if a process is working on a job (nothing was copied), or if the target contains a
- * different job or claim of the same name (the jobs before it were copied).
+ * Copies all jobs of a ledger into another one, with their claims and budgets. Reservations that the target lacks are
+ * added to its budgets, whose limits stay. If it is interrupted, the next call continues.
+ * @param repeat the command that repeats the copy
+ * @param keepKeys a key that names another job in the target keeps naming it
+ * @throws MgwError, with nothing written: 'local_io' if a budget is damaged, 'conflict' if a process is working on a job,
+ * if a job was changed in both ledgers, or if a key names different jobs in them.
  */
-export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
+export async function copyState(
+  from: CopyPlace,
+  to: CopyPlace,
+  repeat: readonly string[],
+  keepKeys = false,
+): Promise<CopyCounts> {
+  const budgets = await from.budgets.read();
+  await refuseConflicts(from, to, repeat, keepKeys);
+  const copied = { jobs: 0, budgets: 0 };
+  // Budgets first: if the copy is interrupted, too much counts as reserved, not too little.
+  for (const budget of budgets) if (await to.budgets.write(budget)) copied.budgets += 1;
+  copied.jobs = await copyJobs(from.ledger, to.ledger);
+  return copied;
+}
+
+async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
   // The first claim lookup in a folder without claims rebuilds them from its jobs. Do a lookup now, while the target is
   // empty, so that it rebuilds none.
   await to.claimed(names.after(''));
-  const ids = (await from.ids()).reverse();
-  // Check all jobs before copying any: if a process changed a job after it was copied, the copy would differ.
-  for (const id of ids) refuseInUse(await from.read(id));
-  for (const id of ids) {
+  for (const id of (await from.ids()).reverse()) {
     const job = await from.read(id);
     if (job === undefined) continue;
-    // A confirmed claim without an event shows that the record has lost the event. A database does not confirm claims.
-    const lostEvents = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
-    const events = [...(await from.events(id)), ...lostEvents];
-    if (await isMissingIn(to, id, events)) {
-      await to.create(id, events);
-      copied += 1;
-    }
+    if (await to.create(id, await eventsOf(job, from))) copied += 1;
     for (let attempt = 1; attempt <= job.record.attempts + 1; attempt += 1)
-      await copyClaim(names.attempt(id, attempt), from, to);
+      await copyAttempt(names.attempt(id, attempt), from, to);
     const submission = { key: job.key, fingerprint: job.record.fingerprint };
     const first = names.first(submission);
     if (chains.has(first)) continue;
     chains.add(first);
-    await follow(from, submission, async ({ name, holder, fate }) => {
-      await copyClaim(name, from, to);
+    const place = placesIn(to, first);
+    await follow(from, submission, async ({ holder, fate }) => {
+      // The claim of a job that was never created binds no one.
+      if (fate === 'unmade') return false;
+      if (fate === 'lost') await copyAttempt(names.attempt(holder.job, 1), from, to);
+      await place(holder);
       if (fate === 'removed') await to.forbid(holder.job);
       return false;
     });
@@ -59,65 +118,125 @@ export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   return copied;
 }
 
+async function eventsOf(job: Job, from: Ledger): Promise<(JobEvent | RecordedEvent | undefined)[]> {
+  // A confirmed claim without an event shows that the record has lost the event. A database does not confirm claims.
+  const lost = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
+  return [...(await from.events(job.id)), ...lost];
+}
+
+async function copyAttempt(name: string, from: Ledger, to: Ledger): Promise<void> {
+  const content = await from.claimed(name);
+  if (content === undefined) return;
+  await to.claim(name, content);
+  // Confirm an existing claim too, because an earlier copy may have been interrupted before this line.
+  if (await from.isConfirmed(name)) await to.confirm(name);
+}
+
+/**
+ * Returns a function that gives a job a place at the end of a chain in the target, unless it has one. Two ledgers may
+ * hold different jobs of one command, so the chains are joined.
+ */
+function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> {
+  const known = new Set<string>();
+  let name = first;
+  return async (holder) => {
+    while (!known.has(holder.job)) {
+      const text = await to.claim(name, holderText(holder));
+      const there = text === undefined ? holder : readHolder(text);
+      if (there === undefined) return;
+      // A search ends at a job that was never created. It must find the jobs behind it.
+      if (there.job !== holder.job && (await to.claimState(there.job)) === 'unmade')
+        await to.forbid(there.job);
+      known.add(there.job);
+      name = names.after(there.job);
+    }
+  };
+}
+
+const maxShown = 8;
+
+// Checks all jobs before anything is copied.
+async function refuseConflicts(
+  { name: source, ledger: from }: CopyPlace,
+  { name: target, ledger: to }: CopyPlace,
+  repeat: readonly string[],
+  keepKeys: boolean,
+): Promise<void> {
+  const [changed, keys] = [[] as string[], [] as string[]];
+  for (const id of (await from.ids()).reverse()) {
+    const job = await from.read(id);
+    if (job === undefined) continue;
+    refuseInUse(job);
+    const fate = await to.claimState(id);
+    if (fate === 'removed') continue;
+    if (await isChanged(job, from, to)) changed.push(id);
+    const other = keepKeys || fate === 'there' ? undefined : await otherJobOfKey(job, from, to);
+    if (other !== undefined)
+      keys.push(`${job.key ?? ''} names ${id} in ${source}, and ${other} in ${target}`);
+  }
+  const refuse = (what: string, list: string[], separator: string, way: string, next: string[]): never => {
+    const more = list.length > maxShown ? [`and ${list.length - maxShown} more`] : [];
+    const shown = [...list.slice(0, maxShown), ...more].join(separator);
+    throw new MgwError('conflict', `${what}: ${shown}. Nothing was copied. ${way}`, { next });
+  };
+  if (changed.length > 0)
+    refuse(
+      `${counted(changed.length, 'job')} changed in ${source} and in ${target}`,
+      changed,
+      ', ',
+      'Remove each of them from one of the two: mgw jobs rm.',
+      ['mgw', 'jobs', 'show', changed[0] ?? ''],
+    );
+  if (keys.length > 0)
+    refuse(
+      `${counted(keys.length, 'key')} would name two jobs`,
+      keys,
+      '; ',
+      `With --keep-keys, a key keeps its job in ${target}, and the other job is copied under its id alone.`,
+      [...repeat, '--keep-keys'],
+    );
+}
+
 // The process may pay for the job, or for another one, after the copy.
-function refuseInUse(job: Job | undefined): void {
-  const run = job?.record.runs.find(({ owner }) => job.record.lifeOf(owner) === 'alive');
-  if (job === undefined || run === undefined) return;
+function refuseInUse(job: Job): void {
+  const run = job.record.runs.find(({ owner }) => job.record.lifeOf(owner) === 'alive');
+  if (run === undefined) return;
   throw new MgwError(
     'conflict',
     `Another mgw (process ${run.owner.pid}) is working on job ${job.id}. Wait until no mgw is running, and repeat the command.`,
   );
 }
 
-async function isMissingIn(
+// Whether the source knows something of a job that the target's record of it contradicts or lacks.
+async function isChanged(job: Job, from: Ledger, to: Ledger): Promise<boolean> {
+  const { id, record } = job;
+  for (let attempt = 1; attempt <= record.attempts + 1; attempt += 1) {
+    const name = names.attempt(id, attempt);
+    const [own, there] = [await from.claimed(name), await to.claimed(name)];
+    if (own !== undefined && there !== undefined && own !== there) return true;
+  }
+  if ((await to.read(id)) === undefined) return false;
+  const [events, there] = [await eventsOf(job, from), await to.events(id)];
+  return JSON.stringify(there.slice(0, events.length)) !== JSON.stringify(events);
+}
+
+// Returns the job in the target that the key of a job names, if the key names this job in the source.
+async function otherJobOfKey(
+  { id, key, record: { fingerprint } }: Job,
+  from: Ledger,
   to: Ledger,
-  id: string,
-  events: readonly (JobEvent | RecordedEvent | undefined)[],
-): Promise<boolean> {
-  if ((await to.read(id)) === undefined) return true;
-  const existing = await to.events(id);
-  if (JSON.stringify(existing) === JSON.stringify(events)) return false;
-  throw new MgwError(
-    'conflict',
-    `Job ${id} already exists in the target with a different record: both ledgers were used.`,
-  );
-}
-
-async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> {
-  const content = await from.claimed(name);
-  if (content === undefined) return;
-  const existing = await to.claim(name, content);
-  if (existing !== undefined && existing !== content)
-    throw new MgwError('conflict', `${name} is already claimed in the target by ${existing.slice(0, 80)}.`);
-  // Confirm an existing claim too, because an earlier copy may have been interrupted before this line.
-  if (await from.isConfirmed(name)) await to.confirm(name);
-}
-
-const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
-
-/**
- * Copies the budgets of a folder into a database. Existing budgets are left as they are.
- * @throws MgwError('local_io').
- */
-export async function copyBudgetsIn(folder: string, database: Database): Promise<number> {
-  let copied = 0;
-  for (const kind of kinds) {
-    for (const name of await budgetsIn(budgetFolder(folder, kind))) {
-      const budget = await readBudgetFile(budgetPath(folder, kind, name));
-      if (await writeBudgetRows(database, kind, name, budget)) copied += 1;
-    }
-  }
-  return copied;
-}
-
-/**
- * Copies the budgets of a database into a folder. Existing budgets are left as they are.
- * @throws MgwError('local_io').
- */
-export async function copyBudgetsOut(database: Database, folder: string): Promise<number> {
-  let copied = 0;
-  for (const { kind, name, budget } of await readBudgetRows(database)) {
-    if (await writeBudgetFile(budgetPath(folder, kind, name), budget)) copied += 1;
-  }
-  return copied;
+): Promise<string | undefined> {
+  if (key === undefined) return undefined;
+  const named = async (ledger: Ledger): Promise<string | undefined> => {
+    let found: string | undefined;
+    const end = await follow(ledger, { key, fingerprint }, ({ holder, fate }) => {
+      if (fate === 'removed' || fate === 'unmade') return false;
+      found = holder.job;
+      return true;
+    });
+    return end?.isFree === false ? 'another job' : found;
+  };
+  if ((await named(from)) !== id) return undefined;
+  const there = await named(to);
+  return there === id ? undefined : there;
 }

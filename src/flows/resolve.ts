@@ -1,3 +1,5 @@
+import type { Settings } from '../config/resolve.ts';
+import { add, formatDecimal, parseDecimal } from '../decimal.ts';
 import { messageOf, usageError, MgwError } from '../errors.ts';
 import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job } from '../job.ts';
@@ -7,7 +9,8 @@ import { beginRun } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { reserve } from '../payment/reserve.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { withBudget } from './budgets.ts';
+import { type RecordedBudgets, recordedBudgets, withRecordedBudgets } from './budgets.ts';
+import { withKeptFlags } from './next.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
 import { protocolOf, recordedJobHere } from './find-job.ts';
@@ -49,7 +52,12 @@ export async function resolve(
   const protocol = withSettings(protocolOf(recorded), settings);
   const job = await reconcile(ledger, recorded, (reply, body) => protocol.readSubmission(reply, body));
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
-  if (resolution.how === 'resubmit') return submitAgain(job, protocol, options, session, hooks);
+  if (resolution.how === 'resubmit') {
+    const budgets = recordedBudgets(await ledger.events(job.id));
+    return submitAgain(job, protocol, options, session, hooks, budgets).catch((error: unknown) => {
+      throw error instanceof MgwError ? withBudgetFlags(error, budgets, options.budget, settings) : error;
+    });
+  }
   const resolved = await resolveJob(ledger, job, resolution);
   if (options.target === undefined) return withoutFiles(resolved);
   const { target, force, deadline } = options;
@@ -138,6 +146,7 @@ async function submitAgain(
   { target, force, deadline, budget }: ResolveOptions,
   session: Session,
   hooks: FlowHooks,
+  recorded: RecordedBudgets,
 ): Promise<Delivered> {
   const body = recordedRequest(job);
   const sessionDeps = await session.jobDeps();
@@ -158,7 +167,7 @@ async function submitAgain(
   };
   // The record contains the body that was sent, not the one that the user specified.
   const order = { ...videoOrder(video, submission, sessionDeps), fingerprint };
-  const deps = await withBudget(sessionDeps, 'command', fingerprint, budget);
+  const deps = await withRecordedBudgets(sessionDeps, job, recorded, budget);
   await order.beforeSending?.();
   // If a file is no longer in the store, the job must stay in doubt.
   await upload?.().catch((error: unknown) => {
@@ -169,6 +178,23 @@ async function submitAgain(
   if (isInDoubt(job)) await checkBudgets(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
   return payAndDeliver(order, video, submission, deps, hooks, beginRun(resolved, deps));
+}
+
+// Adds the recorded budgets to the `next` of an error. If `--budget` is too low, the typed command lacks a higher one.
+function withBudgetFlags(
+  error: MgwError,
+  { standing, limit }: RecordedBudgets,
+  typed: string | undefined,
+  { budget: chosen }: Pick<Settings, 'budget'>,
+): MgwError {
+  const { name = '', limit: low, exceeded_by: excess } = error.budget ?? {};
+  const isOwn = name === '--budget' || name.startsWith('batch ');
+  if (isOwn && typed === undefined && low !== undefined && excess !== undefined)
+    return error.with({ lacks: ['--budget', formatDecimal(add(parseDecimal(low), parseDecimal(excess)))] });
+  const budgetName = chosen.source === 'flag' ? undefined : standing.find((each) => each !== chosen.value);
+  return error.next === undefined
+    ? error
+    : error.with({ next: withKeptFlags(error.next, { budget: typed ?? limit, budgetName }) });
 }
 
 function recordedRequest({ id, key, record, request }: Job): JsonObject {

@@ -65,6 +65,7 @@ const money = {
   cost: z.object({ at_most: amount, per_10k_characters: amount.optional() }).optional(),
   reservation: text.optional(),
   budgets: z.array(text).optional(),
+  limit: amount.optional(),
 };
 
 /**

@@ -87,7 +87,9 @@ export async function reserve(
     }
     reservedIn.push(allowance);
   }
-  return { money: { cost, reservation: id, budgets: reservedIn.map(({ name }) => name) }, settle };
+  const [limit] = reservedIn.flatMap((each) => (each.limit ? [formatDecimal(each.limit.amount)] : []));
+  const budgets = reservedIn.map(({ name }) => name);
+  return { money: { cost, reservation: id, budgets, ...(limit !== undefined && { limit }) }, settle };
 }
 
 async function unpricedError(

@@ -210,9 +210,12 @@ describe('prices', () => {
   });
 });
 
-it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if the budget is too small', async () => {
-  const user = userHere();
-  const sandbox = user.start(['sandbox', 'start', '--pace', '50ms', '--fault', 'submit-reply-lostx1']);
+/** Starts a sandbox with a fault, and points the user's commands at it. */
+async function sandboxWith(
+  user: ReturnType<typeof userHere>,
+  fault: string,
+): Promise<ReturnType<typeof user.start>> {
+  const sandbox = user.start(['sandbox', 'start', '--pace', '50ms', '--fault', fault]);
   const printed = await new Promise<string>((resolve) => {
     let text = '';
     sandbox.child.stdout?.on('data', (bytes: Buffer) => {
@@ -220,8 +223,14 @@ it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if 
       if (text.includes('MGW_SANDBOX=')) resolve(text);
     });
   });
+  user.env['MGW_SANDBOX'] = /MGW_SANDBOX=(\S+)/.exec(printed)?.[1];
+  return sandbox;
+}
+
+it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if the budget is too small', async () => {
+  const user = userHere();
+  const sandbox = await sandboxWith(user, 'submit-reply-lostx1');
   try {
-    user.env['MGW_SANDBOX'] = /MGW_SANDBOX=(\S+)/.exec(printed)?.[1];
     await user.run(['budget', 'set', 'clips', '20']);
     const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--budget-name', 'clips'];
     expect(await runAll(user, [c('one', '--budget-name', 'clips'), [...resubmit, '--budget', '5']])).toEqual([
@@ -240,6 +249,26 @@ it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if 
     expect(await runAll(user, [['jobs', 'rm', '@last', '--force']])).toEqual([0]);
     expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
       { name: 'clips', limit: '20', spent: '20', reserved: '0', left: '0' },
+    ]);
+  } finally {
+    sandbox.child.kill();
+    await sandbox.result;
+  }
+}, 60_000);
+
+it('jobs resolve --resubmit pays under the budget of the job, again and again, until the budget is too small', async () => {
+  const user = userHere();
+  const sandbox = await sandboxWith(user, 'submit-reply-lost');
+  try {
+    await user.run(['budget', 'set', 'clips', '20']);
+    const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--json'];
+    expect(await runAll(user, [c('one', '--budget-name', 'clips', '--budget', '20')])).toEqual([7]);
+    const again = await user.run(resubmit);
+    const { next } = again.json['error'] as { next: string[] };
+    expect([again.code, next.slice(4)]).toEqual([7, ['--budget', '20', '--budget-name', 'clips']]);
+    expect(await runAll(user, [resubmit])).toEqual([12]);
+    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
+      { name: 'clips', limit: '20', spent: '0', reserved: '20', left: '0' },
     ]);
   } finally {
     sandbox.child.kill();

@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { copyJobs } from '../../src/flows/copy-state.ts';
+import { copyState } from '../../src/flows/copy-state.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
+import { follow } from '../../src/ledger/chain.ts';
 import { holderText, names, newJobId } from '../../src/ledger/names.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { accepted, now, prepared } from '../ledger/conformance.ts';
@@ -19,6 +20,17 @@ async function ledgers(): Promise<[from: Ledger, to: Ledger]> {
     await openFileLedger(join(folder, 'one'), () => now),
     await openFileLedger(join(folder, 'two'), () => now),
   ];
+}
+
+const none = { read: () => Promise.resolve([]), write: () => Promise.resolve(false) };
+
+/** Copies the jobs alone. */
+async function copyJobs(from: Ledger, to: Ledger, keepKeys = false): Promise<number> {
+  const places = [
+    { name: 'one', ledger: from, budgets: none },
+    { name: 'two', ledger: to, budgets: none },
+  ] as const;
+  return (await copyState(...places, ['mgw', 'state', 'copy'], keepKeys)).jobs;
 }
 
 /** Adds a job whose key first belonged to a job that was then removed. */
@@ -92,4 +104,52 @@ it('a record that has other events in the target is a conflict', async () => {
   await fill(from);
   await to.create(next, [{ ...prepared, key: 'boat' }]);
   await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
+});
+
+/** Adds a job of a command as `create` does: it claims its name first. */
+async function command(ledger: Ledger, id: string, key?: string): Promise<void> {
+  const { fingerprint } = prepared as { fingerprint: string };
+  await ledger.claim(names.first({ key, fingerprint }), holderText({ job: id, fingerprint, owner }));
+  await ledger.create(id, [{ ...prepared, key }, sending, accepted]);
+}
+
+/** The jobs that a later command of the same name finds, in order. */
+async function chain(ledger: Ledger, key?: string): Promise<string[]> {
+  const found: string[] = [];
+  const { fingerprint } = prepared as { fingerprint: string };
+  await follow(ledger, { key, fingerprint }, ({ holder }) => {
+    found.push(holder.job);
+    return false;
+  });
+  return found;
+}
+
+it('a key that names another job in the target is refused before anything is copied, unless it may stay', async () => {
+  const [from, to] = await ledgers();
+  const other = newJobId(now - 5);
+  await command(from, newJobId(now - 9));
+  await command(from, next, 'boat');
+  await command(to, other, 'boat');
+  await expect(copyJobs(from, to)).rejects.toMatchObject({
+    code: 'conflict',
+    exitCode: 2,
+    message: `1 key would name two jobs: boat names ${next} in one, and ${other} in two. Nothing was copied. With --keep-keys, a key keeps its job in two, and the other job is copied under its id alone.`,
+    next: ['mgw', 'state', 'copy', '--keep-keys'],
+  });
+  expect(await to.ids()).toEqual([other]);
+  expect(await copyJobs(from, to, true)).toBe(2);
+  expect(await chain(to, 'boat')).toEqual([other, next]);
+  expect(await copyJobs(from, to)).toBe(0);
+});
+
+it('the jobs of one command in two folders are joined in the target, behind a job that was never created', async () => {
+  const [from, to] = await ledgers();
+  const [own, unmade] = [newJobId(now - 5), newJobId(now - 4)];
+  const { fingerprint } = prepared as { fingerprint: string };
+  await command(from, next);
+  await command(to, own);
+  await to.claim(names.after(own), holderText({ job: unmade, fingerprint, owner }));
+  for (const copied of [1, 0]) expect(await copyJobs(from, to)).toBe(copied);
+  expect(await chain(to)).toEqual([own, unmade, next]);
+  expect(await to.claimState(unmade)).toBe('removed');
 });

@@ -10,7 +10,14 @@ import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
-import { copyBudgetsIn, copyBudgetsOut, copyJobs } from '../../src/flows/copy-state.ts';
+import type { PostgresLedger } from '../../src/ledger/postgres/postgres-ledger.ts';
+import {
+  budgetsOfDatabase,
+  budgetsOfFolder,
+  type CopyCounts,
+  type CopyPlace,
+  copyState,
+} from '../../src/flows/copy-state.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { accepted, now, prepared } from '../ledger/conformance.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';
@@ -18,6 +25,22 @@ import { freshFolder } from '../support/servers.ts';
 
 const owner = deadOwner();
 const sending: JobEvent = { type: 'sending', attempt: 1, owner };
+
+function inFolder(folder: string, ledger: Ledger): CopyPlace {
+  return { name: folder, ledger, budgets: budgetsOfFolder(folder) };
+}
+
+function inDatabase(ledger: PostgresLedger): CopyPlace {
+  return { name: 'postgres://db/mgw', ledger, budgets: budgetsOfDatabase(ledger.database) };
+}
+
+function copy(from: CopyPlace, to: CopyPlace): Promise<CopyCounts> {
+  return copyState(from, to, ['mgw', 'state', 'copy', '--from', from.name]);
+}
+
+async function copyJobs(from: Ledger, to: PostgresLedger): Promise<number> {
+  return (await copy(inFolder(freshFolder(), from), inDatabase(to))).jobs;
+}
 
 async function all(ledger: Ledger): Promise<unknown[]> {
   return Promise.all((await ledger.ids()).map(async (id) => [id, await ledger.events(id)]));
@@ -72,9 +95,9 @@ describePostgres('a folder copied into a database and back into another folder',
         }),
       );
 
-    expect([await copyJobs(from, shared), await copyJobs(from, shared)]).toEqual([3, 0]);
     const { database } = shared;
-    expect([await copyBudgetsIn(one, database), await copyBudgetsIn(one, database)]).toEqual([3, 0]);
+    const [source, target] = [inFolder(one, from), inDatabase(shared)];
+    for (const count of [3, 0]) expect(await copy(source, target)).toEqual({ jobs: count, budgets: count });
     const copied = new PostgresBudget({
       database,
       kind: 'standing',
@@ -82,8 +105,8 @@ describePostgres('a folder copied into a database and back into another folder',
       outcomeOf,
       now: () => now,
     });
-    expect(await copyJobs(shared, back)).toBe(3);
-    expect([await copyBudgetsOut(database, two), await copyBudgetsOut(database, two)]).toEqual([3, 0]);
+    for (const count of [3, 0])
+      expect(await copy(target, inFolder(two, back))).toEqual({ jobs: count, budgets: count });
     for (const copies of [await readBudgetRows(database), await entriesIn(two)])
       expect(copies).toEqual(await entriesIn(one));
 
@@ -130,13 +153,50 @@ describePostgres('a folder copied into a database and back into another folder',
     expect(await copyJobs(from, shared)).toBe(2);
   });
 
-  it('is not copied over a key that meanwhile belongs to another job', async () => {
+  it('is not copied if a job was changed in both, but is if the database only knows more of it', async () => {
     const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
     const shared = await (await newPlace()).open();
     const id = newJobId(now);
     await from.create(id, [prepared]);
     await copyJobs(from, shared);
     await shared.append(id, accepted);
-    await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict', exitCode: 2 });
+    expect(await copyJobs(from, shared)).toBe(0);
+    await from.append(id, { type: 'accepted', handle: 'another' });
+    const next = ['mgw', 'jobs', 'show', id];
+    await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict', exitCode: 2, next });
+  });
+
+  it('adds each reservation once to the budgets of an earlier folder, whose limits stay', async () => {
+    const shared = await (await newPlace()).open();
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const totals = async (): Promise<string[]> => {
+      const options = { database: shared.database, kind: 'standing', name: 'clips', outcomeOf } as const;
+      return standing(new PostgresBudget({ ...options, now: () => now }));
+    };
+    const folders = await Promise.all(
+      [1, 2].map(async (amount) => {
+        const folder = join(freshFolder(), 'state');
+        const budget = await openBudget(budgetPath(folder, 'standing', 'clips'), {
+          now: () => now,
+          outcomeOf,
+        });
+        await budget.setLimit({ amount: decimalOf(4), per: amount === 1 ? 'day' : 'month' });
+        for (const id of ['kept', 'open'])
+          await budget.reserve({ id: `${id}${amount}`, amount: decimalOf(amount), owner });
+        await budget.keep(`kept${amount}`);
+        return { budget, place: inFolder(folder, await openFileLedger(folder, () => now)) };
+      }),
+    );
+    const [one, two] = folders as [(typeof folders)[0], (typeof folders)[0]];
+    const copied = async (place: CopyPlace): Promise<[number, string[]]> => [
+      (await copy(place, inDatabase(shared))).budgets,
+      await totals(),
+    ];
+    expect(await copied(one.place)).toEqual([1, ['4', '1', '1', 'day']]);
+    expect(await copied(two.place)).toEqual([1, ['4', '3', '3', 'day']]);
+    expect(await copied(two.place)).toEqual([0, ['4', '3', '3', 'day']]);
+    await one.budget.keep('open1', decimalOf(3));
+    expect(await copied(one.place)).toEqual([1, ['4', '6', '2', 'day']]);
+    await Promise.all(folders.map(({ budget }) => budget.close()));
   });
 });

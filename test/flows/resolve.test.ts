@@ -6,6 +6,7 @@ import type { Session } from '../../src/flows/session.ts';
 import type { Delivered } from '../../src/flows/deliver.ts';
 import { chargesOf } from '../../src/budget/spend.ts';
 import { lostProtocol, type JobEvent } from '../../src/job.ts';
+import { decimalOf } from '../../src/decimal.ts';
 import { MgwError } from '../../src/errors.ts';
 import { storedName, type Store } from '../../src/store/store.ts';
 import { deadOwner } from '../jobs/harness.ts';
@@ -258,5 +259,50 @@ describe('--resubmit', () => {
     if (thrown.code === 'usage')
       expect(refused).toMatchObject({ next: ['mgw', 'jobs', 'resolve', id, '--not-created'], job: { id } });
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
+  });
+
+  // No price is known, so the first budget that applies refuses the submission.
+  it.each<[string, object, string | undefined, object]>([
+    ['its standing budget', { budgets: ['clips'] }, undefined, { name: 'clips', limit: '3' }],
+    ['its --budget', { budgets: ['--budget'], limit: '0.6' }, undefined, { name: '--budget', limit: '0.6' }],
+    [
+      'the budget of its batch',
+      { budgets: ['batch b'], limit: '4' },
+      undefined,
+      { name: 'batch b', limit: '4' },
+    ],
+    [
+      'another --budget that is typed',
+      { budgets: ['batch b'], limit: '4' },
+      '5',
+      { name: 'batch b', limit: '5' },
+    ],
+  ])('pays under %s, as the job did', async (_, money, budget, expected) => {
+    const session = sessionIn(freshFolder());
+    await (await session.budget('standing', 'clips')).setLimit({ amount: decimalOf(3) });
+    const ledger = await session.ledger();
+    const options = { target: undefined, force: false, deadline: { remainingMs: () => Infinity }, budget };
+    const id = await doubtful(
+      session,
+      { request },
+      { ...sending, ...money, attempt: 2 },
+      {
+        ...unknown,
+        attempt: 2,
+      },
+    );
+    await expect(resolve(session, id, resubmit, options)).rejects.toMatchObject({
+      ...{ code: 'budget', exitCode: 12, budget: expected },
+    });
+    expect((await ledger.read(id))?.state).toBe('unknown');
+  });
+
+  it('is refused without an amount if that of its --budget was not recorded', async () => {
+    const session = sessionIn(freshFolder());
+    const again: JobEvent = { ...sending, attempt: 2, budgets: ['--budget'] };
+    const id = await doubtful(session, { request }, again, { ...unknown, attempt: 2 });
+    await expect(decide(session, id, resubmit)).rejects.toMatchObject({
+      ...{ code: 'usage', next: ['mgw', 'jobs', 'resolve', id, '--resubmit', '--budget', 'AMOUNT'] },
+    });
   });
 });

@@ -39,6 +39,7 @@ export function registerState(group: Command, run: Run): void {
     )
     .addOption(single('--from <dir>', 'copy this state folder into the database'))
     .addOption(single('--to <dir>', 'copy the database into this state folder'))
+    .option('--keep-keys', 'a key that names another job in the target keeps naming it')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw state copy --from ~/.local/state/mgw\n  $ mgw state copy --to ./state',
@@ -49,9 +50,10 @@ export function registerState(group: Command, run: Run): void {
 interface CopyOptions {
   from?: string;
   to?: string;
+  keepKeys?: boolean;
 }
 
-async function copyState(context: Context, { from, to }: CopyOptions): Promise<Outcome> {
+async function copyState(context: Context, { from, to, keepKeys }: CopyOptions): Promise<Outcome> {
   const folder = resolve(from ?? to ?? '');
   if ((from === undefined) === (to === undefined)) throw usageError('Use either --from DIR or --to DIR.');
   const url = await requireShared(context);
@@ -64,16 +66,17 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
   const [shared, database] = [await context.ledger(), await context.database()];
   if (database === undefined) throw new MgwError('internal', 'a shared ledger without a database');
   const files = await openFileLedger(folder, () => context.clock.now());
-  const jobs = from === undefined ? await copy.copyJobs(shared, files) : await copy.copyJobs(files, shared);
-  const budgets =
-    from === undefined
-      ? await copy.copyBudgetsOut(database, folder)
-      : await copy.copyBudgetsIn(folder, database);
-  const [source, target] = from === undefined ? [url.displayUrl, folder] : [folder, url.displayUrl];
+  const places = [
+    { name: folder, ledger: files, budgets: copy.budgetsOfFolder(folder) },
+    { name: url.displayUrl, ledger: shared, budgets: copy.budgetsOfDatabase(database) },
+  ] as const;
+  const [source, target] = from === undefined ? [places[1], places[0]] : places;
+  const repeat = ['mgw', 'state', 'copy', from === undefined ? '--to' : '--from', folder];
+  const { jobs, budgets } = await copy.copyState(source, target, repeat, keepKeys);
   context.progress.note(
-    `Copied ${counted(jobs, 'job')} and ${counted(budgets, 'budget')} to ${target}. Use ${target} from now on: ${source} will not record later payments.`,
+    `Copied ${counted(jobs, 'job')} and ${counted(budgets, 'budget')} to ${target.name}. Use ${target.name} from now on: ${source.name} will not record later payments.`,
   );
-  return { json: { copied: { jobs, budgets, from: source, to: target } } };
+  return { json: { copied: { jobs, budgets, from: source.name, to: target.name } } };
 }
 
 async function initState(context: Context): Promise<Outcome> {

@@ -1,0 +1,25 @@
+import { expect, it } from 'vitest';
+import { sinceTime } from '../../src/cli/options.ts';
+
+const now = Date.parse('2026-11-29T12:00:00Z');
+
+it.each([
+  ['2026-11-22', '2026-11-22T00:00:00.000Z'],
+  ['2028-02-29', '2028-02-29T00:00:00.000Z'],
+  ['2026-11-22T01:00:00+02:00', '2026-11-21T23:00:00.000Z'],
+  ['7d', '2026-11-22T12:00:00.000Z'],
+])('--since %s begins at %s', (text, time) => {
+  expect(sinceTime(text, now)).toBe(time);
+});
+
+it.each([
+  '2026-02-30',
+  '2026-04-31',
+  '2026-02-29',
+  '2026-13-01',
+  '2026-02-30T08:00:00Z',
+  '2026-11-22T25:00Z',
+  'x',
+])('--since %s is refused, because there is no such time', (text) => {
+  expect(() => sinceTime(text, now)).toThrow('--since: must be a day');
+});
