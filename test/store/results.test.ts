@@ -81,6 +81,24 @@ describe('-o s3://', () => {
     expect(kept()).toEqual([]);
   });
 
+  test('names the object in the note about a mismatch', async () => {
+    const { user } = await scene();
+    const args = to('s3://bucket/boat-{id}.mp4').map((arg) => (arg === '5' ? '15' : arg));
+    const ran = await user.run(args);
+    expect(ran.code, ran.stderr).toBe(0);
+    expect(ran.stderr).toMatch(/^boat-job_\w+\.mp4 differs from the request/m);
+  });
+
+  test('is refused for a gallery, and in the output column of a manifest', async () => {
+    const { user, posts } = await scene();
+    expect((await user.run(['jobs', 'gallery', '-o', 's3://bucket/review/'])).code).toBe(2);
+    const row = 'id,model,duration,prompt,output\na,vendor-h3-mini,5,a boat,s3://bucket/a.mp4\n';
+    writeFileSync(join(user.cwd, 'm.csv'), row);
+    const ran = await user.run(['batch', 'run', 'm.csv']);
+    expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('use -o s3://BUCKET/FOLDER')]);
+    expect([posts(), existsSync(join(user.cwd, 's3:'))]).toEqual([0, false]);
+  });
+
   test('refuses an existing object before anything is paid', async () => {
     const { user, store, posts } = await scene();
     store.objects.set('/bucket/boat.mp4', Buffer.from('other'));
