@@ -132,7 +132,7 @@ async function videoOf(session: Session, job: Job, index: number, label: string)
     );
   if (!isObjectUrl(path) && existsSync(numberedPath(path, index - 1, count)))
     throw new MgwError(
-      'output_exists',
+      'local_io',
       `${label}: ${printableLine(numberedPath(path, index - 1, count), 200)} has changed since it was saved.`,
       { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
     );
