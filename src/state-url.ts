@@ -93,16 +93,12 @@ export function parseStateUrl(text: string): StateUrl {
   };
 }
 
-// An unknown parameter would have no effect, and may be a misspelt `password`.
+// Refuses a misspelt parameter, which would have no effect. Other unknown parameters are allowed, because database hosts
+// add their own, such as channel_binding.
 function checkParameter(name: string): void {
-  if (parameterNames.includes(name)) return;
-  const nearest = nearestName(name, parameterNames);
-  const shown = printableLine(name, 40);
-  throw new Error(
-    nearest === undefined
-      ? `a URL without the parameter ${shown}; the parameters are ${parameterNames.join(', ')}`
-      : `a URL with the parameter ${nearest} instead of ${shown}`,
-  );
+  const nearest = parameterNames.includes(name) ? undefined : nearestName(name, parameterNames);
+  if (nearest !== undefined)
+    throw new Error(`a URL with the parameter ${nearest} instead of ${printableLine(name, 40)}`);
 }
 
 const tlsOptions = `one of sslmode=${Object.keys(tlsModes).join(', ')}`;

@@ -1,3 +1,4 @@
+import { usageError } from '../errors.ts';
 import { keyIn, partOf, type Part } from '../flows/earlier-job.ts';
 import { printableLine } from '../printable.ts';
 import { longName } from '../protocols/compose.ts';
@@ -81,12 +82,17 @@ export class RowGraph {
 
   /**
    * Returns the assets of a row that are other rows.
-   * @throws MgwError('usage') if a field does not accept that part of a row.
+   * @throws MgwError('usage') if a field does not accept that part of a row, or names `@last`.
    */
   inputsOf(row: Row): Input[] {
     return references(row).flatMap(({ ref, field }) => {
       const id = this.#idIn(ref);
-      return id === undefined ? [] : [{ ref, id, part: partOf(ref, field) }];
+      if (id !== undefined) return [{ ref, id, part: partOf(ref, field) }];
+      if (keyIn(ref) === 'last')
+        throw usageError(
+          `${field}: @last names another job after each run, so each run would pay again. Write the id of a row, @KEY or a job id.`,
+        );
+      return [];
     });
   }
 

@@ -4,7 +4,8 @@ import { createClient } from '../http/client.ts';
 import { follow } from '../http/download/follow.ts';
 import type { JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
-import { isStoredName, withAssets, type Protocol } from '../protocols/protocol.ts';
+import { maxAssetBytes } from '../protocols/flag.ts';
+import { type AssetKind, isStoredName, withAssets, type Protocol } from '../protocols/protocol.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
 import type { Session } from './session.ts';
@@ -16,10 +17,7 @@ interface AssetDescription {
   bytes: number | undefined;
 }
 
-type Kind = 'image' | 'video' | 'audio';
-
-/** The largest assets that the specification allows (2.8), bytes. */
-const maxBytes: Partial<Record<Kind, number>> = { image: 20 * 1024 * 1024, audio: 50 * 1024 * 1024 };
+const maxBytes: Partial<Record<AssetKind, number>> = maxAssetBytes;
 
 const timeoutMs = 20_000;
 const connectTimeoutMs = 10_000;
@@ -57,7 +55,7 @@ export async function checkUploads(
 
 interface Asset {
   value: string;
-  kind: Kind;
+  kind: AssetKind;
 }
 
 function assetsOf(protocol: Protocol, body: JsonObject): Asset[] {
@@ -71,7 +69,7 @@ function assetsOf(protocol: Protocol, body: JsonObject): Asset[] {
 }
 
 // Protocol B has all kinds of files in one list.
-function kindOf(field: string, value: string): Kind {
+function kindOf(field: string, value: string): AssetKind {
   const name = field.startsWith('FileInfos') ? value.replace(/[?#].*$/s, '') : field;
   if (/audio|\.(mp3|wav|m4a|aac)$/i.test(name)) return 'audio';
   return /video|\.(mp4|mov|webm)$/i.test(name) ? 'video' : 'image';

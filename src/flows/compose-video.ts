@@ -61,7 +61,14 @@ export async function composeVideo(
   const { flags, files } =
     readLocalFile === undefined
       ? { flags: parts.flags, files: new Map<string, never>() }
-      : await namedFiles(session, baseProtocol, parts.flags, readLocalFile, inputs);
+      : await namedFiles(
+          session,
+          baseProtocol,
+          parts.flags,
+          readLocalFile,
+          inputs,
+          modelIn(baseProtocol, parts),
+        );
   const input = { body: rawBody, flags, set, fromFiles };
   const isFromFile = fileFields(baseProtocol, parts);
   const modelField = baseProtocol.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
@@ -102,6 +109,11 @@ export async function composeVideo(
     advice: [...unlisted, ...checks.advise(body)],
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
+}
+
+function modelIn(protocol: Protocol, { flags, body }: BodyParts): string | undefined {
+  const { model } = flags;
+  return typeof model === 'string' ? model : body && protocol.modelOf(body);
 }
 
 function defaultsNote(protocol: Protocol, body: JsonObject, flags: readonly string[]): string | undefined {

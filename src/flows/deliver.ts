@@ -1,3 +1,4 @@
+import { parse } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { DownloadProgress } from '../http/download.ts';
@@ -66,9 +67,13 @@ export async function deliver(
 ): Promise<JobFile[]> {
   if (options.target?.kind === 'file' && isObjectUrl(options.target.path)) {
     const { deliverToObjects } = await import('./object-output.ts');
-    return deliverToObjects(job, options.target.path, options, deps, (path) =>
-      deliver(job, protocol, { ...options, target: { kind: 'file', path }, force: true }, deps, hooks),
-    );
+    const url = options.target.path;
+    return deliverToObjects(job, url, options, deps, (path) => {
+      // Notes name the object, not the local file from which it is uploaded.
+      const note = (text: string): void => deps.note(text.replaceAll(parse(path).name, parse(url).name));
+      const own = { ...deps, note };
+      return deliver(job, protocol, { ...options, target: { kind: 'file', path }, force: true }, own, hooks);
+    });
   }
   hooks.onAccepted?.(job, hooks.isResumed);
   try {

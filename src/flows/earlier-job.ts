@@ -1,6 +1,7 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { type MgwError, usageError } from '../errors.ts';
+import { MgwError, usageError } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
@@ -129,6 +130,12 @@ async function videoOf(session: Session, job: Job, index: number, label: string)
       `${label}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}.`,
       ['mgw', 'jobs', 'fetch', job.id, ...(path === undefined ? ['-o', `${job.id}.mp4`] : [])],
     );
+  if (!isObjectUrl(path) && existsSync(numberedPath(path, index - 1, count)))
+    throw new MgwError(
+      'local_io',
+      `${label}: ${printableLine(numberedPath(path, index - 1, count), 200)} has changed since it was saved.`,
+      { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
+    );
   session.note(`${label}: the file is missing. Fetching it again.`);
   const deps = await session.jobDeps();
   const { protocol = protocolOf(job) } = await findJobHere(job.id, deps, ['jobs', 'fetch']);
@@ -138,7 +145,10 @@ async function videoOf(session: Session, job: Job, index: number, label: string)
     force: false,
     deadline: await transferDeadline(session),
   } as const;
-  const delivery = await deliverFound(job, protocol, 'fetch', options, deps);
+  const delivery = await deliverFound(job, protocol, 'fetch', options, deps).catch((error: unknown) => {
+    // The submission that needs the video has not been sent.
+    throw error instanceof MgwError ? error.with({ charged: 'no' }) : error;
+  });
   await delivery.delivered();
   const newFile = delivery.files[index - 1];
   if (newFile === undefined)

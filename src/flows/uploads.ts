@@ -3,6 +3,7 @@ import type { Exchange } from '../exchange.ts';
 import type { JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { type FlagValue, longName } from '../protocols/compose.ts';
+import { assetKind, deniedAsset } from '../protocols/flag.ts';
 import { isEarlierJob, isLocalPath, isStoredName, withAssets, type Protocol } from '../protocols/protocol.ts';
 import { type Store, storedName } from '../store/store.ts';
 import type { EarlierAsset } from './earlier-job.ts';
@@ -21,7 +22,8 @@ export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
  * Replaces the local files among the values of asset flags with their names in the store, which depend only on the
  * content. Nothing is uploaded yet.
  * @param inputs the earlier jobs that the caller has resolved; any other value that refers to a job is looked up
- * @throws MgwError('usage') if a file cannot be read, or no store is configured.
+ * @param model the model, if it is known; it decides how large a file may be
+ * @throws MgwError('usage') if a file cannot be read or be an asset of the flag, or no store is configured.
  */
 export async function namedFiles(
   session: Session,
@@ -29,9 +31,24 @@ export async function namedFiles(
   flagValues: Record<string, FlagValue>,
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
+  model = '',
 ): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles }> {
   const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();
+  const checkContent = (content: Uint8Array, shown: string, flag: string): void => {
+    const kind = assetKind(flag);
+    if (content.length === 0) throw usageError(`--${flag}: ${shown} is empty.`);
+    const type = deniedAsset(content, kind);
+    if (type !== undefined)
+      throw usageError(
+        `--${flag}: ${shown} is ${type}; ${kind === 'image' ? 'an image' : kind} is required.`,
+      );
+    const max = protocol.maxAssetBytes?.(kind, model) ?? Infinity;
+    if (content.length > max)
+      throw usageError(
+        `--${flag}: ${shown} has ${(content.length / 2 ** 20).toFixed(1)} MiB; ${printableLine(model, 100)} accepts at most ${max / 2 ** 20} MiB.`,
+      );
+  };
   const nameOf = async (path: string, flag: string): Promise<string> => {
     if (isEarlierJob(path)) {
       if (protocol.inlineAssets !== true && !(await session.hasStore()))
@@ -44,7 +61,7 @@ export async function namedFiles(
     if (!isLocalPath(path)) return path;
     const displayPath = printableLine(path, 200);
     const content = await read(path, flag);
-    if (content.length === 0) throw usageError(`--${flag}: ${displayPath} is empty.`);
+    checkContent(content, displayPath, flag);
     if (!(await session.hasStore())) throw noStoreError(flag, displayPath, protocol);
     const name = storedName(path, content);
     files.set(name, async () => {

@@ -146,6 +146,8 @@ export function fixedExtension(template: string): string {
  */
 export function outputPath(place: OutputPlace, values: OutputValues, fileTemplate?: string): string {
   const template = fileTemplate ?? place.template;
+  if (fileTemplate !== undefined && isObjectUrl(fileTemplate))
+    throw new Error('the output of a row is a path; for a bucket use -o s3://BUCKET/FOLDER/{id}.{ext}');
   checkLength(template);
   checkPlaceholders(template);
   const name = template.replace(placeholderPattern, (text: string, placeholder?: Placeholder) => {

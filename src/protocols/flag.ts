@@ -1,4 +1,4 @@
-import type { Flag } from './protocol.ts';
+import type { AssetKind, Flag } from './protocol.ts';
 
 /** Defines a flag with one value (default: non-empty text). */
 export function valueFlag(
@@ -61,4 +61,78 @@ export function oneOf(...words: readonly string[]): (value: string | boolean) =>
     if (typeof value !== 'string' || !words.includes(value)) throw new Error(words.join(', '));
     return value;
   };
+}
+
+/** The largest assets that the specification allows, bytes (8). */
+export const maxAssetBytes = { image: 20 * 1024 * 1024, audio: 50 * 1024 * 1024 } as const;
+
+/** Returns what an asset flag takes, by its name. */
+export function assetKind(flag: string): AssetKind {
+  if (/audio/.test(flag)) return 'audio';
+  return /video/.test(flag) ? 'video' : 'image';
+}
+
+const starts = (from: number, value: string) => (head: Buffer) =>
+  head.toString('latin1', from, from + value.length) === value;
+const brand =
+  (...names: string[]) =>
+  (head: Buffer) =>
+    starts(4, 'ftyp')(head) && names.includes(head.toString('latin1', 8, 12));
+
+// The first bytes of each image type.
+const signatures: [mime: string, begins: (head: Buffer) => boolean][] = [
+  ['image/png', starts(0, '\x89PNG\r\n\x1a\n')],
+  ['image/jpeg', starts(0, '\xff\xd8\xff')],
+  ['image/webp', (head) => starts(0, 'RIFF')(head) && starts(8, 'WEBP')(head)],
+  ['image/gif', (head) => starts(0, 'GIF87a')(head) || starts(0, 'GIF89a')(head)],
+  ['image/bmp', (head) => starts(0, 'BM')(head) && head.length > 26 && head.readUInt32LE(6) === 0],
+  ['image/heic', brand('heic', 'heix', 'heim', 'heis')],
+  ['image/heif', brand('mif1', 'msf1')],
+  ['image/avif', brand('avif', 'avis')],
+];
+
+// The first bytes of other files. Containers of video may hold only audio.
+const otherSignatures: typeof signatures = [
+  ['audio/mpeg', (head) => starts(0, 'ID3')(head) || /^\xff[\xfb\xf3\xf2]/.test(head.toString('latin1'))],
+  ['audio/wav', (head) => starts(0, 'RIFF')(head) && starts(8, 'WAVE')(head)],
+  ['audio/flac', starts(0, 'fLaC')],
+  ['video/ogg', starts(0, 'OggS')],
+  [
+    'video/mp4',
+    brand('isom', 'iso2', 'iso4', 'iso5', 'iso6', 'mp41', 'mp42', 'avc1', 'M4V ', 'M4A ', 'qt  '),
+  ],
+  ['video/webm', starts(0, '\x1a\x45\xdf\xa3')],
+  ['application/pdf', starts(0, '%PDF-')],
+  ['application/zip', starts(0, 'PK\x03\x04')],
+];
+
+/** The known MIME types of images. */
+export const imageTypes = signatures.map(([mime]) => mime);
+
+/** Returns the MIME type of an image from its first 64 bytes; undefined if it is unknown. */
+export function imageType(head: Uint8Array): string | undefined {
+  return typeIn(signatures, head);
+}
+
+function typeIn(known: typeof signatures, head: Uint8Array): string | undefined {
+  const bytes = Buffer.from(head.buffer, head.byteOffset, Math.min(head.byteLength, 64));
+  return known.find(([, begins]) => begins(bytes))?.[0];
+}
+
+// Some images are text, such as SVG.
+function isPlainText(bytes: Uint8Array): boolean {
+  const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 1024)).toString('utf8');
+  // The last character may be cut.
+  const text = bytes.length > 1024 ? head.replace(/\ufffd{1,3}$/, '') : head;
+  return !/[^\P{Cc}\t\n\r\f]|\ufffd/u.test(text) && !/<svg|^P[1-3]\s|XPM/.test(text);
+}
+
+/** Returns the MIME type of a file that cannot be an asset of this kind; undefined if it may be one. */
+export function deniedAsset(bytes: Uint8Array, kind: AssetKind): string | undefined {
+  const type =
+    typeIn([...signatures, ...otherSignatures], bytes) ?? (isPlainText(bytes) ? 'text/plain' : undefined);
+  if (type === undefined || type.startsWith(`${kind}/`)) return undefined;
+  // A container of video may hold only audio, and an animated image may be accepted as a video.
+  const isPossible = kind === 'audio' ? type.startsWith('video/') : kind === 'video' && type === 'image/gif';
+  return isPossible ? undefined : type;
 }

@@ -177,6 +177,8 @@ export interface Protocol {
   readonly assetFields?: readonly string[];
   /** Whether assets are sent as Base64 in the body, so that no store is needed. */
   readonly inlineAssets?: true;
+  /** Returns the maximum size of an asset for a model, in bytes; undefined if the specification gives none. */
+  maxAssetBytes?(kind: AssetKind, model: string): number | undefined;
 
   /** Members of a poll's response whose long Base64 strings are media, and are decoded while they stream. */
   readonly inlineMedia?: readonly string[];
@@ -223,6 +225,9 @@ export interface Protocol {
    */
   notReady(reply: Reply): boolean;
 }
+
+/** What an asset is. */
+export type AssetKind = 'image' | 'video' | 'audio';
 
 const storedForm = /^sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?$/;
 

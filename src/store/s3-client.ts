@@ -18,6 +18,9 @@ const timeoutMs = 300_000;
 /** How long the URLs of temporary credentials are valid if their expiry is unknown. */
 const temporaryValidityMs = 3_600_000;
 
+// The gateway may need this long to fetch a URL.
+const minValidMs = 60_000;
+
 /** One request to a bucket. */
 export interface S3Request {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
@@ -64,13 +67,15 @@ export class S3Client {
   }
 
   /**
-   * Makes a request that may be repeated: retries after 429, 5xx, and a 200 with an error inside.
-   * @returns the last response; one with an error inside has the status 500
+   * Makes a request that may be repeated: retries after 429, 5xx, a 200 with an error inside, and a 409 because another
+   * request wrote the same object at the same time.
+   * @returns the last response; a 200 with an error inside and that 409 have the status 500
    * @throws MgwError('store'), exit 6, if no response arrived.
    */
   async call(request: S3Request): Promise<Reply> {
     const { method, key, query = {}, body } = request;
     const { deadline, signal } = this.#deps;
+    this.#checkExpiry(0);
     const url = new URL(this.#url(key));
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     const headers = {
@@ -95,7 +100,10 @@ export class S3Client {
         };
         const reply = await this.#client.exchange(exchange, { auth: bearer, timeoutMs, deadline, signal });
         if (reply.status === 501) throw new UnsupportedRequest(reply);
-        return reply.status < 300 && reply.text.includes('<Error>') ? { ...reply, status: 500 } : reply;
+        const isConflict =
+          reply.status === 409 && xmlText(reply.text, 'Code') === 'ConditionalRequestConflict';
+        const isFailed = reply.status < 300 && reply.text.includes('<Error>');
+        return isFailed || isConflict ? { ...reply, status: 500 } : reply;
       }, retryDeps);
     } catch (error) {
       signal.throwIfAborted();
@@ -103,7 +111,7 @@ export class S3Client {
       const reason = error instanceof Error ? error.message : String(error);
       throw storeError(`The store s3://${this.bucket} does not respond: ${reason}.`, true, error);
     }
-    if (method !== 'HEAD' || (reply.status !== 400 && reply.status !== 403)) return reply;
+    if (method !== 'HEAD' || ![301, 307, 400, 403].includes(reply.status)) return reply;
     // The response to a HEAD has no body with the reason.
     const getReply = await this.call({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
     return getReply.status === reply.status ? getReply : reply;
@@ -112,14 +120,13 @@ export class S3Client {
   /**
    * Returns a URL by which anyone can read an object for a limited time. With temporary credentials, that time may be
    * shorter than `expiresMs`, which is noted once.
+   * @throws MgwError('store'), exit 10, if the credentials expire within a minute.
    */
   async presigned(key: string, expiresMs: number): Promise<string> {
     const { sessionToken, expiresAt } = this.#account;
     const { clock, note } = this.#deps;
-    const remainingMs = Math.max(
-      1000,
-      expiresAt === undefined ? temporaryValidityMs : expiresAt - clock.now(),
-    );
+    this.#checkExpiry(minValidMs);
+    const remainingMs = expiresAt === undefined ? temporaryValidityMs : expiresAt - clock.now();
     const validMs = sessionToken === undefined ? expiresMs : Math.min(expiresMs, remainingMs);
     if (validMs < expiresMs && !this.#hasNotedShortValidity) {
       this.#hasNotedShortValidity = true;
@@ -134,23 +141,43 @@ export class S3Client {
   /** Returns the error of a refused request; `operation` is the requested operation, such as `upload`. */
   refusedError(operation: string, name: string, { status, text, headers }: Reply): MgwError {
     const code = xmlText(text, 'Code') ?? '';
-    const reason = printableLine(code === '' ? `HTTP ${status}` : `${code} (HTTP ${status})`, 200);
-    const isTemporary = status === 429 || status >= 500;
+    const words = status < 300 ? `the response (HTTP ${status}) is not from S3` : `HTTP ${status}`;
+    const reason = printableLine(code === '' ? words : `${code} (HTTP ${status})`, 200);
+    // The upload with its parts is made anew by the next run.
+    const isTemporary = status === 429 || status >= 500 || status < 300 || code === 'NoSuchUpload';
     const minutesOff = Math.round((this.#deps.clock.now() - Date.parse(headers['date'] ?? '')) / 60_000);
     const isSkewed = code === 'RequestTimeTooSkewed' || (status === 403 && Math.abs(minutesOff) >= 15);
-    const advice = isSkewed
-      ? ` The clock of this machine differs from the store's${minutesOff ? ` by ${Math.abs(minutesOff)} minutes` : ''}: set the clock.`
-      : /^(ExpiredToken|TokenRefreshRequired|RequestExpired)/.test(code)
-        ? ' The credentials have expired: renew them.'
-        : '';
-    return storeError(
+    const region = headers['x-amz-bucket-region'] ?? xmlText(text, 'Region');
+    const isElsewhere =
+      [301, 307, 400].includes(status) &&
+      region !== this.#account.region &&
+      /^[a-z\d-]{1,40}$/.test(region ?? '');
+    const host = xmlText(text, 'Endpoint') ?? headers['location']?.split('/')[2];
+    const advice = isElsewhere
+      ? ` The bucket is in the region ${region}, not in ${this.#account.region}. Set the region: export AWS_REGION=${region}`
+      : (status === 301 || status === 307) && host !== undefined
+        ? ` The bucket is served by ${printableLine(host, 200)}.`
+        : isSkewed
+          ? ` The clock of this machine differs from the store's${minutesOff ? ` by ${Math.abs(minutesOff)} minutes` : ''}: set the clock.`
+          : /^(ExpiredToken|TokenRefreshRequired|RequestExpired)/.test(code)
+            ? ' The credentials have expired: renew them.'
+            : '';
+    const error = storeError(
       `The store s3://${this.bucket} refused to ${operation} ${name}: ${reason}.${advice}`,
       isTemporary,
     );
+    return isElsewhere ? error.with({ next: ['export', `AWS_REGION=${region}`] }) : error;
   }
 
   close(): void {
     this.#client.close();
+  }
+
+  #checkExpiry(validMs: number): void {
+    const leftMs = (this.#account.expiresAt ?? Infinity) - this.#deps.clock.now();
+    if (leftMs > validMs) return;
+    const text = leftMs > 0 ? 'expire within a minute' : 'have expired';
+    throw storeError(`The credentials of the store s3://${this.bucket} ${text}: renew them.`, false);
   }
 
   #url(key: string): string {

@@ -1,10 +1,9 @@
-import { createHash } from 'node:crypto';
 import { open, type FileHandle } from 'node:fs/promises';
 import { MgwError } from '../errors.ts';
 import type { Reply } from '../exchange.ts';
 import { printableLine } from '../printable.ts';
 import { type S3Client, xmlText } from './s3-client.ts';
-import { storeError } from './store.ts';
+import { isContradicted, md5, sendUntilStored } from './store.ts';
 
 /** A file to upload. */
 export interface UploadedFile {
@@ -32,18 +31,18 @@ export interface StartedUpload {
   since: string;
 }
 
-/** The maximum number of attempts to send content if the store reports another checksum. */
-const maxTries = 3;
-
 /** How long the URL of an object is valid. */
 const urlValidMs = 3_600_000;
 
 const checksumHeader = 'x-amz-meta-sha256';
+const md5Header = 'x-amz-meta-md5';
 
 interface ObjectStatus {
   exists: boolean;
   bytes: number;
   sha256?: string | undefined;
+  /** Whether the service computed another MD5 than mgw did before the upload. */
+  isCorrupt: boolean;
   /** The time by the store's clock, ISO 8601. */
   now: string;
 }
@@ -74,6 +73,7 @@ export class S3Object {
       exists: reply.status === 200,
       bytes: Number(headers['content-length'] ?? -1),
       sha256: headers[checksumHeader],
+      isCorrupt: isContradicted(headers, headers[md5Header]),
       now: new Date(Number.isNaN(time) ? Date.now() : time).toISOString(),
     };
   }
@@ -95,11 +95,13 @@ export class S3Object {
     const current = await this.find();
     if (options.earlierUploads.length > 0) await this.#abort(options.earlierUploads);
     if (isSame(current, file)) return;
-    if (current.exists && !options.force) throw this.existsError('yes');
+    // An object with the checksum of this file but other content is a corrupt upload of mgw.
+    const force = options.force || current.sha256 === file.sha256;
+    if (current.exists && !force) throw this.existsError('yes');
     const content = await open(file.path, 'r');
     try {
-      if (file.bytes <= this.#partBytes) await this.#putInOneRequest(file, content, options.force);
-      else await this.#putParts(file, content, current.now, options);
+      if (file.bytes <= this.#partBytes) await this.#putInOneRequest(file, content, force);
+      else await this.#putParts(file, content, current.now, { ...options, force });
     } finally {
       await content.close();
     }
@@ -107,14 +109,29 @@ export class S3Object {
 
   async #putInOneRequest(file: UploadedFile, content: FileHandle, force: boolean): Promise<void> {
     const body = await readPiece(content, 0, file.bytes);
-    const headers = { ...headersOf(file), 'content-md5': md5(body, 'base64') };
-    // Content that this run stored incorrectly is replaced.
-    const reply = await sendUntilEqual(body, this.#displayUrl, this.#note, (isAgain) =>
-      this.#sendConditionally(force || isAgain, (condition) =>
+    const headers = {
+      ...headersOf(file),
+      [md5Header]: md5(body, 'hex'),
+      'content-md5': md5(body, 'base64'),
+    };
+    const put = (isCorrupt: boolean): Promise<Reply> =>
+      // Content that this run stored incorrectly is replaced.
+      this.#sendConditionally(force || isCorrupt, (condition) =>
         this.#client.call({ method: 'PUT', key: this.#key, headers: { ...headers, ...condition }, body }),
-      ),
+      );
+    const reply = await sendUntilStored(body, this.#displayUrl, this.#note, put, () => this.has(file)).catch(
+      async (error: unknown) => {
+        await this.#removeCorrupt(file).catch(() => undefined);
+        throw error;
+      },
     );
     await this.#checkOutcome(reply, file, force);
+  }
+
+  async #removeCorrupt(file: UploadedFile): Promise<void> {
+    const found = await this.find();
+    if (found.sha256 === file.sha256 && !isSame(found, file))
+      await this.#client.call({ method: 'DELETE', key: this.#key });
   }
 
   async #putParts(
@@ -158,13 +175,15 @@ export class S3Object {
   async #part(id: string, number: number, body: Uint8Array): Promise<string> {
     const query = { partNumber: String(number), uploadId: id };
     const headers = { 'content-md5': md5(body, 'base64') };
-    const reply = await sendUntilEqual(body, `part ${number} of ${this.#displayUrl}`, this.#note, () =>
-      this.#client.call({ method: 'PUT', key: this.#key, query, headers, body }),
+    const reply = await sendUntilStored(
+      body,
+      `part ${number} of ${this.#displayUrl}`,
+      this.#note,
+      () => this.#client.call({ method: 'PUT', key: this.#key, query, headers, body }),
+      () => Promise.resolve(false),
     );
-    const { etag = '' } = reply.headers;
-    if (reply.status !== 200 || etag === '')
-      throw this.#client.refusedError('store a part of', this.#key, reply);
-    return etag;
+    if (reply.status !== 200) throw this.#client.refusedError('store a part of', this.#key, reply);
+    return reply.headers['etag'] ?? '';
   }
 
   async #complete(id: string, etags: readonly string[], file: UploadedFile, force: boolean): Promise<void> {
@@ -189,6 +208,12 @@ export class S3Object {
       if (await this.has(file)) return;
       throw error;
     }
+    if (
+      reply.status < 300 &&
+      !reply.text.includes('CompleteMultipartUploadResult') &&
+      !(await this.has(file))
+    )
+      throw this.#client.refusedError('complete the upload of', this.#key, reply);
     await this.#checkOutcome(reply, file, force);
   }
 
@@ -243,43 +268,8 @@ function headersOf({ sha256, mime }: UploadedFile): Record<string, string> {
   return { 'content-type': mime ?? 'application/octet-stream', [checksumHeader]: sha256 };
 }
 
-function isSame({ exists, bytes, sha256 }: ObjectStatus, file: UploadedFile): boolean {
-  return exists && bytes === file.bytes && sha256 === file.sha256;
-}
-
-/**
- * Sends content until the store's checksum matches, at most three times.
- * @param send makes one request with Content-MD5; `isAgain` if the checksum of the previous attempt did not match
- * @throws MgwError('store'), exit 6, if the checksum was wrong each time.
- */
-export async function sendUntilEqual(
-  body: Uint8Array,
-  name: string,
-  note: (text: string) => void,
-  send: (isAgain: boolean) => Promise<Reply>,
-): Promise<Reply> {
-  for (let tries = 1; ; tries += 1) {
-    const reply = await send(tries > 1);
-    if (!isChecksumWrong(reply, body)) return reply;
-    if (tries === maxTries) throw storeError(`The checksum of ${name} was wrong ${tries} times.`, true);
-    note(`The checksum of ${name} is wrong; sending it again.`);
-  }
-}
-
-// If the service encrypts with its own key, the ETag is not an MD5; the service has then checked Content-MD5.
-function isChecksumWrong({ status, headers, text }: Reply, body: Uint8Array): boolean {
-  if (status > 299) return status === 400 && /Digest|Mismatch/.test(xmlText(text, 'Code') ?? '');
-  const etag = (headers['etag'] ?? '').replaceAll('"', '').toLowerCase();
-  const isMd5 =
-    /^[\da-f]{32}$/.test(etag) &&
-    !/kms/.test(headers['x-amz-server-side-encryption'] ?? '') &&
-    headers['x-amz-server-side-encryption-customer-algorithm'] === undefined;
-  return isMd5 && etag !== md5(body, 'hex');
-}
-
-/** Returns the MD5 of some content, which S3 accepts in Base64 and returns in hexadecimal. */
-export function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
-  return createHash('md5').update(body).digest(encoding);
+function isSame({ exists, bytes, sha256, isCorrupt }: ObjectStatus, file: UploadedFile): boolean {
+  return exists && bytes === file.bytes && sha256 === file.sha256 && !isCorrupt;
 }
 
 async function readPiece(file: FileHandle, at: number, length: number): Promise<Uint8Array> {

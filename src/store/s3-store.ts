@@ -1,8 +1,10 @@
 import { extname } from 'node:path';
 import { usageError } from '../errors.ts';
+import type { Reply } from '../exchange.ts';
 import { parseStoreUrl, parseObjectUrl } from '../store-url.ts';
 import { S3Client, xmlText } from './s3-client.ts';
-import { md5, sendUntilEqual, S3Object, type UploadedFile, type UploadOptions } from './s3-object.ts';
+import { S3Object, type UploadedFile, type UploadOptions } from './s3-object.ts';
+import { isContradicted, md5, sendUntilStored } from './store.ts';
 import type { Store, StoreDeps, StoreSettings, UploadedInput } from './store.ts';
 
 /**
@@ -25,9 +27,8 @@ export async function openS3Store(
   return {
     url: async (name, read) => {
       const key = keyOf(name);
-      const reply = await client.call({ method: 'HEAD', key });
-      if (reply.status === 404) await upload(client, key, name, read, deps.note);
-      else if (reply.status !== 200) throw client.refusedError('look for', name, reply);
+      const body = await read?.();
+      if (!(await isStored(client, key, name, body))) await upload(client, key, name, body, deps.note);
       return client.presigned(key, expiresMs);
     },
     describe: async (name) => {
@@ -72,30 +73,48 @@ async function listUploads(client: S3Client, folder: string): Promise<UploadedIn
   }
 }
 
+// The size and the service's own checksum must be those of the content, if it is available.
+async function isStored(
+  client: S3Client,
+  key: string,
+  name: string,
+  body: Uint8Array | undefined,
+): Promise<boolean> {
+  const found = await client.call({ method: 'HEAD', key });
+  if (found.status !== 200 && found.status !== 404) throw client.refusedError('look for', name, found);
+  if (found.status === 404 || body === undefined) return found.status === 200;
+  return (
+    Number(found.headers['content-length']) === body.length &&
+    !isContradicted(found.headers, md5(body, 'hex'))
+  );
+}
+
 // Repeating is safe: an object's name is the hash of its content.
 async function upload(
   client: S3Client,
   key: string,
   name: string,
-  read: (() => Promise<Uint8Array>) | undefined,
+  body: Uint8Array | undefined,
   note: (text: string) => void,
 ): Promise<void> {
-  if (read === undefined)
+  if (body === undefined)
     throw usageError(
       `The store s3://${client.bucket} no longer has ${name}. Run the original command with the file again.`,
     );
-  const body = await read();
   const headers = { 'content-type': typeOf(name), 'content-md5': md5(body, 'base64') };
-  let isRetry = false;
-  const reply = await sendUntilEqual(body, name, note, (isAgain) => {
-    isRetry = isAgain;
+  let isWrong = false;
+  const send = (isCorrupt: boolean): Promise<Reply> => {
+    isWrong = isCorrupt;
     return client.call({ method: 'PUT', key, headers, body });
-  }).catch(async (error: unknown) => {
-    // Remove wrong content. Otherwise the next run would take it for the file with that name. After any other error, an
-    // existing object may belong to another run.
-    if (isRetry) await client.call({ method: 'DELETE', key }).catch(() => undefined);
-    throw error;
-  });
+  };
+  const reply = await sendUntilStored(body, name, note, send, () => isStored(client, key, name, body)).catch(
+    async (error: unknown) => {
+      // Remove wrong content. Otherwise the next run would take it for the file with that name. After any other error, an
+      // existing object may belong to another run.
+      if (isWrong) await client.call({ method: 'DELETE', key }).catch(() => undefined);
+      throw error;
+    },
+  );
   if (reply.status < 200 || reply.status > 299) throw client.refusedError('upload', name, reply);
 }
 

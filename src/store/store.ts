@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { extname } from 'node:path';
 import { type Clock, type Deadline, maxTimerMs } from '../clock.ts';
 import { MgwError, usageError } from '../errors.ts';
+import type { Reply } from '../exchange.ts';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { printableLine } from '../printable.ts';
@@ -11,8 +12,7 @@ export interface Store {
   /**
    * Uploads a file unless the store has it, and returns a URL by which anyone can read it for a limited time.
    * @param name the name from {@link storedName}
-   * @param read returns the file's content; not called if the store has the file; absent if the content is not
-   * available.
+   * @param read returns the file's content; absent if the content is not available
    * @throws MgwError('store'): exit 6 if the store may respond later, else 10; MgwError('usage') if the store does not
    * have the file and `read` is absent.
    */
@@ -87,6 +87,63 @@ export function storeError(message: string, isTemporary: boolean, cause?: unknow
   });
 }
 
+/** The maximum number of times that content is sent if the store does not have it. */
+const maxTries = 3;
+
+/**
+ * Sends content until the store shows that it has it, at most three times. A success without an ETag may be the answer
+ * of a proxy: then `isStored` decides.
+ * @param send makes one request with Content-MD5; `isCorrupt` if the store stored other content at the previous try
+ * @param isStored whether the object exists with the right size and checksum
+ * @throws MgwError('store'), exit 6, if the content was not stored correctly.
+ */
+export async function sendUntilStored(
+  body: Uint8Array,
+  shown: string,
+  note: (text: string) => void,
+  send: (isCorrupt: boolean) => Promise<Reply>,
+  isStored: () => Promise<boolean>,
+): Promise<Reply> {
+  let isCorrupt = false;
+  for (let tries = 1; ; tries += 1) {
+    const reply = await send(isCorrupt);
+    isCorrupt = reply.status < 300 && isContradicted(reply.headers, md5(body, 'hex'));
+    const isWrong = isCorrupt || isRefusedAsCorrupt(reply);
+    const isProven = reply.status > 299 || Boolean(reply.headers['etag']);
+    if (!isWrong && (isProven || (await isStored()))) return reply;
+    const [problem, problems] = isWrong
+      ? [`The checksum of ${shown} is wrong`, `The checksum of ${shown} was wrong ${tries} times`]
+      : [
+          `The store accepted ${shown} but does not have it`,
+          `The store accepted ${shown} ${tries} times but does not have it`,
+        ];
+    if (tries === maxTries) throw storeError(`${problems}.`, true);
+    note(`${problem}; sending it again.`);
+  }
+}
+
+function isRefusedAsCorrupt({ status, text }: Reply): boolean {
+  return status === 400 && /<Code>[^<]*(Digest|Mismatch)/.test(text);
+}
+
+/**
+ * Whether the ETag of a response is an MD5, but not the expected one. If the service encrypts with its own key, the ETag
+ * is not an MD5; the service has then checked Content-MD5.
+ */
+export function isContradicted(headers: Reply['headers'], expected: string | undefined): boolean {
+  const etag = (headers['etag'] ?? '').replaceAll('"', '').toLowerCase();
+  const isMd5 =
+    /^[\da-f]{32}$/.test(etag) &&
+    !/kms/.test(headers['x-amz-server-side-encryption'] ?? '') &&
+    headers['x-amz-server-side-encryption-customer-algorithm'] === undefined;
+  return isMd5 && expected !== undefined && etag !== expected;
+}
+
+/** Returns the MD5 of some content, which S3 accepts in Base64 and returns in hexadecimal. */
+export function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
+  return createHash('md5').update(body).digest(encoding);
+}
+
 const maxOutputBytes = 16 * 1024;
 
 /**
@@ -131,7 +188,8 @@ export function openCommandStore(
       const content = await read();
       const url = await upload(name, content).catch((error: unknown) => {
         signal.throwIfAborted();
-        const reason = error instanceof Error ? error.message : String(error);
+        const isLate = deadline.remainingMs() <= 0;
+        const reason = isLate ? 'the time ran out' : error instanceof Error ? error.message : String(error);
         throw storeError(`store.command (${printableLine(program, 80)}) failed: ${reason}.`, false, error);
       });
       if (/^https?:\/\/[^\s\p{Cc}]+$/u.test(url) && URL.canParse(url)) return url;

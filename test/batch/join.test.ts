@@ -197,7 +197,12 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(joined.code, joined.stderr).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's2'));
     store.objects.delete('/media/clips/s1.mp4');
-    expect((await join(file, '--force', '--json')).json).toMatchObject({ missing: [{ id: 's1' }] });
+    const without = await join(file, '--force', '--json');
+    expect(without.json).toMatchObject({ missing: [{ id: 's1' }] });
+    const { next } = without.json as unknown as { next: string[] };
+    const fetched = await runHereAs(scene.user, next.slice(1));
+    expect(fetched.code, fetched.stderr).toBe(0);
+    expect((await join(file, '--force')).code).toBe(0);
   });
 
   it('leaves files that the next run removes, and no others, if it is killed while ffmpeg runs', async () => {

@@ -179,10 +179,14 @@ test('a file in place of a missing video is not overwritten: exit 10, and nothin
   const { user, images } = await scene();
   await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
   writeFileSync(join(user.cwd, 'intro.mp4'), 'mine');
-  const ran = await user.run([...submit, '--image', '@intro:last', '--json']);
-  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists' } });
+  const ran = await user.run([...submit, '--image', '@intro:last', '-o', 'next.mp4', '--json']);
+  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'no' } });
+  expect(ran.json.error.message).toMatch(/intro\.mp4 has changed since it was saved/);
   expect(readFileSync(join(user.cwd, 'intro.mp4'), 'utf8')).toBe('mine');
   expect(images()).toHaveLength(1);
+  const { next } = ran.json.error as unknown as { next: string[] };
+  expect((await user.run([...next.slice(1), '--poll-interval', '50ms'])).code).toBe(0);
+  expect((await user.run([...submit, '--image', '@intro:last'])).code).toBe(0);
 });
 
 test('a reference to a video that was requested but never made exits 2, and nothing is submitted', async () => {

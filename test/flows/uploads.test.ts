@@ -10,9 +10,10 @@ import { storedName, type Store } from '../../src/store/store.ts';
 import { freshFolder } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
+const png = (text: string): Uint8Array => Buffer.from(`\x89PNG\r\n\x1a\n${text}`, 'latin1');
 const content = (text: string): Uint8Array => new TextEncoder().encode(text);
 const read = (path: string): Promise<Uint8Array> =>
-  Promise.resolve(content(path === 'empty.png' ? '' : path));
+  Promise.resolve(path === 'empty.png' ? new Uint8Array() : png(path));
 const hasStore = (isSo: boolean): Session =>
   sessionIn(freshFolder(), {}, { hasStore: () => Promise.resolve(isSo) });
 
@@ -24,14 +25,14 @@ describe('the files in flags', () => {
       prompt: 'boat.png',
     };
     const named = await namedFiles(hasStore(true), c, flags, read);
-    const [boat, two] = ['boat.png', 'two.png'].map((path) => storedName(path, content(path)));
+    const [boat, two] = ['boat.png', 'two.png'].map((path) => storedName(path, png(path)));
     expect(named.flags).toEqual({
       image: boat,
       'reference-image': ['https://a.test/1.png', two],
       prompt: 'boat.png',
     });
     expect([...named.files.keys()]).toEqual([boat, two]);
-    expect(await named.files.get(boat ?? '')?.()).toEqual(content('boat.png'));
+    expect(await named.files.get(boat ?? '')?.()).toEqual(png('boat.png'));
     expect(flags.image).toBe('boat.png');
   });
 
@@ -46,9 +47,52 @@ describe('the files in flags', () => {
     });
   });
 
+  it.each([
+    ['image', 'text', 'text.png is text/plain; an image is required'],
+    ['image', 'ID3\x04', 'is audio/mpeg; an image is required'],
+    ['image', '\0\0\0\x20ftypisom', 'is video/mp4; an image is required'],
+    ['reference-audio', '\x89PNG\r\n\x1a\n', 'is image/png; audio is required'],
+    ['reference-audio', 'words', 'is text/plain; audio is required'],
+    ['reference-video', 'RIFF\0\0\0\0WAVE', 'is audio/wav; video is required'],
+    ['image', '<svg xmlns="http://www.w3.org/2000/svg"/>', undefined],
+    ['image', '\0unknown', undefined],
+    ['reference-audio', '\0\0\0\x20ftypisom', undefined],
+    ['reference-audio', '\0unknown', undefined],
+    ['reference-video', 'GIF89a', undefined],
+  ])('of --%s that begin with %j are refused only if they cannot be right', async (flag, begins, words) => {
+    const bytes = Buffer.from(begins, 'latin1');
+    const named = namedFiles(hasStore(true), c, { [flag]: 'text.png' }, () => Promise.resolve(bytes));
+    if (words === undefined) expect((await named).files.size).toBe(1);
+    else
+      await expect(named).rejects.toMatchObject({
+        code: 'usage',
+        message: expect.stringContaining(`--${flag}: `) as string,
+      });
+    if (words !== undefined) await expect(named).rejects.toThrow(words);
+  });
+
+  it.each([
+    ['image', 'vendor-h3-mini', 20],
+    ['reference-audio', 'vendor-h3-base', 50],
+  ])('of --%s are refused by %s over %d MiB, and not by the official model', async (flag, model, max) => {
+    const bytes = Buffer.alloc(max * 2 ** 20 + 1);
+    const named = (name: string, length: number): Promise<unknown> =>
+      namedFiles(
+        hasStore(true),
+        c,
+        { [flag]: 'large.bin' },
+        () => Promise.resolve(bytes.subarray(0, length)),
+        undefined,
+        name,
+      );
+    await expect(named(model, bytes.length)).rejects.toThrow(`${model} accepts at most ${max} MiB`);
+    await named(model, bytes.length - 1);
+    await named('vendor-h3', bytes.length);
+  });
+
   it('are refused if they change before they are sent', async () => {
     let text = 'one';
-    const changing = (): Promise<Uint8Array> => Promise.resolve(content(text));
+    const changing = (): Promise<Uint8Array> => Promise.resolve(png(text));
     const { files } = await namedFiles(hasStore(true), c, { image: 'boat.png' }, changing);
     text = 'two';
     await expect([...files.values()][0]?.()).rejects.toMatchObject({ code: 'usage' });

@@ -1,3 +1,4 @@
+import type { RecordedEvent } from '../../src/job.ts';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -119,9 +120,22 @@ describe('an imported job', () => {
     ['C:\\Users\\you\\clip.mp4', 'clip.mp4'],
     ['/work/\u{1b}[2Jclip.mp4', 'imported'],
     ['/work/..', 'imported'],
+    ['s3://bucket/../speech.mp3', 'speech.mp3'],
+    ['s3://bucket/speech\u{1b}[2J.mp3', 'imported'],
   ])('with the path %j is stored with %s', (path, name) => {
     const event = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;
     expect(withSafePath(event, user.cwd)).toMatchObject({ file: { path: name } });
+  });
+
+  // An object is read with the credentials of the user, but nothing is used or shown unless its SHA-256 is the recorded
+  // one, which is unknown to a stranger who does not have the file. Nothing is written there: the output of a run,
+  // which a rerun writes to, keeps only its name.
+  it('keeps the URL of an object that was saved, but not of an object that a rerun would write', () => {
+    const path = 's3://bucket/clips/speech.mp3';
+    const saved = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;
+    expect(withSafePath(saved, user.cwd)).toEqual(saved);
+    const began = { type: 'began', at, run: 'r', owner: {}, output: path } as unknown as RecordedEvent;
+    expect(withSafePath(began, user.cwd)).toMatchObject({ output: 'speech.mp3' });
   });
 
   it('keeps a path whose real path is below the current folder', () => {

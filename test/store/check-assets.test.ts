@@ -87,7 +87,7 @@ describe('--check-assets', () => {
 
   test('queries the store for an uploaded file', async () => {
     const { user, store, posts } = await scene();
-    writeFileSync(join(user.cwd, 'first.png'), 'an image');
+    writeFileSync(join(user.cwd, 'first.png'), '\0an image');
     const ran = await user.run(checked('--image', 'first.png'));
     expect(ran.code, ran.stdout).toBe(0);
     expect(store.calls.filter((call) => call.startsWith('HEAD')).map((call) => call.slice(-3))).toEqual([

@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { reachProblem } from '../../src/flows/open-stores.ts';
@@ -155,6 +156,26 @@ test.each([
   },
 );
 
+test.each([
+  [-600, 'have expired'],
+  [30, 'expire within a minute'],
+])('credentials of the store that end in %d s exit 10, and nothing is sent', async (left, words) => {
+  const { user, sent } = await scene({
+    AWS_SESSION_TOKEN: 'token',
+    AWS_CREDENTIAL_EXPIRATION: new Date(Date.now() + left * 1000).toISOString(),
+  });
+  const failed = await user.run([...withImage, '--json']);
+  expect(failed.json).toMatchObject({
+    exit_code: 10,
+    error: {
+      code: 'store',
+      charged: 'no',
+      message: `The credentials of the store s3://bucket ${words}: renew them.`,
+    },
+  });
+  expect(sent()).toHaveLength(0);
+});
+
 describe('a store that fails', () => {
   test('temporarily is retried, and nothing is sent to the gateway before the store has the file', async () => {
     const { user, store, sent } = await scene();
@@ -191,6 +212,26 @@ describe('a store that fails', () => {
     expect((await user.run(withImage)).code).toBe(0);
   });
 
+  test('by answering an upload, or a question for the file, with the page of a proxy is asked again', async () => {
+    const { user, store, sent } = await scene();
+    const welcome = (_: unknown, response: ServerResponse): unknown =>
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<html>Welcome</html>');
+    store.faults.push(welcome, welcome);
+    const ran = await user.run(withImage);
+    expect(ran.code, ran.stderr).toBe(0);
+    expect([...store.objects.values()]).toEqual([png]);
+    expect(await store.get(String(sent()[0]?.['image']))).toEqual(png);
+  });
+
+  test('by having other bytes under the name of the file gets the file again', async () => {
+    const { user, store } = await scene();
+    await user.run(withImage);
+    const [path = ''] = store.objects.keys();
+    store.objects.set(path, Buffer.alloc(png.length));
+    expect((await user.run([...withImage, '--key', 'another'])).code).toBe(0);
+    expect(store.objects.get(path)).toEqual(png);
+  });
+
   test('during an upload exits 6, and keeps the same file that another run has just stored', async () => {
     const { user, store } = await scene();
     store.faults.push(({ method, url = '' }, response) => {
@@ -201,6 +242,32 @@ describe('a store that fails', () => {
     const failed = await user.run([...withImage, '--retries', '0', '--json']);
     expect(failed.json).toMatchObject({ exit_code: 6, error: { code: 'store', charged: 'no' } });
     expect([...store.objects.values()]).toEqual([png]);
+  });
+
+  test.each([
+    [400, { 'x-amz-bucket-region': 'eu-west-1' }, '<Error><Code>AuthorizationHeaderMalformed</Code></Error>'],
+    [301, {}, '<Error><Code>PermanentRedirect</Code><Region>eu-west-1</Region></Error>'],
+  ])('by answering %d because of a wrong region names the right one', async (status, headers, text) => {
+    const { user, store, sent } = await scene();
+    const elsewhere = ({ method }: IncomingMessage, response: ServerResponse): unknown =>
+      response.writeHead(status, headers).end(method === 'HEAD' ? '' : text);
+    store.faults.push(elsewhere, elsewhere);
+    const failed = await user.run([...withImage, '--json']);
+    expect(failed.json).toMatchObject({
+      exit_code: 10,
+      error: { code: 'store', charged: 'no', next: ['export', 'AWS_REGION=eu-west-1'] },
+    });
+    expect(failed.json.error.message).toContain('in the region eu-west-1, not in us-east-1');
+    expect(sent()).toHaveLength(0);
+  });
+
+  test('by a redirect names the other host', async () => {
+    const { user, store } = await scene();
+    const redirect = (_: unknown, response: ServerResponse): unknown =>
+      response.writeHead(307, { location: 'https://other.example/bucket' }).end();
+    store.faults.push(redirect, redirect);
+    const failed = await user.run([...withImage, '--json']);
+    expect(failed.json.error.message).toMatch(/HTTP 307\. The bucket is served by other\.example\.$/);
   });
 
   test.each([

@@ -7,7 +7,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Clock } from '../../src/clock.ts';
 import { openObjectStore, type ObjectStore } from '../../src/store/s3-store.ts';
 import type { StartedUpload } from '../../src/store/s3-object.ts';
-import { account, s3Server, type S3Server } from './s3-server.ts';
+import { account, kept, s3Server, type S3Server } from './s3-server.ts';
 
 const url = 's3://bucket/clips/boat.mp4';
 const path = '/bucket/clips/boat.mp4';
@@ -119,6 +119,79 @@ describe('a file that becomes an object', () => {
     );
     await put();
     expect(store.objects.get(path)).toEqual(content);
+  });
+
+  test.each(['<html>Welcome</html>', ''])(
+    'is not saved, and can be uploaded again, if a 200 with %j answers its completion',
+    async (body) => {
+      const { store, put } = await scene();
+      store.faults.push(on('POST', 'uploadId', status(200, body)));
+      await expect(put()).rejects.toMatchObject({ code: 'store', exitCode: 6 });
+      expect(store.objects.has(path)).toBe(false);
+      await put();
+      expect(store.objects.get(path)).toEqual(content);
+    },
+  );
+
+  test('is saved only if the store has it, if a 200 without an ETag answers its upload', async () => {
+    const { store, put } = await scene(1024);
+    const welcome = on('PUT', path, status(200, '<html>Welcome</html>'));
+    store.faults.push(welcome);
+    await put();
+    expect(store.objects.get(path)).toEqual(content);
+    store.objects.clear();
+    store.faults.push(welcome, welcome, welcome);
+    await expect(put()).rejects.toMatchObject({
+      message: expect.stringContaining(
+        'accepted s3://bucket/clips/boat.mp4 3 times but does not have it',
+      ) as string,
+      exitCode: 6,
+    });
+    expect(store.objects.size).toBe(0);
+  });
+
+  test('is saved by a service that sends no ETags', async () => {
+    const { store, put } = await scene(1024);
+    store.faults.push((_, response) => {
+      const writeHead = response.writeHead.bind(response) as (
+        code: number,
+        headers: object,
+      ) => ServerResponse;
+      const withoutEtag = (code: number, headers: object): ServerResponse =>
+        writeHead(code, { ...headers, etag: '' });
+      response.writeHead = withoutEtag as ServerResponse['writeHead'];
+      return false;
+    });
+    await put();
+    expect(store.calls).toEqual([`HEAD ${path} 404`, `PUT ${path} 200`, `HEAD ${path} 200`]);
+  });
+
+  test('is removed if the store keeps storing other bytes, and else replaced by the next run', async () => {
+    for (const removed of [204, 403]) {
+      const { store, put } = await scene(1024);
+      const corrupt: Fault = (request, response) => {
+        if (request.method === 'DELETE' && removed === 403) return response.writeHead(403).end();
+        if (request.method !== 'PUT') return false;
+        store.objects.set(path, Buffer.from('0123456789abcdef012X'));
+        store.metadata.set(path, kept(request.headers));
+        return response.writeHead(200, { etag: `"${'0'.repeat(32)}"` }).end();
+      };
+      store.faults.push(corrupt, corrupt, corrupt, ...(removed === 403 ? [corrupt] : []));
+      await expect(put()).rejects.toMatchObject({ exitCode: 6 });
+      expect([store.objects.has(path), store.faults]).toEqual([removed === 403, []]);
+      await put();
+      expect(store.objects.get(path)).toEqual(content);
+    }
+  });
+
+  test('is sent again after a conflict with another request', async () => {
+    for (const partBytes of [8, 1024]) {
+      const { store, put } = await scene(partBytes);
+      const conflict = status(409, '<Error><Code>ConditionalRequestConflict</Code></Error>');
+      store.faults.push(on(partBytes === 8 ? 'POST' : 'PUT', partBytes === 8 ? 'uploadId' : path, conflict));
+      await put();
+      expect(store.objects.get(path)).toEqual(content);
+    }
   });
 
   test('is checked if the response to its completion is lost', async () => {

@@ -41,10 +41,10 @@ async function scene(size = 2000): Promise<Scene> {
 }
 
 /** A scene with the sandbox in place of a real gateway. The sandbox's own object storage is not used. */
-async function playScene(): Promise<Pick<Scene, 'user' | 'store' | 'kept'>> {
+async function playScene(faults: string[] = []): Promise<Pick<Scene, 'user' | 'store' | 'kept'>> {
   const { user, store, kept } = await scene();
   const stateDir = join(user.cwd, 'gateway');
-  const sandbox = await startSandbox({ stateDir, paceMs: 20 });
+  const sandbox = await startSandbox({ stateDir, paceMs: 20, faults });
   onTestFinished(() => sandbox.close());
   Object.assign(user.env, { MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
   return { user, store, kept };
@@ -79,6 +79,23 @@ describe('-o s3://', () => {
     expect(files.map(({ path }) => path)).toEqual([`s3://bucket/clips/${id}.mp4`]);
     expect(store.objects.get(`/bucket/clips/${id}.mp4`)).toEqual(video);
     expect(kept()).toEqual([]);
+  });
+
+  test('names the object in the note about a mismatch', async () => {
+    const { user } = await playScene(['short-video']);
+    const ran = await user.run(to('s3://bucket/boat-{id}.mp4'));
+    expect(ran.code, ran.stderr).toBe(0);
+    expect(ran.stderr).toMatch(/^boat-job_\w+\.mp4 differs from the request/m);
+  });
+
+  test('is refused for a gallery, and in the output column of a manifest', async () => {
+    const { user, posts } = await scene();
+    expect((await user.run(['jobs', 'gallery', '-o', 's3://bucket/review/'])).code).toBe(2);
+    const row = 'id,model,duration,prompt,output\na,vendor-h3-mini,5,a boat,s3://bucket/a.mp4\n';
+    writeFileSync(join(user.cwd, 'm.csv'), row);
+    const ran = await user.run(['batch', 'run', 'm.csv']);
+    expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('use -o s3://BUCKET/FOLDER')]);
+    expect([posts(), existsSync(join(user.cwd, 's3:'))]).toEqual([0, false]);
   });
 
   test('refuses an existing object before anything is paid', async () => {

@@ -8,6 +8,8 @@ export interface S3Server {
   url: string;
   /** Contents by path. */
   objects: Map<string, Buffer>;
+  /** The kept headers of each object, by path. */
+  metadata: Map<string, Record<string, string>>;
   /** When each object was stored, by path, in ISO 8601. An object without an entry counts as stored now. */
   modified: Map<string, string>;
   /** The maximum number of objects on one page of a listing. */
@@ -26,7 +28,7 @@ export const account = { AWS_ACCESS_KEY_ID: 'AKIDSTORE', AWS_SECRET_ACCESS_KEY: 
 
 export async function s3Server(): Promise<S3Server> {
   const objects = new Map<string, Buffer>();
-  const metadata = new Map<string, Record<string, string>>();
+  const metadata: S3Server['metadata'] = new Map();
   const uploads: S3Server['uploads'] = new Map();
   const calls: string[] = [];
   const faults: S3Server['faults'] = [];
@@ -70,10 +72,12 @@ export async function s3Server(): Promise<S3Server> {
       const isWhole = request.headers['x-amz-content-sha256'] === sha256(body);
       if (isWhole) objects.set(pathname, body);
       if (isWhole) metadata.set(pathname, kept(request.headers));
-      end(isWhole ? 200 : 400, isWhole ? '' : '<Error><Code>XAmzContentSHA256Mismatch</Code></Error>');
+      if (isWhole) end(200, '', { etag: `"${md5(body)}"` });
+      else end(400, '<Error><Code>XAmzContentSHA256Mismatch</Code></Error>');
     } else {
       const found = objects.get(pathname);
-      end(found === undefined ? 404 : 200, found, metadata.get(pathname));
+      const etag = found === undefined ? '' : `"${md5(found)}"`;
+      end(found === undefined ? 404 : 200, found, { etag, ...metadata.get(pathname) });
     }
   };
   const listing = (bucket: string, query: URLSearchParams): string => {
@@ -154,6 +158,7 @@ export async function s3Server(): Promise<S3Server> {
   const served: S3Server = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     objects,
+    metadata,
     modified,
     pageSize: 1000,
     uploads,
@@ -164,10 +169,13 @@ export async function s3Server(): Promise<S3Server> {
   return served;
 }
 
-const kept = (headers: IncomingHttpHeaders): Record<string, string> => ({
-  'content-type': headers['content-type'] ?? '',
-  'x-amz-meta-sha256': String(headers['x-amz-meta-sha256'] ?? ''),
-});
+/** Returns the headers of an upload that its object keeps. */
+export const kept = (headers: IncomingHttpHeaders): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(headers)
+      .filter(([name]) => name === 'content-type' || name.startsWith('x-amz-meta-'))
+      .map(([name, value]) => [name, String(value)]),
+  );
 const md5 = (data: Buffer): string => createHash('md5').update(data).digest('hex');
 const sha256 = (data: string | Buffer): string => createHash('sha256').update(data).digest('hex');
 const hmac = (key: string | Buffer, data: string): Buffer => createHmac('sha256', key).update(data).digest();

@@ -31,7 +31,7 @@ const withImage = [...submit, '--image', 'first.png'];
 async function rehearsal(): Promise<{ user: User; real: S3Server }> {
   const real = await s3Server();
   const user = userHere(undefined, { ...account, AWS_ENDPOINT_URL_S3: real.url });
-  writeFileSync(join(user.cwd, 'first.png'), Buffer.from('an image'));
+  writeFileSync(join(user.cwd, 'first.png'), Buffer.from('\0an image'));
   await user.run(['config', 'set', 'store', 's3://bucket/inputs']);
   await user.run(['config', 'set', 'store.endpoint', real.url]);
   await user.run(['config', 'set', 'sandbox.pace', '20ms']);
@@ -55,7 +55,7 @@ describe('with --sandbox', () => {
 
   test('uses neither a store.command nor credentials', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
-    writeFileSync(join(user.cwd, 'first.png'), Buffer.from('an image'));
+    writeFileSync(join(user.cwd, 'first.png'), Buffer.from('\0an image'));
     await user.run(['config', 'set', 'store.command', '--', 'false']);
     const ran = await user.run(withImage);
     expect(ran.code, ran.stderr).toBe(0);

@@ -59,7 +59,7 @@ describe('mgw store ls', () => {
     const own = await scene();
     const { user, store, upload } = own;
     store.pageSize = 2;
-    const job = await submit(own, 'a boat');
+    const job = await submit(own, '<svg/>');
     const uploads = ['one', 'two', 'three', 'four'].map((content) => upload(content));
     store.objects.set('/bucket/my/it%27s/notes.txt', Buffer.from('not of mgw'));
     store.objects.set(`/bucket/my/it%27s/deep/${'0'.repeat(64)}.png`, Buffer.from('not of mgw'));
@@ -90,7 +90,7 @@ describe('mgw store prune', () => {
     const own = await scene();
     const { user, store, upload, end } = own;
     store.pageSize = 2;
-    await submit(own, 'a boat');
+    await submit(own, '<svg/>');
     const orphans = [upload('one'), upload('two'), upload('three')].sort();
     const other = `/bucket/my/it%27s/deep/${'0'.repeat(64)}.png`;
     store.objects.set(other, Buffer.from('not of mgw'));
@@ -126,8 +126,8 @@ describe('mgw store prune', () => {
   test('keeps a file that a job started to use after the listing', async () => {
     const own = await scene();
     const { user, store } = own;
-    await user.run(['jobs', 'rm', await submit(own, 'a boat'), '--force']);
-    own.upload('another');
+    await user.run(['jobs', 'rm', await submit(own, '<svg/>'), '--force']);
+    own.upload('<svg>another</svg>');
     const kept = [...store.objects.keys()].sort()[1] ?? '';
     const content = store.objects.get(kept)?.toString() ?? '';
     // Of two files, the second is used by a job that begins while the first is removed.
@@ -144,7 +144,7 @@ describe('mgw store prune', () => {
   test('keeps a file that may belong to an open job', async () => {
     const own = await scene();
     const { user, store, upload } = own;
-    await submit(own, 'a boat');
+    await submit(own, '<svg/>');
     const [png, mp4] = [upload('a frame'), upload('a film', '.mp4')];
     const frame = `sha256:${'1'.repeat(64)}.mp4#last`;
     const record = { ...(await user.run(['jobs', 'export'])) }.stdout.replace(
@@ -169,7 +169,7 @@ describe.skipIf(!hasPostgres)('mgw store prune on a shared ledger', () => {
     const { user, store } = await scene();
     user.env['MGW_STATE'] = server.url(await server.database());
     expect((await user.run(['state', 'init'])).code).toBe(0);
-    writeFileSync(join(user.cwd, 'first.png'), 'a boat');
+    writeFileSync(join(user.cwd, 'first.png'), '\0a boat');
     writeFileSync(
       join(user.cwd, 'rows.csv'),
       'id,protocol,model,duration,prompt,image\nboat,c,vendor-h3-mini,5,a boat,first.png\n',

@@ -9,12 +9,14 @@ import {
   type RowState,
   rowStates,
 } from '../../batch/planned-row.ts';
+import { pathFor } from '../../batch/row-state.ts';
 import { add, formatDecimal, zero } from '../../decimal.ts';
 import { usageError, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { globalArguments } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
+import { isObjectUrl } from '../../store-url.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
 import { write } from '../io.ts';
@@ -117,7 +119,7 @@ export interface RepeatCommand {
 
 /** Returns the command for an unfinished row. `error` is the error of its run, if any. */
 export function commandOf(
-  { id, take, because, before }: PlannedRow,
+  { id, path, take, because, before }: PlannedRow,
   state: RowState,
   repeat: RepeatCommand,
   error?: MgwError,
@@ -125,10 +127,20 @@ export function commandOf(
   if (state === 'blocked' && because?.state !== undefined)
     return rowCommand(because.id, because.state, because.job, repeat);
   const job = error?.job ?? take.job;
+  if (job?.state === 'succeeded') {
+    // The row is paid for, but another file is at its place, or its object is gone.
+    const object = job.files.find((file) => isObjectUrl(file.path))?.path;
+    if (error?.code === 'output_exists') return [...fetchTo(job, pathFor(path, job)), '--force'];
+    if (state === 'done' && object !== undefined) return fetchTo(job, object);
+  }
   const isGone = error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
   // `batch run` does not repeat a retry that has no record.
   const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
   return isGone || isUnsentRetry ? retryCommand(repeat, '--id', id) : rowCommand(id, state, job, repeat);
+}
+
+function fetchTo(job: Job, path: string): string[] {
+  return ['mgw', 'jobs', 'fetch', job.id, '-o', path];
 }
 
 function rowCommand(id: string, state: RowState, job: Job | undefined, repeat: RepeatCommand): string[] {

@@ -1,34 +1,7 @@
-import { switchFlag, valueFlag, wholeNumber } from '../flag.ts';
+import { imageType, imageTypes, maxAssetBytes, switchFlag, valueFlag, wholeNumber } from '../flag.ts';
 import { type Flag, isStoredName } from '../protocol.ts';
 import { isBase64 } from '../../media/spooled-string.ts';
 import type { Json } from '../../json.ts';
-
-const maxImageBytes = 20 * 1024 * 1024;
-const hasTextAt = (from: number, value: string) => (head: Buffer) =>
-  head.toString('latin1', from, from + value.length) === value;
-const hasBrand =
-  (...names: string[]) =>
-  (head: Buffer) =>
-    hasTextAt(4, 'ftyp')(head) && names.includes(head.toString('latin1', 8, 12));
-
-// The first bytes of each file type.
-const signatures: [mime: string, begins: (head: Buffer) => boolean][] = [
-  ['image/png', hasTextAt(0, '\x89PNG\r\n\x1a\n')],
-  ['image/jpeg', hasTextAt(0, '\xff\xd8\xff')],
-  ['image/webp', (head) => hasTextAt(0, 'RIFF')(head) && hasTextAt(8, 'WEBP')(head)],
-  ['image/gif', (head) => hasTextAt(0, 'GIF87a')(head) || hasTextAt(0, 'GIF89a')(head)],
-  ['image/bmp', (head) => hasTextAt(0, 'BM')(head) && head.length > 26 && head.readUInt32LE(6) === 0],
-  ['image/heic', hasBrand('heic', 'heix', 'heim', 'heis')],
-  ['image/heif', hasBrand('mif1', 'msf1')],
-  ['image/avif', hasBrand('avif', 'avis')],
-];
-const knownTypes = signatures.map(([mime]) => mime);
-
-/** Returns the MIME type of an image from its first 64 bytes; undefined if it is unknown. */
-export function imageType(head: Uint8Array): string | undefined {
-  const bytes = Buffer.from(head.buffer, head.byteOffset, Math.min(head.byteLength, 64));
-  return signatures.find(([, begins]) => begins(bytes))?.[0];
-}
 
 /**
  * Converts a file to the `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that its bytes imply
@@ -37,8 +10,8 @@ export function imageType(head: Uint8Array): string | undefined {
  */
 export function imageFromFile(bytes: Uint8Array): Json {
   const mimeType = imageType(bytes);
-  if (mimeType === undefined || bytes.length > maxImageBytes)
-    throw new Error(`an image (${knownTypes.map(shortName).join(', ')}) of at most 20 MiB`);
+  if (mimeType === undefined || bytes.length > maxAssetBytes.image)
+    throw new Error(`an image (${imageTypes.map(shortName).join(', ')}) of at most 20 MiB`);
   const content = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
 }
@@ -63,7 +36,7 @@ export function expectedType(mimeType: string, content: string): string | undefi
   if (isStoredName(content)) return undefined;
   const detected = imageType(Buffer.from(content.slice(0, 88), 'base64'));
   if (detected !== undefined) return detected === mimeType.toLowerCase() ? undefined : detected;
-  return knownTypes.includes(mimeType.toLowerCase()) ? 'the type that matches the bytes' : undefined;
+  return imageTypes.includes(mimeType.toLowerCase()) ? 'the type that matches the bytes' : undefined;
 }
 
 function shortName(mime: string): string {

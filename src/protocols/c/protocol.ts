@@ -8,7 +8,8 @@ import {
   type SubmitVerdict,
 } from '../../exchange.ts';
 import { textAt, type JsonObject, type Json, isObject, parseCutJson, tryParseJson } from '../../json.ts';
-import type { Protocol, Quantity } from '../protocol.ts';
+import { maxAssetBytes } from '../flag.ts';
+import type { AssetKind, Protocol, Quantity } from '../protocol.ts';
 import { flags } from './flags.ts';
 import { complete, convertedResolution, needsListing, official, selfHosted, familyOf } from './models.ts';
 import { notReady, readQuery } from './observation.ts';
@@ -57,6 +58,10 @@ export const c: Protocol = {
   checks: () => import('./checks.ts'),
   normalise,
   convertedResolution,
+  maxAssetBytes: (kind, model) => {
+    const limits: Partial<Record<AssetKind, number>> = maxAssetBytes;
+    return familyOf({ model }) === selfHosted ? limits[kind] : undefined;
+  },
   quantityOf,
   modelOf: (body) => textAt(body, 'model'),
   submission,

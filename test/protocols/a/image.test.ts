@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { contentFault, expectedType, imageFromFile, imageType } from '../../../src/protocols/a/flags.ts';
+import { contentFault, expectedType, imageFromFile } from '../../../src/protocols/a/flags.ts';
+import { imageType } from '../../../src/protocols/flag.ts';
 import { images } from './support.ts';
 
 describe('an image file', () => {

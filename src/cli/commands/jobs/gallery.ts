@@ -7,6 +7,7 @@ import { sinceOption, sinceTime, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { usageError } from '../../../errors.ts';
+import { isObjectUrl } from '../../../store-url.ts';
 import type { Job } from '../../../job.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
 
@@ -65,6 +66,8 @@ function checkOptions(refs: readonly string[], options: GalleryOptions): void {
   if (!serve && port !== undefined) throw usageError('--port requires --serve.');
   if (output === '' || output === '-')
     throw usageError('--output must be a folder, or a file whose name ends in .html.');
+  if (output !== undefined && isObjectUrl(output))
+    throw usageError('--output: a gallery is written to a local folder, not to a bucket.');
 }
 
 async function jobsOf(

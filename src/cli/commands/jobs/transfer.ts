@@ -15,6 +15,7 @@ import { enrol } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
 import { escapeControls, printable } from '../../../printable.ts';
+import { isObjectUrl, parseObjectUrl } from '../../../store-url.ts';
 
 /** `mgw jobs export [REF...]`: prints jobs as JSON Lines, for another machine. */
 export function registerExport(command: Command, run: Run): void {
@@ -109,15 +110,26 @@ function importable(value: Json | undefined, line: number, schema: typeof export
 }
 
 /**
- * Returns an imported event with its path inside `folder` (design 4). Keeps a path whose real location is below the
+ * Returns an imported event with its path inside `folder` (design 4). An object in a bucket is only read, and used only
+ * if its size and SHA-256 agree, so its URL is kept. The output of a run, to which a rerun would write, is not. Keeps a path whose real location is below the
  * folder. Reduces any other path to its file name, which is then relative to the current folder of the command that
  * uses it.
  */
 export function withSafePath(event: RecordedEvent, folder: string): RecordedEvent {
   if (event.type === 'file')
-    return { ...event, file: { ...event.file, path: safePath(event.file.path, folder) } };
+    return isReadableObject(event.file.path)
+      ? event
+      : { ...event, file: { ...event.file, path: safePath(event.file.path, folder) } };
   if (event.type !== 'began' || event.output === undefined || event.output === '-') return event;
   return { ...event, output: safePath(event.output, folder) };
+}
+
+function isReadableObject(path: string): boolean {
+  try {
+    return isObjectUrl(path) && parseObjectUrl(path).key !== '';
+  } catch {
+    return false;
+  }
 }
 
 function safePath(path: string, folder: string): string {
