@@ -132,7 +132,8 @@ function parseUrl(text: string): URL | undefined {
 /** Whether a URL contains a password, even if the URL is not valid. */
 export function hasPassword(text: unknown): boolean {
   if (typeof text !== 'string' || !isStateUrl(text)) return false;
-  return /:\/\/[^@/?#]*:.+@/.test(text) || (URL.canParse(text) && passwordIn(new URL(text)) !== '');
+  const login = text.slice(text.indexOf('://') + 3, Math.max(0, text.lastIndexOf('@')));
+  return /^[^@/?#]*:./.test(login) || (URL.canParse(text) && passwordIn(new URL(text)) !== '');
 }
 
 function passwordIn(url: URL): string {

@@ -142,7 +142,7 @@ describe('storedValue', () => {
   it.each([
     [['timeout', '5'], /number with a unit/],
     [['retries', 'many'], /whole number/],
-    [['tts.sample_rate', '0'], /whole number above 0/],
+    [['tts.sample_rate', '0'], /positive whole number/],
     [['base_url', 'https://h/v1'], /without \/v1/],
     [['base_url', 'http://h'], /https/],
     [['trusted_origins', 'https://h/x'], /an origin/],

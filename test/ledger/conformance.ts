@@ -152,10 +152,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
         false,
       ]);
       expect(await (await open()).create(other, [prepared])).toBe(false);
-      expect([await ledger.claimState(other), await ledger.claimState(id)]).toEqual([
-        'removed',
-        'there',
-      ]);
+      expect([await ledger.claimState(other), await ledger.claimState(id)]).toEqual(['removed', 'there']);
       expect(await ledger.ids()).toEqual([id]);
     });
 

@@ -92,7 +92,7 @@ describe.skipIf(!hasFfmpeg)(
 
     const begin = (name: string): string[] => {
       const image = join(own.user.cwd, `${name}.png`);
-      writeFileSync(image, name);
+      writeFileSync(image, `\x89PNG\r\n\x1a\n${name}`, 'latin1');
       return command(name, '@intro:last', '--last-frame', image);
     };
     const rerun = async (name: string, args: string[]): Promise<void> => {
