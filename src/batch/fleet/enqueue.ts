@@ -102,7 +102,10 @@ export async function queueUpdater(
   query: Query,
   note: (text: string) => void,
 ): Promise<((planned: NamedRow) => Promise<void>) | undefined> {
-  const batches = await query<{ name: string }>('select name from {batches} where name = $1', [name]);
+  const batches = await query<{ name: string }>(
+    'select name from {batches} where name = $1 and gateway = $2',
+    [name, deps.gateway],
+  );
   if (batches.length === 0) return undefined;
   return async (planned) => {
     const updated = updatedRow(planned, deps);
