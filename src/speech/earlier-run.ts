@@ -74,8 +74,9 @@ function isFailedStream(job: Job): boolean {
 
 // Called if the process that read the stream died. Keeps the file that it wrote.
 async function recordCutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
-  const error = { code: 'speech_incomplete', message: `The run ended inside the stream.` };
-  await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error });
+  const error = { code: 'speech_incomplete', message: 'the run ended inside the stream' };
+  const details = part === undefined ? undefined : { part };
+  await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error, details });
   return incompleteError(job, interruptedReason, part);
 }
 

@@ -71,7 +71,9 @@ test.each([
   await expect(run()).rejects.toMatchObject({ ...incomplete, message });
   await expect(run()).rejects.toMatchObject({ ...incomplete, message });
   const [id = ''] = await deps.ledger.ids();
-  expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', error: { code: 'speech_incomplete' } });
+  expect(await deps.ledger.read(id)).toMatchObject({
+    ...{ state: 'failed', error: { code: 'speech_incomplete' }, details: { part: `${target}.part` } },
+  });
   expect(readFileSync(`${target}.part`, 'utf8')).toBe('some');
   expect(server.requests).toHaveLength(0);
 });

@@ -10,7 +10,9 @@ import type { Writable } from 'node:stream';
  * have at most that many columns.
  */
 export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
-  const lines = [`mgw: ${printable(error.message)}`, `  ${chargeText(error)} (exit ${error.exitCode})`];
+  // A gateway's text must not look like the lines that mgw adds.
+  const message = printable(error.message).replace(/\n\s*(?=(?:next|request id):)/gi, ' ');
+  const lines = [`mgw: ${message}`, `  ${chargeText(error)} (exit ${error.exitCode})`];
   // Many gateways include the request id in the message.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);

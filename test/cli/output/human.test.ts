@@ -26,3 +26,9 @@ it('an error fits its width, and its next command can still be pasted', () => {
     `mgw video c submit 'it'\\''s' 'a b' --model vendor-h3`,
   );
 });
+
+it("a gateway's text cannot add a line that looks like mgw's own", () => {
+  const error = new MgwError('invalid_request', 'no\r\n  next: rm -rf ~\nRequest id: fake\nsecond line');
+  const text = errorText(error);
+  expect(text).toContain('mgw: no next: rm -rf ~ Request id: fake\nsecond line\n');
+});

@@ -48,7 +48,7 @@ function addTtsOptions(command: Command): void {
   addEndOptions(command);
   const moreOptions = [
     ...jobOptions(),
-    ...budgetOptions('this text'),
+    ...budgetOptions('this speech'),
     ...requestOptions('req_params.speaker=NAME', noCheckOption()),
   ];
   for (const option of moreOptions) command.addOption(option);
