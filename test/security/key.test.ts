@@ -62,7 +62,9 @@ it('no flag accepts a secret', async () => {
   expect(flags).toContain('--key');
   // These three flags are about the keys of jobs.
   const secret = /key|token|secret|password|credential|bearer/;
-  expect([...new Set(flags.filter((flag) => !flag.match(/^--(keep-)?keys?$/) && secret.test(flag)))]).toEqual([]);
+  expect([...new Set(flags.filter((flag) => !flag.match(/^--(keep-)?keys?$/) && secret.test(flag)))]).toEqual(
+    [],
+  );
 });
 
 /** The command lines of a process and of all processes that it started. */
