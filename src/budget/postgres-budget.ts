@@ -200,7 +200,7 @@ export class PostgresBudget implements Budget {
     this.#isCreated = true;
   }
 
-  // $1 and $2 are the kind and name of the budget, $3 is the time, if it is set.
+  // $1 is the budget's kind, $2 its name, and $3 the time, if set.
   #run<T extends Record<string, unknown>>(text: string, values: readonly unknown[] = []): Promise<T[]> {
     const { database, kind, name, now } = this.#options;
     const allValues = [kind, name, now?.() ?? null, ...values];

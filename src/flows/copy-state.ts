@@ -220,7 +220,8 @@ async function isChanged(job: Job, from: Ledger, to: Ledger): Promise<boolean> {
   return JSON.stringify(there.slice(0, events.length)) !== JSON.stringify(events);
 }
 
-// Returns the job in the target that the key of a job names, if the key names this job in the source.
+// Returns the id of the job that this job's key names in the target. Undefined unless the key names this job in the
+// source.
 async function otherJobOfKey(
   { id, key, record: { fingerprint } }: Job,
   from: Ledger,

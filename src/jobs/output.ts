@@ -31,7 +31,7 @@ export function pathsAt(path: string, count: number, requested = count): string[
   );
 }
 
-/** Builds the goal of a command: its ask and its target. */
+/** Builds a command's goal from its milestone and its output. */
 export function goalOf(command: Goal['command'], ask: Milestone, target: Target | undefined): Goal {
   if (target === undefined) return { command, ask };
   return { command, ask, output: target.kind === 'stdout' ? '-' : absoluteOutput(target.path) };

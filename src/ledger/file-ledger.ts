@@ -209,7 +209,7 @@ class FileClaims {
   #completing: Promise<void> | undefined;
 
   /**
-   * @param rebuild claims the names of all existing jobs, if the folder was lost or is missing
+   * @param rebuild claims the names of all existing jobs if the folder of claims is missing or incomplete
    */
   constructor(folder: string, rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>) {
     this.#folder = folder;

@@ -114,7 +114,7 @@ export class JobRecords {
       .reverse();
   }
 
-  /** Removes a record, durable on return. */
+  /** Removes a record. The removal is durable on return. */
   async remove(id: string): Promise<void> {
     await replaceFile(this.pathOf(id), tombstone);
   }

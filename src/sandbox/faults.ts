@@ -76,7 +76,7 @@ export const FAULTS = [
     'Breaks the connection at this point of the file; a download resumed from there continues.',
     50,
   ),
-  fault('download-stall', 'download', 'Sends up to this point of the file, then nothing.', 50),
+  fault('download-stall', 'download', 'Sends the file up to this point, then stalls.', 50),
   fault('download-502', 'download', 'HTTP 502 with HTML.'),
   fault('download-html', 'download', 'HTTP 200 with an HTML page in place of the video.'),
   fault('download-json', 'download', 'HTTP 200 with a JSON error in place of the video.'),
@@ -203,7 +203,8 @@ function parseFault(text: string): Fault {
 function timesOf(text: string, digits: string | undefined): number {
   if (digits === undefined) return Infinity;
   const times = Number(digits);
-  if (times < 1 || times > MOST_TIMES) throw new FaultSyntaxError(`A count is 1 to ${MOST_TIMES}: ${text}`);
+  if (times < 1 || times > MOST_TIMES)
+    throw new FaultSyntaxError(`A count must be from 1 to ${MOST_TIMES}: ${text}`);
   return times;
 }
 

@@ -207,8 +207,8 @@ export const MAGIC_WORDS = [
 ] as const;
 
 /**
- * Returns the outcome of a task that is about to be accepted. The prompt determines it, else a fault; otherwise the
- * task succeeds.
+ * Returns the outcome of a task that is about to be accepted. The prompt takes precedence, then a fault. If neither
+ * applies, the task succeeds.
  */
 export function settleOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
   return byPrompt(area, prompt, samples) ?? byFault(call, area, samples) ?? { end: 'succeeds', filtered: 0 };

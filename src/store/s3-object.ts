@@ -276,7 +276,7 @@ async function readPiece(file: FileHandle, at: number, length: number): Promise<
   const bytes = Buffer.alloc(length);
   for (let filled = 0; filled < length;) {
     const { bytesRead } = await file.read(bytes, filled, length - filled, at + filled);
-    if (bytesRead === 0) throw new Error('the file became shorter while it was uploaded');
+    if (bytesRead === 0) throw new Error('the file shrank during the upload');
     filled += bytesRead;
   }
   return bytes;

@@ -396,7 +396,7 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
     expect((await scene.submit()).json).toMatchObject({ exit_code: 4, error: { charged: 'no' } });
     await scene.expectInvariants(0);
   });
-  it('lead to exit 0 for two RequestLimitExceeded', async ({ open }) => {
+  it('are retried for two RequestLimitExceeded: exit 0', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
     const run = await scene.submit('--key', 'boat');

@@ -196,7 +196,7 @@ describe('an incomplete body in the media spool', () => {
     expect(result.spooled[0]?.bytes).toBe(300_000);
   });
 
-  test('with more media than any task makes overflows', async () => {
+  test('overflows if it has more media than any task can produce', async () => {
     const result = await spool(`[${Array(1000).fill('{"encodedVideo":"QQ=="}').join(',')}]`);
     expect(result).toMatchObject({ overflow: true, closed: 256 });
   });

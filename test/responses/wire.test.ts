@@ -32,7 +32,7 @@ describe('a complete response', () => {
     expect(readResponse({ status: 'completed', output, ...more })).toMatchObject({ text: 'Hi' });
   });
 
-  test('may be empty, such as a tool call', () => {
+  test('may contain no text, for example if it is a tool call', () => {
     const response = { status: 'completed', output: [{ type: 'function_call' }] };
     expect(readResponse(response as never)).toMatchObject({ kind: 'completed', text: '', response });
   });

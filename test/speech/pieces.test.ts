@@ -282,7 +282,7 @@ test('an existing output is refused before anything is paid', async () => {
 });
 
 describe("a file that is not mgw's", () => {
-  test('is not removed from the folder of the pieces, nor is the folder', async () => {
+  test('is kept in the pieces folder, and so is the folder', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     mkdirSync(join(pieces, 'takes'), { recursive: true });

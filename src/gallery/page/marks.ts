@@ -79,7 +79,7 @@ export class Marks {
       const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
       if (isKept(kept)) this.#kept.set(id, kept);
     } catch {
-      // Ignored: a browser without storage throws again on writing, which is reported.
+      // Ignored: without storage, the next write also throws, and that error is reported.
     }
   }
 

@@ -36,7 +36,7 @@ export function addServeOptions(command: Command): void {
         'simulate a fault, such as submit-reply-lost or poll-502x3; see mgw sandbox faults',
       ),
     )
-    .addOption(single('--seed <n>', 'make ids and the faults of chaos reproducible', wholeNumber(0)))
+    .addOption(single('--seed <n>', 'make ids and chaos faults reproducible', wholeNumber(0)))
     .addOption(
       single('--balance <credits>', 'refuse calls after this much is spent (default: no limit)', credits),
     )
