@@ -11,7 +11,7 @@ import type { Writable } from 'node:stream';
  */
 export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
   // A gateway's text must not look like the lines that mgw adds.
-  const message = printable(error.message).replace(/\n\s*(?=(?:next|request id):)/gi, ' ');
+  const message = printable(error.message).replace(/\n[ \t]{0,8}(?=(?:next|request id):)/gi, ' ');
   const lines = [`mgw: ${message}`, `  ${chargeText(error)} (exit ${error.exitCode})`];
   // Many gateways include the request id in the message.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
