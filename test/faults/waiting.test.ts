@@ -110,7 +110,7 @@ describe.concurrent('a 401 while waiting', () => {
     const run = await scene.submit();
     expect(run.json.error.next).toEqual(['mgw', 'auth', 'status']);
     const env = { MGW_API_KEY: 'sk-another-0123456789' };
-    const fetched = await scene.here(['video', 'c', 'fetch', '@last', '-o', 'out.mp4', ...fast], { env });
+    const fetched = await scene.here(['video', 'c', 'fetch', '@last', '-o', scene.out, ...fast], { env });
     expect(fetched, JSON.stringify(fetched)).toMatchObject({ exit_code: 0 });
     await scene.expectInvariants(1);
   });
