@@ -11,6 +11,7 @@ import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
 import { findJobHere, protocolOf } from './find-job.ts';
+import { assetKind } from '../protocols/flag.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { copiesIn } from './local-copies.ts';
 import { type Session, transferDeadline } from './session.ts';
@@ -48,8 +49,9 @@ export function keyIn(ref: string): string {
 export function partOf(ref: string, flag: string): Part {
   const [, key = '', sample, place] = refPattern.exec(ref) ?? [];
   const label = `--${flag} ${printableLine(ref, 100)}`;
-  if (/audio/.test(flag)) throw usageError(`${label}: a job cannot be used as audio.`);
-  const isVideo = /video/.test(flag);
+  const kind = assetKind(flag);
+  if (kind === 'audio') throw usageError(`${label}: a job cannot be used as audio.`);
+  const isVideo = kind === 'video';
   if (isVideo && place !== undefined)
     throw usageError(`${label}: this flag requires a whole video. Use @${printableLine(key, 80)}.`);
   if (!isVideo && place === undefined)

@@ -137,7 +137,7 @@ export async function queuedManifest(query: Query, name: string): Promise<Manife
     concurrency: String(concurrency),
     ...(budget && { budget }),
   };
-  const items = async function* (isLeftOut?: IsSkipped): AsyncGenerator<Item> {
+  const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';
     let index = 0;
     for (;;) {
@@ -149,7 +149,7 @@ export async function queuedManifest(query: Query, name: string): Promise<Manife
         index += 1;
         // Number the rows again: two files that were enqueued under one name both have a first row.
         const item = itemOf(id, content, index);
-        if ('problems' in item || (await isLeftOut?.(item.record, index)) !== true) yield item;
+        if ('problems' in item || (await isSkipped?.(item.record, index)) !== true) yield item;
       }
       const last = rows.at(-1);
       if (last === undefined) return;
