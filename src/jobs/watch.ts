@@ -138,7 +138,7 @@ export function refusedError(failure: Failure, job: Job): MgwError {
 export function lostTaskError(failure: Failure, job: Job): MgwError {
   const { isUnconfirmed = false } = job.record;
   const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
-  const advice = `  The gateway has never returned a task for this adopted handle. If the handle is wrong, resolve the job again.`;
+  const advice = ` The gateway has never returned a task for this adopted handle. If the handle is wrong, resolve the job again.`;
   return new MgwError('not_found', isUnconfirmed ? `${asSentence(text)}${advice}` : text, {
     exit: 'incomplete',
     charged: isUnconfirmed ? 'maybe' : 'yes',
