@@ -53,9 +53,7 @@ export function registerWorker(command: Command, run: Run): void {
     .addOption(sidecarOption())
     .addOption(strictRowsOption())
     .addOption(markOption())
-    .addOption(
-      single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
-    )
+    .addOption(single('--results <file>', 'append a JSON line for each row as it ends').helpGroup('Output:'))
     .addOption(
       single(
         '--concurrency <n>',
@@ -76,7 +74,7 @@ export function registerWorker(command: Command, run: Run): void {
     .addOption(
       single('--health-file <file>', 'update this file at least every 10 s while the queue responds'),
     );
-  addWaitOptions(command, 'time limit of one row, such as 90s or 20m (default 30m)');
+  addWaitOptions(command, 'time limit for each row, such as 90s or 20m (default 30m)');
   command
     .addHelpText('after', examples)
     .action(() => run(command, (context) => runWorker(context, command.opts())));
@@ -86,10 +84,10 @@ async function runWorker(context: Context, { output, ...others }: WorkerOptions)
   const fleet = await fleetOf(context);
   if (output === undefined)
     throw usageError('-o is required, such as: mgw worker -o clips/{name}/{id}.{ext}');
-  // Queued rows have no columns, so an unknown field cannot be filled for any of them.
+  // Queued rows have no columns, so no row can fill an unknown field.
   if (!isPerRow(placeOf(output, false).template))
     throw usageError(
-      `--output: ${printableLine(output, 200)} names one file for all rows. Add a field such as {id}, or end it with / to name a folder.`,
+      `--output: ${printableLine(output, 200)} specifies one file for all rows. Add a field such as {id}, or end the path with / to specify a folder.`,
     );
   const options = { ...others, output };
   const [{ RowQueue }, { Worker }, gateway, deps] = await Promise.all([
@@ -144,7 +142,7 @@ async function openQueued(
 
 type NoteLimit = (batch: string, limit: number, concurrency: number) => void;
 
-// Reports when the gateway starts and stops limiting a batch, but not the steps in between.
+// Reports when the gateway starts and stops limiting a batch, but not each change of the limit.
 function limitNotes({ progress }: Context): NoteLimit {
   const limited = new Set<string>();
   return (batch, limit, concurrency) => {
@@ -160,7 +158,7 @@ function limitNotes({ progress }: Context): NoteLimit {
   };
 }
 
-// The items of an empty manifest, because a worker claims its rows one by one.
+// Yields no items, because a worker claims rows from the queue one by one.
 // eslint-disable-next-line @typescript-eslint/require-await
 async function* noItems(): AsyncGenerator<never> {
   yield* [];

@@ -274,8 +274,8 @@ describeFleet('mgw worker', {}, (place) => {
 
   it.each([
     ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
-    ['out/x.mp4', 'names one file for all rows'],
-    ['out/{name}-{n}.{ext}', 'names one file for all rows'],
+    ['out/x.mp4', 'specifies one file for all rows'],
+    ['out/{name}-{n}.{ext}', 'specifies one file for all rows'],
   ])('refuses the output %s at its start, and claims no row', async (output, why) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const { code, stderr } = await runHereAs(here, ['worker', '-o', output, ...quick]);

@@ -13,7 +13,7 @@ export function registerBatch(batch: Command, run: Run): void {
   batch.addHelpText('after', helpText);
   addCommands(batch, run, {
     plan: {
-      about: 'check every row, and show the actions and cost of a run; send nothing',
+      about: 'check every row, and show what a run would do and cost; sends nothing',
       load: async () => (await import('./plan.ts')).registerPlan,
     },
     run: {
@@ -29,15 +29,15 @@ export function registerBatch(batch: Command, run: Run): void {
       load: async () => (await import('./status.ts')).registerBatchStatus,
     },
     ls: {
-      about: 'list the batches that were run here, with their rows and cost',
+      about: 'list the batches run here, with their rows and cost',
       load: async () => (await import('./ls.ts')).registerBatchLs,
     },
     join: {
-      about: 'join the finished videos with ffmpeg, in the order of the file; free of charge',
+      about: 'join the finished videos with ffmpeg, in file order; free of charge',
       load: async () => (await import('./join.ts')).registerJoin,
     },
     retry: {
-      about: 'pay for a new take of rows that failed, were rated low or were changed',
+      about: 'remake rows that failed, were rated low or were changed, and pay again',
       load: async () => (await import('./retry.ts')).registerRetry,
     },
   });

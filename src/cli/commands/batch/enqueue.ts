@@ -36,20 +36,20 @@ See mgw help fleet.`;
 
 /** `mgw batch enqueue FILE`: queues the rows for `mgw worker`, on any machine with the same ledger. */
 export function registerEnqueue(command: Command, run: Run): void {
-  command.argument('<file>', 'the manifest: .csv, .jsonl or .yaml; with --again, the name of the batch');
+  command.argument('<file>', "the manifest: .csv, .jsonl or .yaml; with --again, the batch's name");
   addBatchOptions(command);
   command
     .addOption(
       single(
         '--concurrency <n>',
-        'maximum number of tasks in progress, over all workers (default 4)',
+        'maximum number of tasks in progress, across all workers (default 4)',
         wholeNumber(1, 10_000),
       ),
     )
     .addOption(
       single(
         '--per-minute <n>',
-        'maximum number of submissions a minute, over all workers',
+        'maximum number of submissions per minute, across all workers',
         wholeNumber(1, 1_000_000),
       ),
     )
@@ -101,7 +101,7 @@ function outcomeOf(
     ...(plan.bad > 0 ? [`${plan.bad} skipped`] : []),
   ];
   context.progress.note(
-    `${batch.name}: ${parts.join(', ')}; at most ${concurrency} in progress, over all workers.`,
+    `${batch.name}: ${parts.join(', ')}; at most ${concurrency} in progress, across all workers.`,
   );
   const { batch: view, cost } = planView(batch, plan);
   const { rows, bad } = plan;
@@ -119,7 +119,7 @@ async function requeue(context: Context, query: Query, name: string): Promise<Ou
   return { json: { batch: { name }, again: requeued } };
 }
 
-/** Returns the database of the shared ledger. @throws MgwError('usage') if the ledger is a folder on this machine. */
+/** Returns the shared ledger's database. @throws MgwError('usage') if the ledger is a folder on this machine. */
 export async function fleetOf(context: Context): Promise<FleetState> {
   const fleet = fleetStateOf(await context.ledger());
   if (fleet !== undefined) return fleet;

@@ -36,11 +36,11 @@ import { openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { type BatchOptions, flagsAsTyped, paceOf, rowOptionsOf } from './options.ts';
 
-/** The maximum number of rows in an answer, because an agent reads all of them. */
+/** The maximum number of rows in an answer. An agent reads the whole answer, so it must be short. */
 const maxRows = 200;
 
 /**
- * Returns the functions behind the batch tools of `mgw mcp`, which share the code of `mgw batch plan`, `run` and
+ * Returns the function behind the batch tools of `mgw mcp`. It shares its code with `mgw batch plan`, `run` and
  * `status`.
  */
 export function batchChecker(context: Context): CheckBatch {
@@ -103,13 +103,13 @@ export function batchChecker(context: Context): CheckBatch {
   };
 }
 
-/** The jobs outside of a batch that have the same requests as its rows. */
+/** Jobs outside a batch that have the same requests as its rows. */
 interface OutsideJobs {
   paidBy: Set<string>;
   doubts: RowInDoubt[];
 }
 
-// Adds the jobs outside of the batch that have the same request as a row that would be sent.
+// Adds the jobs outside the batch that have the same request as a row to be sent.
 async function addOutsideJobs(
   { paidBy, doubts }: OutsideJobs,
   planned: PlannedRow,
@@ -132,7 +132,7 @@ function otherPayers({ state }: PlannedRow, name: string, jobs: readonly Job[]):
   });
 }
 
-// Returns the jobs outside of the batch that block a row until a person or the agent knows their outcome.
+// Returns the jobs outside the batch that block a row until a person or the agent knows their outcome.
 function doubtsOf({ id, work, take: { key } }: PlannedRow, jobs: readonly Job[]): RowInDoubt[] {
   return jobs.flatMap((job) => {
     const about = doubtForRow(job, key, isSpeech(work));
@@ -140,7 +140,7 @@ function doubtsOf({ id, work, take: { key } }: PlannedRow, jobs: readonly Job[])
   });
 }
 
-// Returns whether a job was charged. A failed job counts as not charged, so that its request can be retried under
+// Returns whether a job was charged. A failed job is treated as not charged, so that its request can be retried under
 // another name.
 function chargeOf(job: Job): Charged {
   if (job.state === 'failed') return 'no';
@@ -182,7 +182,7 @@ function chargeOfRow({ state, take: { job } }: PlannedRow): Charged {
   return job === undefined ? 'no' : chargeOf(job);
 }
 
-// Returns the recorded error of a row; undefined if there is none.
+// Returns a row's recorded error; undefined if it has none.
 function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefined {
   if (job === undefined) return undefined;
   if (state === 'failed') return failedError(job);
@@ -191,7 +191,7 @@ function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefin
 
 // Rejects rows that were not checked, because the manifest may have been edited after its cost was checked.
 function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
-  // The rows that were checked. When the videos that a row waits for exist, the row is recomposed with another hash.
+  // Tracks the checked rows by identity, because a row gets a different hash when the videos that it waits for exist.
   const checkedRows = new WeakSet<Row>();
   return {
     ...deps,

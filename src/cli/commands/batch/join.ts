@@ -34,17 +34,17 @@ interface JoinOptions extends Omit<BatchOptions, 'output'> {
 }
 
 const helpText = `
-A row of speech with over: ROW is mixed with the sound of that row's video. The videos are copied if their parameters agree.
-Otherwise they are re-encoded at the size of the first. Nothing is sent.
+A speech row with over: ROW is mixed with the sound of that row's video. Videos with the same parameters are copied.
+Otherwise, all are re-encoded at the size of the first. Nothing is sent.
 
 Examples:
   $ mgw batch join story.csv -o film.mp4
   $ mgw batch join story.csv -o film.mp4 --skip-missing --force
   $ mgw batch join story -o film.mp4 --json`;
 
-/** `mgw batch join FILE -o film.mp4`: joins the finished videos of a batch with ffmpeg. */
+/** `mgw batch join FILE -o film.mp4`: joins a batch's finished videos with ffmpeg. */
 export function registerJoin(command: Command, run: Run): void {
-  command.argument('<batch>', 'the file of the batch, or its name if it was run before');
+  command.argument('<batch>', "the batch's file, or its name if it was run before");
   addManifestOptions(command);
   command
     .option('--skip-missing', 'skip rows that are not done')
@@ -106,7 +106,7 @@ async function join(
   }
 }
 
-// Returns the commands that `batch run` suggests for these rows.
+// Returns the commands that make the missing rows, as `batch run` suggests them.
 function commandsToMake({ missing }: JoinPlan, repeat: RepeatCommand, globals: Globals): string[][] {
   const rows = missing.map((row) => ({
     id: row.id,
@@ -127,7 +127,7 @@ function filmPath(output: string | undefined): string {
   return resolve(output);
 }
 
-// Does not overwrite a row's file even with --force, because it was paid for.
+// Rejects a row's file as the output even with --force, because the file was paid for.
 function checkNoInput(path: string, { clips }: JoinPlan): void {
   const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
   if (input !== undefined)

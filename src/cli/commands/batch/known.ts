@@ -13,7 +13,7 @@ import type { BatchOptions } from './options.ts';
 
 /** A batch given on the command line by its file or name. */
 export interface NamedBatch<T> {
-  /** The file of the batch, or the name of an enqueued batch. */
+  /** The batch's file, or an enqueued batch's name. */
   file: string;
   options: T;
   batch: Batch;
@@ -22,8 +22,8 @@ export interface NamedBatch<T> {
 }
 
 /**
- * Opens a batch by its file, or by its name if it was enqueued or was run here before. Options that are
- * not on the command line have the values of the last run (design 13).
+ * Opens a batch by its file, or by its name if it was enqueued or was run here before. Options that are not on the
+ * command line default to those of the last run (design 13).
  * @throws MgwError('usage') if there is no such batch, or its file cannot be read.
  */
 export async function openNamed<T extends BatchOptions>(
@@ -82,12 +82,12 @@ function withLastOptions<T extends BatchOptions>(known: KnownBatch, options: T, 
     allowFiles: options.allowFiles ?? known.allowFiles,
     ignoreColumns: options.ignoreColumns ?? known.ignoreColumns,
     budget: options.budget ?? known.budget,
-    // Objects have no sidecars.
+    // Stored objects have no sidecar files, so the last run's --sidecar applies only to local files.
     sidecar: options.sidecar ?? (isObjectUrl(options.output ?? '') ? undefined : known.sidecar),
   };
 }
 
-/** Returns the budget of a batch, and reports if it is the budget of the last run. */
+/** Returns a batch's budget. Prints a note if it is the last run's budget. */
 export function budgetOf(
   { progress }: Context,
   typedOptions: BatchOptions,
@@ -98,7 +98,7 @@ export function budgetOf(
   return options.budget ?? batch.manifest.head.budget;
 }
 
-/** Records the options of a run, for {@link openNamed}. */
+/** Records a run's options for {@link openNamed}. */
 export async function rememberOptions(
   context: Context,
   { manifest, name, place, isPlaceGiven }: Batch & { isPlaceGiven?: boolean },

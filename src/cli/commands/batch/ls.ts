@@ -13,16 +13,15 @@ import { ago } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { type Column, fittedTable } from '../../output/table.ts';
 
-/** A batch in the list. */
 interface ListedBatch {
   name: string;
   /** The absolute path of the manifest; null if the batch was enqueued from another machine. */
   file: string | null;
-  /** The number of rows by the state of their latest job. Rows that were never submitted are not counted. */
+  /** The number of rows by the state of their latest job. Excludes rows that were never submitted. */
   states: Record<string, number>;
   /** The amount spent on the batch, as in `spend`: `unknown` if a price is unknown. */
   spent: string;
-  /** The creation time of the newest job, ISO 8601; null if there is no job. */
+  /** The creation time of the newest job, in ISO 8601; null if there is no job. */
   last: string | null;
 }
 
@@ -58,7 +57,7 @@ async function ls(context: Context): Promise<Outcome> {
     .sort((one, other) => (other.last ?? '').localeCompare(one.last ?? ''));
   if (batches.length === 0)
     context.progress.note(
-      `No batches were run here.${settings.sandbox.value ? '' : ' To list the batches of the sandbox: mgw --sandbox batch ls'}`,
+      `No batches were run here.${settings.sandbox.value ? '' : " To list the sandbox's batches: mgw --sandbox batch ls"}`,
     );
   if (context.globals.quiet) return { json: { batches }, text: batches.map(({ name }) => name).join('\n') };
   const text =
@@ -66,7 +65,7 @@ async function ls(context: Context): Promise<Outcome> {
   return { json: { batches }, text };
 }
 
-// Returns the latest job of each row. A row that was retried has several jobs, NAME/ID and NAME/ID/2.
+// Returns the latest job of each row. A retried row has several jobs, with the keys NAME/ID, NAME/ID/2, and so on.
 async function latestJobs(
   context: Context,
   names: ReadonlySet<string>,

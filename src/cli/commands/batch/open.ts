@@ -26,7 +26,7 @@ import { printableLine } from '../../../printable.ts';
 import { version } from '../../../installation.ts';
 
 /**
- * Opens the manifest of a batch. The command line overrides the options of a YAML manifest.
+ * Opens a batch's manifest. Options on the command line override those of a YAML manifest.
  * @throws MgwError('usage') if there is no such file, or the name or output is invalid.
  */
 export async function openBatch(
@@ -60,7 +60,9 @@ export async function openBatch(
   };
 }
 
-/** The size limit of standard input. It is held in memory because it is read more than once. */
+/**
+ * The maximum size of a manifest on standard input, in bytes. It is kept in memory because it is read more than once.
+ */
 const maxStdinBytes = 64 * 1024 * 1024;
 
 async function readManifest(stdin: Readable): Promise<Buffer> {
@@ -77,8 +79,8 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-// A manifest from an untrusted source may choose any output path, such as one through a symbolic link. Therefore its
-// output must be below the current folder or the manifest's folder.
+// An untrusted manifest may choose any output path, even one through a symbolic link. Therefore its output must be
+// below the current folder or the manifest's folder.
 function manifestPlace(place: OutputPlace, file: string): OutputPlace {
   const folders = file === '-' ? ['.'] : ['.', dirname(file)];
   const isBelow = (root: string): boolean =>
@@ -89,18 +91,18 @@ function manifestPlace(place: OutputPlace, file: string): OutputPlace {
   const root = folders.map((folder) => resolve(folder)).find(isBelow);
   if (root !== undefined && !isObjectUrl(place.folder)) return { ...place, root };
   throw usageError(
-    `output: ${printableLine(place.folder, 200)} is outside the current folder and the folder of the manifest. Change it, or set the output with -o.`,
+    `output: ${printableLine(place.folder, 200)} is outside the current folder and the manifest's folder. Change it, or set the output with -o.`,
   );
 }
 
-// Returns the output of the last run. If the output in the manifest has changed since then, returns undefined, because
-// the new output takes precedence.
+// Returns the last run's output; undefined if the manifest's output has changed since, because the new output takes
+// precedence.
 function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string | undefined {
   const isUnchanged = known?.written === null || known?.written === (head.output ?? '');
   return isUnchanged ? known?.output : undefined;
 }
 
-/** Returns the batch of an open manifest. @throws MgwError('usage') if its files cannot be saved at the output. */
+/** Returns the batch of an open manifest. @throws MgwError('usage') if the output template is invalid. */
 export function batchOf(manifest: Manifest, name: string, { output, force = false }: BatchOptions): Batch {
   return { manifest, name, place: placeOf(output ?? manifest.head.output), force, readable: [] };
 }
@@ -108,7 +110,7 @@ export function batchOf(manifest: Manifest, name: string, { output, force = fals
 function nameOf(file: string, typedName: string | undefined): string {
   if (file === '-' && typedName === undefined)
     throw usageError(
-      'A manifest from standard input requires --name, because the jobs of its rows are named after it.',
+      'A manifest from standard input requires --name, because job keys contain the batch name.',
     );
   const name = typedName ?? basename(file, extname(file)).trim().replace(/\s+/g, '-');
   if (isKeyName(name)) return name;
@@ -118,7 +120,7 @@ function nameOf(file: string, typedName: string | undefined): string {
   );
 }
 
-/** Returns the output of a batch. @throws MgwError('usage') if the template is wrong. */
+/** Parses a batch's output template. @throws MgwError('usage') if it is invalid. */
 export function placeOf(template: string | undefined, hasColumns = true): OutputPlace {
   try {
     return outputPlace(template, hasColumns);
@@ -128,7 +130,7 @@ export function placeOf(template: string | undefined, hasColumns = true): Output
 }
 
 /**
- * Returns the dependencies of a plan.
+ * Returns the dependencies for planning a batch.
  * @param mode `known` if done rows only need to be counted, `offline` if nothing will be sent
  */
 export async function planDepsOf(
@@ -159,7 +161,8 @@ export async function planDepsOf(
   };
 }
 
-// Opens the cache of done rows. It is valid for these `dependencies`: everything that affects rows besides their own fields.
+// Opens the cache of done rows. A cache is valid only for the same `dependencies`: everything that affects rows besides
+// their own fields.
 async function doneRowCacheOf(
   context: Context,
   { name, place, manifest: { defaults } }: Batch,

@@ -13,7 +13,7 @@ import {
   type WaitOptions,
 } from '../../wait-options.ts';
 
-/** The options that identify a batch: its name and its output. */
+/** Options shared by the batch commands. */
 export interface BatchOptions {
   /** A template such as `clips/{id}.{ext}`. */
   output?: string;
@@ -22,12 +22,12 @@ export interface BatchOptions {
   force?: boolean;
   /** Folders with files that rows may use, in addition to the manifest's folder and the current one. */
   allowFiles?: string[];
-  /** Columns that are not fields, separated by commas. */
+  /** Comma-separated names of columns to ignore, because they are not fields. */
   ignoreColumns?: string[] | undefined;
   format?: Format;
-  /** The maximum to spend on all its runs, an exact decimal. */
+  /** The maximum to spend over all runs of the batch, as an exact decimal. */
   budget?: string;
-  /** Writes a sidecar next to each file. */
+  /** Whether to write a sidecar next to each file. */
   sidecar?: boolean;
 }
 
@@ -48,7 +48,7 @@ export function addManifestOptions(command: Command): void {
       ),
     )
     .addOption(new Option('--format <format>', 'format of standard input (-)').choices(formatNames))
-    .addOption(single('--name <name>', 'name of the batch (default: the file name without its extension)'));
+    .addOption(single('--name <name>', 'batch name (default: the file name without its extension)'));
 }
 
 /** Adds the flags that identify a batch. */
@@ -66,7 +66,7 @@ export function addBatchOptions(command: Command): void {
     );
 }
 
-/** The options of the commands that run rows. */
+/** Options shared by commands that run rows. */
 export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOptions {
   concurrency?: number;
   perMinute?: number;
@@ -84,25 +84,23 @@ export function addRunOptions(command: Command): void {
       single('--concurrency <n>', 'maximum number of tasks in progress (default 4)', wholeNumber(1, 10_000)),
     )
     .addOption(
-      single('--per-minute <n>', 'maximum number of submissions a minute', wholeNumber(1, 1_000_000)),
+      single('--per-minute <n>', 'maximum number of submissions per minute', wholeNumber(1, 1_000_000)),
     )
     .option('--skip-bad', 'skip invalid rows')
-    .addOption(
-      single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
-    );
+    .addOption(single('--results <file>', 'append a JSON line for each row as it ends').helpGroup('Output:'));
   command.addOption(sidecarOption()).addOption(strictRowsOption()).addOption(markOption());
-  addWaitOptions(command, 'time limit of one row, such as 90s or 20m (default 30m)');
+  addWaitOptions(command, 'time limit for each row, such as 90s or 20m (default 30m)');
   for (const option of budgetOptions('this batch')) command.addOption(option);
 }
 
-/** Returns `--strict` for the commands that run rows. */
+/** Returns `--strict` for commands that run rows. */
 export function strictRowsOption(): Option {
   return strictOption('exit 11 if a video differs from its row; the video is kept, and never paid for again');
 }
 
 /**
- * Returns the rate limiter of a batch. Machines with the same ledger also share the rate limiter.
- * @throws MgwError('unreachable').
+ * Returns a batch's rate limiter, which all machines with the same ledger share.
+ * @throws MgwError('unreachable') if a shared ledger does not respond.
  */
 export async function paceOf(
   context: Context,
@@ -118,7 +116,7 @@ export async function paceOf(
   return SharedPace.open({ ...options, batch, fleet, note });
 }
 
-/** Returns the options for running rows, completed from the settings. */
+/** Returns the options for running rows, with the time limit from the settings. */
 export async function rowOptionsOf(
   context: Context,
   rowOptions: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,
@@ -127,7 +125,7 @@ export async function rowOptionsOf(
   return { ...rowOptions, timeoutMs: timeoutMs.value };
 }
 
-/** Returns the flags of the command that repeats this run. */
+/** Returns the flags of a command that repeats the run with the same options. */
 export function flagsAsTyped(options: RunBatchOptions): string[] {
   const { default: fields = [], force, sidecar, ...typed } = options;
   const flagWithValue = (flag: string, value: string | number | undefined): string[] =>

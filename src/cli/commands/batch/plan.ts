@@ -29,7 +29,7 @@ Examples:
   $ mgw batch plan clips.csv --json
   $ mgw batch plan clips.csv -d protocol=c -d model=vendor-h3-mini -o clips/{id}.{ext}`;
 
-/** `mgw batch plan FILE`: checks every row, and shows the actions and cost of a run. Sends nothing. */
+/** `mgw batch plan FILE`: checks every row, and shows what a run would do and cost. Sends nothing. */
 export function registerPlan(command: Command, run: Run): void {
   command.argument('<file>', 'the manifest: .csv, .jsonl or .yaml; or the name of a batch that was run here');
   addBatchOptions(command);

@@ -23,13 +23,10 @@ Examples:
   $ mgw batch retry clips.csv --id intro --id outro
   $ mgw batch retry clips.csv --rated 2`;
 
-/**
- * `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: remakes rows, and pays for
- * them again.
- */
+/** `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: remakes rows, and pays for them again. */
 export function registerRetry(command: Command, run: Run): void {
   command
-    .argument('<batch>', 'the file of the batch, or its name if it was run before')
+    .argument('<batch>', "the batch's file, or its name if it was run before")
     .addOption(new Option('--failed', 'all rows that failed'))
     .addOption(new Option('--changed', 'all rows whose content changed but whose id did not'))
     .addOption(new Option('--stale', 'rows whose source video was remade, and the rows that depend on them'))

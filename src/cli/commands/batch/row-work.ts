@@ -17,8 +17,9 @@ import { dirname, isAbsolute, join, parse, relative, resolve, sep } from 'node:p
 import { printableLine } from '../../../printable.ts';
 
 /**
- * Composes and checks the rows of a batch as `video X submit` and `tts` do. Fetches the model list once.
- * @param isOffline composes rows only to find their jobs: neither checks them nor fetches the model list
+ * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do. It fetches the model
+ * list once.
+ * @param isOffline whether to compose rows only to find their jobs, without checks or the model list
  */
 export function rowComposer(
   context: Context,
@@ -39,8 +40,8 @@ export function rowComposer(
   };
 }
 
-// Reads the files that are the values of flags. `fromFiles` lists these flags, because their content must not be
-// interpreted as a file name.
+// Reads the files that flag values refer to. `fromFiles` lists the flags, because file content must not be interpreted
+// as another file name.
 async function readFlags(
   { kind, flags: flagValues }: Row,
   files: RowFiles,
@@ -102,8 +103,8 @@ function withoutLineEnd(text: string): string {
 }
 
 /**
- * Returns the real paths of the folders with files that the rows of a manifest may use: the manifest's folder, the
- * current one, and those of `--allow-files`. The root folder must be allowed explicitly, because it contains `/proc`.
+ * Returns the real paths of the folders whose files a manifest's rows may use: the manifest's folder, the current
+ * folder, and those of `--allow-files`. The root folder must be allowed explicitly, because it contains `/proc`.
  * @param manifest the path of the manifest; undefined for standard input
  * @throws MgwError('usage') if a folder of `--allow-files` does not exist.
  */
@@ -125,8 +126,8 @@ export async function readableFolders(
 }
 
 /**
- * Reads the local files of a batch's rows, only from allowed folders, because the manifest may be untrusted
- * (design 13).
+ * Reads the local files of a batch's rows, only from allowed folders, because the manifest may be untrusted (design
+ * 13).
  */
 class RowFiles {
   readonly #folders: readonly string[];
@@ -134,7 +135,7 @@ class RowFiles {
 
   /**
    * @param folders real paths, from {@link readableFolders}
-   * @param base the folder that relative paths start from
+   * @param base the folder against which relative paths are resolved
    */
   constructor(folders: readonly string[], base = '.') {
     this.#folders = folders;
@@ -144,7 +145,7 @@ class RowFiles {
   /**
    * Returns the bytes of a file.
    * @throws MgwError('usage') if its real path is outside the folders, or it cannot be read. The error does not quote
-   * the file.
+   * the file's content.
    */
   async bytes(path: string, field: string): Promise<Uint8Array> {
     return readInputFile(await this.#permittedPath(path, field), field);
@@ -155,8 +156,8 @@ class RowFiles {
     return decodeUtf8(await this.bytes(path, field), `${field}: the file`);
   }
 
-  // Outside the folders, the error is the same for missing and existing files, so that it does not reveal whether a file
-  // exists.
+  // Outside the folders, the error is the same for missing and existing files, so that it does not reveal whether a
+  // file exists.
   async #permittedPath(path: string, field: string): Promise<string> {
     const requestedPath = resolve(this.#base, path);
     const shownPath = printableLine(path, 200);

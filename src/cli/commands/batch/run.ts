@@ -73,7 +73,7 @@ export async function execute(
   }
   if (ready.needsFrames) await checkFfmpeg();
   noteRemade(context, ready);
-  // A run that found only changed rows, for instance because of a wrong -d, must not set the options of later runs.
+  // A run that found only changed rows, for instance because of a wrong -d, must not change the options of later runs.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await rememberOptions(context, batch, options);
   const [results, display] = [await resultsOf(context, options), displayOf(context, ready, report)];
@@ -124,7 +124,7 @@ async function resultsOf(context: Context, { results }: RunBatchOptions): Promis
   return results === undefined ? undefined : openResults(results, (text) => context.redact(text));
 }
 
-// Reports the done rows that are remade, because that may be a mistake.
+// Reports done rows that will be remade, because that may be a mistake.
 function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
   const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
   if (ids.length === 0) return;
@@ -161,7 +161,7 @@ function watcherOf(
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
       report.addEnded(end, state);
-      // A row that was interrupted at the end of the run has no result yet. The same command continues it.
+      // A row interrupted at the end of the run has no result. The same command continues the row.
       const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
       if (!isInterrupted) await results?.add(report.resultLine(end, state));
       // On the same terminal, the printed path already shows that the row is done.

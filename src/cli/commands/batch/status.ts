@@ -29,7 +29,7 @@ Examples:
 
 /** `mgw batch status NAME|FILE`: shows the state of every row according to the ledger. Queries no task. */
 export function registerBatchStatus(command: Command, run: Run): void {
-  command.argument('<batch>', 'the file of the batch, or its name if it was run before');
+  command.argument('<batch>', "the batch's file, or its name if it was run before");
   addBatchOptions(command);
   command
     .addHelpText('after', examples)
