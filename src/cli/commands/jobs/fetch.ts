@@ -25,7 +25,8 @@ Examples:
   $ mgw jobs fetch @last -o 'out/{protocol}-{slug}-{id}.{ext}'`;
 
 /**
- * `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results; `--no-wait` queries each job once.
+ * `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results. With `--no-wait`, queries each job
+ * once.
  */
 export function registerFetch(command: Command, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
@@ -37,9 +38,12 @@ export function registerFetch(command: Command, run: Run): void {
     );
 }
 
-/** `mgw video [X] fetch REF...`: does the same for jobs of one protocol, and for handles that are not in the ledger. */
+/**
+ * `mgw video [X] fetch REF...`: waits for one protocol's jobs and saves their results. Accepts handles that are not in
+ * the ledger.
+ */
 export function registerFetchOf(command: Command, protocol: Protocol | undefined, run: Run): void {
-  command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
+  command.argument('<refs...>', 'job ids, @key, @last or gateway handles; - reads them from stdin');
   if (protocol === undefined) command.addOption(handleModelOption());
   addFetchOptions(command, 'JOB.mp4');
   const examples = ['@last -o out.mp4', '@last -o clips/', '@last --json --timeout 10m'];
@@ -60,7 +64,8 @@ function wordsOf(protocol: Protocol | undefined): string[] {
   return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'fetch'];
 }
 
-// Many jobs may be waiting: a few slow ones must not block the others, and a thousand downloads must not start at once.
+// The maximum number of jobs in progress. It is high, so that a few slow jobs do not block the others, but prevents a
+// thousand downloads from starting at once.
 const maxConcurrent = 32;
 
 async function fetchJobs(

@@ -29,7 +29,7 @@ export interface GalleryOptions {
   port?: number;
 }
 
-// Returns the page for jobs, without the key, URL signatures and folders of this machine.
+// Returns the gallery's HTML, without the key, URL signatures and local folder names.
 async function galleryHtml(
   context: Context,
   jobs: readonly Job[],
@@ -62,7 +62,7 @@ async function galleryHtml(
   return pageHtml(data, secretRedactor(secrets));
 }
 
-/** Serves the page for jobs on this machine until it is interrupted. Each request reads the current ledger. */
+/** Serves a gallery on this machine until interrupted. Each request reads the current ledger. */
 export async function serveGallery(
   context: Context,
   jobs: () => Promise<Job[]>,
@@ -73,7 +73,7 @@ export async function serveGallery(
   await context.hideKey();
   const { soft } = interruptions();
   const server = await startGallery(port, {
-    // Sends no waveforms, because the page can read the files and compute them.
+    // Omits waveforms, because a served page can compute them from the files.
     page: async (hrefOf, save) => {
       const peaksOf = (): Promise<undefined> => Promise.resolve(undefined);
       return galleryHtml(context, await jobs(), { hrefOf, peaksOf, fileState: stateBySize }, save);
@@ -92,15 +92,15 @@ export async function serveGallery(
 }
 
 /**
- * Writes the page for jobs.
- * @throws MgwError: exit 10 if the page cannot be written, or would overwrite a file that is not a gallery of mgw.
+ * Writes a gallery of jobs as an HTML page.
+ * @throws MgwError: exit 10 if the page cannot be written, or would overwrite a file that is not an mgw gallery.
  */
 export async function writeGallery(
   context: Context,
   jobs: readonly Job[],
   { output = '.', force = false, copy = false }: GalleryOptions,
 ): Promise<Outcome> {
-  if (jobs.length === 0) context.progress.note('No jobs: the page is empty.');
+  if (jobs.length === 0) context.progress.note('There are no jobs, so the page is empty.');
   const path = pagePath(output);
   const copies = new Map<string, string>();
   if (copy) for (const job of jobs) for (const [from, to] of await copyFiles(job, path)) copies.set(from, to);
@@ -125,7 +125,7 @@ export async function writeGallery(
   );
   if (unlinkable.length > 0)
     context.progress.note(
-      `${unlinkable.length} files cannot be linked from ${dirname(path)}. To copy them there: --copy.`,
+      `${unlinkable.length} files cannot be linked from ${dirname(path)}. To copy them there, use --copy.`,
     );
   return { json: { gallery: { path, jobs: jobs.length, bytes: Buffer.byteLength(html) } }, text: path };
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { addCommands, type Run } from '../../command-tree.ts';
 
-/** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: manages the jobs of the ledger. */
+/** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: manages the ledger's jobs. */
 export function registerJobs(jobs: Command, run: Run): void {
   addCommands(jobs, run, {
     ls: {

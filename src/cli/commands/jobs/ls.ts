@@ -66,7 +66,7 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   if (shown.length === 0) {
     const { sandbox } = await context.settings();
     context.progress.note(
-      `No jobs.${sandbox.value ? '' : ' To list the jobs of the sandbox: mgw --sandbox jobs ls'}`,
+      `No jobs.${sandbox.value ? '' : " To list the sandbox's jobs: mgw --sandbox jobs ls"}`,
     );
   }
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };

@@ -40,7 +40,7 @@ Examples:
   $ mgw jobs prune --older-than 90d --keys`;
 
 /**
- * `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger, except jobs whose command would then pay
+ * `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger. Keeps jobs whose command would otherwise pay
  * again if repeated.
  */
 export function registerPrune(command: Command, run: Run): void {
@@ -92,7 +92,7 @@ function keptText({ kept }: PruneResult): string {
   return `; kept: ${reported.map((reason) => `${kept[reason]} ${reasonTexts[reason]}`).join(', ')}`;
 }
 
-/** `mgw jobs rm REF...`: deletes job records; those of open and unknown jobs only with `--force`. Saved files are kept. */
+/** `mgw jobs rm REF...`: deletes job records. Open and unknown jobs require `--force`. Saved files are kept. */
 export function registerRm(command: Command, run: Run): void {
   command
     .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin')
@@ -110,7 +110,7 @@ export function registerRm(command: Command, run: Run): void {
 function notRemoved(job: Job, obstacle: Obstacle): MgwError {
   return obstacle === 'in_use'
     ? usageError(
-        `${job.id} is in use by a process. Wait for it, or use --force to remove it anyway.`,
+        `${job.id} is in use by a process. Wait for the process, or use --force to remove the job anyway.`,
         waitCommand(job),
       )
     : usageError(

@@ -22,14 +22,14 @@ Examples:
   $ mgw jobs rate @last 2
   $ mgw jobs rate @last --clear`;
 
-/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: records ratings of results, and notes about them. */
+/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: records ratings and notes for results. */
 export function registerRate(command: Command, run: Run): void {
   command
-    .argument('[ref]', 'job id, @key, @last, or a handle of the gateway')
+    .argument('[ref]', 'job id, @key, @last or a gateway handle')
     .argument('[rating]', '1 (bad) to 5 (good)')
     .addOption(single('--note <text>', 'a note, which replaces the previous note', noteText))
     .option('--clear', 'remove the rating and the note')
-    .addOption(single('--import <file>', 'import the ratings.json of a gallery; - reads it from stdin'))
+    .addOption(single('--import <file>', "import a gallery's ratings.json; - reads it from stdin"))
     .addHelpText('after', examples)
     .action((ref: string | undefined, rating: string | undefined) =>
       run(command, (context) => rate(context, ref, rating, command.opts())),
@@ -90,7 +90,7 @@ function isSame(job: Job, { rating, note }: Rating): boolean {
   return job.rating === rating && (job.note ?? '') === (note ?? '').trim();
 }
 
-// Imports ratings. The latest rating of a job counts, regardless of the machine.
+// Imports ratings. A job's latest rating takes precedence, regardless of the machine.
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);
@@ -105,9 +105,9 @@ async function importRatings(context: Context, file: string): Promise<Outcome> {
     else rated.push(await rateJob(ledger, id, imported));
   }
   if (unknown.length > 0)
-    context.progress.note(`Skipped, because they are not in this ledger: ${unknown.join(', ')}.`);
+    context.progress.note(`Skipped jobs that are not in this ledger: ${unknown.join(', ')}.`);
   if (older.length > 0)
-    context.progress.note(`Skipped, because they were rated here more recently: ${older.join(', ')}.`);
+    context.progress.note(`Skipped jobs that were rated here more recently: ${older.join(', ')}.`);
   const json = {
     rated: rated.map(jobView),
     ...(unknown.length > 0 && { unknown }),

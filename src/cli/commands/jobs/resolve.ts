@@ -23,13 +23,13 @@ interface ResolveOptions extends OutputOptions, BudgetOptions {
 }
 
 /**
- * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: records whether the task of an `unknown` job
- * exists. Without a choice, prompts on a terminal; otherwise lists the choices and exits 7.
+ * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: records whether an `unknown` job's task exists.
+ * Without a choice, prompts on a terminal; elsewhere, lists the choices and exits 7.
  */
 export function registerResolve(command: Command, run: Run): void {
   command
     .argument('<ref>', 'job id, @key or @last')
-    .addOption(single('--adopt <handle>', 'the task exists: this is its handle'))
+    .addOption(single('--adopt <handle>', 'the task exists, and this is its handle'))
     .option('--not-created', 'the task does not exist; the same command may submit again')
     .option('--resubmit', 'submit it again now; it may be charged twice');
   addOutputOptions(command, 'wait for the task, and save its result here; - writes it to stdout');

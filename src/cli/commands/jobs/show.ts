@@ -15,7 +15,7 @@ import { printable, printableLine } from '../../../printable.ts';
 /** `mgw jobs show REF...`: shows everything recorded about jobs. Sends no request. */
 export function registerShow(command: Command, run: Run): void {
   command
-    .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
+    .argument('<refs...>', 'job ids, @key, @last or gateway handles; - reads them from stdin')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw jobs show @last\n  $ mgw jobs show @last --json\n  $ mgw --sandbox jobs show @last',
@@ -26,7 +26,7 @@ export function registerShow(command: Command, run: Run): void {
 async function showAll(context: Context, given: string[]): Promise<Outcome> {
   const refs = await readRefs(given, context.io);
   if (refs.length === 1) return show(context, refs[0] ?? '');
-  // The text of each job ends with an empty line.
+  // Ends each job's text with an empty line.
   const one = async (ref: string): Promise<Outcome> => {
     const { json, text = '' } = await show(context, ref);
     return { json: { job: { ...(json['job'] as object), history: json['history'] } }, text: `${text}\n` };
@@ -88,7 +88,7 @@ function withLabel(label: string, columnWidth: number, lines: readonly string[],
   );
 }
 
-/** Describes an event of a job's record in one line; `undefined` is an unreadable line. */
+/** Describes an event of a job's record in one line; `undefined` means that the record's line is unreadable. */
 function eventText(event: RecordedEvent | undefined): string {
   return event === undefined ? 'an unreadable line of the record' : printableLine(textOf(event), 500);
 }
@@ -102,13 +102,13 @@ function textOf(event: RecordedEvent): string {
     case 'sending':
       return `attempt ${event.attempt}: sending${costText(event.cost?.at_most)}`;
     case 'reply':
-      return `attempt ${event.attempt}: the gateway responded with ${event.reply.status}${event.reply.complete ? '' : '; its body was not completely recorded'}`;
+      return `attempt ${event.attempt}: the gateway responded with ${event.reply.status}${event.reply.complete ? '' : '; the body was not completely recorded'}`;
     case 'unavailable':
       return `attempt ${event.attempt}: not handled, nothing was charged: ${errorText(event.error)}`;
     case 'rejected':
       return `rejected, nothing was charged: ${errorText(event.error)}`;
     case 'unknown':
-      return `it is unknown whether it was accepted: ${errorText(event.error)}`;
+      return `it is unknown whether the submission was accepted: ${errorText(event.error)}`;
     case 'resolved':
       return resolutionTexts[event.how];
     case 'rated':

@@ -71,7 +71,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
     if (await ledger.create(id, events, true)) imported.push(id);
-    // Also enrols an existing job, because an earlier import may have been interrupted before enrolling it.
+    // Enrols even an existing job, because an earlier import may have been interrupted before enrolling it.
     const job = await ledger.read(id);
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
@@ -110,10 +110,9 @@ function importable(value: Json | undefined, line: number, schema: typeof export
 }
 
 /**
- * Returns an imported event with its path inside `folder` (design 4). An object in a bucket is only read, and used only
- * if its size and SHA-256 agree, so its URL is kept. The output of a run, to which a rerun would write, is not. Keeps a path whose real location is below the
- * folder. Reduces any other path to its file name, which is then relative to the current folder of the command that
- * uses it.
+ * Returns an imported event with its path confined to `folder` (design 4). Keeps a path whose real location is below
+ * the folder, and reduces any other path to its file name. Keeps a saved object's URL, because the object is only read,
+ * and only if its size and SHA-256 agree. Does not keep an output URL, because a rerun would write to it.
  */
 export function withSafePath(event: RecordedEvent, folder: string): RecordedEvent {
   if (event.type === 'file')
@@ -147,7 +146,7 @@ function isVisibleName(name: string): boolean {
   );
 }
 
-// mgw 0.1 exported a job without its events.
+// Derives the events of a job exported by mgw 0.1, which did not export events.
 function formerEvents({ protocol, handle, base_url, account = '', model, request }: JsonObject): Json[] {
   const prepared = { type: 'prepared', fingerprint: '', protocol, base_url, account, model, request };
   return [prepared, { type: 'accepted', handle }];

@@ -25,7 +25,7 @@ export function registerWait(command: Command, run: Run): void {
     .action((refs: string[]) => run(command, (context) => wait(context, refs)));
 }
 
-/** The maximum pause between the first polls of two jobs, ms. */
+/** The maximum pause between the first polls of consecutive jobs, in ms. */
 const maxGapMs = 50;
 
 async function wait(context: Context, refArguments: string[]): Promise<Outcome> {
