@@ -22,11 +22,11 @@ export function registerBudget(group: Command, run: Run): void {
     .action(() => run(ls, listBudgets));
   const set = group
     .command('set')
-    .description('set the limit of a budget, or create the budget')
+    .description("set a budget's limit, or create the budget")
     .argument('<name>', 'the name of the budget')
     .argument('<amount>', 'maximum to spend, such as 100 or 0.5')
     .addOption(
-      oneOf(single('--per <time>', 'limit the spending of each day or month, in UTC (default: the total)'), [
+      oneOf(single('--per <time>', 'limit the spending per day or month, in UTC (default: in total)'), [
         'day',
         'month',
       ]),
@@ -40,7 +40,7 @@ export function registerBudget(group: Command, run: Run): void {
     );
   const rm = group
     .command('rm')
-    .description('remove a budget and its record of spending; jobs are unchanged')
+    .description('remove a budget and its spending record; jobs are unchanged')
     .argument('<name>', 'the name of the budget')
     .addHelpText('after', '\nExamples:\n  $ mgw budget rm clips\n  $ mgw budget rm clips --json')
     .action((name: string) => run(rm, (context) => remove(context, name)));
@@ -120,7 +120,7 @@ function parseName(text: string): string {
   try {
     return budgetName(text);
   } catch (error) {
-    throw usageError(`NAME: must be ${messageOf(error)}.`);
+    throw usageError(`NAME must be ${messageOf(error)}.`);
   }
 }
 
@@ -128,6 +128,6 @@ function parseLimit(text: string): Limit['amount'] {
   try {
     return parseAmount(text);
   } catch (error) {
-    throw usageError(`AMOUNT ${text.slice(0, 60)}: must be ${messageOf(error)}.`);
+    throw usageError(`AMOUNT must be ${messageOf(error)}, not ${text.slice(0, 60)}.`);
   }
 }

@@ -3,13 +3,13 @@ import { loadNested, rootOf, type Run, topics, optionsOf, pathOf } from '../comm
 import { type Candidate, completionsFor, type Completions, type Place } from '../completion/values.ts';
 import type { Context } from '../context.ts';
 
-// The global flags that select the jobs, models and profiles.
+// The global flags that determine which jobs, models and profiles are suggested.
 const valueFlags = { '--profile': 'profile', '--base-url': 'baseUrl' };
 const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
- * `mgw __complete -- WORD...`: prints the completions of the last word, for the scripts of `mgw completion`.
- * `--new-word` means an empty last word, for shells that cannot pass one.
+ * `mgw __complete -- WORD...`: prints completions for the last word, for the scripts of `mgw completion`. `--new-word`
+ * means an empty last word, for shells that cannot pass one.
  */
 export function registerComplete(command: Command, run: Run): void {
   command
@@ -30,9 +30,9 @@ export function registerComplete(command: Command, run: Run): void {
 }
 
 /**
- * Returns the completions in the format that the shell scripts read: a first line with the kind (`words`, `files`,
- * `files @` for files after an `@`, `program N` if word N starts another program's command line), and then a line for
- * each completion: the word, a tab, and its description.
+ * Returns the completions in the format that the shell scripts read. The first line is the kind: `words`, `files`,
+ * `files @` (files after an `@`), or `program N` (word N starts another program's command line). Each other line is a
+ * completion: the word, a tab, and its description.
  */
 async function completionText(context: Context, root: Command, place: Place): Promise<string> {
   if (place.programIndex !== undefined) return `program ${place.programIndex}`;
@@ -76,7 +76,7 @@ function flagsOf(command: Command): Candidate[] {
   ];
 }
 
-// Completes `mgw help`: the first word to a topic or command, later words to subcommands.
+// Completes `mgw help`: the first word is a topic or command, later words are subcommands.
 async function helpCandidates(root: Command, { command, args }: Place): Promise<Candidate[]> {
   const path = [...pathOf(command).slice(1), ...args];
   const target = await loadNested(root, path);

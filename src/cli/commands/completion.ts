@@ -14,7 +14,7 @@ export function registerCompletion(command: Command, run: Run): void {
 }
 
 const examples = `
-Models are completed from the last mgw models, without a request. For zsh, the folder must be on the fpath.
+Models are completed from the last output of mgw models, without a request. For zsh, the folder must be on the fpath.
 
 Examples:
   $ mkdir -p ~/.local/share/bash-completion/completions && \\
@@ -91,9 +91,7 @@ _mgw() {
 complete -F _mgw mgw
 `;
 
-/**
- * A completion script for zsh. It works as a file `_mgw` on the fpath, or sourced.
- */
+/** A completion script for zsh. It can be sourced, or saved as `_mgw` on the fpath. */
 const zshCompletion = `#compdef mgw
 # zsh completion for mgw, written by "mgw completion zsh"
 

@@ -20,7 +20,7 @@ import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../command-tree.ts';
 import { columnsOf } from '../io.ts';
 
-/** `mgw config list|get|set|unset|path|edit`: shows and changes the settings, each with its source (design 3). */
+/** `mgw config list|get|set|unset|path|edit`: shows settings with their sources, and changes them (design 3). */
 export function registerConfig(group: Command, run: Run): void {
   const list = group
     .command('list')
@@ -58,7 +58,7 @@ export function registerConfig(group: Command, run: Run): void {
     .action((key: string) => run(unset, (context) => unsetSetting(context, key)));
   const path = group
     .command('path')
-    .description('print the path of the config file')
+    .description("print the config file's path")
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw config path\n  $ mgw config path --json\n  $ ls -l "$(mgw config path)"',
@@ -85,7 +85,8 @@ function pathOf(env: NodeJS.ProcessEnv): Outcome {
   return { json: { config_file: path }, text: path };
 }
 
-// Does not use context.settings(), because an invalid setting must be listed instead of ending the command.
+// Does not use context.settings(), because it throws if a setting is invalid, whereas the list must include that
+// setting.
 async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
   const layers = layersOf({ flags: globals, env: io.env, file: await readConfig(io.env) });
   return listSettings(layers, thisHost());
@@ -149,7 +150,7 @@ async function setSetting(context: Context, key: string, words: string[]): Promi
   return { json: { key: path.join('.'), profile } };
 }
 
-// Rejects values that contain a key: only `auth login` stores keys, because users share other settings.
+// Rejects values that contain a key. Only `auth login` stores keys, because users share other settings.
 async function checkNoKey({ io }: Context, words: readonly string[]): Promise<void> {
   const { secretRedactor } = await import('../../redact.ts');
   const { checkNoSecret } = await import('../../jobs/order.ts');
@@ -188,5 +189,5 @@ async function chooseProfile({ io, progress }: Context, [name, ...more]: string[
 
 function checkProfileExists(name: string, file: ConfigFile): void {
   if (name === 'default' || Object.hasOwn(file.profiles, name)) return;
-  throw usageError(`There is no profile "${name}" yet.`, ['mgw', 'auth', 'login', '--profile', name]);
+  throw usageError(`There is no profile "${name}".`, ['mgw', 'auth', 'login', '--profile', name]);
 }

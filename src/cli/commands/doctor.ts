@@ -13,7 +13,7 @@ import type { StateUrl } from '../../state-url.ts';
 /** `mgw doctor`: checks the set-up from the config file to the key, and suggests fixes. Free of charge. */
 export function registerDoctor(command: Command, run: Run): void {
   command
-    .option('--update', 'check for a newer version at the address in the setting update_url')
+    .option('--update', 'check for a newer version at the address in the update_url setting')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work\n  $ mgw --sandbox doctor',
@@ -48,7 +48,7 @@ async function runChecks(context: Context, update: boolean): Promise<Check[]> {
     const shared = sharedLedger(settings);
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
     const store = await checkStore(context, settings);
-    // mgw checks for updates only with this flag.
+    // mgw checks for updates only with --update.
     const updateChecks = update ? [await network.checkUpdate(settings)] : [];
     return [
       ...earlyChecks,
@@ -58,13 +58,13 @@ async function runChecks(context: Context, update: boolean): Promise<Check[]> {
       ...updateChecks,
     ];
   } catch (error) {
-    // An invalid config file has already been reported.
+    // The earlier checks have already reported an invalid config file.
     if (earlyChecks.some(({ status }) => status === 'fail')) return earlyChecks;
     return [...earlyChecks, fail('settings', toMgwError(error), '"mgw config list" shows every setting.')];
   }
 }
 
-// The first failure determines the exit code, since it often causes the others.
+// The first failure determines the exit code, because it often causes the others.
 function overallError(checks: readonly Check[]): MgwError | undefined {
   const failed = checks.filter(({ status }) => status === 'fail');
   const firstError = failed[0]?.error;
@@ -95,7 +95,7 @@ async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Pr
   return [check];
 }
 
-/** Checks that the database of a shared ledger responds, has the tables, and stores data durably. */
+/** Checks that a shared ledger's database responds, has the tables, and stores data durably. */
 function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
   const hint = 'mgw submits nothing until this is fixed. "mgw state init" creates the tables.';
   return attempt('database', hint, async () => {
@@ -105,7 +105,7 @@ function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promis
     const [first] = warnings;
     if (first !== undefined) return warn('database', first, '"mgw state check" shows all findings.');
     const lag = `its clock ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'ahead' : 'behind'}`;
-    const detail = `PostgreSQL ${server.split(' ')[0] ?? ''}, tables of version ${version}, ${Math.round(tripMs)} ms a statement, ${lag}`;
+    const detail = `PostgreSQL ${server.split(' ')[0] ?? ''}, table version ${version}, ${Math.round(tripMs)} ms per statement, ${lag}`;
     return ok('database', detail);
   });
 }

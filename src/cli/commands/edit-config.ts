@@ -22,7 +22,7 @@ import type { Flag } from '../../protocols/protocol.ts';
 import { violationMessage } from '../../protocols/violations.ts';
 
 /**
- * Opens a copy of the config file in an editor, and replaces the file with the copy if the copy is valid. This can also
+ * Opens a copy of the config file in an editor, and replaces the file with the copy if the copy is valid. This can
  * repair an invalid file.
  * @throws MgwError, exit 2, if no editor is set, the editor fails, or the copy is invalid. The file is then unchanged.
  */
@@ -51,14 +51,15 @@ export async function editConfig(context: Context): Promise<Outcome> {
     progress.note(isChanged ? `Saved ${file}.` : 'Nothing was changed.');
     return { json: { config_file: file, changed: isChanged } };
   } finally {
-    // The copy may contain the key.
+    // Removes the copy, because it may contain the key.
     if (!keepsCopy) await rm(folder, { recursive: true, force: true });
   }
 }
 
 const emptyConfig = `${JSON.stringify({ profiles: { default: {} } }, undefined, 2)}\n`;
 
-// Creates a folder for the copy next to the file. Only the owner can enter it, because the copy may contain the key.
+// Creates a folder for the copy next to the config file. Only the owner can enter the folder, because the copy may
+// contain the key.
 async function copyFolder(file: string): Promise<string> {
   try {
     await makeFolder(dirname(file));
@@ -107,7 +108,7 @@ async function runEditor(editor: string, copy: string, { env, stdout }: Io): Pro
       const [command, ...args] = isWindows
         ? [`${editor} "${copy}"`]
         : ['/bin/sh', '-c', `${editor} "$1"`, 'sh', copy];
-      // If stdout is not a terminal, only the JSON document is written to it.
+      // If stdout is not a terminal, it is reserved for the JSON document.
       const out = stdout.isTTY === true ? 'inherit' : 2;
       spawn(command ?? '', args, { shell: isWindows, stdio: ['inherit', out, 'inherit'], env })
         .once('error', (error) => resolve(messageOf(error)))
@@ -131,13 +132,13 @@ function noEditor({ env }: Io): MgwError {
     folders.some((folder) => existsSync(join(folder, name))),
   );
   return usageError(
-    'No editor is set. Set VISUAL or EDITOR to the command of your editor.',
+    "No editor is set. Set VISUAL or EDITOR to your editor's command.",
     found === undefined ? ['mgw', 'config', 'path'] : ['env', `EDITOR=${found}`, 'mgw', 'config', 'edit'],
   );
 }
 
 /**
- * Parses the bytes of a config.
+ * Parses a config file's bytes.
  * @throws MgwError('config') naming the invalid part.
  */
 async function parseConfigBytes(
@@ -173,8 +174,8 @@ async function checkModels({ prices = {}, defaults }: ConfigFile['profiles'][str
 }
 
 /**
- * Checks a default of the config (`defaults.video.a.MODEL.FLAG`) in the same way as the flag itself.
- * @throws MgwError('usage') naming the existing flags, or the allowed values.
+ * Checks a configured default (`defaults.video.a.MODEL.FLAG`) in the same way as the flag.
+ * @throws MgwError('usage') listing the existing flags, or the allowed values.
  */
 export async function checkDefault(path: KeyPath, words: readonly string[]): Promise<void> {
   const [, , protocolName = '', model = '', name = ''] = path;
@@ -206,7 +207,7 @@ function checkWord(flag: Flag, path: KeyPath, word: string): void {
   }
 }
 
-/** Checks a price of the config (`prices.c.MODEL`). @throws MgwError('usage') describing the allowed form. */
+/** Checks a configured price (`prices.c.MODEL`). @throws MgwError('usage') describing the allowed form. */
 export function checkPrice(path: KeyPath, words: readonly string[]): void {
   const { flags, units } = priceSchema(path[1] ?? '');
   try {

@@ -17,7 +17,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { unknownCommand } from '../usage.ts';
 import { nearestName } from '../../nearest.ts';
 
-/** `mgw help [COMMAND...]`: prints the help of a command at any depth; `mgw help TOPIC` prints a page. */
+/** `mgw help [COMMAND...]`: prints a command's help, at any depth. `mgw help TOPIC` prints a page. */
 export function registerHelp(help: Command, run: Run): void {
   help
     .argument('[command...]', 'the command, such as: video c submit')
@@ -45,7 +45,8 @@ export function registerHelp(help: Command, run: Run): void {
   }
 }
 
-// Returns the file of a page that is not a topic. Its extension can be omitted, unless a command has the same name.
+// Returns the file name of a page that is not a topic. The user can omit the extension unless a command has the same
+// name.
 async function pageNamed(root: Command, [name = '', ...rest]: string[]): Promise<string | undefined> {
   if (rest.length > 0 || !/^[\w/-]+(\.md|\.yaml)?$/.test(name)) return undefined;
   if (name.includes('.')) return name;
@@ -74,7 +75,7 @@ async function commandNamed(command: Command, [name, ...rest]: string[]): Promis
   throw unknownCommand(command, name, nearestCommand(command, name));
 }
 
-// The word may be a misspelt topic or a misspelt command.
+// The word may be a misspelt topic or command.
 function nearestCommand(command: Command, name: string): string | undefined {
   const names = command.commands.map((child) => child.name());
   const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;

@@ -2,7 +2,7 @@ import type { Command, Option } from 'commander';
 import { loadAll, rootOf, type Run, topics, pathOf } from '../command-tree.ts';
 import { version } from '../../installation.ts';
 
-/** `mgw __man`: prints the man page, made from the command tree. The build writes it to a file. */
+/** `mgw __man`: prints the man page, generated from the command tree. The build saves it to a file. */
 export function registerMan(command: Command, run: Run): void {
   command.action(() =>
     run(command, async () => {

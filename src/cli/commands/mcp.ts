@@ -16,7 +16,7 @@ interface McpOptions {
 
 const explanation = `
 The server speaks JSON-RPC on standard input and output. It can read, wait and save, but cannot pay for
-anything until a person grants an amount with --budget, or a budget of mgw budget with --budget-name.
+anything until a person grants an amount with --budget, or a standing budget with --budget-name.
 
 Examples:
   $ mgw --sandbox mcp --budget 5
@@ -48,7 +48,7 @@ async function serve(
   if (newBudget && budget === undefined)
     throw usageError('--new-budget requires --budget, which sets the amount.');
   const { io } = context;
-  // Compiling the protocol's schemas takes a tenth of the start-up time, without a noticeable benefit.
+  // Compiling the protocol's schemas would take a tenth of the start-up time, without a noticeable benefit.
   (await import('zod')).config({ jitless: true });
   const { serveMcp } = await import('../../mcp/serve.ts');
   const signals = context.signals();

@@ -20,7 +20,7 @@ interface ModelsOptions {
   cost?: Clip;
 }
 
-/** A clip whose price is compared: long flag names and their values. */
+/** A clip for comparing prices, as long flag names and their values. */
 type Clip = Readonly<Record<string, string>>;
 
 /** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: lists the models that the key can use (specification 2.7). */
@@ -76,11 +76,10 @@ function noSuchModel(id: string, all: readonly Model[]): MgwError {
   const suggestion = nearestName(id, ids);
   const near = ids.filter((other) => other.includes(id) || id.includes(other));
   const hint = near.length > 0 ? ` Similar: ${near.slice(0, 5).join(', ')}.` : '';
-  const text = `The key has no model ${id}.${suggestion === undefined ? hint : ` Did you mean ${suggestion}?`}`;
+  const text = `The key cannot use a model named ${id}.${suggestion === undefined ? hint : ` Did you mean ${suggestion}?`}`;
   return new MgwError('not_found', text, { next: ['mgw', 'models'] });
 }
 
-/** A model with its known prices. */
 type PricedModel = Model & { prices: ModelPrice[] };
 
 function clipOf(text: string): Clip {
@@ -99,7 +98,7 @@ function byId(one: Model, other: Model): number {
   return one.id < other.id ? -1 : 1;
 }
 
-// Models with an unknown cost come last.
+// Compares models by cost. Models with an unknown cost come last.
 function byCost(one: PricedModel, other: PricedModel): number {
   const [first, second] = [lowestCost(one), lowestCost(other)];
   if (first === undefined || second === undefined)
@@ -137,7 +136,7 @@ function tableText(
   return fittedTable(isPriced ? columns : columns.toSpliced(3, 1), shown, width);
 }
 
-// Returns the amounts of the first rate. `mgw models --json` and `mgw config get` show the whole price.
+// Returns the amounts of a price's first rate. `mgw models --json` and `mgw config get` show the whole price.
 function shortPrice(price: string): string {
   const [rate = ''] = price.split(';');
   const amounts = rate.match(/\b(second|video|10k_[a-z_]+)=[\d.]+/g) ?? [];

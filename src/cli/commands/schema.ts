@@ -6,8 +6,8 @@ import { protocols } from '../../protocols/registry.ts';
 import type { Run } from '../command-tree.ts';
 
 /**
- * `mgw schema video PROTOCOL | tts | batch`: prints the JSON Schema of a body or a manifest, which the local checks
- * use.
+ * `mgw schema video PROTOCOL | tts | batch`: prints the JSON Schema of a body or a manifest. The local checks use the
+ * same schemas.
  */
 export function registerSchema(schema: Command, run: Run): void {
   const add = (command: Command, make: () => Promise<JsonObject>): void => {

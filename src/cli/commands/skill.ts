@@ -19,7 +19,7 @@ Examples:
   $ mgw skill install --user
 See mgw help agents.`;
 
-/** `mgw skill install`: writes SKILL.md, the instructions for agents on how to use mgw (design 16). */
+/** `mgw skill install`: writes SKILL.md, which explains mgw to agents (design 16). */
 export function registerSkill(group: Command, run: Run): void {
   const command = group
     .command('install')

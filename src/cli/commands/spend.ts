@@ -36,9 +36,7 @@ Examples:
 /** `mgw spend`: shows the cost of the ledger's jobs (design 14). */
 export function registerSpend(command: Command, run: Run): void {
   command
-    .addOption(
-      oneOf(single('--by <what>', 'print a line for each of these values (default model)'), spendGroups),
-    )
+    .addOption(oneOf(single('--by <what>', 'what to group the costs by (default model)'), spendGroups))
     .addOption(sinceOption())
     .option('--csv', 'print comma-separated values')
     .addOption(
@@ -75,7 +73,7 @@ async function spend(
   };
 }
 
-// Prints each file as soon as it is found, because a ledger may contain years of evidence.
+// Prints each file as soon as it is found, because a ledger may contain years of jobs.
 async function printDisputed(context: Context, since: string | undefined): Promise<Outcome> {
   const { json, fields } = context.globals;
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
@@ -97,7 +95,7 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   return outcome;
 }
 
-// Returns a file as an element of the list in the JSON document.
+// Returns a file as an element of the JSON document's list.
 function elementOf(file: DisputedFile, fields: readonly string[] | undefined): string {
   const document = jsonDocument({ json: { disputed: [file] } }, fields);
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));
@@ -149,7 +147,7 @@ function csvOf(by: SpendGroup, rows: readonly [string, Sums][]): string {
   return [head, ...lines].map(csvLine).join('\n');
 }
 
-// A record of comma-separated values (RFC 4180), without its line end.
+// Formats a record of comma-separated values (RFC 4180), without the line ending.
 function csvLine(fields: readonly string[]): string {
   return fields.map(quoteField).join(',');
 }

@@ -39,7 +39,7 @@ export function registerState(group: Command, run: Run): void {
     )
     .addOption(single('--from <dir>', 'copy this state folder into the database'))
     .addOption(single('--to <dir>', 'copy the database into this state folder'))
-    .option('--keep-keys', 'a key that names another job in the target keeps naming it')
+    .option('--keep-keys', "if a key names two different jobs, keep the target's job")
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw state copy --from ~/.local/state/mgw\n  $ mgw state copy --to ./state',
@@ -93,8 +93,8 @@ async function checkState(context: Context): Promise<Outcome> {
   const found = await examineLedger(url, context.clock);
   const { server, version, lagMs, jobs, warnings } = found;
   const lines = [
-    `PostgreSQL ${server}, version ${version} of the tables, ${counted(jobs, 'job')}`,
-    `the clock here is ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'behind' : 'ahead of'} the database's`,
+    `PostgreSQL ${server}, table version ${version}, ${counted(jobs, 'job')}`,
+    `this machine's clock is ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'behind' : 'ahead of'} the database's`,
     ...warnings,
   ];
   return { json: { state: { url: url.displayUrl, schema: url.schema, ...found } }, text: lines.join('\n') };

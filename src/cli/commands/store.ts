@@ -36,9 +36,7 @@ Examples:
   $ mgw store prune --dry-run
   $ mgw store prune --older-than 7d --yes`;
 
-/**
- * `mgw store ls|prune`: lists and removes the input files in the store that were uploaded for the gateway (design 17).
- */
+/** `mgw store ls|prune`: lists and removes the input files that mgw uploaded to the store (design 17). */
 export function registerStore(group: Command, run: Run): void {
   const ls = group
     .command('ls')

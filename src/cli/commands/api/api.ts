@@ -19,9 +19,9 @@ Examples:
   $ mgw api GET /v1/models
   $ mgw api GET /v1/videos/TASK/content > video.mp4
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
-A POST may cost money. It is not recorded, and is retried only if it certainly was not handled.`;
+A POST may cost money. It is not recorded, and is retried only if it was certainly not handled.`;
 
-/** `mgw api METHOD PATH`: makes a raw call, with the key, proxy and redaction of every other command. */
+/** `mgw api METHOD PATH`: makes a raw call with the same key, proxy and redaction as every other command. */
 export function registerApi(command: Command, run: Run): void {
   command
     .argument('<method>', 'GET or POST')
@@ -92,7 +92,7 @@ function interruptedError(signal: AbortSignal, method: string): MgwError {
     : interruptionError(signal, 'no', 'Interrupted.');
 }
 
-// Returns the error for a lost response. A GET can be repeated, but a POST was already handled.
+// Returns the error for a lost response. A GET can be repeated. A POST cannot, because the gateway may have handled it.
 function incompleteError(error: unknown, method: string): unknown {
   const isPost = method === 'POST';
   if (error instanceof MgwError && error.code === 'local_io' && isPost)
@@ -118,10 +118,10 @@ interface ApiOptions {
 /** How the key is sent; `none` if it is not sent. */
 type ApiAuth = 'bearer' | 'x-api-key' | 'none';
 
-/** How the key is sent, for each word of `--auth`. */
+/** The scheme for each value of `--auth`. With `none`, the client has no key to send. */
 const authSchemes: Record<ApiAuth, AuthScheme> = { bearer, 'x-api-key': xApiKey, none: bearer };
 
-/** Builds the exchange of a raw call. @throws MgwError('usage') before anything is sent. */
+/** Builds the exchange for a raw call. @throws MgwError('usage') if an argument or flag is invalid. */
 async function apiRequest(
   context: Context,
   method: string,
@@ -130,7 +130,7 @@ async function apiRequest(
 ): Promise<Exchange> {
   const verb = method.toUpperCase();
   if (verb !== 'GET' && verb !== 'POST')
-    throw usageError(`METHOD: ${printableLine(method, 20)} is not allowed; use GET or POST`);
+    throw usageError(`METHOD must be GET or POST, not ${printableLine(method, 20)}`);
   if (verb === 'GET' && options.body !== undefined) throw usageError('--body requires POST.');
   const headers = headersOf(options.header ?? []);
   const { baseUrl } = await context.gateway();
@@ -144,7 +144,7 @@ async function apiRequest(
 
 /**
  * Returns a path below the base URL, percent-encoded, with its query. An absolute URL must have the origin of the base
- * URL, because the key is sent nowhere else.
+ * URL, because mgw sends the key nowhere else.
  */
 export function pathBelow(baseUrl: URL, path: string): string {
   const prefix = baseUrl.pathname.replace(/\/$/, '');
@@ -156,12 +156,12 @@ export function pathBelow(baseUrl: URL, path: string): string {
   const isInside = url?.pathname === prefix || url?.pathname.startsWith(`${prefix}/`) === true;
   if (url?.origin !== baseUrl.origin || !isInside || url.username !== '' || url.password !== '')
     throw usageError(
-      `PATH: ${printableLine(path, 60)} is not below the base URL; the key is sent nowhere else.`,
+      `PATH: ${printableLine(path, 60)} is not below the base URL. mgw sends the key nowhere else.`,
     );
   return (url.pathname.slice(prefix.length) || '/') + url.search;
 }
 
-// Credentials must not be on the command line, which process lists display. The transport sets the other headers.
+// Headers that `--header` rejects. Process lists would display credentials, and the transport sets the other headers.
 const credentialHeaders = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
 const transportHeaders =
   /^(host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive)$/i;
@@ -176,7 +176,7 @@ function headersOf(lines: readonly string[]): Record<string, string> {
       throw usageError(`--header ${shownName}: mgw sends the configured key. To choose how, use --auth.`);
     if (transportHeaders.test(name)) throw usageError(`--header ${shownName}: mgw sets this header itself.`);
     if (/[^\t\x20-\x7e]/.test(value))
-      throw usageError(`--header ${shownName}: its value must be printable ASCII.`);
+      throw usageError(`--header ${shownName}: the value must be printable ASCII.`);
     if (Object.hasOwn(headers, name.toLowerCase()))
       throw usageError(`--header ${shownName} can be used only once.`);
     headers[name.toLowerCase()] = value.trim();

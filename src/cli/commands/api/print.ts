@@ -41,7 +41,7 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
   for await (const chunk of forTerminal(isClean ? body : withoutKey(body, redact), io.stdout.isTTY)) {
     const text = filter?.(Buffer.from(chunk).toString('latin1'));
     await write(io.stdout, text === undefined ? chunk : Buffer.from(text, 'latin1'));
-    // `mgw api … | head` has closed the pipe.
+    // Stop if the reader has closed the pipe, as `head` does.
     if (!io.stdout.destroyed) continue;
     stream?.close();
     return;
@@ -74,7 +74,7 @@ export async function* withoutKey(
   if (pending !== '') yield Buffer.from(redact(pending), 'latin1');
 }
 
-// A terminal must not interpret a gateway's control characters, and its prompt must start on a new line.
+// Removes control characters, which a terminal would interpret, and ends the text with a newline.
 async function* forTerminal(
   chunks: Chunks,
   terminal: boolean | undefined,
@@ -94,7 +94,7 @@ async function* forTerminal(
 }
 
 /**
- * Returns a response as a JSON document, with its body as JSON or else as text.
+ * Returns a response for the JSON document. The body is JSON if it can be parsed, else text.
  * @throws TransportError if the body is incomplete.
  */
 export async function answerView(
@@ -135,9 +135,9 @@ interface ApiAnswer {
 }
 
 /**
- * Makes a raw call. A GET is retried after 429, 5xx and network errors. A POST may cost money, and is retried only if it
- * certainly was not handled.
- * @throws MgwError: exit 6 without a response, 7 if a POST may have been handled, 130/143 interrupted.
+ * Makes a raw call. A GET is retried after 429, 5xx and network errors. A POST may cost money, and is retried only if
+ * it was certainly not handled.
+ * @throws MgwError: exit 6 if there is no response, 7 if a POST may have been handled, 130 or 143 if interrupted.
  */
 export async function apiCall(
   exchange: Exchange,
@@ -180,7 +180,7 @@ async function apiGet(
     }
     const { bytes, complete } = await readBounded(answer.body, maxRefusalBytes);
     answer.close();
-    // An error body that exceeds the limit counts as complete, because a retry would not make it shorter.
+    // An error body that exceeds the limit is treated as complete, because a retry would not make it shorter.
     const isWhole = complete || bytes.length === maxRefusalBytes;
     return { status, headers, text: new TextDecoder().decode(bytes), complete: isWhole };
   };
@@ -188,7 +188,7 @@ async function apiGet(
   return { reply, stream };
 }
 
-/** Returns the error of a response; undefined if the response is a success. */
+/** Returns a response's error; undefined if the call succeeded. */
 export function errorOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);

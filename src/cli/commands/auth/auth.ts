@@ -12,8 +12,8 @@ import { table } from '../../output/table.ts';
 import { columnsOf } from '../../io.ts';
 
 /**
- * `mgw auth login|status|logout`: manages the key and its gateway. No flag accepts a key, because process lists
- * display flags.
+ * `mgw auth login|status|logout`: manages the key and its gateway. No flag accepts a key, because process lists display
+ * flags.
  */
 export function registerAuth(auth: Command, run: Run): void {
   addCommands(auth, run, {
@@ -86,7 +86,7 @@ function baseUrlCells({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Whether the gateway accepts the key; undefined if the response does not prove either.
+// Whether the gateway accepts the key; undefined if the response proves neither.
 function isAccepted({ value, error }: AttemptResult<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;
@@ -97,7 +97,7 @@ function acceptedText(models: AttemptResult<number>): string {
   return isAccepted(models) === false ? 'no' : 'unknown';
 }
 
-/** The result of an attempt, or the reason why it failed. */
+/** An attempt's value, or the error that it failed with. */
 type AttemptResult<T> = { value: T; error?: undefined } | { value?: undefined; error: MgwError };
 
 async function attempt<T>(action: () => T | Promise<T>): Promise<AttemptResult<T>> {

@@ -20,7 +20,7 @@ import { fetchModels } from '../../../flows/models.ts';
 import { openSession } from '../../../flows/session.ts';
 import { asSentence } from '../../../http/failures.ts';
 
-/** `mgw auth login`: saves a gateway's address and a key that it accepts. */
+/** `mgw auth login`: saves a gateway's address and a key that the gateway accepts. */
 export function registerLogin(command: Command, run: Run): void {
   command
     .option('--no-verify', 'store the address and the key without checking them')
@@ -58,7 +58,7 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
 
-// Adds a missing scheme to the address on the command line, as for an address typed at the prompt.
+// Adds a missing scheme to the address on the command line, as the prompt does for a typed address.
 async function loginLayers(context: Context): Promise<LoginLayers> {
   const layers = await readLayers(context);
   const { baseUrl } = layers.flags;
@@ -67,7 +67,7 @@ async function loginLayers(context: Context): Promise<LoginLayers> {
     : { ...layers, flags: { ...layers.flags, baseUrl: withScheme(baseUrl) } };
 }
 
-// Returns the address to save; undefined to keep the configured one.
+// Returns the address to save; undefined to keep the configured address.
 async function addressFor(
   context: Context,
   layers: LoginLayers,
@@ -92,7 +92,7 @@ async function addressFor(
     ]);
   }
   for (;;) {
-    const typed = (await readLine(io, 'Address of the gateway: ')).trim();
+    const typed = (await readLine(io, 'Gateway address: ')).trim();
     try {
       return parseBaseUrl(withScheme(typed), allowHttp);
     } catch (error) {
@@ -130,7 +130,7 @@ async function askForKey(context: Context, layers: Layers, newAddress: string | 
   }
 }
 
-// Returns the number of models that the key can use, requested with the settings that will be saved. Undefined in the
+// Lists the models with the settings to be saved, and returns how many the key can use. Returns undefined in the
 // sandbox, which accepts any key.
 async function verifyKey(
   context: Context,
@@ -194,7 +194,7 @@ function hints({ env }: Layers, newProfile: Profile): string[] {
     ...(keyVariable === undefined ? [] : [`${keyVariable} is set and takes precedence.`]),
     ...(newProfile.base_url !== undefined || env['MGW_BASE_URL']
       ? []
-      : ['No gateway is configured yet: mgw config set base_url https://…']),
+      : ['No gateway is configured. To set one: mgw config set base_url https://…']),
   ];
 }
 
@@ -218,14 +218,14 @@ async function removeKey(context: Context): Promise<Outcome> {
     await changeProfile(io.env, profile, (before) => withValue(before, ['api_key'], undefined));
   }
   progress.note(
-    removed ? `The key of profile "${profile}" was removed.` : `Profile "${profile}" has no key.`,
+    removed ? `The key was removed from profile "${profile}".` : `Profile "${profile}" has no key.`,
   );
   const keyVariable = keyVariables.find((name) => io.env[name] !== undefined);
   if (keyVariable !== undefined) progress.note(`${keyVariable} is still set.`);
   return { json: { profile, removed } };
 }
 
-/** Returns the setting layers and the config file for changing the chosen profile, which may not exist yet. */
+/** Returns the setting layers and the config file. The chosen profile need not exist. */
 async function readLayers({ io, globals }: Context): Promise<Layers & { file: ConfigFile }> {
   const file = await readConfig(io.env);
   const profileName = namedProfile(globals.profile, io.env, file);

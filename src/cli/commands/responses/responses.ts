@@ -24,7 +24,7 @@ Examples:
   $ mgw responses "Write a haiku about the sea" -m text-1 --stream
   $ mgw responses --file question.txt -m text-1 --instructions "Answer in one word" --json
   $ mgw responses --body @request.json --set max_output_tokens=200
-This is not a job: it is not recorded, and is never sent again if it may have been charged.`;
+A call is not a job: it is not recorded, and is never sent again if it may have been charged.`;
 
 /** `mgw responses [INPUT|-] --model M`: calls the Responses endpoint once (specification 4.5). */
 export function registerResponses(command: Command, run: Run): void {
@@ -95,8 +95,8 @@ interface ResponsesOptions {
 }
 
 /**
- * Builds the body from input, flags, `--body` and `--set`.
- * @throws MgwError('usage') naming the wrong or missing value.
+ * Builds the body from the input, flags, `--body` and `--set`.
+ * @throws MgwError('usage') naming the invalid or missing value.
  */
 async function responsesBody(
   context: Context,
@@ -138,7 +138,7 @@ async function inputOf(
   return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
-/** Returns the outcome of a call: its JSON, its text for `--json`, and its error. */
+/** Returns the outcome of a call. `text` is what arrived, for the JSON document. */
 function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
   const json = {
@@ -182,11 +182,11 @@ function rethrowAsCharged(error: unknown): never {
  * a terminal.
  */
 class Printer {
-  /** The text that is not yet printed; with `--json`, the entire text. */
+  /** The text not yet printed; with `--json`, the entire text. */
   pendingText = '';
   readonly #context: Context;
   readonly #isStreaming: boolean;
-  /** Whether no text has arrived yet. */
+  /** Whether no text has arrived. */
   isEmpty = true;
   #isLineOpen = false;
   #writing: Promise<void> = Promise.resolve();

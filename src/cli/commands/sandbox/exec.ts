@@ -22,7 +22,7 @@ import { shellWord } from '../../output/human.ts';
 
 interface ExecOptions extends ServeOptions {
   verify?: boolean;
-  /** The minimum pause between polls in ms. */
+  /** The minimum pause between polls, in ms. */
   minPoll?: number;
 }
 
@@ -122,7 +122,7 @@ function findingsError(findings: readonly Finding[], scriptExitCode: number, tot
 }
 
 /**
- * Returns the passwords of the database and every configured key, in use or not: from MGW_API_KEY, the file of
+ * Returns the database passwords and every configured key, in use or not: from MGW_API_KEY, the file of
  * MGW_API_KEY_FILE, and each profile.
  */
 function configuredSecrets(env: NodeJS.ProcessEnv, { profiles }: ConfigFile): string[] {
@@ -141,7 +141,7 @@ function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | unde
   }
 }
 
-/** The folder of a script under `mgw sandbox exec`, removed when the script ends. */
+/** The folder that `mgw sandbox exec` creates for a script, and removes when the script ends. */
 interface ScriptFolder {
   path: string;
   /** The script's home folder, with a config that contains no key. */
@@ -149,13 +149,13 @@ interface ScriptFolder {
   /** The script's state directory, with the ledger and the sandbox. */
   state: string;
   config: string;
-  /** The first folder on the script's PATH, with a command `mgw` that runs this mgw. */
+  /** The first folder on the script's PATH, whose command `mgw` runs this installation. */
   bin: string;
 }
 
-/** Creates the folder of a script, which only the owner can read. */
+/** Creates a script's folder, which only its owner can read. */
 async function makeScriptFolder(): Promise<ScriptFolder> {
-  // Absolute, since the script may change its current folder.
+  // The path is absolute, because the script may change its current folder.
   const path = await mkdtemp(join(resolve(tmpdir()), 'mgw-exec-'));
   const home = join(path, 'home');
   const folder = {
@@ -169,10 +169,10 @@ async function makeScriptFolder(): Promise<ScriptFolder> {
 }
 
 /**
- * Makes the script's mgw use the sandbox. Writes a start script on its PATH that sets the sandbox's address, regardless of
- * the environment. Also writes a config with the user's profile names, whose only setting is `pollMs`, the pause between
- * polls.
- * @throws MgwError('usage') if the folder cannot be put on a PATH.
+ * Makes the script's mgw use the sandbox. Writes a start script for the script's PATH that sets the sandbox's address,
+ * regardless of the environment. Writes a config file with the user's profile names, each with `pollMs`, the pause
+ * between polls, as its only setting.
+ * @throws MgwError('usage') if the folder's path cannot be part of a PATH.
  */
 async function equipScript(
   folder: ScriptFolder,
@@ -190,7 +190,7 @@ async function equipScript(
   await chmod(join(folder.bin, 'mgw'), 0o700);
 }
 
-// Returns the start script. (A link to mgw.js would run in the first node on the PATH.)
+// Returns the start script. A link to mgw.js would not suffice, because it would run in the first `node` on the PATH.
 function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'url'>): string {
   return [
     '#!/bin/sh',
@@ -202,9 +202,9 @@ function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'ur
 }
 
 /**
- * Returns the environment of a script: MGW_BASE_URL and MGW_API_KEY for programs that call the gateway themselves,
- * MGW_SANDBOX for other installations of mgw, the AWS variables of the sandbox's object storage, and its own home.
- * No variable contains one of `secrets`.
+ * Returns the script's environment: MGW_BASE_URL and MGW_API_KEY for programs that call the gateway themselves,
+ * MGW_SANDBOX for other installations of mgw, the AWS variables of the sandbox's object storage, and a separate home
+ * folder. No variable contains one of `secrets`.
  */
 function scriptEnvironment(
   env: NodeJS.ProcessEnv,
@@ -222,17 +222,17 @@ function scriptEnvironment(
     MGW_STATE_DIR: folder.state,
     MGW_CONFIG_DIR: folder.config,
     ...sandbox.store,
-    // Without this, other programs would send loopback requests to the proxy.
+    // Without NO_PROXY, other programs would send loopback requests to the proxy.
     NO_PROXY: noProxy,
     no_proxy: noProxy,
     PATH: [folder.bin, env['PATH']].filter(Boolean).join(delimiter),
   };
 }
 
-/** Variables that point to the user's own key, config, ledger or object storage, or contain their secrets. */
+/** Variables that point to the user's own key, config, ledger or object storage, or contain secrets. */
 const USER_VARIABLES =
   /^(MGW_(STATE|API_KEY_FILE|PROFILE)|XDG_(CONFIG|STATE)_HOME|PG(PASS|SERVICE|SSL).*|AWS_.*)$/;
-/** A shorter secret could occur in other variables by chance. */
+/** The minimum length of a secret. A shorter one could occur in other variables by chance. */
 const MIN_SECRET_LENGTH = 8;
 
 // Checks every variable, because CI may pass a secret under several names.
@@ -244,7 +244,8 @@ function withoutSecrets(env: NodeJS.ProcessEnv, configured: readonly string[]): 
 }
 
 /**
- * Runs a script and returns its exit code (128 plus the signal's number if a signal ended it). Forwards signals to it.
+ * Runs a script and returns its exit code (128 plus the signal's number if a signal ended it). Forwards signals to the
+ * script.
  * @throws MgwError('usage') if the script cannot be run.
  */
 function runScript(
@@ -253,7 +254,7 @@ function runScript(
   stdio: StdioOptions,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
-    // Listen before the script starts: a signal in between would otherwise end mgw but not the script.
+    // Listen before the script starts. Otherwise, a signal in between would end mgw but not the script.
     for (const signal of signals) process.on(signal, forward);
     const child = spawn(file, args, { env, stdio });
     // A terminal sends Ctrl-C to the script too. Forwarding it would make the script receive it twice.

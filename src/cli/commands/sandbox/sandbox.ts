@@ -26,7 +26,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
       load: () => Promise.resolve(registerBill),
     },
     reset: {
-      about: 'delete the tasks, the bill and the jobs of the sandbox; real jobs are unaffected',
+      about: "delete the sandbox's tasks, bill and jobs; real jobs are unaffected",
       load: () => Promise.resolve(registerReset),
     },
     faults: {
@@ -85,11 +85,11 @@ async function reset(context: Context): Promise<Outcome> {
     const { dropLedger } = await import('../../../ledger/postgres/examine.ts');
     await dropLedger(shared);
   }
-  context.progress.note('The tasks, the bill and the jobs of the sandbox were removed.');
+  context.progress.note("The sandbox's tasks, bill and jobs were removed.");
   return { json: { reset: true } };
 }
 
-/** `mgw sandbox faults`: lists every fault, and the words in a prompt that determine the outcome of its task. */
+/** `mgw sandbox faults`: lists every fault, and the prompt words that determine a task's outcome. */
 function registerFaults(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')

@@ -11,14 +11,14 @@ import { parseDuration } from '../../../clock.ts';
 import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 
-/** The options of a sandbox. */
+/** The options that `mgw sandbox start` and `exec` share. */
 export interface ServeOptions {
   port?: number;
   /** The duration of one generation, in ms. */
   pace?: number;
   fault?: string[];
   seed?: number;
-  /** The balance in credits. */
+  /** The initial balance, in credits. */
   balance?: number;
   concurrency?: number;
   perMinute?: number;
@@ -26,7 +26,7 @@ export interface ServeOptions {
   voice?: string[];
 }
 
-/** Adds the flags of a sandbox. */
+/** Adds the flags that `mgw sandbox start` and `exec` share. */
 export function addServeOptions(command: Command): void {
   command
     .addOption(single('--pace <duration>', 'duration of one generation (default 3s)', parseDuration))
@@ -61,7 +61,7 @@ export function addServeOptions(command: Command): void {
 }
 
 /**
- * Starts a sandbox on a state directory.
+ * Starts a sandbox whose state is stored in `stateDir`.
  * @throws MgwError('usage') for an unknown fault, key or model, or a port in use.
  */
 export async function serve(context: Context, stateDir: string, options: ServeOptions): Promise<Sandbox> {
@@ -86,7 +86,7 @@ export function gatewayFolder(sandbox: string): string {
   return join(sandbox, 'gateway');
 }
 
-/** `mgw sandbox start`: serves until it is interrupted, and prints the variables to export. */
+/** `mgw sandbox start`: prints the variables to export, and serves the sandbox until interrupted. */
 export function registerStart(command: Command, run: Run): void {
   command.addOption(
     single('--port <n>', 'port to listen on (default: any free one)', wholeNumber(0, 65_535)),

@@ -33,7 +33,7 @@ export interface TtsOptions extends OutputOptions, BudgetOptions {
   check?: boolean;
 }
 
-/** Speech that was composed and checked, but not sent. */
+/** A speech request that was composed and checked, but not sent. */
 export interface PreparedSpeech {
   /** The body of each call; several with `--split`. */
   bodies: JsonObject[];
@@ -129,7 +129,7 @@ function piecesOf(body: JsonObject, options: TtsOptions): JsonObject[] {
   }));
 }
 
-/** Speaks prepared text, as one job or with `--split` as several, and prints the path of the audio. */
+/** Speaks prepared text as one job, or as several with `--split`, and prints the audio file's path. */
 export async function deliverSpeech(
   context: Context,
   speech: PreparedSpeech,
@@ -162,7 +162,7 @@ function spokenText({ job, isResumed }: Delivered): string {
   return `Spoken as ${job.id}${usage}.`;
 }
 
-// `mgw tts … -o - | head -c 1`: the reader has closed the pipe on purpose.
+// In `mgw tts … -o - | head -c 1`, the reader closes the pipe on purpose.
 function quietIfPipeClosed(outcome: Outcome): Outcome {
   if (!(outcome.error?.cause instanceof ClosedPipe)) return outcome;
   return { json: {}, exitCode: exitCodes.incomplete, silent: true, isRun: true };

@@ -17,7 +17,7 @@ import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
 import { currencyOf, priceOf, type PriceQuery } from '../../../flows/prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
-/** The options from which a body is composed, in addition to the protocol's own flags. */
+/** The options from which a body is composed, in addition to the protocol's flags. */
 export interface BodyOptions extends Pick<
   BodyParts,
   'set' | 'check' | 'dryRun' | 'endpoint' | 'checkAssets'
@@ -27,8 +27,8 @@ export interface BodyOptions extends Pick<
 }
 
 /**
- * Composes a video from prompt, flags, `--body`, `--set` and the configured defaults, and checks it.
- * @throws MgwError('usage') naming every wrong flag, before anything is sent.
+ * Composes a video request from the prompt, flags, `--body`, `--set` and configured defaults, and checks it.
+ * @throws MgwError('usage') naming every invalid flag, before anything is sent.
  */
 export async function composeFromOptions(
   context: Context,
@@ -52,7 +52,7 @@ export async function composeFromOptions(
 }
 
 /**
- * Reads the prompt of a submission that needs one and has none: from the terminal, or from the pipe. Undefined with
+ * Reads a missing prompt from the terminal or a pipe, if the submission requires one. Returns undefined with
  * `--no-input` and in CI, where stdin is often something else, such as the rest of the script.
  */
 export async function missingPrompt(
@@ -81,7 +81,7 @@ async function promptFromStdin(context: Context): Promise<string> {
   return text;
 }
 
-/** Reads the argument of `--body`. @throws MgwError('usage') if it is not a JSON object. */
+/** Reads the value of `--body`. @throws MgwError('usage') if it is not a JSON object. */
 export async function bodyFromOptions(
   context: Context,
   source: string | undefined,
@@ -90,7 +90,7 @@ export async function bodyFromOptions(
   return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
-/** Adds flags of protocols to `submit`. */
+/** Adds protocol flags to `submit`. */
 export function addFlags(command: Command, flags: readonly Flag[]): void {
   for (const flag of flags) {
     for (const option of optionsFor(flag)) command.addOption(option.helpGroup(`${flag.group ?? 'Video'}:`));
@@ -105,8 +105,8 @@ function optionsFor(flag: Flag): Option[] {
 }
 
 /**
- * Returns the protocol's flags among the options by their long names, with files read, and the names of the flags whose
- * text came from a file.
+ * Returns the values of the protocol's flags by long name, with files read, and the names of the flags whose text came
+ * from a file.
  */
 async function readFlags(
   protocol: Protocol,
@@ -151,7 +151,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
   };
 }
 
-/** Returns a dry run with the maximum total cost of its requests, if every price is known. */
+/** Returns a dry run with the maximum total cost of its requests, provided that every price is known. */
 export async function withCost(
   outcome: Outcome,
   requests: readonly PriceQuery[],

@@ -19,7 +19,7 @@ import type { Ledger } from '../../../ledger/ledger.ts';
 import { elapsed, size } from '../../output/progress.ts';
 
 /**
- * Runs a flow, and returns its outcome. The delivery is recorded only after the id or path is printed.
+ * Runs a flow, and returns its outcome. Its delivery is recorded only after the id or path is printed.
  * @param describe returns text to print before the saved paths
  */
 export async function deliveredOutcome(
@@ -52,7 +52,8 @@ export async function deliveredOutcome(
   } catch (thrown) {
     const error = withOutput(toMgwError(thrown), options);
     const { job, handle } = error;
-    // If an accepted task could not be recorded, print its handle on stdout too, because it is the only reference.
+    // If an accepted task could not be recorded, print its handle on stdout too, because the handle is the only
+    // reference to the task.
     const json = { ...(handle !== undefined && { handle }), ...(job && { job: jobView(job) }) };
     return { json, text: handle && printableLine(handle), error, isRun: true };
   }
@@ -69,7 +70,7 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
     const { id, state, progress: percent } = job;
     progress.waiting({ id, state, native: nativeWord(job), percent, expectedAt });
   };
-  // Runs in the background; nothing waits for the estimate.
+  // Runs in the background, because nothing needs to wait for the estimate.
   const estimateEnd = async (job: Job): Promise<void> => {
     const usualMs = await usualDurationMs(await context.ledger(), job);
     const since = Date.parse(job.submitted_at ?? '');
@@ -94,8 +95,8 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
 }
 
 /**
- * Returns the callbacks of a command that submits. They also report whether the job was submitted now or by an earlier
- * run.
+ * Returns the callbacks for a command that submits. In addition to those of {@link hooksOf}, one reports whether the
+ * job was submitted now or by an earlier run.
  */
 export function submitHooks(context: Context, account: string, options: { isWaiting: boolean }): FlowHooks {
   const hooks = hooksOf(context, options);
@@ -103,8 +104,8 @@ export function submitHooks(context: Context, account: string, options: { isWait
     ...hooks,
     onAccepted: (job, isResumed) => {
       const name = `${job.id} (handle ${job.handle ?? '?'})`;
-      // Warns if the job was submitted with another key. A new key of the same account can access the task, but a key of
-      // another account cannot.
+      // Warns if the job was submitted with another key. A new key of the same account can access the task, but a key
+      // of another account cannot.
       const hasOtherKey = job.record.account !== '' && job.record.account !== account;
       const keyNote = hasOtherKey ? ' It was submitted with another API key.' : '';
       context.progress.note(
@@ -115,18 +116,18 @@ export function submitHooks(context: Context, account: string, options: { isWait
   };
 }
 
-/** The facts that the final line of a command reports. */
+/** The facts that a command's final line reports. */
 interface SavedSummary {
   files: readonly JobFile[];
-  /** The time taken, in ms. */
+  /** The duration of the command, in ms. */
   ms: number;
   /** The cost as text; '' if it is unknown. */
   cost: string;
-  /** True if the files already existed. */
+  /** Whether the files already existed. */
   isReused?: boolean;
 }
 
-/** Describes a saved file: its path, size, time taken and, if known, cost. */
+/** Describes saved files: the path or number, the size, the duration and, if known, the cost. */
 export function savedText({ files, ms, cost, isReused = false }: SavedSummary): string {
   const [only, ...others] = files;
   if (only === undefined) return '';

@@ -18,7 +18,7 @@ import { single } from '../../options.ts';
 
 /** `mgw video [X] status REF...`: queries each job once, without waiting. */
 export function registerStatus(command: Command, protocol: Protocol | undefined, run: Run): void {
-  command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
+  command.argument('<refs...>', 'job ids, @key, @last or gateway handles; - reads them from stdin');
   if (protocol === undefined) command.addOption(handleModelOption());
   command
     .addOption(timeoutOption())
@@ -61,7 +61,7 @@ async function status(context: Context, protocol: Protocol | undefined, refs: st
   return { json: { jobs }, text, exitCode: failed.length > 0 ? exitCodes.partial : exitCodes.ok };
 }
 
-// A failed query is the command's error. A running job is not an error.
+// A failed query makes the command fail. A running job does not.
 async function queryOnce(
   ref: string,
   protocol: Protocol | undefined,
@@ -75,8 +75,7 @@ async function queryOnce(
     ]);
     const found = await findJobHere(ref, deps, wordsOf(protocol), protocol);
     ({ job } = found);
-    if (found.protocol === undefined)
-      throw usageError(`${ref} is a job of ${job.protocol}.`, showCommand(job));
+    if (found.protocol === undefined) throw usageError(`${ref} is a ${job.protocol} job.`, showCommand(job));
     return await queryJob(job, found.protocol, deps);
   } catch (error) {
     return { job, error: toMgwError(error) };
@@ -84,14 +83,17 @@ async function queryOnce(
 }
 
 /**
- * Returns `--model` for the commands that accept REFs. It determines the protocol of a handle that is not in the
+ * Returns `--model` for commands that accept REFs. The model determines the protocol of a handle that is not in the
  * ledger.
  */
 export function handleModelOption(): Option {
   return single('-m, --model <name>', 'the model of tasks that were submitted without mgw');
 }
 
-/** Returns the protocol of `--model`; undefined without it. @throws MgwError('usage') with the `protocols` to choose from. */
+/**
+ * Returns the protocol of `--model`; undefined without it.
+ * @throws MgwError('usage') with the `protocols` to choose from.
+ */
 export async function handleProtocol(
   context: Context,
   { model }: { model?: string },

@@ -104,7 +104,8 @@ async function submitCommand(
   checkNoTemplate(typedOptions, true);
   checkFileOptions(typedOptions);
   const settings = await context.settings();
-  // On a terminal, starts the deadline only after the prompts, because the time for answering them does not count.
+  // On a terminal, starts the deadline only after the prompts, so that the time spent on answers does not count toward
+  // it.
   if (context.io.stdin.isTTY !== true) await context.deadline();
   const listing = oneListing(context);
   const model = await missingModel(context, namedProtocol, typedOptions, listing);
@@ -137,8 +138,8 @@ async function submitCommand(
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }
 
-// Prints the note only once, because it would be noise on every submission. If the state folder is not writable, prints
-// it each time.
+// Prints a note only once, because it would be noise on every submission. If the state folder is not writable, prints
+// the note each time.
 async function noteOnce(context: Context, text: string): Promise<void> {
   const folder = join(ledgerFolder(await context.settings()), 'told');
   const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
@@ -152,9 +153,9 @@ async function noteOnce(context: Context, text: string): Promise<void> {
 }
 
 /**
- * If the output is a folder, returns a target named after the job's id, as with `fetch`. Creates a missing folder before
- * anything is paid.
- * @throws MgwError('local_io') if it cannot be created.
+ * If the output is a folder, returns a target named after the job's id, as `fetch` does. Creates a missing folder
+ * before anything is paid for.
+ * @throws MgwError('local_io') if the folder cannot be created.
  */
 async function inFolder(target: Target | undefined): Promise<Target | undefined> {
   if (target === undefined || target.kind === 'stdout' || isObjectUrl(target.path)) return target;
@@ -202,7 +203,7 @@ function addAllFlags(command: Command): void {
 const allEndpoints = allProtocols.flatMap(({ endpoints = [] }) => endpoints);
 
 /**
- * Determines the protocol of a submission from its model, and rejects flags that the protocol does not have.
+ * Determines a submission's protocol from its model, and rejects flags that the protocol does not have.
  * @throws MgwError('usage') with the `protocols` to choose from, or naming the flag.
  */
 async function chooseProtocol(context: Context, options: ChoiceOptions, listing: Listing): Promise<Protocol> {
@@ -222,7 +223,7 @@ async function chooseProtocol(context: Context, options: ChoiceOptions, listing:
   throw usageError(text, ['mgw', 'video', protocol.name, 'submit', '--help']);
 }
 
-// The field of the model has a different name in each protocol.
+// Each protocol has a different name for the model field.
 async function modelOfBody(
   context: Context,
   { body: source, set }: BodyOptions,
@@ -237,8 +238,8 @@ async function modelOfBody(
 }
 
 /**
- * Prompts on a terminal for the model of a submission that has none. Undefined if the submission has a model, or mgw must
- * not prompt.
+ * Prompts on a terminal for the model of a submission that has none. Returns undefined if the submission has a model,
+ * or mgw must not prompt.
  */
 async function missingModel(
   context: Context,

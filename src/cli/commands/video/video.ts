@@ -3,7 +3,10 @@ import { addCommands, type ListedCommand, type Register, type Run } from '../../
 import type { Protocol } from '../../../protocols/protocol.ts';
 import { protocols } from '../../../protocols/registry.ts';
 
-/** `mgw video [PROTOCOL] submit|status|fetch`; without a protocol, the model or the job determines it. */
+/**
+ * `mgw video [PROTOCOL] submit|status|fetch`: makes videos. Without PROTOCOL, the model or the job determines the
+ * protocol.
+ */
 export function registerVideo(video: Command, run: Run): void {
   const commands = Object.values<Protocol>(protocols).map((protocol) => {
     const register: Register = (command, run) => addCommands(command, run, commandsOf(protocol));
