@@ -14,7 +14,7 @@ import { withoutSignatures } from '../../redact.ts';
 const heartbeatMs = 60_000;
 const maxRows = 8;
 
-/** The display of a run: a live block on a terminal with enough room, otherwise lines and a heartbeat. */
+/** Displays a batch run: a live block on a terminal that can show it, otherwise lines and a heartbeat. */
 export class BatchDisplay {
   readonly #options: ProgressOptions;
   readonly #tally: Tally;
@@ -25,10 +25,10 @@ export class BatchDisplay {
   #spinner: Ora | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
   #isOver = false;
-  /** The time at which the latest row ended, in ms since the start. */
+  /** The time at which the latest row ended, in ms since the start of the run. */
   #lastEndMs: number | undefined;
 
-  /** @param money returns the amount spent so far as text, '' if it is unknown */
+  /** @param money returns the amount spent so far as text; '' if it is unknown */
   constructor(options: ProgressOptions, tally: Tally, money: () => string) {
     this.#options = options;
     this.#tally = tally;
@@ -128,8 +128,8 @@ export class BatchDisplay {
     return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${remaining}${money === '' ? '' : `; ${money}`}`;
   }
 
-  // Estimates the remaining time. Rows that run concurrently end in waves, and the rate is unreliable before the
-  // first wave has ended. Between the ends of two rows, the estimate counts down.
+  // Estimates the remaining time. Rows that run concurrently end in waves, and the rate is unreliable before the first
+  // wave has ended. Between the ends of two rows, the estimate counts down.
   #remainingText(ms: number): string {
     const { chosen, ended } = this.#tally;
     if (ended === 0 || ended >= chosen || ended < this.#rows.size) return '';
@@ -142,17 +142,17 @@ function rateText(rate: number): string {
   return rate >= 10 ? String(Math.round(rate)) : rate.toFixed(1);
 }
 
-/** A file with one line of JSON for each row that has ended. */
+/** A file with one JSON line for each row that has ended. */
 export interface Results {
-  /** Appends a line, and resolves when it is on disk. @throws MgwError('local_io'). */
+  /** Appends a line, and resolves when it is on disk. @throws MgwError('local_io') if it cannot be written. */
   add(result: Record<string, unknown>): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the file of `--results` for appending; only its owner can read it. `redact` removes the key from each line.
- * Signatures are removed from URLs.
- * @throws MgwError('local_io'), exit 10.
+ * Opens the `--results` file for appending. Only its owner can read it. `redact` removes the key from each line, and
+ * signatures are removed from URLs.
+ * @throws MgwError('local_io'), exit 10, if the file cannot be opened.
  */
 export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {
   const file = await open(path, 'a', 0o600).catch((error: unknown) => {

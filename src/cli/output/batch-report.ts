@@ -19,7 +19,7 @@ import { jobView } from '../../jobs/view.ts';
 import type { Job, JobFile } from '../../job.ts';
 import { counted, printableLine } from '../../printable.ts';
 
-/** An unfinished row, and the command for it. */
+/** An unfinished row, and the command that continues it. */
 interface UnfinishedRow {
   line: number;
   id: string;
@@ -29,13 +29,13 @@ interface UnfinishedRow {
   reason: string;
   next: string[];
   isOverBudget: boolean;
-  /** Whether a line was already printed when the row ended. */
+  /** Whether a line was printed when the row ended. */
   isShown: boolean;
 }
 
 const maxShown = 20;
 
-/** Reports on the rows of a run as they end, and on the run at its end. */
+/** Reports each row of a run as it ends, and the whole run when it ends. */
 export class BatchReport {
   readonly #repeat: RepeatCommand;
   readonly #isStrict: boolean;
@@ -51,7 +51,7 @@ export class BatchReport {
   /** The number of rows with a file that differs from the request. */
   #differing = 0;
 
-  /** @param currency the name of the currency */
+  /** @param currency the currency name to print after amounts */
   constructor(
     file: string,
     options: RunBatchOptions & Pick<RowSelection, 'ids'>,
@@ -96,7 +96,7 @@ export class BatchReport {
     this.#addRow(planned, { state, reason, next, isOverBudget: exceeds(error), isShown: true });
   }
 
-  /** Returns a row's line of `--results`. */
+  /** Returns a row's line for the `--results` file. */
   resultLine({ planned, job, files, ...end }: RowEnd, state: RowState): Record<string, unknown> {
     const error = end.error ?? this.#strictError(job, files);
     return {
@@ -126,7 +126,7 @@ export class BatchReport {
     return `at most ${formatDecimal(this.#spent)} ${this.#currency} spent${this.#unpriced > 0 ? ' on rows with a known price' : ''}`;
   }
 
-  /** Returns the report on the run. */
+  /** Prints the summary of a run, and returns its outcome. */
   async outcome(
     context: Context,
     batch: Batch,
@@ -147,7 +147,7 @@ export class BatchReport {
     const unfinished = this.#unfinished
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
-    // Omits rows over the budget, because the error contains the missing amount.
+    // Omits rows over the budget, because the error reports the missing amount.
     const reportable =
       stopError?.budget === undefined ? unfinished : unfinished.filter((row) => !row.isOverBudget);
     if (this.#differing > 0)
@@ -202,7 +202,7 @@ export class BatchReport {
     return this.#isStrict && job !== undefined ? strictError(job, files) : undefined;
   }
 
-  // Suggests the command with a budget that is sufficient for the rows over the budget and for the rows not started.
+  // Suggests the command with a budget that covers the rows over the budget and the rows not started.
   #withBudget(stopError: MgwError, budget: string | undefined): MgwError {
     if (budget === undefined) return stopError;
     const overBudget = this.#unfinished.filter(({ isOverBudget }) => isOverBudget);
@@ -232,7 +232,8 @@ export class BatchReport {
     this.#unfinished.push({ line: row.line, id, label: labelOf(planned), ...unfinished, reason });
   }
 
-  // Returns the maximum `--budget` that the rest of the batch needs; undefined unless that budget stopped the run.
+  // Returns the maximum `--budget` that the rest of the batch needs; undefined unless the current `--budget` stopped
+  // the run.
   #neededBudget({ costs }: Plan, stopError: MgwError | undefined): string | undefined {
     const { name, limit, spent, reserved, exceeded_by: excess } = stopError?.budget ?? {};
     if (limit === undefined || excess === undefined || !name?.startsWith('batch ')) return undefined;

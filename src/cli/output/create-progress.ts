@@ -101,15 +101,15 @@ function transferStartText({ activity = 'downloading', total }: Transfer): strin
   return total === undefined ? activity : `${activity} ${size(total)}`;
 }
 
-// Whether to print a line: one for each tenth of the total, which may be hundreds.
+// Whether to print a line. Prints one for each tenth of the total, which may be in the hundreds.
 function isWorthALine(done: number, total: number): boolean {
   return Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total);
 }
 
-// A shorter call is not displayed.
+// The duration, in ms, after which a call is displayed.
 const callShownAfterMs = 100;
 const redrawMs = 500;
-// The spinner, a space, and one free column to prevent wrapping.
+// The columns for the spinner, a space, and one free column that prevents wrapping.
 const reservedColumns = 3;
 
 /** Draws a single line: a spinner with the current wait and its duration, or the bar of a transfer. */
@@ -174,7 +174,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
   };
 }
 
-// A note may be printed before the character widths are loaded, so non-Latin characters count as wide.
+// A note may be printed before the character widths are loaded, so non-Latin characters are treated as wide.
 const maxWidthOf: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
@@ -213,7 +213,7 @@ function fittingLine(lines: readonly string[], maxWidth: number, { widthOf, cutT
   );
 }
 
-/** The functions for character widths, loaded when there is something to display. */
+/** The functions that measure text, loaded when there is something to display. */
 type Widths = Pick<typeof TextWidth, 'widthOf' | 'cutToWidth'>;
 
 interface SpinningLine {
@@ -225,7 +225,7 @@ interface SpinningLine {
   hide(): void;
 }
 
-// Loads ora when there is something to display, and starts it only if there still is.
+// Loads ora when there is something to display, and starts it only if there still is something to display.
 function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
   let spinner: Ora | undefined;
   let text = (): string => '';
@@ -235,7 +235,7 @@ function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Width
   const startSpinner = (): void => {
     if (spinner === undefined || !isShown) return;
     spinner.start(text());
-    // The elapsed time grows, which may change which line fits.
+    // As the elapsed time grows, another line may be the longest that fits.
     redrawTimer ??= setInterval(() => {
       if (spinner !== undefined && isShown) spinner.text = text();
     }, redrawMs).unref();

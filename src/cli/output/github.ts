@@ -15,7 +15,7 @@ interface WorkflowDeps {
 }
 
 interface JobView {
-  /** The REF of the job, if the command had several. */
+  /** The job's REF, if the command had several. */
   ref?: string;
   id?: string;
   state?: string;
@@ -61,7 +61,7 @@ function outputsText(jobs: readonly JobView[], files: readonly JobFile[], exitCo
     .join('');
 }
 
-// An unpredictable delimiter, so that a value cannot end early and add another output.
+// Uses an unpredictable delimiter, so that a value cannot end early and add another output.
 function outputText(name: string, value: string): string {
   const delimiter = `mgw_${randomUUID()}`;
   return `${name}<<${delimiter}\n${value}\n${delimiter}\n`;
@@ -109,7 +109,7 @@ export function markdownTable(
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map((row) => line(row.map(cell)))];
 }
 
-/** Adds a section to the summary of the step, if the runner provides a file for it. Never throws. */
+/** Adds a section to the step's summary, if the runner provides a file for it. Never throws. */
 export async function appendSummary(
   title: string,
   lines: (cell: Cell) => readonly string[],
@@ -133,9 +133,7 @@ async function appendTo(
   );
 }
 
-/**
- * Formats an error as an annotation of a workflow. The annotation is a warning if the job continues and can be resumed.
- */
+/** Formats an error as a workflow annotation. The annotation is a warning if the job continues and can be resumed. */
 export function annotation(error: MgwError): string {
   const { code, exitCode, message, next } = error;
   const resumableCodes: number[] = [exitCodes.pending, exitCodes.interrupted, exitCodes.terminated];

@@ -13,10 +13,10 @@ export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): st
   // A gateway's text must not look like the lines that mgw adds.
   const message = printable(error.message).replace(/\n[ \t]{0,8}(?=(?:next|request id):)/gi, ' ');
   const lines = [`mgw: ${message}`, `  ${chargeText(error)} (exit ${error.exitCode})`];
-  // Many gateways include the request id in the message.
+  // Many gateways include the request id in the message, so do not repeat it.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
-  // A command inside a message must remain pasteable.
+  // A command inside a message must still be pasteable.
   const wrappedLines = lines
     .flatMap((line) => line.split('\n'))
     .map((line) =>
@@ -93,12 +93,11 @@ const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 };
 /** A stream that may be a terminal. */
 type Terminal = Writable & { isTTY?: boolean; columns?: number };
 
-/** Returns text without colours. */
+/** Returns text unchanged, without colours. */
 export const plain: Paint = (_, text) => text;
 
 /**
- * Returns the colours of a stream: none if it is not a terminal, does not support colours, or the user has disabled
- * them.
+ * Returns a stream's colours: none if it is not a terminal, does not support colours, or the user has disabled them.
  */
 export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
   const isSupported = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
@@ -120,7 +119,7 @@ const jobAndState = new RegExp(
   'gm',
 );
 
-/** Colours the state in each line of a job, and leaves other lines unchanged. */
+/** Colours the state in each job's line, and leaves other lines unchanged. */
 export function withStates(lines: string, paint: Paint): string {
   return lines.replace(
     jobAndState,

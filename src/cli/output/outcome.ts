@@ -11,31 +11,30 @@ export interface Outcome {
   json: Record<string, unknown>;
   /** The text for stdout without `--json`: data only, without a newline at the end. */
   text?: string;
-  /** The error, if the command failed. */
   error?: MgwError;
-  /** Called after the outcome was printed, to record this. Only outcomes of paid commands have it. */
+  /** Records that the outcome was printed. Only outcomes of paid commands have this callback. */
   onPrinted?: () => Promise<void>;
   /** Whether the command was charged; set only if repeating it would pay again. Reported if printing fails. */
   paid?: Charged;
-  /** True for a command that ran jobs, whose outcome is reported to a workflow. */
+  /** Whether the command ran jobs, so that its outcome is reported to a workflow. */
   isRun?: boolean;
   /** Help to print on stderr above the error. */
   help?: string;
-  /** True if the command has already written its data itself. */
+  /** Whether the command has written its data itself. */
   silent?: boolean;
-  /** Overrides the exit code: `partial` if some of several jobs are not ok. */
+  /** Overrides the exit code, for example with `partial` if some of several jobs failed. */
   exitCode?: number;
 }
 
-/** Returns the exit code of an outcome. */
+/** Returns an outcome's exit code. */
 export function exitCodeOf(outcome: Outcome): number {
   return outcome.exitCode ?? outcome.error?.exitCode ?? exitCodes.ok;
 }
 
 /**
- * Returns the JSON document of a command (design 2), without a newline at the end.
- * @param fields the members to keep of the document and of the objects in it; all if undefined. `ok`, `exit_code` and
- * `error` are always kept.
+ * Returns a command's JSON document (design 2), without a newline at the end.
+ * @param fields the members to keep in the document and in its objects; all if undefined. `ok`, `exit_code` and `error`
+ * are always kept.
  */
 export function jsonDocument(outcome: Outcome, fields?: readonly string[]): string {
   const exitCode = exitCodeOf(outcome);
@@ -50,7 +49,7 @@ export function jsonDocument(outcome: Outcome, fields?: readonly string[]): stri
 
 function withFields(json: Record<string, unknown>, fields: readonly string[]): Record<string, unknown> {
   const members = Object.entries(json).flatMap(([name, value]): [string, unknown][] => {
-    // Always keep `handle`: the handle of a job that could not be recorded is printed nowhere else.
+    // Always keep `handle`, because the handle of an unrecorded job is printed nowhere else.
     if (fields.includes(name) || name === 'handle') return [[name, value]];
     if (typeof value !== 'object' || value === null) return [];
     return [
@@ -66,8 +65,8 @@ function pickFields(value: unknown, fields: readonly string[]): unknown {
 }
 
 /**
- * Returns the names of `--fields` as unknown if none of them is in the document. If one of them is, the others may be
- * optional members. If a list is empty, the members of its entries are unknown.
+ * Returns the names of `--fields` as unknown only if none of them is in the document. If one of them is, the others may
+ * be optional members. If the document has an empty list, any name may be a member of its entries.
  */
 export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
@@ -99,7 +98,7 @@ export function errorView(error: MgwError): Record<string, unknown> {
   };
 }
 
-// Limits the load on the gateway, and the number of open files.
+// Limits the load on the gateway and the number of open files.
 const defaultConcurrency = 8;
 
 /**
@@ -113,7 +112,7 @@ export async function runForRefs(
   concurrency = defaultConcurrency,
 ): Promise<Outcome> {
   const outcomes: Outcome[] = [];
-  // All workers share one iterator.
+  // All workers share one iterator, so that each REF is processed once.
   const remaining = refs.entries();
   const work = async (): Promise<void> => {
     for (const [index, ref] of remaining) outcomes[index] = await runOne(ref);
@@ -168,8 +167,8 @@ function combineOutcomes(outcomes: readonly Outcome[], refs: readonly string[]):
 }
 
 /**
- * Returns dependencies with their own signals for one of many jobs. The time to add or remove a listener grows with the
- * number of listeners of a signal.
+ * Returns dependencies with separate signals for one of many jobs, because adding or removing a listener takes longer
+ * the more listeners a signal has.
  */
 export function withOwnSignals<Deps extends { signals: Signals }>(deps: Deps): Deps {
   const { soft, hard } = deps.signals;

@@ -23,7 +23,7 @@ import { write } from '../io.ts';
 import { shellWord } from './human.ts';
 import { table } from './table.ts';
 
-/** Writes the errors and notes about a manifest to stderr. */
+/** Prints a manifest's errors and notes on stderr. */
 export async function reportProblems(context: Context, file: string, plan: Plan): Promise<void> {
   for (const problem of plan.repeated) context.progress.note(problemText(file, problem));
   const lines = plan.problems.map((problem) => `${printableLine(problemText(file, problem))}\n`);
@@ -60,7 +60,7 @@ export function planView(
   };
 }
 
-// An unknown amount makes every sum unknown.
+// Returns the sum of costs, which is unknown if any cost is unknown.
 function sumOf(costs: readonly ModelCost[]): string {
   if (costs.some(({ unknown }) => unknown > 0)) return 'unknown';
   return formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero));
@@ -109,7 +109,7 @@ export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): 
   return [mgw, ...globalArguments(globals).flat(), ...rest];
 }
 
-/** The batch command to repeat, with all its flags: without `--budget`, for example, there would be no limit. */
+/** The batch command to repeat, with all its flags. Without `--budget`, for example, there would be no limit. */
 export interface RepeatCommand {
   file: string;
   flags: readonly string[];
@@ -117,7 +117,7 @@ export interface RepeatCommand {
   isById?: boolean;
 }
 
-/** Returns the command for an unfinished row. `error` is the error of its run, if any. */
+/** Returns the command for an unfinished row. `error` is the error that ended the row, if any. */
 export function commandOf(
   { id, path, take, because, before }: PlannedRow,
   state: RowState,
@@ -128,7 +128,7 @@ export function commandOf(
     return rowCommand(because.id, because.state, because.job, repeat);
   const job = error?.job ?? take.job;
   if (job?.state === 'succeeded') {
-    // The row is paid for, but another file is at its place, or its object is gone.
+    // The row is paid for, but another file occupies the row's output path, or the stored object is missing.
     const object = job.files.find((file) => isObjectUrl(file.path))?.path;
     if (error?.code === 'output_exists') return [...fetchTo(job, pathFor(path, job)), '--force'];
     if (state === 'done' && object !== undefined) return fetchTo(job, object);
@@ -158,7 +158,7 @@ function runCommand({ file, flags }: RepeatCommand): string[] {
   return ['mgw', 'batch', 'run', file, ...flags];
 }
 
-/** An unfinished row, and the command for it. */
+/** An unfinished row, and the command that continues it. */
 interface OpenRow {
   id: string;
   state: RowState;
@@ -206,7 +206,7 @@ function costTable({ costs }: Plan, currency: string): string {
   return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total]);
 }
 
-/** Explains why a run skips a row; '' if the row's state is explanation enough. */
+/** Explains why a run skips a row; '' if the row's state is a sufficient explanation. */
 export function explainSkipped(planned: PlannedRow): string {
   const {
     state,

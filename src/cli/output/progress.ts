@@ -7,10 +7,11 @@ export interface Progress {
   /** Prints a permanent line. */
   note(text: string): void;
   /**
-   * Shows the latest state of a job that mgw is waiting for: with a spinner on a terminal, otherwise a line for each change.
+   * Shows the latest state of a job that mgw is waiting for: with a spinner on a terminal, otherwise with a line for
+   * each change.
    */
   waiting(job: WaitingJob): void;
-  /** Ends the display of a job. */
+  /** Stops displaying a job. */
   ended(id: string): void;
   /** Shows an outstanding call on a terminal if nothing else is shown. Returns the function that ends it. */
   calling(activity: string): () => void;
@@ -26,7 +27,7 @@ export interface Progress {
   stop(): void;
 }
 
-/** A job that mgw waits for. */
+/** A job that mgw is waiting for. */
 export interface WaitingJob {
   id: string;
   /** The state in mgw's terms. `native` is the gateway's own word, if it is more specific. */
@@ -34,7 +35,7 @@ export interface WaitingJob {
   native?: string;
   /** The progress from 0 to 100; absent if the gateway did not report it. */
   percent?: number;
-  /** The end time estimated from earlier jobs of its model, in ms since 1970. */
+  /** The end time estimated from earlier jobs of the same model, in ms since 1970. */
   expectedAt?: number;
 }
 
@@ -56,7 +57,7 @@ export interface Count {
   unit: string;
 }
 
-/** The options of the display. */
+/** Options for the progress display. */
 export interface ProgressOptions {
   stderr: Writable & { isTTY?: boolean; columns?: number };
   env: NodeJS.ProcessEnv;
@@ -65,7 +66,7 @@ export interface ProgressOptions {
   clock: Pick<Clock, 'now' | 'monotonic'>;
 }
 
-/** Describes the jobs that mgw waits for: a single job and its state, or the number of jobs in each state. */
+/** Describes the jobs that mgw is waiting for: a single job and its state, or the number of jobs in each state. */
 export function waitingText(jobs: readonly WaitingJob[]): string {
   const [first] = jobs;
   if (first !== undefined && jobs.length === 1) return `${jobText(first)}${percentText(first)}`;
@@ -75,8 +76,8 @@ export function waitingText(jobs: readonly WaitingJob[]): string {
 }
 
 /**
- * Returns {@link waitingText} in several lengths, the longest first. Omits the id first, and never the state and
- * the percentage.
+ * Returns {@link waitingText} in several lengths, the longest first. Omits the id first, and never the state or the
+ * percentage.
  */
 export function waitingLines(jobs: readonly WaitingJob[], after: string, left: string): string[] {
   const full = `${waitingText(jobs)}${after}`;
@@ -106,10 +107,11 @@ function percentText({ percent }: WaitingJob): string {
   return percent === undefined ? '' : ` ${Math.round(percent)}%`;
 }
 
-// The delay after which a job counts as taking longer than usual. The estimate from earlier jobs is approximate.
+// The delay, in ms, after which a job is reported as taking longer than usual. The estimate from earlier jobs is
+// approximate.
 const lateMs = 10_000;
 
-/** Describes when the single job may be ready; '' if unknown. `now` in ms since 1970. */
+/** Describes when a single waiting job may be ready; '' if that is unknown. `now` is in ms since 1970. */
 export function remainingText([job, ...others]: readonly WaitingJob[], now: number): string {
   if (job?.expectedAt === undefined || others.length > 0 || isFinal(job.state)) return '';
   const left = job.expectedAt - now;
@@ -117,7 +119,7 @@ export function remainingText([job, ...others]: readonly WaitingJob[], now: numb
   return left < -lateMs ? ', longer than usual' : '';
 }
 
-/** Describes a transfer. */
+/** Describes a transfer: its activity, bytes and speed. */
 export function transferText({ activity = 'downloading', bytes, total, bytesPerSecond }: Transfer): string {
   return `${activity} ${size(bytes)}${total === undefined ? '' : ` of ${size(total)}`}${speed(bytesPerSecond)}`;
 }
@@ -161,14 +163,14 @@ function speed(bytesPerSecond: number | undefined): string {
   return bytesPerSecond ? `, ${size(bytesPerSecond)}/s` : '';
 }
 
-/** Formats bytes in a readable unit. */
+/** Formats a number of bytes in a readable unit, such as `1.5 MB`. */
 export function size(bytes: number): string {
   if (bytes < 1000) return `${Math.round(bytes)} B`;
   const power = Math.min(4, Math.floor(Math.log10(bytes) / 3));
   return `${(bytes / 1000 ** power).toFixed(1)} ${['B', 'kB', 'MB', 'GB', 'TB'][power] ?? ''}`;
 }
 
-/** Formats a duration in ms: `8s`, `2m05s`, `1h02m`. */
+/** Formats a duration, given in ms, such as `8s`, `2m05s` or `1h02m`. */
 export function elapsed(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   const minutes = Math.floor(seconds / 60);

@@ -1,23 +1,22 @@
 import { wrap, cutToWidth, widthOf } from '../help/wrap.ts';
 import { printableLine } from '../../printable.ts';
 
-/** The gap between two columns. */
+/** The gap between two columns, in characters. */
 const gap = 2;
-/** The maximum number of characters of a cell. */
+/** The maximum length of a cell, in characters. */
 const maxCellWidth = 200;
-/** The text of an empty cell. */
 const empty = '-';
-/** A word longer than this may be broken. */
+/** A word longer than this, in columns, may be broken. */
 const maxWordWidth = 24;
 
 /**
  * Formats a table with a header: makes cells printable and pads columns, without colours. If the table is wider than
- * `width` columns of a terminal, narrows its widest columns and wraps their cells. If that would break words, formats
- * each row as a record: the first cell, and below it the other cells with their headers.
+ * `width` terminal columns, narrows its widest columns and wraps their cells. If that would break words, formats each
+ * row as a record: the first cell, and below it the other cells with their headers.
  */
 export function table(head: string[], rows: string[][], width = Number.POSITIVE_INFINITY): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, maxCellWidth)));
-  // Not spread into Math.max: a list may have more entries than a call accepts arguments.
+  // Does not spread the rows into Math.max, because a list may have more entries than a call accepts arguments.
   const widths = head.map((_, column) =>
     cells.reduce((widest, row) => Math.max(widest, widthOf(row[column] ?? '')), 0),
   );
@@ -93,9 +92,8 @@ interface MeasuredColumn {
 }
 
 /**
- * Formats a table of at most `width` columns of a terminal: truncates cells, then omits columns, empty ones
- * first. If that is not enough, falls back to {@link table}, which does not break words. Without a width, shows every
- * column.
+ * Formats a table of at most `width` terminal columns: truncates cells, then omits columns, empty ones first. If that
+ * is not enough, falls back to {@link table}, which does not break words. Without a width, shows every column.
  */
 export function fittedTable<Row>(
   columns: readonly Column<Row>[],

@@ -15,7 +15,7 @@ import { counted, printableLine } from '../../printable.ts';
 
 const healthIntervalMs = 5000;
 
-/** Reports on the rows of a worker as they start and end, and on the worker at its end. */
+/** Reports a worker's rows as they start and end, and a summary when the worker stops. */
 export class WorkerReport implements WorkerWatcher {
   readonly #context: Context;
   readonly #display: BatchDisplay;
@@ -28,7 +28,10 @@ export class WorkerReport implements WorkerWatcher {
   readonly #rows: Record<string, unknown>[] = [];
   /** The number of done rows with a file that differs from the request. */
   #differing = 0;
-  /** The rows that this worker has returned to the queue and not claimed again, each with its state at that time. */
+  /**
+   * The rows that this worker returned to the queue and has not claimed again, each with its state at the time of the
+   * return.
+   */
   readonly #returned = new Map<string, RowState>();
   #healthWrittenAt = -Infinity;
 
@@ -48,7 +51,7 @@ export class WorkerReport implements WorkerWatcher {
     this.#healthFile = healthFile;
   }
 
-  /** Starts the display. @throws MgwError('local_io') if the results cannot be written. */
+  /** Opens the `--results` file, and starts the display. @throws MgwError('local_io') if the file cannot be written. */
   static async open(
     context: Context,
     { results, healthFile, strict }: { results?: string; healthFile?: string; strict?: boolean },
@@ -136,7 +139,10 @@ export class WorkerReport implements WorkerWatcher {
     );
   }
 
-  /** Returns the final report. `signalExitCode` is the exit code of the signal that ended the worker, if any. */
+  /**
+   * Prints the summary, and returns the worker's outcome. `signalExitCode` is the exit code of the signal that ended
+   * the worker, if any.
+   */
   outcome(stopError: MgwError | undefined, signalExitCode: number | undefined): Outcome {
     this.#display.stop();
     const { counts, files, rows } = this.#tally;
@@ -162,7 +168,7 @@ export class WorkerReport implements WorkerWatcher {
     await this.#results?.close();
   }
 
-  // Undoes the count of a returned row, so that a row that is claimed again counts only once.
+  // Undoes the count of a returned row, so that a row that is claimed again is counted only once.
   #uncountReturned(batch: string, id: string): void {
     const state = this.#returned.get(`${batch}/${id}`);
     if (state === undefined) return;
