@@ -5,30 +5,30 @@ import type { Outcome } from './output/outcome.ts';
 import { usageError } from '../errors.ts';
 import { readPackageFile } from '../installation.ts';
 
-/** The action of a command, once its flags are parsed. */
+/** A command's action, which runs after its flags are parsed. */
 export type Action = (context: Context) => Promise<Outcome | undefined>;
 
 /** Runs an action in a context with the global flags. */
 export type RunAction = (globals: Globals, action: Action) => Promise<void>;
 
-/** Runs a parsed command. */
+/** Runs a parsed command's action. */
 export type Run = (command: Command, action: Action) => Promise<void>;
 
-/** Adds a command (or a group of them) to the program. */
+/** Adds a command's arguments, flags and action, or a group's subcommands. */
 export type Register = (parent: Command, run: Run) => void;
 
 /** A command as listed in its parent's help. Its flags and arguments are loaded when the command is used. */
 export interface ListedCommand {
   about: string;
   load: () => Promise<Register>;
-  /** The heading above the command in the help. */
+  /** The heading under which the help lists the command. */
   group?: string;
   hidden?: boolean;
 }
 
 const pendingLoads = new WeakMap<Command, () => Promise<void>>();
 
-/** An error of the parser, and the command that it belongs to. */
+/** A parser error, and the command in which it occurred. */
 export class ParserError extends Error {
   constructor(
     readonly command: Command,
@@ -38,7 +38,7 @@ export class ParserError extends Error {
   }
 }
 
-/** Adds subcommands by name and description. Only the command on the command line is loaded. */
+/** Adds subcommands by name and description. Loads only the command that the command line uses. */
 export function addCommands(group: Command, run: Run, commands: Record<string, ListedCommand>): void {
   for (const [name, { about, load, group: title, hidden }] of Object.entries(commands)) {
     if (title !== undefined) group.commandsGroup(title);
@@ -48,7 +48,7 @@ export function addCommands(group: Command, run: Run, commands: Record<string, L
   group.hook('preSubcommand', (_group, command) => loadCommand(command));
 }
 
-/** Loads a command: its flags, its arguments, and the names of its subcommands. */
+/** Loads a command's flags, arguments and subcommand names. */
 export async function loadCommand(command: Command): Promise<void> {
   const load = pendingLoads.get(command);
   pendingLoads.delete(command);
@@ -72,12 +72,12 @@ export async function loadNested(command: Command, words: readonly string[]): Pr
   return command;
 }
 
-/** Returns the direct subcommand with a name or alias. */
+/** Returns the direct subcommand with the given name or alias; undefined if there is none. */
 export function childOf(command: Command, name: string): Command | undefined {
   return command.commands.find((child) => child.name() === name || child.aliases().includes(name));
 }
 
-/** Returns the program that a command belongs to. */
+/** Returns the root of the command tree. */
 export function rootOf(command: Command): Command {
   return command.parent === null ? command : rootOf(command.parent);
 }
@@ -96,26 +96,26 @@ function throwInsteadOfExit(command: Command): void {
   });
 }
 
-/** Returns the visible flags of a command and of its parents. */
+/** Returns the visible flags of a command and its parents. */
 export function optionsOf(command: Command): Option[] {
   const ownOptions = command.options.filter(({ hidden }) => !hidden);
   return command.parent === null ? ownOptions : [...ownOptions, ...optionsOf(command.parent)];
 }
 
-/** Returns the words of a command after `mgw`: `['video', 'c', 'submit']`. */
+/** Returns a command's words after `mgw`, such as `['video', 'c', 'submit']`. */
 export function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-/** A topic of `mgw help`: a page of the documentation in the package. */
+/** A topic of `mgw help`: a page of the packaged documentation. */
 export interface Topic {
   name: string;
   about: string;
-  /** The name of the page's file in `docs/`. */
+  /** The page's file name in `docs/`. */
   page: string;
 }
 
-/** The topics, in the order of the help. */
+/** The topics, in the order in which `mgw help` lists them. */
 export const topics: readonly Topic[] = [
   topic('resuming', 'running a command again; what to do after a lost response'),
   topic('scripting', 'command lines that are safe to repeat'),
@@ -135,8 +135,8 @@ function topic(name: string, about: string, page = name): Topic {
 }
 
 /**
- * Reads a file of the package's documentation.
- * @param page the path of the file below `docs/`
+ * Reads a file of the packaged documentation.
+ * @param page the file's path below `docs/`
  * @throws MgwError('usage') if there is no such file.
  */
 export async function readPage(page: string): Promise<string> {

@@ -6,7 +6,7 @@ import { systemClock } from '../clock.ts';
 import { openSession, type Session } from '../flows/session.ts';
 import type { GatewayClient } from '../http/client.ts';
 
-/** The dependencies of a command: a session, and the user's terminal. */
+/** A command's dependencies: a session, and the user's terminal. */
 export interface Context extends Session {
   readonly io: Io;
   readonly globals: Globals;
@@ -14,7 +14,7 @@ export interface Context extends Session {
 }
 
 /**
- * Builds the context of one command. Nothing is read or opened before its first use.
+ * Builds a command's context. Settings, ledger and connections are opened only when they are first used.
  * @param startedAt the start time of the process, in ms since 1970, if it runs only this command
  */
 export function createContext(io: Io, globals: Globals, startedAt?: number): Context {

@@ -7,8 +7,8 @@ import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * Runs the final steps after the outcome of a command is printed: reports to a workflow, notifies the user, opens the
- * file. Never throws, and does not change the outcome.
+ * Runs the final steps after a command's outcome is printed: reports to a workflow, notifies the user, opens the file.
+ * Never throws, and does not change the outcome.
  */
 export async function runEndActions(outcome: Outcome, context: Context): Promise<void> {
   const { io, globals, progress } = context;
@@ -30,9 +30,8 @@ export async function runEndActions(outcome: Outcome, context: Context): Promise
 }
 
 /**
- * Runs the command of `--on-done` in the shell, with the JSON document on its stdin, and waits for it. Its output goes
- * to stderr, because stdout is for data. Never throws. A failure is reported on stderr and does not change the exit
- * code.
+ * Runs the `--on-done` command in a shell, with the JSON document on its stdin, and waits for it. Its output goes to
+ * stderr, because stdout is for data. Never throws. A failure is reported on stderr and does not change the exit code.
  */
 export async function runOnDone(command: string, document: string, { stderr, env }: Io): Promise<void> {
   const failure = await shellFailure(command, document, env).catch(messageOf);
@@ -40,7 +39,7 @@ export async function runOnDone(command: string, document: string, { stderr, env
     await write(stderr, `mgw: --on-done failed: ${printableLine(failure)}\n`).catch(() => undefined);
 }
 
-// Returns why the command failed, if it did. Throws if it cannot be started.
+// Returns why the command failed; undefined if it succeeded. Throws if it cannot be started.
 async function shellFailure(command: string, document: string, env: Io['env']): Promise<string | undefined> {
   const child = spawn(command, { shell: true, stdio: ['pipe', 2, 2], env });
   return new Promise((resolve, reject) => {
@@ -73,7 +72,7 @@ const bell = '\u0007';
 
 /**
  * Returns the control sequence that makes a terminal notify its user: OSC 9 or OSC 777 if the terminal is known to
- * support it, else the bell. Undefined if the stream is not a terminal. tmux and screen forward only the bell.
+ * support it, else the bell. Returns undefined if stderr is not a terminal. tmux and screen forward only the bell.
  */
 export function notification(text: string, { stderr, env }: Pick<Io, 'stderr' | 'env'>): string | undefined {
   if (stderr.isTTY !== true || env['TERM'] === 'dumb') return undefined;
@@ -111,7 +110,7 @@ export async function openFile(path: string, opener = openerOf(path)): Promise<v
     throw new Error(`${program} exited with ${code}`);
 }
 
-/** Resolves with the exit code; undefined if the program is still running. */
+/** Resolves with the exit code; undefined if the program is still running after `maxOpenerWaitMs`. */
 function waitForExit(child: ChildProcess): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => resolve(undefined), maxOpenerWaitMs);

@@ -10,7 +10,7 @@ const maxBytes = 64 * 1024 * 1024;
 
 /** Reads all of standard input as text. @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB. */
 export async function readStdin(io: Io): Promise<string> {
-  // On a terminal, report that mgw is waiting for input, so that it does not seem to hang.
+  // Report that mgw is waiting for input, so that it does not seem to hang.
   if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -23,7 +23,7 @@ export async function readStdin(io: Io): Promise<string> {
   return decodeUtf8(Buffer.concat(chunks), 'Standard input');
 }
 
-/** Decodes bytes as text. @throws MgwError('usage') about `what` if they are not valid UTF-8. */
+/** Decodes UTF-8. @throws MgwError('usage') naming `what` if the bytes are not valid UTF-8. */
 export function decodeUtf8(bytes: Uint8Array, what: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -68,15 +68,16 @@ export async function readInputText(path: string, flag: string): Promise<string>
   return decodeUtf8(await readInputFile(path, flag), `${flag} @${path}`);
 }
 
-/** The text of an option. Errors do not quote a file's text. */
+/** An option's text. If the text came from a file, errors do not quote it. */
 export interface OptionText {
   text: string;
   isFile: boolean;
 }
 
 /**
- * Returns the text of a flag such as `--body`: the value itself, the file after an `@`, or standard input for `-`
- * and `@-`. @throws MgwError('usage') naming the flag.
+ * Returns the text of a flag such as `--body`: the value itself, the file after an `@`, or standard input for `-` and
+ * `@-`.
+ * @throws MgwError('usage') naming the flag.
  */
 export async function optionText(context: Context, source: string, flag: string): Promise<OptionText> {
   if (source === '-' || source === '@-') return { text: await readStdin(context.io), isFile: false };
@@ -84,13 +85,13 @@ export async function optionText(context: Context, source: string, flag: string)
   return { text: await readInputText(source.slice(1), flag), isFile: true };
 }
 
-/** Parses JSON. @throws MgwError('usage') naming the flag. */
+/** Parses the JSON value of a flag. @throws MgwError('usage') naming the flag. */
 export function optionJson(source: OptionText, flag: string): Json {
   return parseOption(source, flag, parseJson);
 }
 
 /**
- * Parses a JSON object that will be sent.
+ * Parses a JSON object that will be sent to the gateway.
  * @throws MgwError('usage') naming the flag, including if a number would lose precision.
  */
 export function optionObject(source: OptionText, flag: string): JsonObject {
@@ -129,11 +130,11 @@ function positionIn(text: string, message: string): string {
   return ` (line ${linesBefore.length}, column ${(linesBefore.at(-1)?.length ?? 0) + 1})`;
 }
 
-/** Returns the REFs of a command; `-` reads them from standard input, separated by spaces or line breaks. */
+/** Returns a command's REFs. `-` reads them from standard input, separated by spaces or line breaks. */
 export async function readRefs(refs: string[], io: Io): Promise<string[]> {
   let allRefs: string[] = [];
   for (const ref of refs) {
-    // Not spread as arguments: there may be more REFs than a call accepts.
+    // Does not spread the REFs as arguments, because there may be more of them than a call accepts.
     const expanded = ref === '-' ? (await readStdin(io)).split(/\s+/).filter((word) => word !== '') : [ref];
     allRefs = allRefs.concat(expanded);
   }
@@ -155,7 +156,7 @@ export async function readLine({ stdin, stderr }: Io, question: string): Promise
       prompt.question(question).then(resolve, reject);
     });
   } catch (error) {
-    // The error begins on its own line.
+    // Makes the error begin on a new line.
     await write(stderr, '\n');
     throw error;
   } finally {
@@ -214,8 +215,8 @@ function interrupted(): MgwError {
 }
 
 /**
- * Applies keystrokes to a line, because a terminal in raw mode does not edit it. Returns the line, and how it ended, if
- * it did.
+ * Applies keystrokes to a line, because a terminal in raw mode does not edit it. Returns the line, and how it ended if
+ * a keystroke ended it.
  */
 export function applyKeys(line: string, keys: string): { line: string; ending?: 'done' | 'interrupted' } {
   let typed = line;

@@ -4,13 +4,13 @@ import type { Clock } from '../clock.ts';
 import { type Charged, MgwError, systemCode, localError } from '../errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 
-/** The three streams, environment and clock of a process, so that a command can run without a real process. */
+/** A process's standard streams, environment and clock. Commands use this interface instead of `process`. */
 export interface Io {
   stdin: Readable & { isTTY?: boolean };
   stdout: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   stderr: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   env: NodeJS.ProcessEnv;
-  /** The clock; default: the system's clock. */
+  /** The clock; the system's clock by default. */
   clock?: Clock;
 }
 
@@ -34,9 +34,9 @@ export function isOneOutput({ stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): 
 }
 
 /**
- * Whether a stream was closed when the process started. Node then opens /dev/null for reading and writing in its place.
- * So do programs that discard the output of another (Python's `DEVNULL`), while `> /dev/null` of a shell only writes.
- * Always false on Windows.
+ * Whether a stream was closed when the process started. In that case, Node opens /dev/null for reading and writing, as
+ * does a program that discards the output of another (Python's `DEVNULL`). A shell's `> /dev/null` opens it only for
+ * writing. Always false on Windows.
  */
 export function isClosed({ fd }: Io['stdout']): boolean {
   try {
@@ -50,7 +50,7 @@ export function isClosed({ fd }: Io['stdout']): boolean {
 
 /**
  * Writes text, and resolves when the system has accepted it. A closed pipe (`mgw … | head`) is not an error.
- * @throws MgwError('local_io') with `charged` if the stream cannot be written (a full disk).
+ * @throws MgwError('local_io') with `charged` if the stream cannot be written (such as on a full disk).
  */
 export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -62,7 +62,7 @@ export function write(stream: Writable, text: string | Uint8Array, charged: Char
 }
 
 /**
- * Writes paid media. They count as delivered only if every byte was accepted.
+ * Writes paid media, and resolves only if the system has accepted every byte.
  * @throws MgwError: exit 9 if the reader has closed the stream, 10 if the stream cannot be written.
  */
 export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
@@ -91,15 +91,15 @@ export function isWorkflow(env: NodeJS.ProcessEnv): boolean {
 }
 
 /**
- * Returns a filter for text that arrives in pieces. The filter breaks up everything that the runner would interpret as a
- * command: `::add-mask::` at the beginning of a line, even after white space, and `##[` anywhere. The text may have one
- * character per byte, in any encoding.
+ * Returns a filter for text that arrives in pieces. The filter breaks up everything that the runner would interpret as
+ * a command: `::add-mask::` at the beginning of a line, even after white space, and `##[` anywhere. The text may have
+ * one character per byte, in any encoding.
  */
 export function commandFilter(): (piece: string) => string {
   // The part of the last line that may be the beginning of a command.
   let lineStart = '';
   return (piece) => {
-    // The runner also skips non-ASCII white space, so every character except visible ASCII counts as blank.
+    // The runner also skips non-ASCII white space, so every character except visible ASCII is treated as blank.
     const safe = `${lineStart}${piece}`
       .replace(/^([^!-~\n\r\u2028\u2029]*):(?=:)/gm, '$1: ')
       .replaceAll('##[', '## [');
@@ -136,8 +136,8 @@ function withFilter<Stream extends Writable>(stream: Stream): Stream {
 }
 
 /**
- * Handles signals from now on: a first SIGINT or SIGTERM requests a stop (`soft`), a second one aborts outstanding
- * requests (`hard`). In between, the response to a paid request is awaited (design 5).
+ * Installs signal handlers. A first SIGINT, SIGTERM or SIGHUP requests a stop (`soft`), and a second one aborts
+ * outstanding requests (`hard`). In between, the response to a paid request is awaited (design 5).
  */
 export function interruptions(): Signals {
   const soft = new AbortController();

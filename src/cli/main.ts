@@ -20,12 +20,12 @@ import { printable } from '../printable.ts';
 import { secretRedactor, minSecretLength } from '../redact.ts';
 
 /**
- * Runs a command line and returns the exit code of the process (design 3). Never throws. This is the one place that
- * turns an outcome or an error into output and an exit code.
+ * Runs a command line and returns the process exit code (design 3). Never throws. This is the only place that turns an
+ * outcome or an error into output and an exit code.
  */
 export async function main(argv: string[], processIo: Io = process): Promise<number> {
   const io = isWorkflow(processIo.env) ? withoutCommandsIn(processIo) : processIo;
-  // `write` reports these errors to its caller; do not report them twice.
+  // `write` reports stream errors to its caller. Without a listener, they would also end the process.
   for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
   const commandOutcome = await outcomeOf(
@@ -38,7 +38,7 @@ export async function main(argv: string[], processIo: Io = process): Promise<num
     json: wantsJson(argv),
     color: !wordsBeforeDashes(argv).includes('--no-color'),
   };
-  // Errors in flags are detected before any setting is read, so `context` may not have the keys yet.
+  // Errors in flags are detected before any setting is read, so `context` may not have the keys.
   const redactKeys = secretRedactor(await keysFor(outcome, processIo.env));
   const redact: Redact = (text) => redactKeys(context?.redact(text) ?? text);
   let exitCode = exitCodeOf(outcome);
@@ -54,7 +54,7 @@ export async function main(argv: string[], processIo: Io = process): Promise<num
   }
   if (context !== undefined && isPrinted) await afterRun(outcome, context);
   await context?.close();
-  // Record this last: if the process is killed earlier, the same command resumes.
+  // Record the delivery last. If the process is killed earlier, the same command resumes.
   if (isPrinted) await recordPrinted(outcome, context);
   await context?.closeLedger();
   if (globals.onDone !== undefined) {
@@ -80,7 +80,7 @@ async function keysFor({ error }: Outcome, env: Io['env']): Promise<string[]> {
   return (await import('../config/read.ts')).keysAtHand(env);
 }
 
-// Loads the code of the end actions only if it is needed.
+// Loads the code for end actions only if it is needed.
 async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
   const hasReportFile = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
@@ -125,7 +125,7 @@ async function withNextCommand(
   argv: string[],
 ): Promise<Outcome> {
   if (outcome.error === undefined || program === undefined) return outcome;
-  // A handle that is not in the ledger has no job, and so no id.
+  // A handle that is not in the ledger has no job, and therefore no id.
   const reportedJob = outcome.json['job'] as Hint['job'];
   const job = reportedJob?.id === undefined ? undefined : reportedJob;
   const help = await helpOf(program.root, argv);
@@ -148,7 +148,7 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
-  // A recorded rejection may be of another key.
+  // A recorded rejection may concern another key.
   const { accountOf } = await import('../flows/settings.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const keyOrigin = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
@@ -159,7 +159,7 @@ function wantsJson(argv: string[]): boolean {
   return wordsBeforeDashes(argv).some((word) => word === '--json' || /^--fields(=|$)/.test(word));
 }
 
-// Searches the words for the flags, because help is printed before the flags are parsed.
+// Searches the command line for flags, because help is printed before flags are parsed.
 function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
   const flags = wordsBeforeDashes(argv);
   const isPlain = flags.includes('--no-color') || wantsJson(argv);
@@ -178,7 +178,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   if (globals.json && !silent) {
     await write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
     if (error === undefined && !globals.quiet) await warnOfFields(outcome, io, globals, redact);
-    // Prints the handle on stderr too, because it is the only reference to a paid task.
+    // Prints the handle on stderr as well, because the handle is the only reference to a paid task.
     if (error?.handle === undefined) return;
     const { errorText } = await import('./output/human.ts');
     return write(io.stderr, redact(`${errorText(error)}\n`)).catch(() => undefined);
@@ -194,7 +194,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// Only warns, because the command has run and may have paid, so its exit code must not change.
+// Warns instead of failing, because the command has run and may have paid, so its exit code must not change.
 async function warnOfFields(
   { json }: Outcome,
   io: Io,
@@ -236,7 +236,7 @@ function coloured(text: string, io: Io, globals: Globals): string {
 // Explains the exit code, because each job has reported only its own error.
 async function explainPartial({ exitCode }: Outcome, io: Io): Promise<void> {
   if (exitCode !== exitCodes.partial) return;
-  const text = `mgw: Some jobs failed or are not finished. (exit ${exitCode})`;
+  const text = `mgw: Some jobs failed or have not finished. (exit ${exitCode})`;
   const lines = wrap(text, columnsOf(io.stderr) ?? text.length, '  ');
   await write(io.stderr, `${lines}\n`).catch(() => undefined);
 }
@@ -246,8 +246,8 @@ function traceOf(error: Error & { code: string }): string[] {
   return [printable(error.cause.stack ?? '')];
 }
 
-// The text that could not be printed may be the only reference to a paid job, so print it on stderr. Prefer
-// the command's own error, which says whether money was spent.
+// The text that could not be printed may be the only reference to a paid job, so print it on stderr. Prefer the
+// command's own error, which reports whether money was spent.
 async function reportOutputError(
   outputError: unknown,
   outcome: Outcome,
@@ -272,8 +272,8 @@ async function reportOutputError(
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// Records that the outcome was printed. A failure is only reported, because its only effect is that the same
-// command resumes the job.
+// Records that the outcome was printed. A failure is only reported, because its only effect is that the same command
+// resumes the job.
 async function recordPrinted({ onPrinted }: Outcome, context: Context | undefined): Promise<void> {
   await onPrinted?.().catch((error: unknown) => {
     context?.progress.note(`Could not record the delivery: ${messageOf(error)}`);

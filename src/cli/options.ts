@@ -5,8 +5,8 @@ import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * Creates an option with one value. It cannot be repeated, because one value would be ignored. The message of an error
- * that `parse` throws describes the allowed values, such as `a whole number`.
+ * Creates an option with one value. Repeating the option is an error, because one value would be ignored. If `parse`
+ * throws, the error message must describe the allowed values, such as `a whole number`.
  */
 export function single(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags, description);
@@ -23,7 +23,10 @@ export function isRepeatable(option: Option): boolean {
   return repeatables.has(option);
 }
 
-/** Creates an option that may be repeated. Its values are collected, each parsed by `parse` (see {@link single}). */
+/**
+ * Creates an option that may be repeated. Each value is parsed by `parse` (see {@link single}), and the results are
+ * collected.
+ */
 export function repeatable(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags.replace('...', ''), `${description} (repeatable)`);
   repeatables.add(option);
@@ -33,7 +36,7 @@ export function repeatable(flags: string, description: string, parse?: (text: st
   ]);
 }
 
-/** Restricts the value of an option to some words, which completion suggests. */
+/** Restricts an option to the given words, which completion suggests. */
 export function oneOf(option: Option, words: readonly string[]): Option {
   const parse = option.parseArg;
   option.choices(words);
@@ -43,7 +46,9 @@ export function oneOf(option: Option, words: readonly string[]): Option {
   });
 }
 
-/** Creates an option that accepts several of `words`, separated by commas or repeated. Completion suggests the words. */
+/**
+ * Creates an option that accepts several of `words`, separated by commas or repeated. Completion suggests the words.
+ */
 export function someOf(flags: string, description: string, words: readonly string[]): Option {
   const option = repeatable(flags, description, (text) => {
     const values = text.split(',');
@@ -109,22 +114,22 @@ export function budgetOptions(scope: string): Option[] {
 
 /** Returns `--since TIME`, which {@link sinceTime} parses. */
 export function sinceOption(): Option {
-  return single('--since <time>', 'a day such as 2026-11-22, a time, or how long ago, such as 7d');
+  return single('--since <time>', 'only jobs since this day, time or age, such as 2026-11-22 or 7d');
 }
 
 /**
- * Parses the value of `--since` into ISO 8601 in UTC, as in records; `now` in ms since 1970.
+ * Parses the value of `--since`, and returns it in ISO 8601 in UTC, as in records. `now` is in ms since 1970.
  * @throws MgwError('usage') if it is not a time.
  */
 export function sinceTime(text: string, now: number): string {
   const [, day] = /^(\d{4}-\d\d-\d\d)(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.exec(text) ?? [];
   try {
-    // February 30 is parsed as a day in March. An invalid date throws.
+    // JavaScript parses February 30 as a day in March, and throws for an invalid date.
     if (day !== undefined && new Date(day).toISOString().startsWith(day)) return new Date(text).toISOString();
     return new Date(now - parseDuration(text)).toISOString();
   } catch {
     throw usageError(
-      '--since: must be a day such as 2026-11-22, a time such as 2026-11-22T08:00:00Z, or how long ago, such as 7d.',
+      '--since must be a day such as 2026-11-22, a time such as 2026-11-22T08:00:00Z, or how long ago, such as 7d.',
     );
   }
 }
@@ -135,7 +140,7 @@ export interface Globals {
   baseUrl?: string;
   sandbox?: boolean;
   json?: boolean;
-  /** `--fields`: the members to keep of the JSON document; implies `json`. */
+  /** `--fields`: the members of the JSON document to keep; implies `json`. */
   fields?: string[];
   quiet?: boolean;
   verbose?: boolean;
@@ -143,14 +148,14 @@ export interface Globals {
   input?: boolean;
   allowHttp?: boolean;
   trustOrigin?: string[];
-  /** Flags for commands that wait, from here to `retries`. */
+  /** The members from here to `retries` are flags of commands that wait. */
   timeout?: string;
   pollInterval?: string;
   requestTimeout?: string;
   retries?: string;
   /** `--notify`, for commands that wait. */
   notify?: boolean;
-  /** `--on-done`: a command line for the shell. */
+  /** `--on-done`: a shell command line. */
   onDone?: string;
   open?: boolean;
   /** The value of `--budget-name`, for commands that pay. */
@@ -159,11 +164,11 @@ export interface Globals {
   speaker?: string;
 }
 
-/** Adds the global flags to the program; commander finds them before and after any subcommand. */
+/** Adds the global flags to the program. The parser accepts them before and after any subcommand. */
 export function addGlobals(program: Command): Command {
   return program
     .addOption(single('--profile <name>', 'profile to use from the config file'))
-    .addOption(single('--base-url <url>', 'address of the gateway, without /v1'))
+    .addOption(single('--base-url <url>', "the gateway's address, without /v1"))
     .option('--sandbox', 'use the built-in sandbox gateway: offline and free')
     .option('--json', 'print one JSON document on stdout, even on failure')
     .addOption(
@@ -175,7 +180,7 @@ export function addGlobals(program: Command): Command {
     )
     .option('-q, --quiet', 'print only errors on stderr')
     .option('-v, --verbose', 'show each call on stderr (the key redacted)')
-    .addOption(new Option('--no-color', 'no colours'))
+    .addOption(new Option('--no-color', 'disable colours'))
     .addOption(new Option('--no-input', 'never prompt for input'))
     .option('--allow-http', 'accept an http:// base URL that is not loopback')
     .option('--allow-insecure-database', 'connect to a database without TLS')

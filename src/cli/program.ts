@@ -14,7 +14,7 @@ import { fitHelp, helpStyle, pageScreens, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../installation.ts';
 
-// The commands, in the order of the help.
+// The commands, in the order in which the help lists them.
 const commands: Record<string, ListedCommand> = {
   video: {
     group: 'Make',
@@ -83,7 +83,7 @@ const commands: Record<string, ListedCommand> = {
   },
   sandbox: {
     group: 'Gateway',
-    about: 'a built-in gateway for tests, offline and free',
+    about: 'test with a built-in gateway, offline and free',
     load: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
   },
   auth: {
@@ -118,10 +118,10 @@ const commands: Record<string, ListedCommand> = {
   },
   help: {
     group: 'Set-up',
-    about: 'help on a command or a topic',
+    about: 'show help for a command or a topic',
     load: async () => (await import('./commands/help.ts')).registerHelp,
   },
-  // Hidden commands, which the build and the completion scripts run.
+  // Hidden commands that the build and the completion scripts run.
   __man: {
     about: '',
     hidden: true,
@@ -134,10 +134,10 @@ const commands: Record<string, ListedCommand> = {
   },
 };
 
-/** A command line to be parsed, and the parser's own output: help, or the version. */
+/** A command line to be parsed, and the parser's output: help, or the version. */
 export interface Program {
   root: Command;
-  /** Runs the command line. @throws MgwError('usage') for wrong arguments, CommanderError after help. */
+  /** Runs the command line. @throws MgwError('usage') for invalid arguments, CommanderError after help. */
   run: () => Promise<void>;
   parserOutput: () => string;
   /** The command whose help was requested; undefined for the overview of `mgw` alone. */
@@ -145,7 +145,7 @@ export interface Program {
 }
 
 /**
- * Creates the program for a command line, without loading a command. Its parser neither prints nor ends the process.
+ * Creates the program for a command line, without loading a command. The parser neither prints nor ends the process.
  */
 export function createProgram(argv: readonly string[], act: RunAction, screens = pageScreens): Program {
   let outputText = '';
@@ -198,7 +198,7 @@ async function parse(root: Command, argv: readonly string[]): Promise<void> {
   }
 }
 
-/** Returns the words before `--`; the words after it are text. */
+/** Returns the words before `--`. The words after `--` are text, not flags. */
 export function wordsBeforeDashes(argv: readonly string[]): readonly string[] {
   const end = argv.indexOf('--');
   return end === -1 ? argv : argv.slice(0, end);

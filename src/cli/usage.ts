@@ -2,7 +2,7 @@ import type { Command, CommanderError } from 'commander';
 import { usageError, type MgwError } from '../errors.ts';
 import { loadNested } from './command-tree.ts';
 
-/** Converts an error of the parser to mgw's own error, which contains the flag or argument and suggests the help. */
+/** Converts a parser error to an mgw error, which names the flag or argument and suggests the help. */
 export function usageErrorOf(error: CommanderError, command: Command): MgwError {
   const [text = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
   const hint = /^\(Did you mean ([^]*\?)\)/.exec(suggestion ?? '')?.[1];
@@ -27,7 +27,7 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
   }
 }
 
-// Commands of similar programs, with mgw's equivalent.
+// Commands of similar programs, with mgw's equivalents.
 const commandEquivalents = new Map<string, [advice: string, next: string]>([
   ['version', ['Run mgw --version.', 'mgw --version']],
   ['whoami', ['Run mgw auth status.', 'mgw auth status']],
@@ -47,7 +47,7 @@ const commandEquivalents = new Map<string, [advice: string, next: string]>([
   ],
 ]);
 
-// Flags of similar programs, with mgw's equivalent.
+// Flags of similar programs, with mgw's equivalents.
 const flagEquivalents = new Map([
   ['--voice', '--speaker'],
   ['--output-file', '--output'],
@@ -60,9 +60,12 @@ const flagEquivalents = new Map([
   ['--image', '--first-frame'],
 ]);
 
-/** Creates the error for an unknown command. It suggests the nearest command (`hint`, as in `submit?`), or lists all. */
+/**
+ * Creates the error for an unknown command. The error suggests the nearest command (`hint`, such as `submit?`), or
+ * lists all commands.
+ */
 export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
-  const ofParent = parent.parent === null ? '' : ` of ${pathOf(parent)}`;
+  const subject = parent.parent === null ? 'There is' : `${pathOf(parent)} has`;
   const elsewhere = descendantsOf(parent).filter((command) => command.name() === name);
   const equivalent = commandEquivalents.get(name);
   const help =
@@ -73,7 +76,7 @@ export function unknownCommand(parent: Command, name: string, hint?: string): Mg
         : hint === undefined
           ? `Available: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
-  const message = `There is no command ${quoteIfNeeded(name)}${ofParent}. ${help}`;
+  const message = `${subject} no command ${quoteIfNeeded(name)}. ${help}`;
   return equivalent === undefined
     ? errorWithHelp(parent, message)
     : usageError(message, equivalent[1].split(' '));

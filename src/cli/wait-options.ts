@@ -6,7 +6,7 @@ import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObjectUrl, sidecarMessage, parseObjectUrl } from '../store-url.ts';
 
-/** The flags for waiting. The settings module parses them and sets their defaults. */
+/** The flags for waiting. The settings module parses the values and sets the defaults. */
 export interface WaitOptions {
   timeout?: string;
   pollInterval?: string;
@@ -14,7 +14,7 @@ export interface WaitOptions {
   retries?: string;
 }
 
-/** The flags for where and how a result is saved. */
+/** The flags that determine where and how a result is saved. */
 export interface OutputOptions {
   output?: string;
   force?: boolean;
@@ -26,7 +26,7 @@ export interface OutputOptions {
   mark?: boolean;
 }
 
-/** Adds the flags for waiting, each with one meaning (design 1). `limit` describes `--timeout`. */
+/** Adds the flags for waiting, each with one meaning (design 1). `limit` is the help text of `--timeout`. */
 export function addWaitOptions(
   command: Command,
   limit = 'how long to wait, such as 90s or 20m (default 30m)',
@@ -36,7 +36,7 @@ export function addWaitOptions(
     .addOption(
       waitingOption(
         '--poll-interval <duration>',
-        'minimum pause between polls (default 5s; less only on loopback)',
+        'minimum pause between polls (default 5s; shorter only on loopback)',
       ),
     )
     .addOption(requestTimeoutOption(' (default 30s; 2m to submit)'));
@@ -44,14 +44,14 @@ export function addWaitOptions(
   addEndOptions(command);
 }
 
-/** Returns `--timeout`. `limit` describes what it limits. */
+/** Returns the `--timeout` option, described by `limit`. */
 export function timeoutOption(
   limit = 'time limit of the whole command, such as 90s or 20m (default 30m)',
 ): Option {
   return waitingOption('--timeout <duration>', limit);
 }
 
-/** Adds `--notify` and `--on-done`. */
+/** Adds the `--notify` and `--on-done` options. */
 export function addEndOptions(command: Command): void {
   command
     .addOption(
@@ -66,18 +66,18 @@ export function addEndOptions(command: Command): void {
     );
 }
 
-// The shell would do nothing for an empty command line, such as that of a variable that is not set.
+// Rejects an empty command line, for example from an unset variable, because the shell would run nothing.
 function commandLine(text: string): string {
   if (text.trim() === '' || text.includes('\0')) throw new Error('a command line');
   return text;
 }
 
-/** Returns `--request-timeout`, whose description ends with `defaults`. */
+/** Returns the `--request-timeout` option, whose description ends with `defaults`. */
 export function requestTimeoutOption(defaults = ''): Option {
   return waitingOption('--request-timeout <duration>', `time limit of one HTTP call${defaults}`);
 }
 
-/** Adds `--retries`. */
+/** Adds the `--retries` option. */
 export function addRetriesOption(command: Command): void {
   command.addOption(
     waitingOption('--retries <n>', 'maximum retries of a refused or unsent request (default 5)'),
@@ -88,7 +88,7 @@ function waitingOption(flags: string, description: string): Option {
   return single(flags, description).helpGroup('Waiting:');
 }
 
-/** Adds `-o` and `--force`; `description` describes the value of `-o`. */
+/** Adds the `-o`, `--force` and `--open` options. `description` is the help text of `-o`. */
 export function addOutputOptions(
   command: Command,
   description = 'save the result here (a file or s3://BUCKET/KEY); - writes it to stdout',
@@ -110,27 +110,27 @@ export function addFetchOptions(command: Command, name: string): void {
   addWaitOptions(command);
 }
 
-/** Returns `--sidecar`. */
+/** Returns the `--sidecar` option. */
 export function sidecarOption(): Option {
   const description = 'write NAME.json next to each file, with its request, job, price and SHA-256';
   return new Option('--sidecar', description).helpGroup('Output:');
 }
 
-/** Returns `--strict`. */
+/** Returns the `--strict` option. */
 export function strictOption(
   description = 'exit 9 if the video differs from the request; the video is kept',
 ): Option {
   return new Option('--strict', description).helpGroup('Output:');
 }
 
-/** Returns `--mark`. */
+/** Returns the `--mark` option. */
 export function markOption(): Option {
   return new Option('--mark', 'label an MP4 or MP3 as AI-generated (IPTC trainedAlgorithmicMedia)').helpGroup(
     'Output:',
   );
 }
 
-/** Checks that `--sidecar`, `--mark` and `--strict` have a file. @throws MgwError('usage') if not. */
+/** Checks that `--sidecar`, `--mark` and `--strict` have an output file. @throws MgwError('usage') if not. */
 export function checkFileOptions({ sidecar, strict, mark, output }: OutputOptions): void {
   if (mark && output === undefined) throw usageError('--mark requires an output file: -o FILE.');
   if (strict && output === undefined) throw usageError('--strict requires an output file: -o FILE.');
@@ -158,8 +158,8 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
 }
 
 /**
- * Checks that `-o` is not empty, and that media on standard output are not mixed with `--json`, and not written to a
- * closed stream, or to a terminal, which would interpret the bytes as control codes.
+ * Checks that `-o` is not empty. Rejects media on standard output with `--json`, on a closed stream, and on a terminal,
+ * which would interpret the bytes as control codes.
  * @throws MgwError('usage').
  */
 export function checkStdout(context: Context, options: OutputOptions & { dryRun?: boolean }): void {
@@ -169,7 +169,9 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
     throw usageError('--output - and --json both write to standard output; choose one.');
   if (options.dryRun) return;
   if (isClosed(context.io.stdout))
-    throw usageError('--output -: standard output is closed. Pipe it to a player, or name a file with -o.');
+    throw usageError(
+      '--output -: standard output is closed. Pipe the output to a player, or save a file with -o FILE.',
+    );
   if (context.io.stdout.isTTY)
     throw usageError(
       '--output -: media cannot be written to a terminal. Pipe the output to a player, or save a file with -o FILE.',
@@ -177,8 +179,8 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
 }
 
 /**
- * Checks that the output of a command that pays is not a template, because most values are not known before the job
- * exists. Allows `{n}`, the number of one of several files, and `{id}` if `hasId` (default: true for objects).
+ * Checks that a paying command's output is not a template, because most values are not known before the job exists.
+ * Allows `{n}`, the number of one of several files, and `{id}` if `hasId` (default: true for objects).
  * @throws MgwError('usage').
  */
 export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
@@ -191,7 +193,7 @@ export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObject
   );
 }
 
-/** Returns `--key` and `--new`, which identify the job. */
+/** Returns the `--key` and `--new` options, which identify the job. */
 export function jobOptions(): Option[] {
   return inGroup('Job:', [
     single('--key <name>', 'permanently name this job: the same key never pays twice'),
@@ -208,12 +210,12 @@ export function requestOptions(example: string, ...extraOptions: Option[]): Opti
   ]);
 }
 
-/** Returns `--no-check`. */
+/** Returns the `--no-check` option. */
 export function noCheckOption(): Option {
   return new Option('--no-check', 'skip the local checks');
 }
 
-/** Returns `--body` and, if there are `paths`, `--endpoint`, which selects one of them. */
+/** Returns the `--body` option and, if there are `paths`, the `--endpoint` option, which selects one of them. */
 export function bodyOptions(paths: readonly string[] = []): Option[] {
   const body = single(
     '--body <@file>',

@@ -21,5 +21,5 @@ it.each([
   '2026-11-22T25:00Z',
   'x',
 ])('--since %s is refused, because there is no such time', (text) => {
-  expect(() => sinceTime(text, now)).toThrow('--since: must be a day');
+  expect(() => sinceTime(text, now)).toThrow('--since must be a day');
 });

@@ -14,7 +14,7 @@ import { ledgerFolder } from '../../flows/settings.ts';
 import type { Context } from '../context.ts';
 import { childOf, optionsOf, pathOf, loadCommand } from '../command-tree.ts';
 
-/** A completion, and its description. */
+/** A completion and its description. */
 export interface Candidate {
   word: string;
   about?: string;
@@ -31,7 +31,7 @@ type Source = (context: Context, place: Place) => Promise<Completions>;
 // The maximum number of jobs to read, newest first.
 const maxJobs = 100;
 
-/** Returns the completions of a flag or an argument. Sends no request and writes nothing. */
+/** Returns the completions for a flag or an argument. Sends no request and writes nothing. */
 export async function completionsFor(
   context: Context,
   place: Place,
@@ -169,7 +169,7 @@ function aboutJob(job: Job): string {
   return [shownState(job), job.model ?? ''].join(' ').trim();
 }
 
-// Returns the protocol's flag from which an option was created.
+// Returns the protocol flag from which an option was created.
 async function flagOf({ command }: Place, { long }: Option): Promise<Flag | undefined> {
   const [group, protocol = ''] = pathOf(command);
   const { speechFlags } = await import('../../speech/flags.ts');
@@ -184,7 +184,7 @@ async function flagOf({ command }: Place, { long }: Option): Promise<Flag | unde
 /** The position of the cursor in a command line, which determines the completions. */
 export interface Place {
   command: Command;
-  /** The typed part of the word, or of the value after `--flag=`. */
+  /** The part of the word, or of the value after `--flag=`, that has been typed. */
   typed: string;
   /** The flag whose value is being typed. */
   option?: Option;
@@ -198,7 +198,7 @@ export interface Place {
   flagValues: Map<string, string>;
   /** Whether flags may follow; false after `--`. */
   allowsFlags: boolean;
-  /** The index of the word that starts another program's command line. */
+  /** The index of the word that starts another program's command line, after `mgw sandbox exec --`. */
   programIndex?: number;
 }
 

@@ -12,11 +12,11 @@ import type { Io } from '../io.ts';
 
 const [minMajor, minMinor] = [20, 18];
 
-/** Checks that mgw supports this version of Node. */
+/** Checks that mgw supports the Node version. */
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const isSupported = major > minMajor || (major === minMajor && minor >= minMinor);
-  if (isSupported) return ok('node', `Node ${version}, form: ${installMethod()}`);
+  if (isSupported) return ok('node', `Node ${version}; mgw installation: ${installMethod()}`);
   const error = new MgwError('config', `Node ${version} is older than ${minMajor}.${minMinor}`);
   return fail('node', error, `Install Node ${minMajor}.${minMinor} or newer.`);
 }
@@ -67,7 +67,7 @@ export function checkStateFolder(folder: string): Promise<Check> {
   );
 }
 
-/** Checks for events in the state folder that are not yet in the database of a shared ledger; undefined if there are none. */
+/** Checks the state folder for events that are not yet in a shared ledger's database; undefined if there are none. */
 export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;
@@ -76,11 +76,11 @@ export function checkUnwritten(folder: string): Check | undefined {
   return warn(
     'unwritten',
     detail,
-    'When the database is back, "mgw jobs ls" writes them. Keep the folder until then.',
+    'When the database responds again, "mgw jobs ls" writes them. Keep the folder until then.',
   );
 }
 
-/** Checks for results in the state folder that are not uploaded yet; undefined if there are none. */
+/** Checks the state folder for results that are not yet uploaded; undefined if there are none. */
 export async function checkUploads(folder: string): Promise<Check | undefined> {
   const uploads = path.join(folder, 'uploads');
   const files = await readdir(uploads).catch((): string[] => []);
@@ -101,7 +101,7 @@ async function checkAccess(checkedPath: string): Promise<void> {
     if (/^index\./.test(path.basename(checkedPath)))
       await (await open(checkedPath, constants.O_RDWR | regularFileFlags)).close();
   } catch (error) {
-    // Another process may have removed the file in the meantime.
+    // Another process may have removed the file since it was listed.
     if (systemCode(error) !== 'ENOENT') throw error;
   }
 }
@@ -117,11 +117,11 @@ async function writeDurably(file: string): Promise<void> {
   }
 }
 
-/** The result of a check of the set-up. */
+/** The result of a set-up check. */
 export interface Check {
   name: string;
   status: 'ok' | 'warn' | 'fail' | 'skip';
-  /** The finding, on one line. */
+  /** The finding, as one line of text. */
   detail: string;
   /** How to fix the problem. */
   hint?: string;
@@ -129,7 +129,7 @@ export interface Check {
   error?: MgwError;
 }
 
-/** Returns a check that passed. */
+/** Returns a passed check. */
 export function ok(name: string, detail: string): Check {
   return { name, status: 'ok', detail };
 }
@@ -139,13 +139,13 @@ export function warn(name: string, detail: string, hint: string): Check {
   return { name, status: 'warn', detail, hint };
 }
 
-/** Returns a check that failed. mgw does not work until the problem is fixed. */
+/** Returns a failed check. mgw does not work until the problem is fixed. */
 export function fail(name: string, error: unknown, hint: string): Check {
   const mgwError = toMgwError(error);
   return { name, status: 'fail', detail: mgwError.message, hint, error: mgwError };
 }
 
-/** Returns a check that was skipped because an earlier one failed. */
+/** Returns a check that was skipped because an earlier check failed. */
 export function skip(name: string, reason: string): Check {
   return { name, status: 'skip', detail: reason };
 }

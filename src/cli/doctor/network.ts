@@ -109,7 +109,7 @@ function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, dura
   return warn(
     'connection',
     `${detail}; the certificate expires on ${new Date(expiresAt).toISOString()}`,
-    'Report this to the operator of the gateway.',
+    "Report this to the gateway's operator.",
   );
 }
 
@@ -144,7 +144,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
     return warn(
       'key',
       'the key is accepted, but cannot use any model',
-      'Enable models for the key in the console of the gateway.',
+      "Enable models for the key in the gateway's console.",
     );
   return ok('key', `accepted; ${counted(count, 'model')}`);
 }
@@ -172,7 +172,7 @@ const versionText = z
 const release = z.union([z.object({ version: versionText }), z.object({ tag_name: versionText })]);
 const maxReleaseBytes = 1024 * 1024;
 
-/** Compares this version with the newest one at `update_url`, for `doctor --update`. Does not send the key. */
+/** Compares this version of mgw with the newest one at `update_url`, for `doctor --update`. Does not send the key. */
 export function checkUpdate({ updateUrl: { value: address } }: Settings): Promise<Check> {
   const hint =
     'The address must return JSON such as {"version": "1.2.3"}. To change it: mgw config set update_url URL';
@@ -222,7 +222,7 @@ async function fetchNewestVersion(address: string): Promise<string> {
   return ('version' in parsed.data ? parsed.data.version : parsed.data.tag_name).replace(/^v/, '');
 }
 
-// Compares by the rules of semantic versioning, except that pre-release parts are compared as one string.
+// Compares versions by the rules of semantic versioning, except that pre-release parts are compared as one string.
 function compareVersions(one: string, other: string): number {
   const [[core, pre], [otherCore, otherPre]] = [partsOf(one), partsOf(other)];
   if (core !== otherCore) return core.localeCompare(otherCore, 'en', { numeric: true });

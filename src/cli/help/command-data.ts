@@ -7,8 +7,8 @@ import { rules, type Rule } from '../../config/rules.ts';
 type Data = Record<string, unknown>;
 
 /**
- * Returns the help of a command as data (design 16): its arguments, flags and the commands below it. For `mgw` itself,
- * also returns the global flags, the environment variables and the exit codes. Loads every command that it describes.
+ * Returns a command's help as data (design 16): its arguments, flags and subcommands. For `mgw` itself, adds the global
+ * flags, the environment variables and the exit codes. Loads every command that the data describes.
  */
 export async function helpData(command: Command): Promise<Data> {
   await loadAll(command);
@@ -22,7 +22,7 @@ export async function helpData(command: Command): Promise<Data> {
   };
 }
 
-/** Returns the exit codes from their page of the documentation. */
+/** Returns the exit codes that the documentation lists. */
 export function exitCodeData(): Promise<Data[]> {
   return rowsOfPage('exit-codes', ([code, name, meaning, charged, then]) => ({
     code: Number(code),
@@ -90,7 +90,7 @@ function variableOf({ long }: Option): string | undefined {
   return allRules.find(({ flag }) => flag?.name === long)?.env ?? otherVariables[long ?? ''];
 }
 
-// The variables of settings that have no rule because they depend on other settings.
+// The environment variables of flags whose settings have no rule, because they depend on other settings.
 const otherVariables: Record<string, string> = {
   '--profile': 'MGW_PROFILE',
   '--base-url': 'MGW_BASE_URL',

@@ -10,10 +10,10 @@ export interface Screen {
   paint: Paint;
 }
 
-/** The screen of a stream that is not a terminal. */
+/** The screen for a stream that is not a terminal. */
 const pageScreen: Screen = { width: 80, paint: plain };
 
-/** The streams of requested help, and of help after an error. */
+/** The screens for requested help (`out`) and for help after an error (`err`). */
 export interface Screens {
   out: Screen;
   err: Screen;
@@ -138,7 +138,7 @@ function joinSections(texts: string[]): string {
   return `${texts.filter((text) => text !== '').join('\n\n')}\n`;
 }
 
-// Returns the flags for the first page of a command, in the command's order.
+// Returns the flags for a command's first page, in the order in which the command adds them.
 function mostUsed(options: Option[]): Option[] {
   const known = firstFlags.flatMap((flag) => options.find(({ long }) => long === flag) ?? []);
   const first = [...new Set([...known, ...options])].slice(0, maxFirstFlags);

@@ -7,7 +7,9 @@ type Block =
   | { kind: 'code'; language: string; lines: string[] }
   | { kind: 'table'; rows: string[][] };
 
-/** Renders a page of Markdown for a terminal, wrapped. Supports the block types that the documentation uses. */
+/**
+ * Renders a Markdown page for a terminal, wrapped to its width. Supports the block types that the documentation uses.
+ */
 export function renderMarkdown(page: string, screen: Screen): string {
   let text = '';
   let previousKind: Block['kind'] | undefined;
@@ -79,7 +81,7 @@ function renderBlock(block: Block, screen: Screen): string {
   }
 }
 
-// Wraps a line of code. A command must remain pasteable.
+// Wraps a line of code so that a command can still be pasted into a shell.
 function codeLine(line: string, language: string, width: number): string {
   const [space = ''] = /^ */.exec(line) ?? [];
   const comment = line.indexOf(' # ', space.length);
@@ -140,7 +142,7 @@ function tableText(rows: string[][], screen: Screen): string {
     : rows.map((row, index) => rowText(row, widths, index, screen)).join('\n');
 }
 
-// Shrinks the widest columns; undefined if one would become too narrow to read.
+// Shrinks the widest columns. Returns undefined if one would become too narrow to read.
 function columnWidths(naturalWidths: number[], maxWidth: number): number[] | undefined {
   const widths = [...naturalWidths];
   while (widths.reduce((sum, width) => sum + width, 0) > maxWidth) {
@@ -170,7 +172,7 @@ function rowText(row: string[], widths: number[], index: number, screen: Screen)
   }).join('\n');
 }
 
-// Formats rows for a narrow screen: the first cell, and below it the other cells, each with its column's header.
+// Formats rows for a narrow screen: each row's first cell, and below it the other cells with their column headers.
 function records([head = [], ...rows]: string[][], screen: Screen): string {
   const entry = (row: string[]): string => {
     const others = row

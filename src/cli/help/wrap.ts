@@ -1,6 +1,6 @@
 import stringWidth from 'string-width';
 
-/** Returns the width of a string in columns (default: its length). */
+/** Returns a string's width, in columns. */
 export type Measure = (text: string) => number;
 
 const byLength: Measure = (text) => text.length;
@@ -68,7 +68,7 @@ function commentStart(command: string): number {
   return unquoted.search(/(?<=^|\s)#(?=\s)/);
 }
 
-/** Like {@link wrapCommand}, for words that are already quoted for a shell; the result begins with `start`. */
+/** Like {@link wrapCommand}, but for words that are quoted for a shell. The result begins with `start`. */
 export function wrapWords(words: readonly string[], width: number, start: string, indent: string): string {
   const lines: string[] = [];
   let current = '';
@@ -83,11 +83,11 @@ export function wrapWords(words: readonly string[], width: number, start: string
   return wrap([...lines, current].join('\n'), width, indent);
 }
 
-// Latin letters and English punctuation, one column each. Other characters need a segmenter and Unicode's
-// emoji data, which take longer to load than a short command takes to run.
+// Matches Latin letters and English punctuation, which are one column wide each. Other characters need a segmenter and
+// Unicode's emoji data, which take longer to load than a short command takes to run.
 const narrowPattern = /^[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2015\u2018-\u201f\u2022\u2026]*$/;
 
-/** Returns the width of a string in columns of a terminal. */
+/** Returns a string's width, in terminal columns. */
 export function widthOf(text: string): number {
   return narrowPattern.test(text) ? text.length : stringWidth(text);
 }
