@@ -55,7 +55,7 @@ describe('config set, get and unset', () => {
     [['set', 'defaults.video.d.m.duration', '5'], 'Unknown protocol "d"; allowed: a, b, c.'],
     [['set', 'prices.d.m', 'second=1'], 'Unknown protocol "d"; allowed: a, b, c.'],
     [['set', 'tts.format', 'flac'], 'must be mp3, wav, pcm or ogg_opus'],
-    [['set', 'profile', 'nowhere'], 'There is no profile "nowhere" yet'],
+    [['set', 'profile', 'nowhere'], 'There is no profile "nowhere"'],
     [['get', 'api_key'], 'never shown'],
     [['get', 'nothing'], 'There is no setting "nothing"'],
     [['unset', 'nothing'], 'There is no setting "nothing"'],
