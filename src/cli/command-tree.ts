@@ -125,7 +125,7 @@ export const topics: readonly Topic[] = [
   topic('sandbox', 'a built-in gateway for tests'),
   topic('agents', 'let an agent make videos and speech, under a budget'),
   topic('refs', 'ways to refer to a job'),
-  topic('output', 'what is on stdout, and what --json prints'),
+  topic('output', 'what goes to stdout, and what --json prints'),
   topic('exit-codes', 'what the exit codes mean'),
   topic('environment', 'variables, profiles and the config file'),
 ];

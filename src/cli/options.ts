@@ -104,7 +104,7 @@ export interface BudgetOptions {
 /** Returns `--budget` and `--budget-name`. `scope` describes what `--budget` covers. */
 export function budgetOptions(scope: string): Option[] {
   return [
-    single('--budget <amount>', `maximum to spend on ${scope}, over all its runs`, (text) => {
+    single('--budget <amount>', `maximum to spend on ${scope}, across all its runs`, (text) => {
       parseAmount(text);
       return text;
     }).helpGroup('Money:'),
@@ -184,7 +184,7 @@ export function addGlobals(program: Command): Command {
     .addOption(new Option('--no-input', 'never prompt for input'))
     .option('--allow-http', 'accept an http:// base URL that is not loopback')
     .option('--allow-insecure-database', 'connect to a database without TLS')
-    .addOption(repeatable('--trust-origin <origin>', 'also send the key to result URLs of this origin'));
+    .addOption(repeatable('--trust-origin <origin>', 'also send the key to result URLs with this origin'));
 }
 
 function fieldNames(text: string): string[] {

@@ -46,7 +46,7 @@ export function addWaitOptions(
 
 /** Returns the `--timeout` option, described by `limit`. */
 export function timeoutOption(
-  limit = 'time limit of the whole command, such as 90s or 20m (default 30m)',
+  limit = 'time limit for the whole command, such as 90s or 20m (default 30m)',
 ): Option {
   return waitingOption('--timeout <duration>', limit);
 }
@@ -74,7 +74,7 @@ function commandLine(text: string): string {
 
 /** Returns the `--request-timeout` option, whose description ends with `defaults`. */
 export function requestTimeoutOption(defaults = ''): Option {
-  return waitingOption('--request-timeout <duration>', `time limit of one HTTP call${defaults}`);
+  return waitingOption('--request-timeout <duration>', `time limit for one HTTP call${defaults}`);
 }
 
 /** Adds the `--retries` option. */

@@ -248,7 +248,7 @@ describe('a row that failed', () => {
     const retry = ['retry', file, '--id', 'a'] as const;
     const again = await scene.batch(...retry);
     expect(again).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
-    expect(again.stderr).toContain('Already done, but remade and paid for again: a.');
+    expect(again.stderr).toContain('Already done, but will be remade and paid for again: a.');
     expect(await scene.batch(...retry, '--force')).toMatchObject({
       code: 0,
       stdout: `${scene.at('a.2.mp4')}\n`,

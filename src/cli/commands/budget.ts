@@ -23,7 +23,7 @@ export function registerBudget(group: Command, run: Run): void {
   const set = group
     .command('set')
     .description("set a budget's limit, or create the budget")
-    .argument('<name>', 'the name of the budget')
+    .argument('<name>', "the budget's name")
     .argument('<amount>', 'maximum to spend, such as 100 or 0.5')
     .addOption(
       oneOf(single('--per <time>', 'limit the spending per day or month, in UTC (default: in total)'), [
@@ -41,7 +41,7 @@ export function registerBudget(group: Command, run: Run): void {
   const rm = group
     .command('rm')
     .description('remove a budget and its spending record; jobs are unchanged')
-    .argument('<name>', 'the name of the budget')
+    .argument('<name>', "the budget's name")
     .addHelpText('after', '\nExamples:\n  $ mgw budget rm clips\n  $ mgw budget rm clips --json')
     .action((name: string) => run(rm, (context) => remove(context, name)));
 }

@@ -33,8 +33,8 @@ export function registerConfig(group: Command, run: Run): void {
     .action(() => run(list, listAll));
   const get = group
     .command('get')
-    .description('print the value of one setting')
-    .argument('<key>', 'name of the setting, as in config list')
+    .description("print a setting's value")
+    .argument('<key>', 'setting name, as in config list')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw config get timeout\n  $ mgw config get poll_interval\n  $ mgw config get timeout --profile work',
@@ -43,14 +43,14 @@ export function registerConfig(group: Command, run: Run): void {
   const set = group
     .command('set')
     .description('store a setting in the profile')
-    .argument('<key>', 'name of the setting')
+    .argument('<key>', 'setting name')
     .argument('<values...>', 'the value, or several values for a list')
     .addHelpText('after', setExamples)
     .action((key: string, values: string[]) => run(set, (context) => setSetting(context, key, values)));
   const unset = group
     .command('unset')
     .description('remove a setting from the profile')
-    .argument('<key>', 'name of the setting')
+    .argument('<key>', 'setting name')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw config unset timeout\n  $ mgw config unset base_url --profile work\n  $ mgw config unset trusted_origins',

@@ -81,7 +81,7 @@ function overallError(checks: readonly Check[]): MgwError | undefined {
 async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Promise<Check[]> {
   const url = storeUrl.value;
   if (sandbox.value || url === undefined) return [];
-  const hint = 'Correct store, store.endpoint (mgw config set) and the AWS variables.';
+  const hint = 'Correct the store and store.endpoint settings (mgw config set), and the AWS variables.';
   const check = await attempt('store', hint, async () => {
     const { reachProblem } = await import('../../flows/open-stores.ts');
     const store = await context.objects();

@@ -15,19 +15,19 @@ export function registerSchema(schema: Command, run: Run): void {
     command.addHelpText('after', `\nExamples:\n  $ ${path}\n  $ ${path} > schema.json\n  $ ${path} --json`);
     command.action(() => run(command, async () => outcomeOf(await make())));
   };
-  const video = schema.command('video').description('the schema of a video body');
+  const video = schema.command('video').description('print the schema of a video body');
   for (const protocol of Object.values<Protocol>(protocols))
     add(
       video
         .command(protocol.name)
-        .description(`the schema of a body of Protocol ${protocol.name.toUpperCase()}`),
+        .description(`print the schema of a Protocol ${protocol.name.toUpperCase()} body`),
       async () => asJsonSchema((await protocol.checks()).schema),
     );
-  add(schema.command('tts').description('the schema of a speech body'), speechSchema);
+  add(schema.command('tts').description('print the schema of a speech body'), speechSchema);
   add(
     schema
       .command('batch')
-      .description('the schema of a YAML manifest; for a line of JSON Lines, use $defs.row'),
+      .description('print the schema of a YAML manifest; for a line of JSON Lines, use $defs.row'),
     manifestSchema,
   );
 }

@@ -24,8 +24,8 @@ export function registerSkill(group: Command, run: Run): void {
   const command = group
     .command('install')
     .description("write SKILL.md into the project's skills, .claude/skills/mgw")
-    .option('--user', "into the user's skills instead, ~/.claude/skills/mgw")
-    .addOption(single('--dir <folder>', 'into this skills folder instead'))
+    .option('--user', "write it into the user's skills instead, ~/.claude/skills/mgw")
+    .addOption(single('--dir <folder>', 'write it into this skills folder instead'))
     .option('--force', 'replace a modified SKILL.md')
     .addHelpText('after', examples)
     .action(() => run(command, () => install(command.opts())));

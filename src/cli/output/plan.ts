@@ -215,7 +215,7 @@ export function explainSkipped(planned: PlannedRow): string {
   } = planned;
   const waitReason = explainWaiting(planned);
   if (waitReason !== undefined) return waitReason;
-  if (changes.length > 0) return `it was changed: ${changes.join('; ')}`;
+  if (changes.length > 0) return `the row was changed: ${changes.join('; ')}`;
   if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
   return job === undefined
     ? 'the record of its job is lost or damaged'

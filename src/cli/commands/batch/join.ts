@@ -131,7 +131,9 @@ function filmPath(output: string | undefined): string {
 function checkNoInput(path: string, { clips }: JoinPlan): void {
   const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
   if (input !== undefined)
-    throw usageError(`-o: ${printableLine(path, 200)} is the file of row ${printableLine(input.id, 100)}.`);
+    throw usageError(
+      `-o: ${printableLine(path, 200)} is the output file of row ${printableLine(input.id, 100)}.`,
+    );
 }
 
 function invalidRows({ plan }: JoinPlan): MgwError {

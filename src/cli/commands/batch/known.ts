@@ -131,6 +131,6 @@ export async function rememberOptions(
   const text = JSON.stringify(record);
   if (context.redact(text) !== text) return;
   await rememberBatch(folder, record).catch((error: unknown) =>
-    context.progress.note(`Could not record the options of the batch: ${messageOf(error)}`),
+    context.progress.note(`Could not record the batch's options: ${messageOf(error)}`),
   );
 }

@@ -130,7 +130,7 @@ function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
   if (ids.length === 0) return;
   const shownIds = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
   const others = ids.length > shownIds.length ? ` and ${ids.length - shownIds.length} more` : '';
-  progress.note(`Already done, but remade and paid for again: ${shownIds.join(', ')}${others}.`);
+  progress.note(`Already done, but will be remade and paid for again: ${shownIds.join(', ')}${others}.`);
 }
 
 const maxNamed = 10;

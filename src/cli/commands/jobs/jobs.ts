@@ -33,7 +33,7 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./prune.ts')).registerPrune,
     },
     export: {
-      about: 'write jobs to stdout as JSON lines (default: all jobs)',
+      about: 'write jobs to stdout as JSON Lines (default: all jobs)',
       load: async () => (await import('./transfer.ts')).registerExport,
     },
     import: {

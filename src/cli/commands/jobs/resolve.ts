@@ -115,7 +115,7 @@ async function promptForResolution(
   const how = ways[Number(answer.trim()) - 1]?.resolution;
   if (how === undefined) throw undecided();
   if (how !== 'adopted') return { how };
-  const handle = possibleHandle ?? (await ask('Handle of the task: ')).trim();
+  const handle = possibleHandle ?? (await ask('Task handle: ')).trim();
   if (handle === '') throw undecided();
   return { how, handle };
 }

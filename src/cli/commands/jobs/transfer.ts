@@ -48,7 +48,7 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
 /** `mgw jobs import FILE|-`: imports exported jobs. Existing jobs are unchanged. */
 export function registerImport(command: Command, run: Run): void {
   command
-    .argument('<file>', 'a file of JSON lines, or - for stdin')
+    .argument('<file>', 'a JSON Lines file, or - for stdin')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw jobs import job.jsonl\n  $ mgw jobs import job.jsonl --json\n  $ cat job.jsonl | mgw jobs import -',

@@ -99,7 +99,7 @@ async function scriptOutcome(
   const json = { script_exit_code: scriptExitCode, bill, total };
   if (scriptExitCode !== 0 && bill.length > 0)
     context.progress.note(
-      'This sandbox and its jobs were removed, so commands above that name one of its jobs no longer work.',
+      'This sandbox and its jobs were removed, so commands above that refer to its jobs no longer work.',
     );
   if (!options.verify) return { json, exitCode: scriptExitCode };
   const { verify } = await import('../../../sandbox/verify.ts');

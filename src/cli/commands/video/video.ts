@@ -27,7 +27,7 @@ function commandsOf(protocol: Protocol | undefined): Record<string, ListedComman
       load: async () => forProtocol((await import('./submit.ts')).registerSubmit),
     },
     status: {
-      about: 'query the state of jobs once',
+      about: "query each job's state once",
       load: async () => forProtocol((await import('./status.ts')).registerStatus),
     },
     fetch: {
