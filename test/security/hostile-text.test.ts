@@ -226,8 +226,8 @@ describe('hostile text takes linear time', () => {
         if (error instanceof Error && error.message.includes('call stack')) throw error;
       }
     };
-    // Quadratic work takes far longer than this for such text. Shorter times need not be measured exactly.
-    const isFast = (unit: Unit): boolean => costOf(() => read(fill(unit, 32 * 1024)), 1) < 50;
+    // Quadratic work takes longer than 25 ms for such text. Shorter times need not be measured exactly.
+    const isFast = (unit: Unit): boolean => costOf(() => read(fill(unit, 16 * 1024)), 1) < 25;
     const slow = units.filter((unit) => !isFast(unit) && !growsWithText(read, unit, 16 * 1024, 128 * 1024));
     expect(slow).toEqual([]);
   });
