@@ -150,7 +150,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect((await join(file, '--force')).code).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's2'));
     const over = await runHereAs(scene.user, ['batch', 'join', file, '-o', scene.at('s1.mp4'), '--force']);
-    expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('the file of row s1')]);
+    expect([over.code, over.stderr]).toEqual([2, expect.stringContaining('the output file of row s1')]);
     expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
   });
 
