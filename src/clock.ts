@@ -1,40 +1,46 @@
 import { setMaxListeners } from 'node:events';
 
-/** A source of time. Code that waits or measures takes one as a parameter, so that tests can replace it. */
+/** A time source. Code that waits or measures time takes a clock as a parameter, so that tests can replace it. */
 export interface Clock {
-  /** Milliseconds since 1970, for timestamps. The user may set it at any time, so never measure with it. */
+  /**
+   * Milliseconds since 1970, for timestamps. Never use it to measure durations, because
+   * the user may change the system time.
+   */
   now(): number;
-  /** Milliseconds since some fixed moment. It is never set back, so durations and deadlines use it. */
+  /** Milliseconds since an arbitrary fixed moment, for durations and deadlines. Never goes back. */
   monotonic(): number;
-  /** Resolves after `ms` milliseconds, immediately if zero or less. @throws the signal's reason when it is aborted */
+  /**
+   * Resolves after `ms` milliseconds, or immediately if `ms` is zero or less.
+   * @throws the signal's reason if it is aborted.
+   */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The time at which an operation is abandoned. It does not depend on the machine's time of day. */
+/** The time at which an operation is abandoned. Changes to the system time do not affect it. */
 export interface Deadline {
-  /** The remaining milliseconds; 0 after the deadline. */
+  /** The time left until the deadline, in ms; 0 after the deadline. */
   remainingMs(): number;
 }
 
-/** Returns the deadline in `ms` milliseconds. */
+/** Returns the deadline `ms` milliseconds from now. */
 export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadline {
   const endTime = clock.monotonic() + ms;
   return { remainingMs: () => Math.max(0, endTime - clock.monotonic()) };
 }
 
-/** The maximum delay of Node's timers in ms (24.8 days). A longer one fires immediately. */
+/** The maximum delay of a Node timer, in ms (24.8 days). A timer with a longer delay fires immediately. */
 export const maxTimerMs = 2 ** 31 - 1;
 
-/** The clock of this machine. A sleep lasts at most {@link maxTimerMs}. */
+/** The local machine's clock. A sleep lasts at most {@link maxTimerMs}. */
 export const systemClock: Clock = { now: () => Date.now(), monotonic, sleep };
 
-// Uses `process.hrtime`, because `performance` would load a Node module at every start.
+// Uses `process.hrtime`, because `performance` would load another Node module at every start.
 function monotonic(): number {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1e3 + nanoseconds / 1e6;
 }
 
-// Node's own sleep creates an error with a stack trace on every abort, which is slow.
+// Node's own sleep function creates an error with a stack trace on every abort, which is slow.
 function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) throw signal.reason;
@@ -54,14 +60,14 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
 }
 
 /**
- * Aborts `to` when `from` is aborted, with its reason.
- * @returns a function that removes the listener; call it when `to` is no longer needed, because many calls may listen
- * to one signal
+ * Aborts `to` when `from` is aborted, with the same reason.
+ * @returns a function that removes the listener. Call it when `to` is no longer needed, because many
+ * calls may listen to the same signal.
  */
 export function abortWith(from: AbortSignal | undefined, to: AbortController): () => void {
   if (from === undefined) return () => undefined;
-  // Otherwise Node warns on stderr if many calls listen to one signal. (AbortSignal.any is no alternative: Node would
-  // never free the signals that it returns.)
+  // Without this, Node warns on stderr if many calls listen to one signal. AbortSignal.any is no alternative, because
+  // Node never frees the signals that it returns.
   setMaxListeners(0, from);
   const forwardAbort = (): void => to.abort(from.reason as unknown);
   if (from.aborted) forwardAbort();
@@ -82,9 +88,9 @@ const durationPattern =
 const maxDurationMs = 365 * 86_400_000;
 
 /**
- * Parses a duration such as `50ms`, `5s`, `20m`, `1h30m` or `1.5h`, and returns ms. Units must descend, each at most
- * once. A number without a unit is refused.
- * @throws Error whose message says what is allowed, without the name of the flag.
+ * Parses a duration such as `50ms`, `5s`, `20m`, `1h30m` or `1.5h`, and returns it in ms. Units must be in descending
+ * order, each at most once. Rejects a number without a unit.
+ * @throws Error whose message states what is allowed, without the flag's name.
  */
 export function parseDuration(text: string): number {
   const parts = text.length > 64 ? null : durationPattern.exec(text);
@@ -94,7 +100,7 @@ export function parseDuration(text: string): number {
   return Math.round(ms);
 }
 
-/** Formats a duration in ms for {@link parseDuration}: `1h30m`, `5s`, `1s500ms`; `0s` for zero. */
+/** Formats a duration in ms for {@link parseDuration}: `1h30m`, `5s` or `1s500ms`, and `0s` for zero. */
 export function formatDuration(ms: number): string {
   let remainingMs = Math.max(0, Math.round(ms));
   const parts = units.map(([name, unit]) => {

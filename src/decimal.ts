@@ -1,4 +1,4 @@
-/** An exact decimal number, zero or above: `digits` divided by ten to the power of `scale`. */
+/** An exact decimal number of zero or more: `digits` divided by ten to the power of `scale`. */
 export interface Decimal {
   digits: bigint;
   scale: number;
@@ -6,13 +6,13 @@ export interface Decimal {
 
 export const zero: Decimal = { digits: 0n, scale: 0 };
 
-// Allows enough digits for every product of a price and its multipliers (prices.ts), because such products are stored
-// and parsed again.
+// Allows enough digits for any product of a price and its multipliers (prices.ts), because such
+// products are stored and parsed again.
 const decimalPattern = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
 
 /**
- * Reads an amount in plain digits: `12`, `0.35`.
- * @throws Error whose message says what is allowed.
+ * Parses an amount in plain digits, such as `12` or `0.35`.
+ * @throws Error whose message states what is allowed.
  */
 export function parseDecimal(text: string): Decimal {
   const [, integer, fraction = ''] = decimalPattern.exec(text) ?? [];
@@ -21,9 +21,9 @@ export function parseDecimal(text: string): Decimal {
 }
 
 /**
- * Parses a price, a multiplier or a budget that the user typed. Limits the digits, so that products stay exact in every
- * record.
- * @throws Error whose message says what is allowed.
+ * Parses a price, a multiplier or a budget that the user typed. Limits the number of digits, so that
+ * products remain exact in every record.
+ * @throws Error whose message states what is allowed.
  */
 export function parseAmount(text: string): Decimal {
   if (!/^(0|[1-9]\d{0,11})(\.\d{1,12})?$/.test(text))
@@ -36,7 +36,7 @@ export function decimalOf(count: number): Decimal {
   return { digits: BigInt(count), scale: 0 };
 }
 
-/** Returns the number in plain digits, without trailing zeros in its fraction. */
+/** Formats a number in plain digits, without trailing zeros in the fraction. */
 export function formatDecimal({ digits, scale }: Decimal): string {
   if (scale > 0 && digits % 10n === 0n) return formatDecimal({ digits: digits / 10n, scale: scale - 1 });
   const text = digits.toString().padStart(scale + 1, '0');
@@ -49,7 +49,7 @@ export function add(one: Decimal, other: Decimal): Decimal {
   return { digits: digitsAtScale(one, scale) + digitsAtScale(other, scale), scale };
 }
 
-/** Returns `one` minus `other`. @throws RangeError if the result would be below zero. */
+/** Returns `one` minus `other`. @throws RangeError if the result would be negative. */
 export function subtract(one: Decimal, other: Decimal): Decimal {
   const scale = Math.max(one.scale, other.scale);
   const digits = digitsAtScale(one, scale) - digitsAtScale(other, scale);
@@ -61,7 +61,7 @@ export function multiply(one: Decimal, other: Decimal): Decimal {
   return { digits: one.digits * other.digits, scale: one.scale + other.scale };
 }
 
-/** Returns the number divided by ten to the power of `places`, exactly. */
+/** Divides a number by ten to the power of `places`, exactly. */
 export function divideByPowerOfTen({ digits, scale }: Decimal, places: number): Decimal {
   return { digits, scale: scale + places };
 }
@@ -73,7 +73,7 @@ export function compare(one: Decimal, other: Decimal): number {
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;
 }
 
-/** Returns the amount by which `one` exceeds `other`; 0 if it does not. */
+/** Returns the amount by which `one` exceeds `other`, or 0 if it does not. */
 export function excess(one: Decimal, other: Decimal): Decimal {
   return compare(one, other) > 0 ? subtract(one, other) : zero;
 }

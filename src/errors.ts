@@ -2,7 +2,7 @@ import type { Job } from './job.ts';
 import { dirname } from 'node:path';
 import { printableLine } from './printable.ts';
 
-/** All error codes. Scripts rely on them (`error.code` under `--json`). */
+/** All error codes. Scripts rely on them (`error.code` in `--json` output). */
 export type ErrorCode =
   | 'usage'
   | 'config'
@@ -51,10 +51,13 @@ export type ExitName = keyof typeof exitCodes;
 
 const exitNames = Object.keys(exitCodes) as ExitName[];
 
-/** Whether the failed action has cost money. */
+/** Whether the failed action cost money. */
 export type Charged = 'no' | 'maybe' | 'yes';
 
-/** Whether a script may run the command again: safely, to resume, or never. */
+/**
+ * Whether to run a command again: `safe` if nothing was sent, `resume` if that continues the job,
+ * `never` if it would pay or fail again.
+ */
 export type Retry = 'safe' | 'resume' | 'never';
 
 const exitByCode: Record<ErrorCode, ExitName> = {
@@ -90,7 +93,7 @@ export interface BudgetShortfall {
   limit?: string;
   per?: 'day' | 'month';
   spent: string;
-  /** Reserved for payments in progress or unknown. */
+  /** The amount reserved for payments that are in progress or whose outcome is unknown. */
   reserved: string;
   left: string;
   /** The maximum cost of the submission; absent if no price is known. */
@@ -104,7 +107,7 @@ export interface ErrorDetails {
   retry?: Retry;
   /** The suggested next command, as an argument vector. */
   next?: string[];
-  /** The gateway's own id of the call. */
+  /** The gateway's own id for the call. */
   requestId?: string;
   exit?: ExitName;
   /** The job that the error is about, if known. */
@@ -113,9 +116,9 @@ export interface ErrorDetails {
   handle?: string;
   /** The budget that would be exceeded. */
   budget?: BudgetShortfall;
-  /** The parts that the command pays for one by one; absent if it makes one submission. */
+  /** The parts that the command pays for one by one; absent if it makes a single submission. */
   parts?: 'pieces' | 'rows';
-  /** The path that could not be written or read. */
+  /** The path that could not be read or written. */
   path?: string;
   /** The video protocols that accept the command. */
   protocols?: readonly string[];
@@ -124,7 +127,7 @@ export interface ErrorDetails {
   cause?: unknown;
 }
 
-/** The only error class of mgw: a code, a message for the user, whether money was spent, and the next command. */
+/** The only error class in mgw: a code, a message for the user, whether money was spent, and the next command. */
 export class MgwError extends Error {
   override readonly name = 'MgwError';
   readonly code: ErrorCode;
@@ -158,7 +161,7 @@ export class MgwError extends Error {
     this.lacks = details.lacks;
   }
 
-  /** Returns a copy of the error in which the given details, and optionally the message, are replaced. */
+  /** Returns a copy of the error with the given details and, if given, another message. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, lacks, cause } =
@@ -169,7 +172,7 @@ export class MgwError extends Error {
   }
 }
 
-/** Returns the error for invalid input: exit code 2, nothing was sent. */
+/** Returns an error for invalid input: exit code 2, nothing sent. */
 export function usageError(message: string, next?: string[]): MgwError {
   return new MgwError('usage', message, { next });
 }
@@ -188,7 +191,7 @@ export function toMgwError(error: unknown): MgwError {
   });
 }
 
-/** Finds the error code of Node or the system (`ENOSPC`, `ECONNRESET`) in the chain of causes. */
+/** Finds the error code from Node or the operating system (`ENOSPC`, `ECONNRESET`) in an error's chain of causes. */
 export function systemCode(error: unknown): string | undefined {
   for (let current = error, depth = 0; current instanceof Error && depth < 5; depth += 1) {
     const isMgwError = current instanceof MgwError;
@@ -210,7 +213,8 @@ const linkUnsupportedCodes = new Set([
 ]);
 
 /**
- * Whether linking failed because the file system has no hard links, as on FAT and some network and container mounts.
+ * Whether creating a hard link failed because the file system has none, as on FAT and
+ * some network and container mounts.
  */
 export function isLinkUnsupported(error: unknown): boolean {
   return linkUnsupportedCodes.has(systemCode(error) ?? '');
@@ -231,10 +235,10 @@ const systemMessages: Record<string, string> = {
   EFBIG: 'the file system does not support a file of this size',
 };
 
-// Errors that a user has to fix before the command can succeed.
+// Errors that the user must fix before the command can succeed.
 const permanentCodes = ['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG'];
 
-/** Returns the error (exit 10) for a local file that cannot be written or read. Returns an MgwError unchanged. */
+/** Returns the error (exit 10) for a local file that cannot be read or written. Returns an MgwError unchanged. */
 export function localError(error: unknown, path: string, charged: Charged): MgwError {
   if (error instanceof MgwError) return error;
   const code = systemCode(error) ?? '';

@@ -5,12 +5,12 @@ import { basename, delimiter, dirname, join, resolve } from 'node:path';
 import { MgwError } from './errors.ts';
 import manifest from '../package.json' with { type: 'json' };
 
-/** How this mgw was installed (design 18). */
+/** The ways to install mgw (design 18). */
 export type InstallMethod = 'npm' | 'executable' | 'deb' | 'image';
 
 /**
- * Returns how this mgw was installed. The .deb and the image contain the file `share/mgw/form` with their name, next to
- * the `bin` folder of the executable.
+ * Returns how this copy of mgw was installed. The .deb and the image contain a file `share/mgw/form` with the method's
+ * name, next to the executable's `bin` folder.
  */
 export function installMethod(): InstallMethod {
   if (!executable().isSea()) return 'npm';
@@ -19,19 +19,19 @@ export function installMethod(): InstallMethod {
   return method === 'deb' || method === 'image' ? method : 'executable';
 }
 
-/** Reads a file of this package, as text. @param path relative to the package, with slashes: `docs/output.md` */
+/** Reads a file of this package as text. @param path relative to the package, with slashes: `docs/output.md` */
 export async function readPackageFile(path: string): Promise<string> {
   const { isSea, getAsset } = executable();
   return isSea() ? getAsset(path, 'utf8') : readFile(join(packageFolder(), path), 'utf8');
 }
 
-/** Returns the command that starts this mgw: the executable, or Node and the start script. */
+/** Returns the command that starts this copy of mgw: the executable, or Node with the start script. */
 export function selfCommand(): string[] {
   return executable().isSea() ? [execFile()] : [execFile(), join(packageFolder(), 'bin', 'mgw.js')];
 }
 
-// Without /proc, `execPath` is only the name that the process was started by. The `mgw` command that `sandbox exec`
-// puts on the PATH would find itself under that name, and start itself endlessly.
+// Without /proc, `execPath` is only the name that started the process. The `mgw` command that `sandbox exec` puts on
+// the PATH would find itself under that name and start itself endlessly.
 function execFile(): string {
   const { execPath, env } = process;
   if (execPath !== basename(execPath)) return resolve(execPath);
@@ -40,8 +40,8 @@ function execFile(): string {
 }
 
 /**
- * Checks that the runtime is Node. Bun, for example, crashes while it downloads a video that is already paid for.
- * @throws MgwError('config') if it is another runtime.
+ * Checks that the runtime is Node. Bun, for example, crashes while downloading a video that is already paid for.
+ * @throws MgwError('config') if the runtime is not Node.
  */
 export function requireNode(versions: NodeJS.ProcessVersions = process.versions): void {
   const other = ['bun', 'deno', 'electron'].find((name) => versions[name] !== undefined);
@@ -53,12 +53,12 @@ export function requireNode(versions: NodeJS.ProcessVersions = process.versions)
   );
 }
 
-// Loaded only when used, because an import would slow down every start.
+// Loads the module only when it is needed, because an import would slow down every start.
 function executable(): typeof sea {
   return process.getBuiltinModule('node:sea');
 }
 
-// Searches upwards, because the bundle and the source are at different depths.
+// Searches the parent folders, because the bundle and the source are at different depths.
 function packageFolder(): string {
   let folder = import.meta.dirname;
   while (!existsSync(join(folder, 'package.json'))) {
@@ -69,5 +69,5 @@ function packageFolder(): string {
   return folder;
 }
 
-/** The version of this package. */
+/** The version of mgw. */
 export const version: string = manifest.version;

@@ -1,15 +1,15 @@
-/** A value of `JSON.parse`. */
+/** A value that `JSON.parse` can return. */
 export type Json = string | number | boolean | null | Json[] | JsonObject;
 export interface JsonObject {
   [key: string]: Json | undefined;
 }
 
-/** The maximum depth of parsed JSON, which makes recursion over a value safe. No gateway nests deeper. */
+/** The maximum nesting depth of parsed JSON, which makes recursion over a value safe. No gateway nests deeper. */
 export const maxLevels = 200;
 
 /**
- * Parses JSON. An integer beyond 2^53 becomes a string of its digits, because a task id is exact text. A value nested
- * deeper than {@link maxLevels} becomes null, so that the rest of the response still counts.
+ * Parses JSON. An integer beyond 2^53 becomes a string of its digits, because a task id must remain exact. A value
+ * nested deeper than {@link maxLevels} becomes null, so that the rest of the response remains usable.
  * @throws SyntaxError if the text is not JSON.
  */
 export function parseJson(text: string): Json {
@@ -22,7 +22,7 @@ function parse(text: string): { value: Json; isCut: boolean } {
   return { value, isCut: cutBelow(value, maxLevels) };
 }
 
-// Changes the value in place. Returns whether anything was removed.
+// Replaces values that are nested too deep by null, in place. Returns whether any value was replaced.
 function cutBelow(value: Json, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const members = value as JsonObject;
@@ -36,7 +36,7 @@ function cutBelow(value: Json, levels: number): boolean {
   return isCut;
 }
 
-// Works token by token, because a pattern that matches a whole string literal overflows the stack on a long one.
+// Scans token by token, because a pattern that matches a whole string literal overflows the stack on a long one.
 function quoteLongIntegers(text: string): string {
   let inString = false;
   return text.replace(/\\[^]|"|-?\d[\d.eE+-]*/g, (token) => {
@@ -49,7 +49,7 @@ function quoteLongIntegers(text: string): string {
 
 /**
  * Parses the JSON of a user's body, which must be sent unchanged (specification 1.2).
- * @throws SyntaxError if the text is not JSON; RangeError if a number would change or the nesting is too deep
+ * @throws SyntaxError if the text is not JSON; RangeError if a number would change or the nesting is too deep.
  */
 export function parseBodyJson(text: string): Json {
   const { value, isCut } = parse(text);
@@ -62,7 +62,7 @@ export function parseBodyJson(text: string): Json {
   return value;
 }
 
-// Returns the first integer beyond 2^53 or number beyond the range of a double.
+// Returns the first number that would change: an integer beyond 2^53, or a number beyond the range of a double.
 function inexactNumber(text: string): string | undefined {
   let inString = false;
   for (const [token] of text.matchAll(/\\[^]|"|-?\d[\d.eE+-]*/g)) {
@@ -74,9 +74,9 @@ function inexactNumber(text: string): string | undefined {
   return undefined;
 }
 
-/** Parses JSON like {@link parseJson}; undefined if the text is not JSON. */
+/** Parses JSON like {@link parseJson}, but returns undefined if the text is not JSON. */
 export function tryParseJson(text: string): Json | undefined {
-  // Avoids the cost of an error for each short line of a stream that is not JSON.
+  // Avoids the cost of throwing an error for each short line of a stream that is not JSON.
   if (!/^\ufeff?\s*["{[\d\-tfn]/.test(text)) return undefined;
   try {
     return parseJson(text);
@@ -85,19 +85,19 @@ export function tryParseJson(text: string): Json | undefined {
   }
 }
 
-/** Parses a JSON string whose content is itself JSON; undefined for any other string. */
+/** Parses a JSON string whose content is itself JSON. Returns undefined for any other string. */
 export function tryNestedJson(text: string): Json | undefined {
   return /^\s*["{[]/.test(text) ? tryParseJson(text) : undefined;
 }
 
 const maxCuts = 64;
-// The limit of the text that is parsed in search of a valid cut, in UTF-16 code units. All cuts of a small response are
-// tried, but only the last few of a large one.
+// The maximum length of text to parse when searching for a valid cut, in UTF-16 code units. All cuts of a small
+// response are tried, but only the last few of a large one.
 const maxParsed = 1024 * 1024;
 
 /**
- * Parses the complete part of a truncated JSON text. Drops an incomplete string, number or name at the end. Undefined
- * if nothing is complete.
+ * Parses the complete part of a truncated JSON text. Drops an incomplete string, number or name at the end.
+ * Returns undefined if no part is complete.
  */
 export function parseCutJson(text: string): Json | undefined {
   const parsed = tryParseJson(text);
@@ -110,7 +110,7 @@ export function parseCutJson(text: string): Json | undefined {
   return undefined;
 }
 
-/** An open bracket, and the open brackets around it. */
+/** An open bracket, linked to the open brackets around it. */
 interface OpenBracket {
   closer: string;
   level: number;
@@ -121,7 +121,8 @@ function closersOf(open: OpenBracket | undefined): string {
   return open === undefined ? '' : open.closer + closersOf(open.outer);
 }
 
-// Returns the last positions after a complete string or bracket, latest first; none deeper than `maxLevels`.
+// Returns the last positions after a complete string or bracket, latest first. Skips
+// positions nested deeper than `maxLevels`.
 function lastCuts(text: string): { end: number; open?: OpenBracket }[] {
   let cuts: { end: number; open?: OpenBracket }[] = [];
   let open: OpenBracket | undefined;
@@ -139,14 +140,14 @@ function lastCuts(text: string): { end: number; open?: OpenBracket }[] {
   return cuts.slice(-maxCuts).reverse();
 }
 
-/** Whether a value is a JSON object, not null or an array. */
+/** Whether a value is a JSON object, and neither null nor an array. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**
- * Returns the value at a path of own members and array indexes (`data.0.task_id`); undefined if there is none. Never
- * reaches inherited members such as `__proto__`.
+ * Returns the value at a path of own members and array indexes (`data.0.task_id`), or undefined if there is none. Never
+ * reads inherited members such as `__proto__`.
  */
 export function at(value: Json | undefined, path: string): Json | undefined {
   let current: Json | undefined = value;
@@ -163,15 +164,15 @@ export function textAt(value: Json | undefined, path: string): string | undefine
   return typeof member === 'string' && member !== '' ? member : undefined;
 }
 
-/** Returns the id at a path as exact text: a non-empty string, or the digits of an integer. */
+/** Returns the id at a path as exact text: a non-empty string, or an integer's digits. */
 export function idAt(value: Json | undefined, path: string): string | undefined {
   const member = at(value, path);
   return typeof member === 'number' && Number.isSafeInteger(member) ? String(member) : textAt(value, path);
 }
 
 /**
- * Returns JSON with sorted members and no white space, so that equal values give equal text. Recursion is safe because
- * of {@link maxLevels}.
+ * Serializes JSON with sorted members and no white space, so that equal values produce equal text. Recursion is
+ * safe because of {@link maxLevels}.
  */
 export function canonicalJson(value: Json | undefined): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;

@@ -1,5 +1,5 @@
-// Declares modules that have no types: files of undici, which has types for its index only, and the generated gallery
-// page.
+// Declares modules without types: internal files of undici, which has types only for its
+// index, and the generated gallery page.
 declare module 'undici/lib/dispatcher/dispatcher.js' {
   export { Dispatcher as default } from 'undici';
 }

@@ -1,6 +1,6 @@
 /**
- * Returns the most similar name: one that differs only in letter case, `_` or `-`, or by at most
- * `maxSlips` typing errors (up to three in a long name). Undefined if none is similar.
+ * Returns the most similar name: one that differs only in letter case, `_` or `-`, or by at most `maxSlips` typing
+ * errors (up to three in a long name). Returns undefined if none is similar.
  */
 export function nearestName(
   name: string,
@@ -16,12 +16,12 @@ export function nearestName(
   return candidates.sort((one, other) => one.slips - other.slips)[0]?.known;
 }
 
-/** Normalizes letter case, `_` and `-`: `model_version` and `ModelVersion` become equal. */
+/** Normalizes letter case, `_` and `-`, so that `model_version` and `ModelVersion` become equal. */
 export function normalizedName(name: string): string {
   return name.toLowerCase().replace(/[_\-\s]/g, '');
 }
 
-// The number of missing, extra, wrong or swapped letters (optimal string alignment).
+// Counts the missing, extra, wrong and swapped letters between two names (optimal string alignment).
 function slipsBetween(one: string, other: string): number {
   let rowBefore: number[] = [];
   let rowAbove: number[] = Array.from({ length: other.length + 1 }, (_, column) => column);

@@ -2,8 +2,8 @@
 export const redacted = '[redacted]';
 
 /**
- * The minimum length, in UTF-16 code units, of a secret that is replaced inside words too. A shorter secret often
- * occurs in other text by chance, so it is replaced only as a whole word.
+ * The minimum length, in UTF-16 code units, of a secret to replace even inside words. A shorter secret often occurs in
+ * other text by chance, so it is replaced only as a whole word.
  */
 export const minSecretLength = 8;
 
@@ -15,14 +15,14 @@ const headerInText =
 const queryInText =
   /([?&;]|\\u0026|%26)((?:[\w.-]*(?:signature|token|secret|credential|password|api[-_]?key)|access|sig|sign|key|auth)=)[^&\s"'<>#\\;]+/gi;
 const userInfoInText = /\b([a-z][a-z\d+.-]{0,20}:\/\/)[^/\s:@"'<>]*:[^/\s@"'<>]*@/gi;
-// Gateways quote a refused key with asterisks in the middle.
+// Matches a refused key as gateways quote it, with asterisks in the middle.
 const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
 
 /**
- * Returns a function that replaces each secret by `[redacted]`, in every encoding. The encodings are plain text, with
- * or without `sk-`, hexadecimal, and Base64 and Base64url at each of the three alignments. Any characters may be
- * escaped as in JSON, a URL or HTML, repeatedly and nested. All other text is unchanged, so that a recorded response
- * can still be parsed.
+ * Returns a function that replaces every encoding of each secret by `[redacted]`. The encodings are plain text
+ * with or without `sk-`, hexadecimal, and Base64 and Base64url at each of the three alignments. Any characters
+ * may be escaped as in JSON, a URL or HTML, even repeatedly or nested. All other text is unchanged, so that a
+ * recorded response can still be parsed.
  */
 export function secretRedactor(secrets: readonly string[]): (text: string) => string {
   const nonEmpty = secrets.filter((secret) => secret !== '');
@@ -31,7 +31,7 @@ export function secretRedactor(secrets: readonly string[]): (text: string) => st
   return (text) => redactEncoded(text, pattern);
 }
 
-// Cached, because every download uses the pattern of the same key.
+// Cached, because every download uses the same key's pattern.
 const patterns = new Map<string, RegExp>();
 
 function patternOf(secrets: readonly string[]): RegExp {
@@ -39,16 +39,16 @@ function patternOf(secrets: readonly string[]): RegExp {
   const cached = patterns.get(name);
   if (cached !== undefined) return cached;
   const forms = [...new Set(secrets.flatMap(spellings))];
-  // Longest first: if one key begins with another, the longer key is replaced as a whole.
+  // Longest first, so that a key that begins with another key is replaced as a whole.
   const pattern = new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
   patterns.set(name, pattern);
   return pattern;
 }
 
-// The maximum nesting of escapes: JSON of HTML of a URL has three levels.
+// The maximum nesting of escapes: a URL in HTML in JSON has three levels.
 const maxLevels = 6;
 
-// Searches the text, and then the text with one more level of escapes decoded each time.
+// Searches the text as given, then decodes one level of escapes at a time and searches again.
 function redactEncoded(text: string, pattern: RegExp): string {
   const decodings = [text];
   for (let next = decodeEscapes(text); next !== decodings.at(-1) && decodings.length <= maxLevels;) {
@@ -83,9 +83,9 @@ function replaceSpans(text: string, spans: Span[]): string {
 }
 
 /**
- * Returns a function that redacts text for users and logs. It does what {@link secretRedactor} does, and also redacts
- * the values of authentication headers, signatures and tokens in queries, and credentials before an `@`. Do not use it
- * for text that the program uses again, because a signed URL does not work without its signature.
+ * Returns a function that redacts text for users and logs. Like {@link secretRedactor}, it redacts secrets. It also
+ * redacts the values of authentication headers, signatures and tokens in queries, and credentials before an `@`. Do not
+ * use it for text that the program uses again, because a signed URL does not work without its signature.
  */
 export function redactor(secrets: readonly string[]): (text: string) => string {
   const withoutSecrets = secretRedactor(secrets);
@@ -97,11 +97,11 @@ export function redactor(secrets: readonly string[]): (text: string) => string {
       .replace(maskedKey, redacted);
 }
 
-// A URL of any scheme, including one whose slashes are escaped as in JSON.
+// A URL with any scheme or none, including one whose slashes are escaped as in JSON.
 const urlPattern = /(?:\b[a-z][a-z\d+.-]{0,20}:)?(?:\\{0,16}\/){2}[^\s"'<>]+/gi;
 const urlUserInfo = /^([^/\\]*(?:\\{0,16}\/){2})[^/\\@?#]+@/;
 const queryValue = /([?&;#]|\\{1,16}u0026|%26)([\w.%~-]{1,128})=([^&"'<>#\\;]+)/gi;
-// A value of eight characters or more may be a signature, a token, or another URL.
+// Matches a short, harmless value. A value of eight characters or more may be a signature, a token, or another URL.
 const plainValue = /^[\w.,:+-]{1,7}$/;
 const secretName =
   /sig|secret|token|cred|pass|pwd|key|auth|mac|hash|md5|jwt|code|ticket|session|policy|access|%/i;
@@ -118,9 +118,8 @@ export function withoutSignatures(text: string): string {
 }
 
 /**
- * Returns the headers of a request as `--dry-run` and `-v` show them: values that may authenticate are replaced, except
- * the scheme (`Bearer`). `secretNames` are the names of additional secret headers from the settings, in any letter
- * case.
+ * Returns a request's headers as `--dry-run` and `-v` print them: values that may authenticate are replaced, except the
+ * scheme (`Bearer`). `secretNames` are additional secret headers from the settings, in any letter case.
  */
 export function redactHeaders(
   headers: Readonly<Record<string, string>>,
@@ -138,7 +137,7 @@ function hideValue(value: string): string {
   return scheme === undefined ? redacted : `${scheme} ${redacted}`;
 }
 
-// Returns regular expressions (case-insensitive) for every encoding of a secret. Escapes are decoded before the search.
+// Returns case-insensitive regular expressions for every encoding of a secret. Escapes are decoded before the search.
 function spellings(secret: string): string[] {
   if (secret.length < minSecretLength) return [`(?<![\\w-])${escapeRegExp(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
@@ -148,7 +147,7 @@ function spellings(secret: string): string[] {
   return [...values, ...values.flatMap(encodings)].map(escapeRegExp);
 }
 
-// A key may contain a sequence that looks like an escape, which is decoded together with the real escapes.
+// A key may contain a sequence that looks like an escape. That sequence is decoded together with the real escapes.
 function decodeFully(secret: string): string {
   const next = decodeEscapes(secret);
   return next === secret ? secret : decodeFully(next);
@@ -159,7 +158,7 @@ function encodings(value: string): string[] {
   return [Buffer.from(value).toString('hex'), ...cores];
 }
 
-// Returns the Base64 digits that depend on the secret alone, for each offset (0, 1 or 2 bytes).
+// Returns the Base64 digits that depend only on the secret, for each offset (0, 1 or 2 bytes).
 function base64Cores(secret: string): string[] {
   return [0, 1, 2].flatMap((offset) => {
     const bytes = Buffer.from('\0'.repeat(offset) + secret);
@@ -173,7 +172,7 @@ function escapeRegExp(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
 
-// The HTML entities of visible ASCII, by lower-case name.
+// HTML entities for visible ASCII, by lower-case name.
 const htmlEntities: Record<string, string> = Object.fromEntries(
   (
     'excl! quot" num# dollar$ percnt% amp& apos\' lpar( rpar) ast* midast* plus+ comma, period. sol/ colon: semi; ' +
@@ -184,8 +183,8 @@ const htmlEntities: Record<string, string> = Object.fromEntries(
     .map((entry) => [entry.slice(0, -1), entry.slice(-1)]),
 );
 
-// Matches an escaped character of visible ASCII in JSON, a URL, HTML or XML, escaped once or repeatedly. Escapes of
-// other characters are not matched: of `%257f` only the percent sign is decoded.
+// Matches a visible ASCII character that is escaped in JSON, a URL, HTML or XML, once or repeatedly. Escapes of other
+// characters are not matched: in `%257f`, only the percent sign is decoded.
 const hex = String.raw`(?:2[1-9a-f]|[3-6][\da-f]|7[\da-e])`;
 const decimal = String.raw`(?:3[3-9]|[4-9]\d|1[01]\d|12[0-6])`;
 const json = String.raw`\\+(?:u00${hex}|x${hex}|["'/])|\\{2,}`;
@@ -195,7 +194,8 @@ const entity = `&(?:amp;)*(?:${number}|(?:${Object.keys(htmlEntities).join('|')}
 const escape = new RegExp(`${json}|${percent}|${entity}`, 'gi');
 
 /**
- * The position of an escape: from `start` to `end` in the original text, and one character at `at` in the decoded text.
+ * An escape's position: from `start` to `end` in the original text, and the single
+ * character at `at` in the decoded text.
  */
 interface Escape {
   start: number;
@@ -204,9 +204,9 @@ interface Escape {
 }
 
 /**
- * Decodes the escapes of visible ASCII: those of JSON, percent-encoding, and HTML entities. Repeated escapes of one
- * kind are decoded completely; of nested escapes of different kinds, only one level is decoded. Calls `onEscape` with
- * each escape, in order.
+ * Decodes the escapes of visible ASCII in JSON, URLs (percent-encoding) and HTML (entities). Decodes
+ * repeated escapes of one kind completely, but only one level of nested escapes of different kinds. Calls
+ * `found` with each escape, in order.
  */
 function decodeEscapes(text: string, found?: (escape: Escape) => void): string {
   if (!/[\\%&]/.test(text)) return text;
@@ -220,7 +220,7 @@ function decodeEscapes(text: string, found?: (escape: Escape) => void): string {
   });
 }
 
-// A cache, because a string may consist of a few escapes, repeated.
+// A cache, because text may repeat a few escapes many times.
 const characterCache = new Map<string, string>();
 const maxCached = 1000;
 
@@ -248,12 +248,12 @@ function characterFor(digits: string, base: 10 | 16): string {
   return String.fromCharCode(Number.parseInt(digits, base));
 }
 
-/** Converts a span of the decoded text to a span of the original text. `escapes` are in order. */
+/** Converts a span of the decoded text to a span of the original text. `escapes` must be in order. */
 function sourceSpan([from, to]: Span, escapes: readonly Escape[]): Span {
   return [sourceOf(from, escapes).start, sourceOf(to - 1, escapes).end];
 }
 
-/** The index of the first character, and the index after the last. */
+/** The index of the first character, and the index after the last character. */
 type Span = readonly [number, number];
 
 function sourceOf(index: number, escapes: readonly Escape[]): { start: number; end: number } {

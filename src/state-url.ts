@@ -3,34 +3,34 @@ import { parseDuration } from './clock.ts';
 import { nearestName } from './nearest.ts';
 import { printableLine } from './printable.ts';
 
-/** The configured address of a ledger on PostgreSQL. */
+/** The parsed URL of a ledger on PostgreSQL. */
 export interface StateUrl {
   /** The URL for the database client, without mgw's own parameters. */
   href: string;
   /** The URL without its password, for messages. */
   displayUrl: string;
-  /** The password of the URL; '' if it has none. */
+  /** The URL's password; '' if it has none. */
   password: string;
-  /** The schema that contains the tables. */
+  /** The database schema that contains the tables. */
   schema: string;
-  /** How long a process that has stopped renewing its lease counts as alive, ms. */
+  /** How long a process is considered alive after it stops renewing its lease, in ms. */
   leaseMs: number;
-  /** How long to wait for a database that does not respond, ms. */
+  /** How long to wait for an unresponsive database, in ms. */
   responseTimeoutMs: number;
   tls: StateTls;
 }
 
-/** How the connection to the database is encrypted. */
+/** Settings for the encryption of the database connection. */
 export interface StateTls {
-  /** The meaning of `sslmode`. If undefined, TLS is verified unless the server is on this machine. */
+  /** The mode that `sslmode` sets. If undefined, TLS is verified unless the server is on this machine. */
   mode?: 'verify' | 'no-verify' | 'disable';
-  /** Paths of PEM files: `sslrootcert`, `sslcert` and `sslkey`. */
+  /** Paths of PEM files, from `sslrootcert`, `sslcert` and `sslkey`. */
   ca?: string;
   cert?: string;
   key?: string;
 }
 
-/** The accepted values of `sslmode`. mgw always verifies the server's name as well. */
+/** The accepted values of `sslmode`. Verification always includes the server's name. */
 const tlsModes: Record<string, StateTls['mode']> = {
   'verify-full': 'verify',
   'verify-ca': 'verify',
@@ -39,13 +39,13 @@ const tlsModes: Record<string, StateTls['mode']> = {
   disable: 'disable',
 };
 
-/** The parameters of mgw, with their defaults. */
+/** The parameters that mgw reads, with their defaults. */
 const defaultParameters = {
   ...{ schema: 'mgw', lease: '', connect_timeout: '' },
   ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
 };
 
-/** The parameters of mgw, and those that the database client reads itself. */
+/** All known parameters: those that mgw reads, and those that the database client reads. */
 const parameterNames = [
   ...Object.keys(defaultParameters),
   ...['user', 'password', 'host', 'port', 'options', 'application_name'],
@@ -56,14 +56,14 @@ const defaultTimeoutMs = 10_000;
 const expectedForm =
   'postgres://USER@HOST/DATABASE, with ?schema=NAME, lease=30s and connect_timeout=10 as parameters, and / ? # @ in a password written as %2F %3F %23 %40';
 
-/** Whether a string is the URL of a ledger on PostgreSQL; false for a folder. */
+/** Whether a string is the URL of a ledger on PostgreSQL, and not a folder. */
 export function isStateUrl(text: string): boolean {
   return /^postgres(ql)?:\/\//i.test(text);
 }
 
 /**
- * Reads the address of a ledger on PostgreSQL.
- * @throws Error whose message says what is allowed and does not quote any value of the URL.
+ * Parses the URL of a ledger on PostgreSQL.
+ * @throws Error whose message states what is allowed and quotes no value of the URL.
  */
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) ? parseUrl(text) : undefined;
@@ -93,8 +93,8 @@ export function parseStateUrl(text: string): StateUrl {
   };
 }
 
-// Refuses a misspelt parameter, which would have no effect. Other unknown parameters are allowed, because database hosts
-// add their own, such as channel_binding.
+// Rejects a misspelt parameter, which would have no effect. Allows other unknown parameters, because database hosts add
+// their own, such as channel_binding.
 function checkParameter(name: string): void {
   const nearest = parameterNames.includes(name) ? undefined : nearestName(name, parameterNames);
   if (nearest !== undefined)
@@ -110,8 +110,8 @@ function parseTls(sslmode: string, [ca, cert, key]: readonly string[]): StateTls
 }
 
 /**
- * Returns a URL without its password and the values of unknown parameters. Returns a placeholder for a string that is
- * not a valid URL.
+ * Masks a URL's password and the values of its unknown parameters. Returns a placeholder
+ * for a string that is not a valid URL.
  */
 export function maskPassword(text: string): string {
   const url = parseUrl(text);
@@ -122,8 +122,8 @@ export function maskPassword(text: string): string {
   return url.href;
 }
 
-// Returns undefined if an @ follows the host. A password with an unescaped / or ? then looks like a path and
-// parameters.
+// Returns undefined if an @ follows the host, because the password then contains an unescaped / or ?. The rest of the
+// password would be parsed as a path and parameters.
 function parseUrl(text: string): URL | undefined {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   return url === undefined || `${url.pathname}${url.search}${url.hash}`.includes('@') ? undefined : url;
