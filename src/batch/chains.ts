@@ -20,32 +20,32 @@ import type { Input, RowGraph } from './row-graph.ts';
 import type { Row } from './manifest/row.ts';
 import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 
-/** Functions that {@link Chains} needs to compose the rows that wait for others. */
+/** Functions with which {@link Chains} composes the rows that wait for others. */
 export interface ChainDeps extends RowStatusDeps {
   /**
-   * Composes a row's request; `inputs` contains the assets that are results of other rows.
-   * @throws MgwError('usage') as its command does.
+   * Composes a row's request. `inputs` contains the assets that are other rows' results.
+   * @throws MgwError('usage') as the row's single command does.
    */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
-  /** The assets that a job's record can provide, the newest first. */
+  /** Returns the assets that a job's record can provide, newest first. */
   assetsOf: (job: Job, part: Part) => EarlierAsset[];
 }
 
-/** A row that another one waits for. */
+/** A row that another row waits for. */
 interface Source {
   state: RowState;
   job?: Job | undefined;
   isSpeech: boolean;
   /** The number of files that the row makes. */
   count: number;
-  /** The row to report as the cause if this one is not done. */
+  /** The row to report as the cause if this row is not done. */
   root: Root;
 }
 
 /** States of rows that a run skips. Rows that wait for them are blocked. */
 const blockingStates = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
-/** Stores the rows that other rows wait for, and determines the states of the rows that wait. */
+/** Stores the rows that other rows wait for, and determines the states of the waiting rows. */
 export class Chains {
   readonly graph: RowGraph;
   readonly #sources = new Map<string, Source>();
@@ -54,7 +54,7 @@ export class Chains {
     this.graph = graph;
   }
 
-  /** Records the state of a row. Must be called before the rows that wait for it are planned. */
+  /** Records a row's state. Must be called before the rows that wait for the row are planned. */
   record({ id, state, take: { job }, work, because }: PlannedRow): void {
     if (!this.graph.isNeeded(id)) return;
     const root = state === 'blocked' || state === 'stale' ? because : undefined;
@@ -67,19 +67,19 @@ export class Chains {
     });
   }
 
-  /** Records the outcome of a row. */
+  /** Records a row's outcome. */
   recordOutcome(id: string, state: RowState, job: Job | undefined): void {
     const source = this.#sources.get(id);
     if (source !== undefined) this.#sources.set(id, { ...source, state, job, root: { id, state, job } });
   }
 
-  /** Returns the row that blocks a row; undefined if none does. */
+  /** Returns the row that blocks the given row; undefined if none does. */
   blockerOf(row: Row): Root | undefined {
     const blocker = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');
     return blocker === undefined ? undefined : (this.#sources.get(blocker)?.root ?? { id: blocker });
   }
 
-  /** Returns a placeholder for each input of a row. The name of a row without an id depends on its placeholders. */
+  /** Returns a placeholder for each of a row's inputs. The name of a row without an id depends on its placeholders. */
   placeholders(row: Row): Map<string, EarlierAsset> {
     return new Map(this.graph.inputsOf(row).map((input) => [input.ref, placeholderOf(input)]));
   }
@@ -109,7 +109,7 @@ export class Chains {
     const before = paid && (await rowStatusOf({ ...named, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
       return this.#withStaleness({ ...composed, ...status });
-    // The result of the paid job has not been fetched yet, or the job is in doubt: finish that job first.
+    // The paid job's result has not been fetched, or the job is in doubt. Finish that job first.
     if (before.state === 'running' || before.state === 'unknown')
       return { ...composed, work: paid.work, ...before };
     if (before.state === 'failed') return { ...composed, ...before };
@@ -141,7 +141,7 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // Returns the row with the inputs of its paid job; undefined if anything besides the inputs has changed since.
+  // Returns the row with its paid job's inputs; undefined if anything besides the inputs has changed since then.
   #withPaidInputs(
     { work }: NamedRow,
     { take: { job } }: RowStatus,
@@ -171,7 +171,7 @@ function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
   return names;
 }
 
-// The hash covers the id of the named row, since the placeholder is part of the name of a row without an id.
+// The hash includes the other row's id, because the placeholder determines the name of a row without an id.
 function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
   const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
   return {

@@ -18,18 +18,18 @@ import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned
 import { mayRefer } from './row-graph.ts';
 import { filesOf, isPresent } from './row-state.ts';
 
-/** The cached record of a done row. */
+/** A done row's cached record. */
 export interface DoneRow {
   id: string;
-  /** True if the manifest contains the id. */
+  /** True if the manifest contains the row's id. */
   isNamed: boolean;
-  /** The hash of its request. */
+  /** The hash of the row's request. */
   hash: string;
-  /** The path in the plan. */
+  /** The output path in the plan. */
   path: string;
   take: number;
   job: string;
-  /** The version of the job in the ledger. */
+  /** The job's version in the ledger. */
   version: string;
   files: Pick<JobFile, 'path' | 'bytes'>[];
 }
@@ -37,29 +37,29 @@ export interface DoneRow {
 const markLength = 32;
 const markStart = '{"mark":"'.length;
 const newline = 0x0a;
-/** The number of lines that are written together. */
+/** The number of lines to write at once. */
 const linesPerWrite = 100;
-/** The maximum size of the cache file, bytes. A larger file is discarded. */
+/** The maximum size of the cache file, in bytes. A larger file is discarded. */
 const maxBytes = 256 * 1024 * 1024;
 
 /**
- * Caches the done rows of a batch by a hash of each row as written in the manifest. A cached row is recognized without
- * composing or checking it, and without reading its job. The cache file has one line for each done row. A row without a
- * line is looked up in the ledger. The ledger and the disk determine whether a row is still done.
+ * Caches a batch's done rows by a hash of each row as written in the manifest. Recognizes a cached row without
+ * composing or checking it, and without reading its job. The cache file has one line per done row. A row without a line
+ * is looked up in the ledger. The ledger and the disk determine whether a cached row is still done.
  */
 export class DoneRowCache {
   readonly #path: string;
   readonly #isByIndex: boolean;
   readonly #bytes: Buffer;
-  /** The offset of the last line of each hash. */
+  /** The offset of the last line for each hash. */
   readonly #starts = new Map<string, number>();
   #added: string[] = [];
 
   /**
-   * Reads the cache of a batch; undefined if its folder cannot be used.
+   * Opens a batch's cache; returns undefined if its folder cannot be used.
    * @param path the beginning of the file's path
-   * @param about a value derived from everything else that affects a row; rows that were cached under another value are
-   * discarded
+   * @param about a value that represents everything else that affects a row. Rows cached
+   * under another value are discarded.
    */
   static async open(path: string, about: unknown, place: OutputPlace): Promise<DoneRowCache | undefined> {
     const cachePath = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;
@@ -87,14 +87,14 @@ export class DoneRowCache {
       this.#starts.set(bytes.toString('latin1', start + markStart, start + markStart + markLength), start);
   }
 
-  /** Returns the hash of a row; undefined if the row depends on its position or on a file, which is read each time. */
+  /** Returns a row's hash; undefined if the row depends on its position or on a file that is read each time. */
   contentHash({ fields }: ManifestRecord): string | undefined {
     if (this.#isByIndex || !fields.every(isSelfContained)) return undefined;
     const values = fields.map(({ name, value, isText }) => [name, value, isText]);
     return hash('sha256', JSON.stringify(values)).slice(0, markLength);
   }
 
-  /** Returns the cached record of a row; undefined if there is none. */
+  /** Returns a row's cached record; undefined if there is none. */
   find(key: string | undefined): DoneRow | undefined {
     const start = key === undefined ? undefined : this.#starts.get(key);
     if (start === undefined) return undefined;
@@ -103,7 +103,7 @@ export class DoneRowCache {
     return text === undefined ? undefined : (JSON.parse(text) as DoneRow);
   }
 
-  /** Adds a row that is done. Rows are written in groups, the last ones by {@link write}. */
+  /** Adds a done row. Rows are written in groups; {@link write} writes the last ones. */
   add(key: string, row: DoneRow): void {
     this.#added.push(`${checkedLine({ mark: key, ...row })}\n`);
     if (this.#added.length === linesPerWrite) this.write();
@@ -114,12 +114,12 @@ export class DoneRowCache {
     try {
       appendFileSync(this.#path, this.#added.splice(0).join(''), { mode: 0o600 });
     } catch {
-      // Without its line, a row is looked up in the ledger.
+      // A row without a line is looked up in the ledger.
     }
   }
 }
 
-/** Caches a row whose job has its files, unless the request also depends on data outside the row. */
+/** Caches a row whose job has its files, unless the request depends on data outside the row. */
 export async function rememberRow(
   planned: PlannedRow,
   job: Job,
@@ -127,21 +127,21 @@ export async function rememberRow(
 ): Promise<void> {
   const { row, work, id, path, rowPath = path, take, cacheKey } = planned;
   if (known === undefined || cacheKey === undefined || needsListing(work)) return;
-  // The version may be read after the job, because no later event undoes a success.
+  // It is safe to read the version after the job, because no later event undoes a success.
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
-  // A run with --strict must read the job of a file that differs from its request.
+  // With --strict, a run must read the job of a file that differs from its request.
   if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
   known.add(cacheKey, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
 }
 
-/** Whether a row is still done: its job is unchanged, and it has no retry. */
+/** Whether a row is still done: its job is unchanged, and the row has no retry. */
 export async function isStillDone(row: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
   if ((await ledger.version(row.job)) !== row.version || !row.files.every(isPresent)) return false;
-  // A run that was killed later may have left files, which are removed when the row is looked up.
+  // A later run that was killed may have left files, which are removed when the row is looked up.
   if (row.files.some(({ path }) => pathExists(logOf(path)))) return false;
   const nextRetry = namedJob(ledger, keyOfRetry(key, row.take + 1));
   return nextRetry.then(
@@ -150,14 +150,14 @@ export async function isStillDone(row: DoneRow, key: string, ledger: Ledger): Pr
   );
 }
 
-// Whether a request depends on the gateway's model listing, which may change between runs.
+// Whether a request depends on the gateway's model list, which may change between runs.
 function needsListing(work: Work): boolean {
   if (isSpeech(work)) return false;
   const { protocol, userBody, body } = work;
   return [userBody, body].some((each) => protocol.needsListing?.(each) !== undefined);
 }
 
-/** Whether rows with these defaults can be cached: no default refers to a file. */
+/** Whether rows with these defaults can be cached. They cannot if a default refers to a file. */
 export function canBeCached(fields: readonly WrittenField[]): boolean {
   return fields.every(isSelfContained);
 }

@@ -3,45 +3,45 @@ import { encode, probe, type Probe, type Stream } from '../flows/ffmpeg.ts';
 import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
 
-/** A video or an audio file of a film. */
+/** A video or audio file in a film. */
 export interface Track {
-  /** The id of its row. */
+  /** The id of the row that made the file. */
   id: string;
-  /** Absolute path, or the URL of an object that has not been downloaded yet. */
+  /** The absolute path, or the URL of an object that has not been downloaded. */
   path: string;
   file: JobFile;
-  /** Input options of ffmpeg, if the content does not determine the format. */
+  /** Input options for ffmpeg, if the content does not determine the format. */
   input?: string[];
 }
 
-/** A video of a film, and the speech that begins with it, in order. */
+/** A video in a film, and the speech tracks that begin with it, in order. */
 export interface Clip extends Track {
   speech: Track[];
 }
 
-/** The plan of a film. */
+/** A plan for making a film. */
 export interface Film {
-  /** Arguments of ffmpeg, without the output file. */
+  /** The arguments for ffmpeg, without the output file. */
   args: string[];
-  /** The standard input of ffmpeg. */
+  /** The standard input for ffmpeg. */
   list: string;
-  /** The duration of the film. */
+  /** The film's duration, in seconds. */
   seconds: number;
   /** The reason why the videos must be re-encoded; absent if they are copied. */
   difference?: string | undefined;
-  /** Notes about speech that does not fit. */
+  /** Notes about speech that is longer than its clip. */
   notes: string[];
 }
 
 interface Scene extends Clip, Probe {
   video: Stream;
-  /** Its start in the film, seconds. */
+  /** The clip's start time in the film, in seconds. */
   start: number;
 }
 
-/** Audio to mix into the film. */
+/** An audio track to mix into the film. */
 interface OverlaidTrack extends Track {
-  /** Its start in the film, seconds. */
+  /** The track's start time in the film, in seconds. */
   at: number;
 }
 
@@ -51,8 +51,8 @@ const toAac = ['-c:a', 'aac', '-b:a', '192k'];
 const toH264 = ['-c:v', 'libx264', '-crf', '18'];
 
 /**
- * Plans a film: copies the clips if their parameters agree, else re-encodes them at the size of the first one.
- * @throws MgwError('usage') if ffmpeg is not installed, or cannot read a file.
+ * Plans a film: copies the clips if their parameters match, or else re-encodes them to the size of the first clip.
+ * @throws MgwError('usage') if ffmpeg is not installed or cannot read a file.
  */
 export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Promise<Film> {
   const probes: (Probe & { video: Stream })[] = [];
@@ -65,7 +65,7 @@ export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Pro
   let seconds = 0;
   const scenes = clips.map((clip, index): Scene => {
     const probed = probes[index] as Probe & { video: Stream };
-    // A copied clip keeps audio that is longer than its video. An encoded clip ends with its video.
+    // A copied clip keeps audio that is longer than its video. A re-encoded clip ends with its video.
     const length =
       difference === undefined ? probed.seconds : Number(probed.video['duration'] ?? probed.seconds);
     const start = seconds;
@@ -79,8 +79,8 @@ export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Pro
 }
 
 /**
- * Makes a film at a path, which is overwritten.
- * @throws MgwError('usage') if ffmpeg fails, or the film's duration is not that of the clips.
+ * Makes a film at a path, and overwrites any file there.
+ * @throws MgwError('usage') if ffmpeg fails or the film's duration differs from that of the clips.
  */
 export async function makeFilm(
   { args, list, seconds }: Film,
@@ -88,7 +88,7 @@ export async function makeFilm(
   signal: AbortSignal,
 ): Promise<void> {
   await encode(path, args, signal, list);
-  // ffmpeg may skip a file that it cannot read, and report success.
+  // ffmpeg may skip a file that it cannot read and still report success.
   const result = await probe(path, ['-f', 'mp4', `file:${path}`], signal);
   if (Math.abs(result.seconds - seconds) > 0.5 + seconds / 50)
     throw usageError(
@@ -197,7 +197,7 @@ function encodeClips(
   return { args: [...inputs, '-filter_complex', filters.join(';'), ...maps] };
 }
 
-// The film is as long as its video: longer audio is cut off.
+// The film is as long as its video. Longer audio is truncated.
 function mixFilters(overlays: readonly OverlaidTrack[], firstInput: number): string[] {
   const delayed = overlays.map(
     ({ at }, index) =>

@@ -18,9 +18,9 @@ import { type PlannedRow, countOf, isSpeech } from './planned-row.ts';
 /** The parts of a batch's film. */
 export interface JoinPlan {
   plan: Plan;
-  /** The clips with a finished video, in the order of the manifest. */
+  /** Clips with a finished video, in manifest order. */
   clips: Clip[];
-  /** The rows that belong to the film and have no finished file, in the order of the manifest. */
+  /** Rows that belong to the film but have no finished file, in manifest order. */
   missing: PlannedRow[];
   notes: string[];
 }
@@ -29,12 +29,12 @@ export interface JoinPlan {
 type SavedFile = (job: Job, count: number) => Promise<JobFile | undefined>;
 
 /**
- * Finds the finished videos of a batch, and the speech laid over them (design 17). Sends nothing.
+ * Finds a batch's finished videos and the speech laid over them (design 17). Sends nothing.
  * @throws MgwError('usage') if speech is laid over speech.
  */
 export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFile): Promise<JoinPlan> {
   const rows: PlannedRow[] = [];
-  // The command specifies only the film's path, so the records determine where the clips are.
+  // The command specifies only the film's path. The job records determine where the clips are.
   const plan = await planBatch({ ...batch, force: true }, { ...deps, isAnywhere: true }, (planned) => {
     if (!isSpeech(planned.work) || planned.row.over !== undefined) rows.push(planned);
   });
@@ -76,20 +76,20 @@ async function trackOf(
   return { id, path: absoluteOutput(file.path), file, input };
 }
 
-/** The output of a film. */
+/** A film's output. */
 export interface FilmTarget {
   path: string;
-  /** Replaces an existing file. */
+  /** Whether to replace an existing file. */
   force: boolean;
   deadline: Deadline;
 }
 
 /**
- * Joins clips into a file, which appears only when it is complete.
- * @param pathOf returns the path of a local file with the content of a result
+ * Joins clips into a file that appears only when it is complete.
+ * @param pathOf returns the path of a local file with a result's content
  * @param onPlan called before ffmpeg starts
  * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; exit 10
- * if it cannot be written; exit 130 after a signal.
+ * if the file cannot be written; exit 130 after a signal.
  */
 export async function joinClips(
   clips: readonly Clip[],

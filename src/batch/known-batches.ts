@@ -7,21 +7,21 @@ import { tryParseJson } from '../json.ts';
 
 const knownBatch = z.object({
   name: z.string(),
-  /** Whether the name is from the command line. */
+  /** Whether the batch's name is from the command line. */
   isNamed: z.boolean(),
-  /** Absolute path of the manifest. */
+  /** The manifest's absolute path. */
   file: z.string(),
-  /** The template of its files, with an absolute folder. */
+  /** The output template, with an absolute folder. */
   output: z.string(),
-  /** The manifest's template; null if the command line overrides it. */
+  /** The output template in the manifest; null if the command line overrides it. */
   written: z.nullable(z.string()),
   /** The values of `-d`. */
   defaults: z.array(z.string()),
-  /** The folders of `--allow-files`, absolute. */
+  /** The absolute paths of the `--allow-files` folders. */
   allowFiles: z.array(z.string()),
   /** The values of `--ignore-columns`. */
   ignoreColumns: z.optional(z.array(z.string())),
-  /** The value of `--budget`: without it, a later run would have no limit. */
+  /** The value of `--budget`. Without it, a later run would have no limit. */
   budget: z.optional(z.string()),
   sidecar: z.optional(z.boolean()),
 });
@@ -30,8 +30,7 @@ const knownBatch = z.object({
 export type KnownBatch = z.infer<typeof knownBatch>;
 
 /**
- * Records the options of a batch's last run, under its name and under the path of its manifest. `folder` is the
- * ledger's.
+ * Records the options of a batch's last run, under the batch's name and its manifest's path. `folder` is the ledger's.
  */
 export async function rememberBatch(folder: string, batch: KnownBatch): Promise<void> {
   await makeFolder(join(folder, 'batches'));
@@ -41,7 +40,7 @@ export async function rememberBatch(folder: string, batch: KnownBatch): Promise<
 
 /**
  * Returns the options of a batch's last run; undefined if unknown.
- * @param key its name, or the absolute path of its manifest
+ * @param key the batch's name, or its manifest's absolute path
  */
 export async function recallBatch(folder: string, key: string): Promise<KnownBatch | undefined> {
   const text = await readFile(`${pathOfBatch(folder, key)}.json`, 'utf8').catch(() => '');
@@ -49,7 +48,10 @@ export async function recallBatch(folder: string, key: string): Promise<KnownBat
   return data?.name === key || data?.file === key ? data : undefined;
 }
 
-/** Returns the path prefix of a batch's files in the ledger. It is valid on any file system, for any name. */
+/**
+ * Returns the path prefix of a batch's files in the ledger. The path is valid on any file
+ * system, even if the batch's name is not.
+ */
 export function pathOfBatch(folder: string, key: string): string {
   return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
 }

@@ -1,55 +1,55 @@
 import type { Clock } from '../clock.ts';
 
-/** The limits of a batch. */
+/** A batch's limits. */
 export interface PaceOptions {
   /** The maximum number of tasks in progress at the gateway. */
   concurrency: number;
-  /** The maximum number of submissions a minute; no limit if absent. */
+  /** The maximum number of submissions per minute; absent for no limit. */
   perMinute?: number;
-  /** The minimum pause between two polls of one job, ms. */
+  /** The minimum pause between two polls of one job, in ms. */
   intervalMs: number;
   clock: Pick<Clock, 'monotonic' | 'sleep'>;
-  /** Called when the limit of tasks in progress changes. */
+  /** Called when the limit on tasks in progress changes. */
   onLimit?: (limit: number) => void;
 }
 
-/** The time window in which a submission may be sent. */
+/** A time window in which a submission may be sent. */
 export interface SendWindow {
-  /** The number of times the limit was lowered before this window. */
+  /** The number of times the limit had been lowered before this window. */
   epoch: number;
-  /** Whether the submission may still be sent. If it is late, it could reach the gateway together with later ones. */
+  /** Whether the submission may still be sent. A late submission could reach the gateway together with later ones. */
   isOpen(): boolean;
 }
 
-/** How long a window is open, ms. This is enough to connect, and to record the submission before its first byte. */
+/** How long a window is open, in ms: enough to connect, and to record the submission before its first byte. */
 const maxDelayMs = 2000;
 
 /**
- * Returns the pause between two windows, ms. It allows no more than `perMinute` submissions in any minute, regardless
- * of when in its window each one is sent.
+ * Returns the pause between two windows, in ms. It allows at most `perMinute` submissions in any minute, regardless of
+ * when in its window each one is sent.
  */
 export function gapOf(perMinute: number | undefined): number {
   return perMinute === undefined ? 0 : (60_000 + maxDelayMs) / perMinute;
 }
 
-/** Returns the window that opens at a time, monotonic ms. */
+/** Returns the window that opens at `at`, in monotonic ms. */
 export function sendWindowAt(at: number, epoch: number, { perMinute, clock }: PaceOptions): SendWindow {
   return { epoch, isOpen: () => perMinute === undefined || clock.monotonic() <= at + maxDelayMs };
 }
 
 /**
- * Limits the tasks of a batch in progress, and the rate of its calls. A 429 halves the limit, and acceptances raise it
- * again one by one. `Retry-After` delays every submission.
+ * Limits a batch's tasks in progress, and the rate of its calls. A 429 halves the limit. Accepted submissions then
+ * raise it again, one task at a time. `Retry-After` delays every submission.
  */
 export interface Pace {
-  /** The maximum number of tasks in progress now. */
+  /** The current maximum number of tasks in progress. */
   readonly limit: number;
-  /** Whether other processes share this pace, because they run the same batch. */
+  /** Whether other processes share this pace because they run the same batch. */
   readonly isShared: boolean;
-  /** The remaining time for which the gateway's `Retry-After` delays submissions, ms. */
+  /** How much longer the gateway's `Retry-After` delays submissions, in ms. */
   readonly delayMs: number;
   /**
-   * Waits until one more task may be in progress, and takes up to `max` slots (default 1); returns their number.
+   * Waits until another task may be in progress. Takes up to `max` slots (default 1), and returns their number.
    * @throws the signal's reason.
    */
   enter(signal: AbortSignal, max?: number): Promise<number>;
@@ -62,36 +62,36 @@ export interface Pace {
   /** Reports that the gateway accepted a task. */
   reportAccepted(): void;
   /**
-   * Reports that the gateway accepts no more tasks for now: 429, or its own 503. `window` is that of the refused
-   * submission.
+   * Reports that the gateway accepts no more tasks for now (429, or its own 503). `window`
+   * is the refused submission's window.
    */
   reportLimited(window: SendWindow, retryAfterMs?: number): void;
-  /** Delays the polls of this process. */
+  /** Delays this process's polls. */
   delayPolls(ms: number): void;
-  /** Returns all slots. */
+  /** Releases all slots. */
   close(): Promise<void>;
 }
 
-// The maximum number of polls, over all jobs, in the interval between two polls of one job.
+// The maximum number of polls, for all jobs together, during the poll interval of one job.
 const pollsPerInterval = 100;
 
-/** Returns the rate limiter of a process's polls. */
+/** Returns the rate limiter for a process's polls. */
 export function pollLimiter({ intervalMs, clock }: Pick<PaceOptions, 'intervalMs' | 'clock'>): RateLimiter {
   return new RateLimiter(intervalMs / pollsPerInterval, clock);
 }
 
-/** The pace of a batch that one process runs alone. */
+/** The pace of a batch that only one process runs. */
 export class LocalPace implements Pace {
   readonly isShared = false;
   readonly #options: PaceOptions;
   #limit: number;
   #inProgress = 0;
   #waiting: (() => void)[] = [];
-  /** The number of acceptances since the limit changed. */
+  /** The number of acceptances since the limit last changed. */
   #accepted = 0;
   /**
-   * The number of times the limit was lowered. A 429 for a submission sent before the last reduction does not count
-   * again.
+   * The number of times the limit was lowered. A 429 for a submission sent before the last
+   * reduction does not lower it again.
    */
   #epoch = 0;
   readonly #submissions: RateLimiter;
@@ -181,38 +181,38 @@ export class LocalPace implements Pace {
   }
 }
 
-/** Lets calls pass one by one with a pause between them, and lets none pass during a delay. */
+/** Lets calls pass one by one with a minimum pause between them, and lets none pass during a delay. */
 export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
-  /** The time of the next call, and the end of the current delay, monotonic ms. */
+  /** The time of the next call and the end of the current delay, in monotonic ms. */
   #next = 0;
   #delayedUntil = 0;
 
-  /** `gapMs` is the minimum pause between two calls. */
+  /** `gapMs` is the minimum pause between two calls, in ms. */
   constructor(gapMs: number, clock: Pick<Clock, 'monotonic' | 'sleep'>) {
     this.#gapMs = gapMs;
     this.#clock = clock;
   }
 
-  /** The remaining delay of calls, ms. */
+  /** The remaining delay of calls, in ms. */
   get delayMs(): number {
     return Math.max(0, this.#delayedUntil - this.#clock.monotonic());
   }
 
-  /** Delays all calls for this long. */
+  /** Delays all calls for `ms` milliseconds. */
   delay(ms: number): void {
     this.#delayedUntil = Math.max(this.#delayedUntil, this.#clock.monotonic() + ms);
   }
 
-  /** Waits until this call may pass. Returns that time, monotonic ms. @throws the signal's reason. */
+  /** Waits until this call may pass, and returns that time, in monotonic ms. @throws the signal's reason. */
   async pass(signal: AbortSignal): Promise<number> {
     for (;;) {
       while (this.delayMs > 0) await this.#clock.sleep(this.delayMs, signal);
       const opensAt = Math.max(this.#next, this.#clock.monotonic());
       this.#next = opensAt + this.#gapMs;
       const wait = opensAt - this.#clock.monotonic();
-      // A timer has a resolution of one millisecond.
+      // Timers have a resolution of one millisecond.
       if (wait >= 1) await this.#clock.sleep(wait, signal);
       if (this.delayMs === 0) return opensAt;
     }

@@ -14,14 +14,14 @@ export class Slot {
     this.#isTaken = isTaken;
   }
 
-  /** Waits for a slot, unless the row has one. @throws the signal's reason. */
+  /** Waits for a slot, unless the row already has one. @throws the signal's reason. */
   async acquire(signal: AbortSignal): Promise<void> {
     if (this.#isTaken) return;
     await this.#pace.enter(signal);
     this.#isTaken = true;
   }
 
-  /** Returns the slot if the row has one. */
+  /** Releases the row's slot, if it has one. */
   leave(): void {
     if (!this.#isTaken) return;
     this.#isTaken = false;
@@ -29,15 +29,15 @@ export class Slot {
   }
 }
 
-// At most a minute, because the wait for a job has its own deadline.
+// At most one minute, because the wait for a job has its own deadline.
 function pollHoldMs({ headers }: Pick<Reply, 'headers'>): number {
   return Math.min(retryAfter(headers) ?? 0, 60_000);
 }
 
 /**
- * Returns the client of one row, which follows the pace of the run. A submission waits for its slot and its window, a
- * poll for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a
- * submission.
+ * Returns a row's client, which follows the run's pace. A submission waits for its slot and its window, and
+ * a poll waits for the rate limiter. The client reports the gateway's refusals to the pace. `read`
+ * interprets the response to a submission.
  */
 export function pacedClient(
   client: GatewayClient,
@@ -100,7 +100,7 @@ export function pacedClient(
   };
 }
 
-// A submission that got its slot only after the row's deadline would time out immediately.
+// A submission that gets its slot after the row's deadline would time out immediately.
 function refuseIfLate({ deadline }: CallOptions): void {
   if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
 }

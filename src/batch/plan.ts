@@ -21,64 +21,64 @@ import {
 import { RowGraph } from './row-graph.ts';
 import { rowStatusOf } from './row-state.ts';
 
-/** The dependencies of a plan. */
+/** The dependencies of {@link planBatch}. */
 export interface PlanDeps extends ChainDeps {
   /** Removes the API key from a string. */
   redact: (text: string) => string;
-  /** Returns the maximum cost of a row; undefined if it is unknown. */
+  /** Returns a row's maximum cost; undefined if it is unknown. */
   costOf: (work: Work) => Decimal | undefined;
   /** The cache of done rows, if done rows only need to be counted. */
   known?: DoneRowCache | undefined;
-  /** The state of a row. If absent, it is read from the ledger. */
+  /** Returns a row's state. If absent, the state is read from the ledger. */
   statusOf?: (row: NamedRow) => RowStatus;
 }
 
-/** An opened batch. */
+/** A batch whose manifest is open. */
 export interface Batch {
   manifest: Manifest;
   name: string;
   place: OutputPlace;
-  /** Replaces existing output files. */
+  /** Whether to replace existing output files. */
   force: boolean;
-  /** Real paths of the folders whose files its rows may use. */
+  /** The real paths of the folders from which rows may use files. */
   readable: readonly string[];
-  /** The base folder for relative paths of those files; the current folder if absent. */
+  /** The base folder for relative paths of such files; the current folder if absent. */
   filesFrom?: string;
 }
 
-/** The rows of one model that are still to be paid for. */
+/** The cost of one model's rows that are still to be paid for. */
 export interface ModelCost {
   rows: number;
   /** The sum of the known costs. */
   known: Decimal;
-  /** Rows without a known price. */
+  /** The number of rows without a known price. */
   unknown: number;
 }
 
-/** A plan: the actions of a run, and their maximum cost. */
+/** What a run will do, and its maximum cost. */
 export interface Plan {
   rows: number;
   counts: Record<RowState, number>;
-  /** The problems, in the order of the file; the first ten thousand of them. */
+  /** The first ten thousand problems, in file order. */
   problems: Problem[];
   /** The number of invalid rows. */
   bad: number;
-  /** The number of done rows that were found in the cache. */
+  /** The number of done rows found in the cache. */
   known: number;
-  /** Rows with the same request as an earlier row but another name: both are paid for. */
+  /** Rows with the same request as an earlier row but another name. Both rows are paid for. */
   repeated: Problem[];
-  /** Which rows wait for which. */
+  /** The dependencies between rows. */
   chains: Chains;
-  /** The maximum cost of the rows to be paid for, by model. */
+  /** The maximum cost of the rows to pay for, by model. */
   costs: Map<string, ModelCost>;
 }
 
-/** Receives the valid rows of a plan as they are read. */
+/** Receives each valid row of a plan as it is read. */
 export type UseRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
  * Reads a manifest once, checks every row, and determines its state. Sends and writes nothing.
- * @param onRow receives each valid row that is not known to be done. Rows that wait for others come last.
+ * @param onRow receives each valid row that is not cached as done; rows that wait for others come last
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
 export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): Promise<Plan> {
@@ -90,7 +90,7 @@ export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): P
     else if (graph.waitsFor(item.row).length > 0) waiting.set(item.row.index, item.row);
     else {
       const { row, record } = item;
-      // Do not cache a row with `over`: its content does not prove that the row it refers to exists.
+      // A row with `over` is not cached, because its content does not prove that the row it refers to exists.
       const cacheKey = row.over === undefined ? deps.known?.contentHash(record) : undefined;
       const planned = await planning.row(row, cacheKey);
       if (planned !== undefined) await onRow?.(planned);
@@ -109,9 +109,9 @@ export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): P
 }
 
 /**
- * Returns the current state of a row, regardless of an earlier plan.
- * @param chains the rows that it waits for; absent if it waits for none
- * @throws MgwError('usage') if it is invalid.
+ * Returns a row's current state, regardless of an earlier plan.
+ * @param chains the rows that it waits for; absent if there are none
+ * @throws MgwError('usage') if the row is invalid.
  */
 export async function planRow(
   row: Row,
@@ -125,16 +125,16 @@ export async function planRow(
     : chains.planRow(namedRow, deps);
 }
 
-/** One pass through a manifest. Stores what later rows need from earlier ones. */
+/** One pass through a manifest. Stores what later rows need to know about earlier ones. */
 class Planning {
   readonly plan: Plan;
   readonly #batch: Batch;
   readonly #deps: PlanDeps;
-  /** The line of each id, path and request so far. */
+  /** The line on which each id, path and request first appears. */
   readonly #ids = new Map<string, number>();
   readonly #paths = new Map<string, number>();
   readonly #hashes = new Map<string, number>();
-  /** The messages already reported: a wrong value in a matrix affects many rows, but is reported once. */
+  /** The messages already reported. A wrong value in a matrix affects many rows but is reported once. */
   readonly #reported = new Set<string>();
   #badLine = 0;
 
@@ -153,7 +153,7 @@ class Planning {
     };
   }
 
-  /** Adds the problems of a row, or of lines that are not rows. */
+  /** Records the problems of a row, or of lines that are not rows. */
   refuse(problems: readonly Problem[], isRow = true): void {
     const lines = problems.filter(({ line }) => line !== this.#badLine);
     this.plan.bad += isRow ? 1 : lines.length;
@@ -166,11 +166,11 @@ class Planning {
     }
   }
 
-  /** Whether a row is cached and still done. Counts such a row. */
+  /** Whether a row is cached and still done. Counts the row if it is. */
   async isKnown(record: ManifestRecord): Promise<boolean> {
     const { known, ledger } = this.#deps;
     const cached = known?.find(known.contentHash(record));
-    // Rows that wait for it need its job.
+    // The rows that wait for this row need its job.
     if (cached === undefined || this.plan.chains.graph.isNeeded(cached.id)) return false;
     if (!(await isStillDone(cached, `${this.#batch.name}/${cached.id}`, ledger))) return false;
     if (this.#isUnique(cached, record.line)) {
@@ -189,7 +189,7 @@ class Planning {
     const planned = await this.#refuseOnError(row, () => this.#stateOf(namedRow));
     if (planned === undefined || planned.state !== 'new' || this.#isPathFree(planned))
       return planned && this.#count(planned);
-    // The existing file may belong to this row: another process may have just finished it.
+    // The existing file may belong to this row, because another process may have just finished it.
     const recheck = await this.#stateOf(namedRow);
     if (recheck.state !== 'new') return this.#count(recheck);
     const message = `${namedRow.path} already exists; --force replaces it`;
@@ -287,12 +287,12 @@ class Planning {
   }
 }
 
-// Removes the dashes of flags, since a row has fields instead.
+// Removes the dashes of flags, because a row has fields instead.
 function asField(message: string): string {
   return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 
-/** Returns the earlier line with the value, or records this line. */
+/** Returns the earlier line that has the value. If there is none, records this line. */
 function earlierLine(lines: Map<string, number>, value: string, line: number): number | undefined {
   const earlier = lines.get(value);
   if (earlier === undefined) lines.set(value, line);

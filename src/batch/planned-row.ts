@@ -13,33 +13,33 @@ import { at, canonicalJson, type Json } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
 import { speechModel } from '../speech/wire.ts';
 
-/** The request of a row, composed and checked in the same way as by its command: one paid submission. */
+/** A row's request for one paid submission, composed and checked in the same way as by the row's single command. */
 export type Work = VideoWork | SpeechWork;
 
-/** A row that `video X submit` would submit. */
+/** A request as `video X submit` would submit it. */
 export type VideoWork = ComposedVideo;
 
-/** A row that `tts` would speak. */
+/** A request as `tts` would submit it. */
 export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<VideoWork, 'isFromFile'>;
 
-/** True for speech. */
+/** Whether a request is for speech. */
 export function isSpeech(work: Work): work is SpeechWork {
   return work.protocol === 'tts';
 }
 
-/** The kind of a request's job. */
+/** Returns the kind of job that a request creates. */
 export function kindOf(work: Work): JobKind {
   return isSpeech(work) ? 'tts' : work.protocol.name;
 }
 
-/** The values that identify the job of a request, and detect changes. */
+/** Returns the values that identify a request's job and reveal changes. */
 export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'userBody' | 'variant'> {
   const { body } = work;
   if (!isSpeech(work)) return { protocol: work.protocol.name, body, userBody: work.userBody };
   return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
 }
 
-/** The hash of a request, independent of the row's name. */
+/** Returns the hash of a request, which does not depend on the row's name. */
 export function hashOf(work: Work): string {
   const { protocol, body, userBody = body, variant = '' } = submissionOf(work);
   return createHash('sha256')
@@ -47,7 +47,7 @@ export function hashOf(work: Work): string {
     .digest('hex');
 }
 
-/** The model of a request. */
+/** Returns a request's model; undefined if it has none. */
 export function modelOf(work: Work): string | undefined {
   return isSpeech(work) ? speechModel : work.protocol.modelOf(work.body);
 }
@@ -68,7 +68,7 @@ export function countOf(work: Work): number {
   return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);
 }
 
-/** The value of the field that a flag of a request's command sets, such as `prompt` or `seed`. */
+/** Returns the value of the field that a flag sets in a request, such as `prompt` or `seed`. */
 export function fieldOf(work: Work, name: string): Json | undefined {
   if (isSpeech(work)) return name === 'prompt' ? at(work.body, 'req_params.text') : undefined;
   const flag = work.protocol.flags.find((each) => longName(each) === name);
@@ -77,12 +77,12 @@ export function fieldOf(work: Work, name: string): Json | undefined {
 
 const extensions: Record<string, string> = { ogg_opus: 'ogg' };
 
-/** The extension of a request's file, without its dot. */
+/** Returns the extension of a request's output file, without the dot. */
 function extensionOf(work: Work): string {
   return isSpeech(work) ? (extensions[work.format.name] ?? work.format.name) : 'mp4';
 }
 
-/** The states of a row, in display order. */
+/** Row states, in display order. */
 export const rowStates = [
   'new',
   'running',
@@ -96,71 +96,74 @@ export const rowStates = [
 ] as const;
 
 /**
- * The state of a row: `new` was never accepted. `running` was accepted, but no run has finished it. `rejected` was
- * refused at no cost, and is sent again. `changed` has a different request from the paid job of its id. `blocked` waits
- * for a row that a run does not run. `stale` was made from a video that has since been remade.
+ * A row's state. A `new` row was never accepted. A `running` row was accepted, but no run has finished it. A `rejected`
+ * row was refused at no cost, and is sent again. A `changed` row differs from the request that was paid for under its
+ * id. A `blocked` row waits for a row that a run skips. A `stale` row was made from a video that has since been remade.
  */
 export type RowState = (typeof rowStates)[number];
 
-/** The states whose rows `batch retry` selects by a flag of that name. */
+/** States that `batch retry` selects by a flag of the same name. */
 export const retriedByKind: readonly RowState[] = ['failed', 'changed', 'stale'];
 
-/** The status of a row according to the ledger. */
+/** A row's status according to the ledger. */
 export interface RowStatus {
   state: RowState;
   take: Retry;
-  /** The differences from the job, if the row was changed. */
+  /** The differences from the paid job, if the row was changed. */
   changes?: string[];
-  /** The path of the retry's file if it differs from `rowPath`, the path of the row's file. */
+  /** The path of the retry's file, if it differs from `rowPath`, the path of the row's own file. */
   path?: string;
   rowPath?: string;
   /** The state before a retry that has no record yet. */
   before?: RowState;
 }
 
-/** A row with its name, its request and its position. */
+/** A row with its name, request and position. */
 export interface NamedRow {
   row: Row;
   work: Work;
   id: string;
-  /** The key of its jobs: `NAME/ID`. */
+  /** The key of the row's jobs: `NAME/ID`. */
   key: string;
-  /** The hash of its request, in which rows that it waits for are represented by their ids. */
+  /** The hash of the row's request, with rows that it waits for represented by their ids. */
   hash: string;
-  /** The absolute path of its file; may contain `{job}` and `{n}`, which are not known yet. */
+  /** The absolute path of the row's file. May contain `{job}` and `{n}`, whose values are not known yet. */
   path: string;
-  /** The folder that must contain its files. */
+  /** The folder that must contain the row's files. */
   root: string;
-  /** Its key in the cache of done rows. */
+  /** The row's key in the cache of done rows. */
   cacheKey?: string | undefined;
-  /** The ids of the rows whose videos it uses. */
+  /** The ids of the rows whose videos this row uses. */
   waitsFor?: readonly string[];
-  /** The row that blocks it or made it stale. */
+  /** The row that blocks this row or made it stale. */
   because?: Root;
 }
 
-/** The row that blocks another or made it stale. */
+/** A row that blocks another row or made it stale. */
 export interface Root {
   id: string;
-  /** The state of the row; undefined if the row is invalid. */
+  /** The row's state; undefined if the row is invalid. */
   state?: RowState;
   job?: Job | undefined;
 }
 
-/** A row with its name, its request and its state. */
+/** A row with its name, request and state. */
 export type PlannedRow = NamedRow & RowStatus;
 
-/** Returns the display name of a row: its id, or its prompt if it has none. */
+/** Returns a row's display name: its id, or its prompt if it has no id. */
 export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>): string {
   if (row.id !== undefined) return id;
   const text = fieldOf(work, 'prompt');
   return typeof text === 'string' ? JSON.stringify(printableLine(text, 40)) : id;
 }
 
-/** The number of digits of the hash that names a row without an id. */
+/** The number of hash digits in the name of a row without an id. */
 const hashDigits = 16;
 
-/** Determines a row's name and the path of its file. @throws MgwError('usage') naming the problem with its output. */
+/**
+ * Determines a row's name and the path of its file.
+ * @throws MgwError('usage') that names the problem with its output.
+ */
 export function nameRow(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
   const hash = hashOf(work);
   const id = row.id ?? hash.slice(0, hashDigits);

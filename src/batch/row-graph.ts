@@ -8,28 +8,28 @@ import type { Manifest } from './manifest/manifest.ts';
 import type { ManifestRecord, WrittenField } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
 
-/** An asset of a row that is the video of another row, or one of its frames. */
+/** An asset that is another row's video, or a frame of that video. */
 export interface Input {
-  /** The value of the field: `@intro:last`. */
+  /** The field's value, such as `@intro:last`. */
   ref: string;
-  /** The id of that row. */
+  /** The other row's id. */
   id: string;
   part: Part;
 }
 
-/** The dependencies between the rows of a manifest (design 17). */
+/** The dependencies between a manifest's rows (design 17). */
 export class RowGraph {
   readonly #name: string;
   readonly #ids: ReadonlySet<string>;
   readonly #needed = new Set<string>();
-  /** The positions of the rows that wait for others, each after those that it waits for. */
+  /** The positions of rows that wait for others, each after the rows that it waits for. */
   readonly #order: number[] = [];
-  /** Rows that can never run, by position. */
+  /** The rows that can never run, by position, with the reasons. */
   readonly #cycles = new Map<number, string>();
 
   /**
-   * Reads a manifest for the references of its rows. Skips invalid rows.
-   * @param name the name of the batch
+   * Reads the references between a manifest's rows. Skips invalid rows.
+   * @param name the batch's name
    * @throws MgwError if the manifest cannot be read.
    */
   static async read(manifest: Manifest, name: string): Promise<RowGraph> {
@@ -53,12 +53,12 @@ export class RowGraph {
     this.#sort(waiting);
   }
 
-  /** Whether another row waits for the row of this id. */
+  /** Whether another row waits for the row with this id. */
   isNeeded(id: string): boolean {
     return this.#needed.has(id);
   }
 
-  /** The positions of the rows that wait for others, in an order in which they can run; rows of cycles come last. */
+  /** The positions of rows that wait for others, in an order in which they can run. Rows of cycles come last. */
   get order(): readonly number[] {
     return [...this.#order, ...this.#cycles.keys()];
   }
@@ -75,14 +75,14 @@ export class RowGraph {
       : `over: no row has the id ${printableLine(over, 100)}`;
   }
 
-  /** The ids of the rows that a row waits for. */
+  /** Returns the ids of the rows that a row waits for. */
   waitsFor(row: Row): string[] {
     return [...new Set(references(row).flatMap(({ ref }) => this.#idIn(ref) ?? []))];
   }
 
   /**
-   * Returns the assets of a row that are other rows.
-   * @throws MgwError('usage') if a field does not accept that part of a row, or names `@last`.
+   * Returns a row's assets that are other rows' videos.
+   * @throws MgwError('usage') if a field does not accept that part of a row, or refers to `@last`.
    */
   inputsOf(row: Row): Input[] {
     return references(row).flatMap(({ ref, field }) => {
@@ -96,7 +96,7 @@ export class RowGraph {
     });
   }
 
-  // A row takes precedence over a job of that name.
+  // A row takes precedence over a job with the same name.
   #idIn(ref: string): string | undefined {
     if (this.#ids.size === 0) return undefined;
     const key = rowId(keyIn(ref));
@@ -129,7 +129,7 @@ export class RowGraph {
 
 const maxDisplayed = 10;
 
-// Each remaining row waits for another remaining row, so following them finds a cycle.
+// Each remaining row waits for another remaining row, so following these references finds a cycle.
 function cyclesOf(
   unmet: ReadonlyMap<Row, ReadonlySet<string>>,
   byId: ReadonlyMap<string, Row>,
@@ -172,7 +172,7 @@ const assetFields = new Set(
   ),
 );
 
-/** Whether a field may refer to a job: an asset with an `@` at the beginning of a word. */
+/** Whether a field may refer to a job: it is an asset, and one of its words begins with an `@`. */
 export function mayRefer({ name, value }: Pick<WrittenField, 'name' | 'value'>): boolean {
   const hasReference = [value].flat().some((each) => typeof each === 'string' && /(^|\s)@/.test(each));
   return hasReference && assetFields.has(fieldName(name));

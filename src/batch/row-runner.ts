@@ -10,56 +10,60 @@ import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
 import type { RowEnd } from './row-state.ts';
 
-/** Callbacks for the rows of a run. */
+/** Callbacks for a run's rows. */
 export interface RunWatcher {
   began(planned: PlannedRow): void;
   updated(planned: PlannedRow, job: Job): void;
-  /** Resolves when the outcome is recorded: only then does a row count as delivered. */
+  /** Resolves when the outcome is recorded. Only then is the row treated as delivered. */
   ended(end: RowEnd): Promise<void>;
   note(text: string): void;
 }
 
-/** Callbacks of a worker. */
+/** Callbacks for a worker. */
 export interface WorkerWatcher {
-  /** A row was claimed. */
+  /** Called when a row has been claimed. */
   began(batch: Batch, planned: PlannedRow): void;
   updated: RunWatcher['updated'];
-  /** A row has ended on this worker; `isReturned` if it went back to the queue for a retry. */
+  /** Called when a row has ended on this worker. `isReturned` is true if the row went back to the queue for a retry. */
   ended(batch: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void>;
-  /** Called for a row that needs no work, or only work that needs the user. */
+  /** Called for a row that needs no work, or only work by the user. */
   skipped(batch: Batch, planned: PlannedRow): void;
-  /** A row is invalid, or went back to the queue (`isReturned`) because this worker cannot run it. */
+  /** Called if a row is invalid, or if it went back to the queue (`isReturned`) because this worker cannot run it. */
   bad(batch: Batch, id: string, why: string, isReturned: boolean): void;
-  /** A row was quarantined because too many workers died while running it. */
+  /** Called when a row was quarantined because too many workers died while running it. */
   quarantined(batch: string, id: string): void;
   note(text: string): void;
-  /** The queue has responded. */
+  /** Called when the queue has responded. */
   alive(): void;
 }
 
-/** The options of a run. */
+/** A run's options. */
 export interface RunOptions extends RowOptions {
   pace: Pace;
   /** Returns the next retry of a row whose result is gone, if the command allows one. */
   nextRetry: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
-/** The maximum number of downloads and rows that wait for a retry, in addition to tasks in progress at the gateway. */
+/**
+ * The maximum number of downloads and of rows that wait for a retry, in addition to tasks in progress at the gateway.
+ */
 const maxInParallel = 8;
-/** The number of consecutive rows that find the gateway unreachable before the run stops. */
+/** The number of consecutive rows that fail to reach the gateway before the run stops. */
 const maxUnreachable = 5;
 
-/** Runs many rows at a time. Starts each row as soon as a slot is free, and drops it when it has ended. */
+/**
+ * Runs many rows concurrently. Starts each row as soon as a slot is free, and removes it from memory when it has ended.
+ */
 export class BatchRun {
   readonly #deps: FlowDeps;
   readonly #options: RunOptions;
   readonly #watcher: RunWatcher;
   readonly #onDone: (end: RowEnd) => Promise<void>;
   readonly #signals: RowSignals;
-  /** Rows in progress. */
+  /** The number of rows in progress. */
   #open = 0;
   #onEnd: (() => void) | undefined;
-  /** The number of rows that have ended. A refused row may be tried again once this number has grown. */
+  /** The number of rows that have ended. A refused row may be tried again after this number has grown. */
   #endedCount = 0;
   #unreachable = 0;
   #fatalError: MgwError | undefined;
@@ -83,18 +87,18 @@ export class BatchRun {
     return this.#fatalError;
   }
 
-  /** True if no more rows are started. */
+  /** Whether the run starts no more rows. */
   get isOver(): boolean {
     return this.#fatalError !== undefined || this.#deps.signals.soft.aborted;
   }
 
-  /** Starts a row as soon as a slot is free; does nothing if the run has stopped. Never throws. */
+  /** Starts a row as soon as a slot is free. Does nothing if the run has stopped. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
     const [slot] = await this.slots(1);
     if (slot !== undefined) this.start(planned, slot);
   }
 
-  /** Waits for a free slot and takes up to `max`; none if the run has stopped. Never throws. */
+  /** Waits for a free slot and takes up to `max` slots, or none if the run has stopped. Never throws. */
   async slots(max: number): Promise<Slot[]> {
     const { pace, timeoutMs } = this.#options;
     const capacity = (): number => pace.limit + maxInParallel - this.#open;
@@ -183,7 +187,7 @@ export class BatchRun {
         };
       } catch (thrown) {
         const error = toMgwError(thrown);
-        // Nothing was sent for the row. Once other rows make progress, the gateway has capacity again.
+        // Nothing was sent for the row. If other rows make progress, the gateway has capacity again.
         if (
           error.code === 'rate_limited' &&
           error.charged === 'no' &&
@@ -211,14 +215,14 @@ export class BatchRun {
       error.code === 'budget' ||
       error.code === 'internal' ||
       (error.code === 'local_io' && error.job === undefined && !isOwnOutputError(planned, error)) ||
-      // The store would refuse the videos of the other rows too, after they were paid for.
+      // The store would refuse the other rows' videos too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable) ||
       this.#unreachable >= maxUnreachable;
     if (isFatal) this.#fatalError ??= error;
   }
 }
 
-/** Whether the error is about the row's own `output`: its path leads through a file or a link, or is a folder. */
+/** Whether the error concerns only the row's own `output`: its path leads through a file or a link, or is a folder. */
 export function isOwnOutputError({ row }: PlannedRow, { code, retry, charged }: MgwError): boolean {
   return code === 'local_io' && charged === 'no' && retry === 'never' && row.output !== undefined;
 }
@@ -228,7 +232,7 @@ function rateLimitedError(ms: number): MgwError {
   return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
-/** The signals of one row. */
+/** One row's signals. */
 interface RowSignalHandle {
   signals: Signals;
   /** Removes the signals of a row that has ended. */
@@ -236,8 +240,8 @@ interface RowSignalHandle {
 }
 
 /**
- * Creates separate signals for each row of a run. There may be thousands of rows, and adding or removing a listener
- * takes longer the more listeners a signal has.
+ * Creates separate signals for each row of a run. There may be thousands of rows, and adding or removing a listener is
+ * slower the more listeners a signal has.
  */
 class RowSignals {
   readonly #source: Signals;

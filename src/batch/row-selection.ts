@@ -3,15 +3,15 @@ import { keyOfRetry } from '../jobs/ref.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
 import { filesOf, pathFor, pathOfTake } from './row-state.ts';
 
-/** Selects the rows that a command covers, and the rows that it runs. */
+/** Selects the rows that a command covers, and those that it runs. */
 export interface RowSelection {
-  /** The ids of rows that must exist. */
+  /** Row ids that must exist. */
   ids?: ReadonlySet<string>;
-  /** Whether a row counts towards the exit code. */
+  /** Whether a row affects the exit code. */
   isInScope(planned: PlannedRow): boolean;
-  /** Returns the row to run; undefined if the row is left as it is. `before` is the row's take number in the plan. */
+  /** Returns the row to run; undefined if the row remains unchanged. `before` is the row's take number in the plan. */
   rowToRun(planned: PlannedRow, before: number): PlannedRow | undefined;
-  /** Returns the next retry of a paid row whose result is gone; undefined if the row is left as it is. */
+  /** Returns the next retry of a paid row whose result is gone; undefined if the row remains unchanged. */
   nextRetry(planned: PlannedRow): PlannedRow | undefined;
 }
 
@@ -19,7 +19,7 @@ const openStates = new Set(['new', 'running', 'rejected']);
 /** States of rows that only a retry runs. */
 const settledStates = new Set<RowState>(['done', 'failed', 'changed', 'stale']);
 
-/** `batch run` covers every row, but does not touch rows that failed, were changed or are in doubt. */
+/** `batch run` covers every row, but skips rows that failed, were changed or are in doubt. */
 export const everyRow: RowSelection = {
   isInScope: () => true,
   rowToRun: (planned) => (openStates.has(planned.state) ? planned : undefined),
@@ -27,8 +27,8 @@ export const everyRow: RowSelection = {
 };
 
 /**
- * `batch retry --rated`: remakes rows whose latest result is rated `maxRating` or less. Each new result is paid for,
- * and saved next to the old one. Continues jobs that an earlier run of this kind started.
+ * `batch retry --rated` remakes rows whose latest result is rated `maxRating` or less. Each new result is paid for, and
+ * saved next to the old one. Continues jobs that an earlier run of this command started.
  */
 export function retryOfRated(maxRating: number): RowSelection {
   const isPoor = ({ state, take }: PlannedRow): boolean =>
@@ -44,7 +44,7 @@ export function retryOfRated(maxRating: number): RowSelection {
   };
 }
 
-/** The rows to retry: those in `ids`, or the selected kinds of failed, changed and stale rows. */
+/** The rows to retry: those in `ids`, or the selected kinds of rows (failed, changed or stale). */
 export interface RetriedRows {
   ids?: ReadonlySet<string> | undefined;
   isFailed?: boolean;
@@ -53,10 +53,10 @@ export interface RetriedRows {
 }
 
 /**
- * `batch retry` remakes the rows of {@link RetriedRows}, and pays for them. Remakes rows in `ids` even if they are
- * done. Continues open rows, and leaves rows in doubt as they are. Keeps the file of an earlier take, and saves the new
- * one next to it.
- * @param force replaces the file of the earlier take
+ * `batch retry` remakes the rows of {@link RetriedRows}, and pays for them. Remakes rows in `ids` even if
+ * they are done. Continues open rows, and leaves rows in doubt unchanged. Keeps an earlier take's file,
+ * and saves the new file next to it.
+ * @param force replaces the earlier take's file
  */
 export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
   const { ids, isFailed = false, isChanged = false, isStale = false } = rows;
@@ -74,17 +74,17 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       const { state, take } = planned;
       if (openStates.has(state)) return planned;
       const isSelected = ids === undefined ? isOfKind(state) : settledStates.has(state);
-      // Another process has retried the row in the meantime, and the user requested only one retry.
+      // Another process has retried the row since then, and the user requested only one retry.
       if (!isSelected || take.number !== before) return undefined;
       return !force && isOccupied(planned) ? withNextTakePath(planned) : withNextTake(planned);
     },
-    // Only once: the result of a retry is not retried.
+    // Only once: a retry's result is not retried.
     nextRetry: (planned) =>
       ids !== undefined && planned.take.job !== undefined ? withNextTake(planned) : undefined,
   };
 }
 
-// If the output was changed and changed back, the file at its path belongs to an earlier take.
+// If the output was changed and then changed back, the file at its path belongs to an earlier take.
 function isOccupied({ take: { job }, path, work }: PlannedRow): boolean {
   if (job === undefined) return false;
   const count = countOf(work);

@@ -21,22 +21,28 @@ import {
   type Work,
 } from './planned-row.ts';
 
-/** The dependencies for determining a row's state. */
+/** Dependencies for determining a row's state. */
 export interface RowStatusDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
-  /** True if files may be on other machines: a delivery anywhere counts. Otherwise the file must exist here. */
+  /**
+   * Whether files may be on other machines. If so, a delivery on any machine is
+   * valid; if not, the file must exist here.
+   */
   isAnywhere?: boolean;
 }
 
 /** Identifies a row's jobs and files. */
 export interface RowIdentity {
-  /** The key of its jobs. */
+  /** The key of the row's jobs. */
   key: string;
   work: Work;
-  /** The path of its file. */
+  /** The path of the row's file. */
   path: string;
 }
 
-/** Determines the state of a row. If the record of its job is lost, it is unknown whether the row was paid for. */
+/**
+ * Determines a row's state. If its job's record is lost, the state is `unknown`,
+ * because the row may have been paid for.
+ */
 export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowStatusDeps): Promise<RowStatus> {
   const take = await latestRetry(deps.ledger, key).catch((error: unknown) => {
     if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
@@ -52,14 +58,14 @@ export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowSta
   return { ...status, state: stateOf(job, retryPath ?? path, countOf(work), deps) };
 }
 
-/** Returns the path of a retry's file, next to the earlier file: `clip.2.mp4` next to `clip.mp4`. */
+/** Returns the path of a retry's file, next to the earlier file: `clip.2.mp4` for `clip.mp4`. */
 export function pathOfTake(path: string, number: number): string {
   const { ext } = parse(path);
   const stem = path.slice(0, path.length - ext.length);
   return path.includes('{job}') ? path : `${stem}.${number}${ext}`;
 }
 
-// Returns the path of a retry's file, as recorded by the command that paid for it; undefined if there is none.
+// Returns the path of a retry's file, as recorded by the command that paid for the retry; undefined if there is none.
 function recordedRetryPath({ record }: Job, path: string): string | undefined {
   const outputs = record.goals.map(({ output = '' }) => output);
   return outputs.find((output) => {
@@ -75,8 +81,8 @@ function stateOf(job: Job, path: string, count: number, deps: RowStatusDeps): Ro
   if (state !== 'succeeded') return 'running';
   const { ledger, isAnywhere = false } = deps;
   const isEnded = isDelivered(job);
-  // Other machines see the record but not the file. If a run died before it recorded the delivery, another run must
-  // record it.
+  // Other machines see the record but not the file. If a run died before recording the
+  // delivery, another run must record it.
   const isHere = filesOf(job, path, count) !== undefined && (isEnded || fleetStateOf(ledger) === undefined);
   return isHere || (isAnywhere && isEnded) ? 'done' : 'running';
 }
@@ -86,15 +92,16 @@ export function pathFor(path: string, job: Pick<Job, 'id'>): string {
   return path.replaceAll('{job}', job.id);
 }
 
-// A file that differs from its request counts as delivered, because `--strict` keeps it without recording a delivery.
+// A file that differs from its request is treated as delivered, because `--strict`
+// keeps it without recording a delivery.
 function isDelivered({ record, files }: Job): boolean {
   const isDiffering = files.some(({ mismatches }) => mismatches !== undefined);
   return isDiffering || record.goals.some((goal) => goal.ask === 'file' && goal.deliveredAt !== undefined);
 }
 
 /**
- * Returns the files of a job at the path of its row; undefined if one is missing. Compares sizes only, since hashing
- * means reading every file.
+ * Returns a job's files at its row's path; undefined if one is missing. Compares only sizes,
+ * because hashing would read every file.
  */
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
   const named = pathFor(path, job);
@@ -104,7 +111,7 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
   return paths.length > 0 && present.length === paths.length ? present : undefined;
 }
 
-/** Removes leftovers of dead runs of a row whose job has ended, since runs skip this row. */
+/** Removes leftovers of dead runs of a row whose job has ended, because runs skip such a row. */
 export async function removeRowLeftovers(
   { state, take, path, work }: CleanUpTarget,
   deps: Parameters<typeof removeJobLeftovers>[2],
@@ -117,9 +124,10 @@ export async function removeRowLeftovers(
 
 type CleanUpTarget = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
 
-// Synchronous, since a batch checks all its files and the thread pool takes ten times as long.
+// Synchronous, because a batch checks all its files, and the thread pool takes ten times as long.
 /**
- * True for a regular file of this size. Also true for an object, because it is recorded only after the store has it.
+ * Whether a path is a regular file of this size. Always true for an object, which is
+ * recorded only after the store has it.
  */
 export function isPresent({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
   if (isObjectUrl(path)) return true;
@@ -131,7 +139,7 @@ export function isPresent({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boo
   }
 }
 
-// A record that has lost its beginning does not contain the request. The row is in doubt, not changed.
+// A record that has lost its beginning does not contain the request. Its row is in doubt, not changed.
 function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefined {
   const { fingerprint, variant } = job.record;
   const submission = submissionOf(work);
@@ -142,25 +150,25 @@ function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefi
   return changes.length > 0 ? changes : ['the gateway, the protocol or the format differs'];
 }
 
-/** Counts the rows in each state during a run. */
+/** Counts a run's rows in each state. */
 export class Tally {
   readonly counts = Object.fromEntries(rowStates.map((state) => [state, 0])) as Record<RowState, number>;
-  /** Invalid rows, which are skipped. */
+  /** The number of invalid rows, which are skipped. */
   bad = 0;
   /** The number of rows to run. */
   chosen = 0;
   /** The number of rows that this run has ended, successfully or not. */
   ended = 0;
-  /** Files that this run has saved. */
+  /** The number of files that this run has saved. */
   files = 0;
 
-  /** Adds a row with its state in the plan. */
+  /** Counts a row in its planned state. */
   count(state: RowState, isChosen: boolean): void {
     this.counts[state] += 1;
     if (isChosen) this.chosen += 1;
   }
 
-  /** Moves a row to another state. */
+  /** Moves a row from one state's count to another's. */
   move(from: RowState, to: RowState): void {
     this.counts[from] -= 1;
     this.counts[to] += 1;
@@ -170,32 +178,32 @@ export class Tally {
     return Object.values(this.counts).reduce((sum, count) => sum + count, this.bad);
   }
 
-  /** True if every row has its file. */
+  /** Whether every row has its file. */
   get isDone(): boolean {
     return this.counts.done === this.rows;
   }
 }
 
-/** The outcome of a row. */
+/** A row's outcome. */
 export interface RowEnd {
   planned: PlannedRow;
-  /** The job when the row ended; undefined if there was none yet. */
+  /** The row's job when the row ended; undefined if there was none. */
   job?: Job;
   files: JobFile[];
-  /** Whether this run paid for it. */
+  /** Whether this run paid for the row. */
   isPaid: boolean;
   /** The error, if the row is not done. */
   error?: MgwError;
 }
 
-/** The state of a row after a run. */
+/** Returns a row's state after a run. */
 export function stateAfter({ planned, job, error }: RowEnd): RowState {
   if (error === undefined) return 'done';
   const state = job === undefined ? undefined : shownState(job);
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (error.code === 'conflict') return 'changed';
   if (error.exitCode === exitCodes.unknown) return 'unknown';
-  // The gateway accepted the row, even if that could not be recorded yet.
+  // The gateway accepted the row, even if the acceptance could not be recorded.
   if (error.handle !== undefined || error.charged === 'yes') return 'running';
   if (state === undefined)
     return planned.before !== undefined && retriedByKind.includes(planned.before)
@@ -204,9 +212,9 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
   return state === 'prepared' ? 'new' : 'running';
 }
 
-/** The exit code of a run. */
+/** Returns a run's exit code. */
 export function exitCodeOfRun(tally: Tally, signal: AbortSignal, stopped: MgwError | undefined): number {
-  // Even if all rows are done, a path that could not be printed or a result that could not be written is an error.
+  // Even if all rows are done, failing to print a path or to write a result is an error.
   if (tally.isDone) return stopped?.exitCode ?? exitCodes.ok;
   if (!signal.aborted) return stopped?.code === 'budget' ? exitCodes.budget : exitCodes.partial;
   return signal.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;

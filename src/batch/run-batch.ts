@@ -10,17 +10,17 @@ import { removeRowLeftovers, stateAfter, Tally, type RowEnd } from './row-state.
 import type { Row } from './manifest/row.ts';
 import type { RowGraph } from './row-graph.ts';
 
-/** The plan of a run. */
+/** A run's plan. */
 export interface ReadyRun {
   plan: Plan;
   tally: Tally;
   /** The rows to run, by position. */
   chosen: ReadonlyMap<number, ChosenRow>;
-  /** Whether ffmpeg is needed because a frame of a video is an input of a row. */
+  /** Whether ffmpeg is needed because a row's input is a frame of a video. */
   needsFrames: boolean;
 }
 
-/** Callbacks of a run. `skipped` is called for a row that the run leaves unchanged. */
+/** Callbacks for a run. `skipped` is called for a row that the run leaves unchanged. */
 export interface BatchWatcher extends RunWatcher {
   skipped(planned: PlannedRow): void;
   /** Called before a row is run. If it throws, the row is not run, and the run ends. */
@@ -28,8 +28,8 @@ export interface BatchWatcher extends RunWatcher {
 }
 
 /**
- * Plans a run: sends nothing, and removes the leftovers of dead runs of finished rows. Counts only rows in the
- * command's scope.
+ * Plans a run. Sends nothing, but removes leftovers of dead runs of finished rows.
+ * Counts only rows in the command's scope.
  */
 export async function readyRun(
   batch: Batch,
@@ -61,8 +61,8 @@ export async function readyRun(
 }
 
 /**
- * Runs the chosen rows of a batch, many at once. Reads the manifest a second time if there are any.
- * @returns the error that stopped the run early; undefined if it was complete, or a signal stopped it
+ * Runs the chosen rows of a batch concurrently. Reads the manifest a second time if any rows are chosen.
+ * @returns the error that stopped the run early; undefined if the run was complete or a signal stopped it
  * @throws MgwError if the manifest cannot be read.
  */
 export async function runBatch(
@@ -124,7 +124,7 @@ export async function runBatch(
   return run.stoppedBy;
 }
 
-// Another process may have worked on the row since it was planned, and a row that it waits for may have failed.
+// Since the row was planned, another process may have worked on it, and a row that it waits for may have failed.
 async function planChosen(
   { row, chosen, cacheKey }: WaitingRow,
   batch: Batch,
@@ -186,10 +186,10 @@ export interface WaitingRow {
   cacheKey: string | undefined;
 }
 
-/** Holds back rows of a run until the rows that they wait for have ended. */
+/** Holds back a run's rows until the rows that they wait for have ended. */
 export class RunOrder {
   readonly #graph: RowGraph;
-  /** Ids of unfinished rows that others wait for. */
+  /** The ids of unfinished rows that others wait for. */
   readonly #awaited: Set<string>;
   readonly #waiting = new Map<string, WaitingRow[]>();
   readonly #ready: WaitingRow[] = [];
@@ -205,7 +205,7 @@ export class RunOrder {
     return this.#count > 0;
   }
 
-  /** Holds back a row that must wait for another. A paid row does not wait. */
+  /** Whether a row has to wait for another, in which case it is held back. A paid row does not wait. */
   hasToWait(row: WaitingRow): boolean {
     const id = row.chosen.state === 'running' ? undefined : this.#awaitedBy(row);
     if (id === undefined) return false;
@@ -214,7 +214,7 @@ export class RunOrder {
     return true;
   }
 
-  /** Reports that a row has ended: rows that waited only for it are next. */
+  /** Reports that a row has ended, so that rows that waited only for it are next. */
   settle(id: string): void {
     this.#awaited.delete(id);
     const rows = this.#waiting.get(id) ?? [];

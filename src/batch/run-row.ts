@@ -15,32 +15,32 @@ import { pacedClient, type Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import { type PlannedRow, isSpeech } from './planned-row.ts';
 
-/** The options for running rows. */
+/** Options for running rows. */
 export interface RowOptions {
-  /** Overwrites outputs. */
+  /** Whether to overwrite outputs. */
   force: boolean;
-  /** Writes a sidecar next to each file. */
+  /** Whether to write a sidecar next to each file. */
   sidecar: boolean;
-  /** Labels each file as AI-generated (IPTC trainedAlgorithmicMedia). */
+  /** Whether to label each file as AI-generated (IPTC trainedAlgorithmicMedia). */
   mark?: boolean | undefined;
-  /** The maximum duration of one row, ms. */
+  /** The maximum duration of one row, in ms. */
   timeoutMs: number;
   /** Whether an agent started the run. If so, a job in doubt outside the batch blocks a row with the same request. */
   isOfAgent?: boolean;
 }
 
-/** The pace of the run, a row's slot, and the callbacks for its payment and for each change of its job. */
+/** The run's pace, the row's slot, and callbacks for the row's payment and for each change of its job. */
 export interface RowRun {
   pace: Pace;
   slot: Slot;
-  /** Called when the gateway accepts a submission of this run, but not of another process. */
+  /** Called when the gateway accepts this run's submission, but not if another process submitted the row. */
   onPaid: () => void;
   onUpdate: (job: Job) => void;
 }
 
 /**
- * Runs a row as its single command would: submits it unless an earlier run did, waits, and saves the result. Frees the
- * row's slot as soon as the gateway has finished the task.
+ * Runs a row as its single command would: submits it unless an earlier run did, waits, and saves the result. Releases
+ * the row's slot as soon as the gateway has finished the task.
  * @throws MgwError as `submitVideo` and `speak` do.
  */
 export async function runRow(
@@ -80,11 +80,11 @@ export async function runRow(
   );
 }
 
-// Creates and syncs the folder of a row's file, so that a crash does not lose it together with a result. The umask
-// limits its permissions.
+// Creates and syncs the folder of a row's file, so that a crash cannot lose the folder together with a result. The
+// umask limits the folder's permissions.
 async function makeFolderOf(path: string, root: string): Promise<void> {
   if (isObjectUrl(path)) return;
-  // Wait a tick: rows that start together then share one sync.
+  // Waits a tick, so that rows that start together share one sync.
   await new Promise((resolve) => setImmediate(resolve));
   const folder = dirname(path);
   checkFolder(root, folder);
@@ -94,8 +94,8 @@ async function makeFolderOf(path: string, root: string): Promise<void> {
   });
 }
 
-// A symbolic link may have appeared since the plan was made. Check before anything is sent, and again before the result
-// is saved.
+// A symbolic link may have appeared since the plan was made. This check runs before anything is sent,
+// and again before the result is saved.
 function checkFolder(root: string, folder: string): void {
   try {
     checkLinks(root, folder);
