@@ -12,8 +12,8 @@ interface CsvRecord {
 }
 
 /**
- * Reads CSV (RFC 4180) as spreadsheets write it. The first row contains the field names; commas, semicolons or tabs
- * separate cells. An empty cell is an absent field. Empty rows, and empty cells and columns at the end, are ignored.
+ * Reads CSV (RFC 4180) as spreadsheets write it. The first row contains the field names. Commas, semicolons or tabs
+ * separate cells. An empty cell is an absent field. Ignores empty rows, and empty cells and columns at the end.
  * @throws Unreadable at a misplaced quote, after which cell boundaries are unknown.
  */
 export async function* readCsv(
@@ -58,19 +58,19 @@ export async function* readCsv(
     report({ line: 1, message: 'the file is empty: its first row must contain the field names' });
 }
 
-/** The maximum number of empty rows. Each takes as long to read as a row with values. */
+/** The maximum number of empty rows. An empty row takes as long to read as a row with values. */
 const maxEmptyRows = 2 ** 20;
 
-// The first line of a file that was made for Excel may specify the separator.
+// The first line of a file made for Excel may specify the separator.
 const separatorLine = /^sep=(.)\r?\n/i;
 
 interface Header {
-  /** The names of the columns; '' for a column without a name. */
+  /** The column names; '' for a column without a name. */
   names: readonly string[];
   line: number;
 }
 
-// A field with two columns makes every row ambiguous, so nothing below the header is read.
+// If two columns have the same name, every row is ambiguous, so nothing below the header is read.
 function readHeader(
   { cells, line }: CsvRecord,
   badLines: ReadonlySet<number>,
@@ -108,12 +108,14 @@ function fieldsOf({ cells, line }: CsvRecord, header: Header): WrittenField[] {
   return fields;
 }
 
-// A spreadsheet may read 16:9 as a time of day, and write it as 16:09 or 16:09:00.
+// A spreadsheet may read 16:9 as a time of day, and save it as 16:09 or 16:09:00.
 function ratioInCell(cell: string): string {
   return cell.trim().replace(/^0?(\d+):0?(\d+)(?::00)?$/, '$1:$2');
 }
 
-/** Returns the separator that a line such as `sep=;` specifies, or else the most frequent one in the first line. */
+/**
+ * Returns the separator that a line such as `sep=;` specifies, or else the most frequent separator in the first line.
+ */
 function separatorOf(text: string): string {
   const declared = separatorLine.exec(text)?.[1];
   if (declared !== undefined) return declared;
@@ -122,8 +124,8 @@ function separatorOf(text: string): string {
   return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');
 }
 
-// Collects the records itself: the stream would lose those before an error, and `on_record` would triple the time per
-// row.
+// Collects the records itself. The stream would lose the records before an error, and
+// `on_record` would triple the time per row.
 class RecordParser extends Parser {
   readonly parsed: { record: string[]; raw: string }[] = [];
 
@@ -181,7 +183,7 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
   }
 }
 
-/** The maximum number of separators in a line. Without it, the parser would make an array of any number of cells. */
+/** The maximum number of separators in a line. Without this limit, the parser could create an array of any size. */
 const maxSeparators = 100_000;
 
 function checkWidth(bytes: Buffer, firstLine: number, separator: string): void {
@@ -225,7 +227,7 @@ const quoteFaults: Record<string, string> = {
     'the row that begins here has text after a closing quote; inside a quoted cell, write a quote twice',
   INVALID_OPENING_QUOTE:
     'the row that begins here has a quote inside an unquoted cell: put the cell in quotes, and write the quote twice',
-  CSV_MAX_RECORD_SIZE: 'the row that begins here is longer than 8 MiB; is a quote not closed?',
+  CSV_MAX_RECORD_SIZE: 'the row that begins here is longer than 8 MiB; check for an unclosed quote',
 };
 
 function unreadable(error: CsvError, line: number): Unreadable {

@@ -8,10 +8,10 @@ import { messageOf } from '../../errors.ts';
 import { nearestName } from '../../nearest.ts';
 import type { Json } from '../../json.ts';
 
-/** The kind of a row. */
+/** The kinds of rows. */
 export const kinds: readonly JobKind[] = [...protocolNames, 'tts'];
 
-/** Returns the flags that are fields of a row of a kind: those of `video X submit` or of `tts`. */
+/** Returns the flags of `video X submit` or `tts` that are fields of a row of this kind. */
 export function rowFlags(kind: JobKind): readonly Flag[] {
   return kind === 'tts' ? speechFlags : protocolNamed(kind).flags;
 }
@@ -25,35 +25,35 @@ function namesOf(kind: JobKind): Set<string> {
   return new Set(['id', 'protocol', 'output', 'tags', ...specialFields, ...rowFlags(kind).map(longName)]);
 }
 
-/** Returns the normalized name of a field: `Aspect Ratio` is `aspect-ratio`. A native path is unchanged. */
+/** Normalizes a field's name: `Aspect Ratio` becomes `aspect-ratio`. Leaves a native path unchanged. */
 export function fieldName(written: string): string {
   const name = written.trim();
   return isPath(name) ? `set.${name.slice('set.'.length)}` : name.toLowerCase().replace(/[\s_-]+/g, '-');
 }
 
-/** Whether a name is `set.PATH`. */
+/** Whether a field's name has the form `set.PATH`. */
 export function isPath(name: string): boolean {
   return /^\s*set\./i.test(name);
 }
 
-/** Returns a column's name in templates: `#Animal` is `animal`. */
+/** Returns a column's name as templates use it: `#Animal` becomes `animal`. */
 export function variableName(written: string): string {
   return fieldName(written.trim().replace(/^#/, ''));
 }
 
-/** Returns the id of a row as used in its key: spaces become `-`. */
+/** Returns a row's id as its key uses it: spaces become `-`. */
 export function rowId(written: string): string {
   return written.trim().replace(/\s+/g, '-');
 }
 
 const remarks = ['note', 'notes', 'comment', 'comments', 'remark', 'remarks'];
 
-/** Whether a column's name marks it as a comment for the people who edit the file: `#Mood`, `Notes`. */
+/** Whether a column's name marks the column as a comment for people who edit the file, such as `#Mood` or `Notes`. */
 export function isRemark(written: string): boolean {
   return written.trim().startsWith('#') || remarks.includes(fieldName(written));
 }
 
-/** Whether a column is not a field of any row, and does not resemble one. */
+/** Whether a column is not a field of any row and does not resemble one. */
 export function isStray(written: string): boolean {
   return (
     !isPath(written) &&
@@ -62,7 +62,9 @@ export function isStray(written: string): boolean {
   );
 }
 
-/** Returns the problem with a field's name in a row of `kind`, or of any kind if absent; undefined if it is valid. */
+/**
+ * Returns the problem with a field's name in a row of `kind` (of any kind if absent); undefined if the name is valid.
+ */
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);
@@ -75,7 +77,7 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
   return `unknown field ${printableName}; ${nameHint(name, [...known], 'set.PATH')}`;
 }
 
-/** Returns the likely intended name for an unknown name, or else all names. */
+/** Suggests the most similar known name for an unknown one, or else lists all names. */
 export function nameHint(name: string, known: readonly string[], ...others: readonly string[]): string {
   const nearest = nearestKnown(name, known);
   return nearest === undefined
@@ -99,33 +101,33 @@ function pathFault(name: string): string | undefined {
 /** A field as written in the manifest. */
 export interface WrittenField {
   name: string;
-  /** Null if the field is absent. */
+  /** The value; null if the field is absent. */
   value: Json;
-  /** The line number; 0 if it is from the command line. */
+  /** The line number; 0 if the field is from the command line. */
   line: number;
-  /** The line of its name if that is another line: in a CSV, the header. */
+  /** The line of the field's name, if it is another line: in CSV, the header. */
   nameLine?: number;
-  /** True if the value is text from a CSV cell or the command line, without a JSON type. */
+  /** True if the value is text from a CSV cell or the command line, which has no JSON type. */
   isText?: true;
 }
 
-/** The maximum number of fields of a row, or columns of a CSV. */
+/** The maximum number of fields in a row, or of columns in a CSV. */
 export const maxFields = 1000;
 
-/** A row as it is written in the manifest. */
+/** A row as written in the manifest. */
 export interface ManifestRecord {
-  /** The line that it begins on. */
+  /** The line on which the row begins. */
   line: number;
   fields: readonly WrittenField[];
 }
 
 /** A problem in a manifest that must be fixed before anything is paid for. */
 export interface Problem {
-  /** The line, as an editor counts: the first is 1. */
+  /** The line number, starting from 1 as in an editor. */
   line: number;
-  /** The field as the manifest spells it, if one field is the cause. */
+  /** The field as spelled in the manifest, if a single field is the cause. */
   field?: string;
-  /** The name of a column that is not a field, as the manifest spells it. */
+  /** The name of a column that is not a field, as spelled in the manifest. */
   column?: string;
   message: string;
 }

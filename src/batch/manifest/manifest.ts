@@ -11,23 +11,23 @@ import { defaultsOf, kindInference, readRow, type Defaults, type Row } from './r
 import { namesIn } from './template.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.ts';
 
-/** A row, or a problem with a row (if `isRow`) or with the file, in the order of the file. */
+/** A row, or problems with a row (`isRow` is true) or with the file, in file order. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
 
-/** Whether a record can be skipped without reading it as a row. */
+/** Whether a record can be skipped without parsing it as a row. */
 export type IsSkipped = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
 
-/** An opened manifest. Its rows are streamed, in memory that does not grow with their number. */
+/** An opened manifest. Its rows are streamed, so memory use does not grow with their number. */
 export interface Manifest {
   path: string;
   head: Head;
   /** Notes for the user about how the manifest was read. */
   notes?: readonly string[];
-  /** Default fields of every row, including those of the command line. */
+  /** Default fields for every row, including those from the command line. */
   defaults: readonly WrittenField[];
   /**
-   * Reads the file from its beginning each time. Records for which `isSkipped` is true are skipped. Positions count
-   * from 1.
+   * Reads the file from its beginning each time. Skips records for which `isSkipped`
+   * returns true. Positions start at 1.
    * @throws MgwError('usage') if the file cannot be read, or was changed since it was opened.
    */
   items(isSkipped?: IsSkipped): AsyncGenerator<Item>;
@@ -46,24 +46,21 @@ const formats: Record<string, Format> = {
   '.yml': 'yaml',
 };
 
-/** The options for opening a manifest. */
+/** Options for opening a manifest. */
 export interface OpenOptions {
-  /** The fields of `-d`. */
+  /** The fields from `-d`. */
   commandDefaults?: readonly WrittenField[];
   /** The format; if absent, the file extension determines it. */
   format?: Format | undefined;
   /** The content; if absent, the file at the path is read. */
   content?: Buffer | undefined;
-  /** Names of columns that are not fields, as templates use them. */
+  /** The names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
-  /**
-   * Finds the protocol of a model, for rows without one.
-   * @throws MgwError('usage') if the model does not determine it.
-   */
+  /** Finds a model's protocol, for rows without one. @throws MgwError('usage') if the model does not determine it. */
   kindOf?: ((model: string) => Promise<JobKind>) | undefined;
 }
 
-/** Opens a manifest. @throws MgwError('usage') if there is no such file, or its format is unknown or unsupported. */
+/** Opens a manifest. @throws MgwError('usage') if the file does not exist, or its format is unknown or unsupported. */
 export async function openManifest(path: string, opening: OpenOptions = {}): Promise<Manifest> {
   const { content, commandDefaults = [] } = opening;
   const format = opening.format ?? formats[extname(path).toLowerCase()];
@@ -72,7 +69,7 @@ export async function openManifest(path: string, opening: OpenOptions = {}): Pro
   const readChunks = (): AsyncIterable<Buffer> => (content === undefined ? bytesOf(path) : inChunks(content));
   const detected = await detectEncoding(readChunks());
   if (detected === 'workbook') throw workbookError(path);
-  // Only a spreadsheet writes Windows-1252; in the other formats a line that is not UTF-8 is an error.
+  // Only spreadsheets write Windows-1252. In other formats, a line that is not UTF-8 is an error.
   const encoding = detected === 'windows-1252' && format !== 'csv' ? 'utf-8' : detected;
   const note = 'is not UTF-8, so it was read as Windows-1252. Check letters such as é in: mgw batch plan';
   const notes =
@@ -106,7 +103,7 @@ function workbookError(path: string): MgwError {
 }
 
 interface Content extends Pick<OpenOptions, 'columns' | 'kindOf'> {
-  /** Problems with settings of all rows. If there are any, no row is read. */
+  /** Problems with settings that apply to all rows. If there are any, no row is read. */
   faults: readonly Problem[];
   defaults: Defaults;
   records: (
@@ -114,7 +111,7 @@ interface Content extends Pick<OpenOptions, 'columns' | 'kindOf'> {
   ) => AsyncIterable<ManifestRecord> | Iterable<ManifestRecord | Problem>;
 }
 
-/** The maximum number of problems of a manifest. */
+/** The maximum number of problems to report for a manifest. */
 export const maxProblems = 10_000;
 
 async function* itemsOf(content: Content, isSkipped: IsSkipped = () => false): AsyncGenerator<Item> {
@@ -158,7 +155,7 @@ function fileProblem(problem: Problem): Item {
 
 type SourceOf = (report: (problem: Problem) => void) => Source;
 
-// The parsers of CSV and YAML are loaded only if the manifest needs them.
+// The CSV and YAML parsers are loaded only if the manifest needs them.
 async function contentOf(sourceOf: SourceOf, format: Format, opening: OpenOptions): Promise<Content> {
   const { commandDefaults = [], columns, kindOf } = opening;
   const faults: Problem[] = [];
@@ -168,7 +165,7 @@ async function contentOf(sourceOf: SourceOf, format: Format, opening: OpenOption
   return { faults, defaults, records, columns, kindOf };
 }
 
-// Reads JSON Lines: an object on each line. Empty lines are skipped.
+// Reads JSON Lines: one object per line. Skips empty lines.
 async function* readJsonLines(
   source: Source,
   report: (problem: Problem) => void,

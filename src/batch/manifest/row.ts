@@ -10,19 +10,19 @@ import { maxFields, type ManifestRecord, type Problem, type WrittenField } from 
 import { rowSchema } from './schema.ts';
 import { fillTemplates, namesInTemplates, textOf } from './template.ts';
 
-/** A row of a manifest with its defaults, equivalent to a command line. */
+/** A manifest's row with its defaults applied, equivalent to a command line. */
 export interface Row {
-  /** Its place among the rows, from 1. */
+  /** The row's position among the rows, starting from 1. */
   index: number;
   line: number;
   kind: JobKind;
   /** The id, if the manifest contains one. */
   id?: string;
-  /** The values of flags by their long names, as on the command line. */
+  /** Flag values by the flags' long names, as on the command line. */
   flags: Record<string, string | string[] | boolean>;
   /** The values of `--set`. */
   set: string[];
-  /** `@FILE`, or the body itself. */
+  /** `@FILE`, or the request body itself. */
   body?: string | JsonObject;
   /** The text to speak, or the file that contains it. */
   text?: string;
@@ -32,24 +32,25 @@ export interface Row {
   endpoint?: string;
   output?: string;
   tags: string[];
-  /** The columns that the batch's output template uses. */
+  /** The values of columns that the batch's output template uses. */
   columns?: Record<string, string>;
 }
 
-/** The options for reading rows. */
+/** Options for reading rows. */
 export interface RowReading {
   defaults: Defaults;
-  /** Names of columns that are not fields, as templates use them. */
+  /** The names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
-  /** The kind of a row that does not specify its protocol. */
+  /** The kind of any row that does not specify its protocol. */
   kind?: JobKind | undefined;
 }
 
-/** Default fields of every row, by name. */
+/** Default fields for every row, by name. */
 export type Defaults = ReadonlyMap<string, WrittenField>;
 
 /**
- * Returns defaults by their normalized names; the last one with a name wins. Reports defaults that no row could have.
+ * Returns defaults by their normalized names. If a name is repeated, the last default applies.
+ * Reports defaults that no row could have.
  */
 export function defaultsOf(
   fields: readonly WrittenField[],
@@ -85,7 +86,7 @@ function defaultFault({ name: written, value }: WrittenField): string | undefine
   return `${shownValue(written)}: ${shownValue(value)} is not allowed; allowed: ${first}`;
 }
 
-/** Reads `-d NAME=VALUE`. @throws MgwError('usage') naming the problem. */
+/** Parses `-d NAME=VALUE`. @throws MgwError('usage') that names the problem. */
 export function parseDefaults(assignments: readonly string[], columns?: ReadonlySet<string>): WrittenField[] {
   const fields = assignments.map((entry): WrittenField => {
     const separator = entry.indexOf('=');
@@ -104,7 +105,7 @@ export function parseDefaults(assignments: readonly string[], columns?: Readonly
   return fields;
 }
 
-/** Parses a record as a row, and reports all its problems; undefined if it has any. */
+/** Parses a record as a row, and reports all its problems. Returns undefined if there are any. */
 export function readRow(
   record: ManifestRecord,
   index: number,
@@ -212,7 +213,7 @@ function checkedValues(
   if (result.success) return result.data;
   for (const { path, message } of result.error.issues) {
     const field = fields.get(String(path[0]));
-    // A default has no line in the row, so its problems are reported for the row.
+    // A default is not on the row's line, so its problems are reported for the row as a whole.
     fault(
       field?.line || line,
       `${shownValue(field?.value)} is not allowed; allowed: ${message}`,
@@ -242,11 +243,11 @@ function setEntry(name: string, { value, isText }: WrittenField): string {
 }
 
 /**
- * Returns a function that finds the kind of a record without a protocol: `tts` if it has text to speak, else the
- * protocol of its model. It returns undefined if the record has neither, or has a protocol. Each model is looked up
- * once.
- * @param kindOf finds the protocol of a model.
- * @throws MgwError('usage') if the model does not determine it.
+ * Returns a function that finds the kind of a record without a protocol: `tts` if the record has text to
+ * speak, or else its model's protocol. It returns undefined if the record has neither, or has a
+ * protocol. Each model is looked up once.
+ * @param kindOf finds a model's protocol
+ * @throws MgwError('usage') if the model does not determine the protocol.
  */
 export function kindInference(
   defaults: Defaults,

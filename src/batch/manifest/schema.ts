@@ -11,7 +11,7 @@ import { kinds, rowFlags, rowId, nameHint } from './fields.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import type { Problem, WrittenField } from './fields.ts';
 
-/** Returns a check whose message states what is allowed, like the messages of flag parsers. */
+/** Returns a check whose message states what is allowed, like the messages of the flag parsers. */
 function checkBy<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
   return z.check<T>((context) => {
     try {
@@ -29,7 +29,7 @@ function checkBy<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
 
 const plainText = z.string('text');
 const textOrNumber = z.pipe(z.union([z.string(), z.number()], 'a number or text'), z.transform(String));
-// If only a check of one alternative fails, zod uses the message of that check.
+// If only one alternative's check fails, zod uses the message of that check.
 const switchValue = z.pipe(
   z.union([z.boolean(), z.string().check(z.regex(/^(true|false)$/i, 'true or false'))], 'true or false'),
   z.transform((value) => String(value).toLowerCase() === 'true'),
@@ -44,7 +44,7 @@ const wordList = z.pipe(
   ),
 );
 
-// Returns the schema of a flag's value, with the flag's own check.
+// Returns the schema of a flag's value, including the flag's own check.
 function flagSchema(flag: Flag): z.ZodMiniType {
   const { parse, description } = flag;
   const withDescription = z.describe(description);
@@ -59,7 +59,7 @@ function flagSchema(flag: Flag): z.ZodMiniType {
   );
 }
 
-// A text field does not accept a number, since parsing may change its digits: version 2.0 would become 2.
+// A text field does not accept a number, because parsing may change its digits: version 2.0 would become 2.
 function isNumeric({ parse }: Flag): boolean {
   try {
     return typeof parse?.('5') === 'number';
@@ -141,7 +141,7 @@ const rowSchemas: ReadonlyMap<JobKind, RowSchema> = new Map(
   kinds.map((kind) => [kind, buildRowSchema(kind)]),
 );
 
-/** Returns the schema of a row: the flags of its command and the fields of every row, without `set.PATH`. */
+/** Returns a row's schema: the flags of its command and the fields that every row has, without `set.PATH`. */
 export function rowSchema(kind: JobKind): RowSchema {
   return rowSchemas.get(kind) ?? z.never();
 }
@@ -150,7 +150,7 @@ function checkTaskCount(count: string): void {
   if (!/^[1-9]\d{0,3}$/.test(count)) throw new Error('a whole number, 1 to 9999');
 }
 
-/** The members of a YAML manifest besides its rows. */
+/** The members of a YAML manifest, except its rows. */
 export const headSchema = z.strictObject({
   name: z.optional(textOrNumber.check(checkBy(checkKeyName), z.describe('permanently names the batch'))),
   output: z.optional(
@@ -178,10 +178,10 @@ const manifest = z.extend(headSchema, {
   rows: z.optional(z.array(row)),
 });
 
-/** The names of the members of a YAML manifest. */
+/** The member names of a YAML manifest. */
 export const manifestNames = Object.keys(manifest.shape);
 
-/** The JSON Schema of a manifest in YAML; `$defs.row` is that of a line of JSON Lines. */
+/** Returns the JSON Schema of a YAML manifest. `$defs.row` is the schema of a line in JSON Lines. */
 export function manifestJsonSchema(): JsonObject {
   const schema = z.toJSONSchema(manifest, {
     io: 'input',
@@ -190,7 +190,7 @@ export function manifestJsonSchema(): JsonObject {
   return schema as unknown as JsonObject;
 }
 
-// zod cannot express additional members that match a pattern, or two spellings of a name.
+// zod cannot express additional members that match a pattern, or alternative spellings of a name.
 function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
   const { properties } = schema;
   if (properties?.['protocol'] === undefined) return;
@@ -199,7 +199,7 @@ function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
     properties[name.replaceAll('-', '_')] ??= property;
 }
 
-/** The members of a YAML manifest besides its rows. */
+/** The parsed members of a YAML manifest, except its rows. */
 export interface Head {
   name?: string;
   output?: string;
@@ -208,7 +208,7 @@ export interface Head {
   budget?: string;
 }
 
-/** Reads the head of a manifest. Reports invalid members and omits them. */
+/** Parses a manifest's head. Reports invalid members and omits them. */
 export function readHead(fields: readonly WrittenField[], report: (problem: Problem) => void): Head {
   const head: Record<string, unknown> = {};
   for (const { name, value, line } of fields) {

@@ -1,28 +1,28 @@
 import { isUtf8, isAscii } from 'node:buffer';
 import type { Problem } from './fields.ts';
 
-/** Complete lines of a file. */
+/** A block of complete lines from a file. */
 export interface Block {
   bytes: Buffer;
-  /** The number of its first line. */
+  /** The number of the block's first line. */
   line: number;
 }
 
-/** The maximum length of a line, with room for an image in Base64. */
+/** The maximum length of a line, in bytes. It leaves room for an image in Base64. */
 export const maxLineBytes = 8 * 1024 * 1024;
 
 const newline = 0x0a;
 
-/** Thrown if a manifest cannot be read any further. */
+/** Thrown if the rest of a manifest cannot be read. */
 export class Unreadable extends Error {
   constructor(readonly problem: Problem) {
     super(problem.message);
   }
 }
 
-/** Streams the text of a manifest in bounded memory. */
+/** Streams a manifest's text in bounded memory. */
 export class Source {
-  /** Lines that are not valid text. They are already reported, and their content is not used. */
+  /** The numbers of lines that are not valid text. They have been reported, and their content is not used. */
   readonly badLines = new Set<number>();
   readonly #chunks: AsyncIterable<Buffer>;
   readonly #report: (problem: Problem) => void;
@@ -38,7 +38,7 @@ export class Source {
   }
 
   /**
-   * Reads the file as blocks of complete lines, without a byte order mark. Replaces the invalid bytes of a line.
+   * Reads the file as blocks of complete lines, without a byte order mark. Replaces invalid bytes.
    * @throws Unreadable if a line is longer than 8 MiB.
    */
   async *blocks(): AsyncGenerator<Block> {
@@ -108,13 +108,14 @@ function countLines(bytes: Buffer): number {
   return lines;
 }
 
-/** The encodings of a manifest. */
+/** The supported encodings of a manifest. */
 export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252';
 
 /**
- * Detects a workbook (a Zip or an OLE file), or the encoding of a text file. A byte order mark determines the encoding.
- * Without one, the file is Windows-1252 if it has more invalid than valid non-ASCII UTF-8 sequences, and UTF-8
- * otherwise. A file with bytes that Windows-1252 does not define counts as UTF-8, and its invalid lines are reported.
+ * Detects a workbook (a Zip or OLE file), or the encoding of a text file. A byte order mark determines the
+ * encoding. Without one, the file is Windows-1252 if it has more invalid than valid non-ASCII UTF-8
+ * sequences, and UTF-8 otherwise. A file with bytes that Windows-1252 does not define is treated as UTF-8,
+ * and its invalid lines are reported.
  */
 export async function detectEncoding(chunks: AsyncIterable<Buffer>): Promise<Encoding | 'workbook'> {
   const [strict, lenient] = [new TextDecoder('utf-8', { fatal: true }), new TextDecoder('utf-8')];
@@ -144,7 +145,7 @@ function isDecoded(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): b
   }
 }
 
-/** Converts text in an encoding to UTF-8. */
+/** Converts text from the given encoding to UTF-8. */
 export async function* asUtf8(chunks: AsyncIterable<Buffer>, encoding: Encoding): AsyncGenerator<Buffer> {
   if (encoding === 'utf-8') {
     yield* chunks;

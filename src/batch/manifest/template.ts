@@ -5,16 +5,16 @@ import type { WrittenField } from './fields.ts';
 import { maxLineBytes } from './source.ts';
 
 const token = /\{\{|\}\}|\{([^{}]*)\}|\{/g;
-/** The maximum number of placeholders and doubled braces in a template, and of faults reported for it. */
+/** The maximum number of placeholders and doubled braces in a template, and of problems reported for it. */
 const [maxPlaceholders, maxFaults] = [10_000, 10];
 const templates = ['prompt', 'text', 'output'];
 
-/** Returns the names in the templates of a row. */
+/** Returns the names that a row's templates use. */
 export function namesInTemplates(fields: ReadonlyMap<string, WrittenField>): Set<string> {
   return new Set(templates.flatMap((name) => namesIn(textOf(fields.get(name)) ?? '')));
 }
 
-/** Returns the names in a template: `animal` for `{Animal}`. */
+/** Returns the names that a template uses: `animal` for `{Animal}`. */
 export function namesIn(template: string): string[] {
   const found = new Set<string>();
   for (const [, name] of template.matchAll(token)) if (name !== undefined) found.add(variableName(name));
@@ -22,8 +22,8 @@ export function namesIn(template: string): string[] {
 }
 
 /**
- * Fills the templates of a row: `{name}` in `prompt`, `text` and `output` is that field or column, and `{{` and `}}`
- * are braces. In `output`, the placeholders that every output has, such as `{id}`, are left as they are.
+ * Fills a row's templates. In `prompt`, `text` and `output`, `{name}` is replaced by that field or column, and `{{` and
+ * `}}` by braces. In `output`, placeholders that every output has, such as `{id}`, remain unchanged.
  * @param columns the row's columns that are not fields, by their names in templates
  */
 export function fillTemplates(
@@ -75,7 +75,7 @@ function filledText(
   return filled + template.slice(end);
 }
 
-/** Returns a value as text for a template; undefined if it is not a string, number or switch. */
+/** Returns a value as text for a template; undefined if it is not a string, number or boolean. */
 export function textOf(field: WrittenField | undefined): string | undefined {
   const value = field?.value;
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'

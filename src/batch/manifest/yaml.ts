@@ -17,28 +17,28 @@ import { fieldName, isPath } from './fields.ts';
 import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './fields.ts';
 import { Unreadable } from './source.ts';
 
-/** A YAML manifest, which is parsed as a whole. */
+/** A YAML manifest, parsed as a whole. */
 export interface YamlManifest {
-  /** The members besides defaults, matrix and rows. */
+  /** The members except defaults, matrix and rows. */
   head: readonly WrittenField[];
   defaults: readonly WrittenField[];
-  /** The rows, or their problems, then the product of the matrix, whose last list varies fastest. */
+  /** Yields the rows or their problems, then the matrix product, in which the last list varies fastest. */
   records: () => Iterable<ManifestRecord | Problem>;
 }
 
-/** The maximum size of the file. Its syntax tree takes a hundred times as much memory as its text. */
+/** The maximum file size, in bytes. The syntax tree takes a hundred times as much memory as the text. */
 export const maxYamlBytes = 2 * 1024 * 1024;
 
 const maxProducts = 1_000_000;
 const maxDepth = 32;
 const maxNodes = 100_000;
-/** The maximum number of nodes of all rows together, including those that aliases repeat. */
+/** The maximum number of nodes in all rows together, including those that aliases repeat. */
 const maxTotalNodes = 1_000_000;
 
 /**
- * Reads a manifest in YAML 1.2. An unquoted scalar keeps its written form, so that version 2.0 remains 2.0. Throws the
+ * Parses a YAML 1.2 manifest. An unquoted scalar keeps its written form, so that version 2.0 remains 2.0. Throws the
  * last problem, and reports those before it.
- * @throws Unreadable if it is not YAML, or not a manifest.
+ * @throws Unreadable if the text is not YAML, or not a manifest.
  */
 export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {
   const lineCounter = new LineCounter();
@@ -100,7 +100,7 @@ class Tree {
     return () => this.#rows(list.items as Node[], line);
   }
 
-  // One row at a time: aliases may repeat a large row thousands of times.
+  // Yields one row at a time, because aliases may repeat a large row thousands of times.
   *#rows(items: readonly Node[], line: number): Generator<ManifestRecord | Problem> {
     this.#totalNodes = 0;
     for (const item of items) {
@@ -147,7 +147,7 @@ class Tree {
     return entries.map((entry) => this.#field(entry));
   }
 
-  // In a body a number remains a number; elsewhere it is the text of a flag.
+  // In a request body, a number remains a number. Elsewhere, it becomes the text of a flag.
   #field({ name, line, node }: Entry): WrittenField {
     const isBody = isPath(name) || fieldName(name) === 'body';
     return { name, line, value: this.#value(node, line, isBody ? numberIn : textIn, 0) };
@@ -202,7 +202,7 @@ class Tree {
   }
 }
 
-// Resolve aliases in one walk, since the library searches the document for each alias.
+// Resolves aliases in one pass, because the library searches the whole document for each alias.
 function targetsOf(document: Document.Parsed): Map<Node, Node> {
   const anchors = new Map<string, Node>();
   const targets = new Map<Node, Node>();
