@@ -15,37 +15,37 @@ import type { Query } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
 
-/** The result of putting a batch into the queue. */
+/** The result of enqueueing a batch. */
 export interface Enqueued {
   plan: Plan;
   added: number;
   /** The number of rows whose earlier content in the queue was replaced, because it must not be paid for. */
   replaced: number;
-  /** Ids of rows that were already queued with different content. The queue keeps the earlier content. */
+  /** The ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
 }
 
-/** The dependencies for enqueueing rows. */
+/** Dependencies for enqueueing rows. */
 export interface EnqueueDeps extends PlanDeps {
-  /** Whether a program uploads the files. Only the machine that has the files can run it. */
+  /** Whether a program uploads the files. Only a machine that has the files can run such a program. */
   usesProgram: boolean;
 }
 
-/** The maximum rows and bytes of one statement. */
+/** The maximum number of rows and bytes in one statement. */
 const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
 
 /**
- * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that claims
- * a row checks whether it was paid for.
+ * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger, because the worker
+ * that claims a row checks whether the row was paid for.
  */
 export function checkRows(batch: Batch, deps: EnqueueDeps): Promise<Plan> {
   return planBatch({ ...batch, force: true }, withoutLedger(deps), (planned) => void newRow(planned, deps));
 }
 
 /**
- * Puts the valid rows of a batch into the queue, using memory that does not grow with their number. Rows that are
- * already queued are not added again, so an interrupted call can be repeated.
- * @throws MgwError('usage') if a batch of that name is enqueued for another gateway, MgwError('unreachable').
+ * Enqueues the valid rows of a batch. Memory use does not grow with their number. Rows that are already queued are not
+ * added again, so an interrupted call can be repeated.
+ * @throws MgwError('usage') if a batch with this name is enqueued for another gateway; MgwError('unreachable').
  */
 export async function enqueue(
   batch: Batch,
@@ -80,7 +80,7 @@ export async function enqueue(
   };
   const plan = await planBatch({ ...batch, force: true }, withoutLedger(deps), async (planned) => {
     const { row, size } = newRow(planned, deps);
-    // The row refers to uploaded files by their content hash; a worker creates its own URLs.
+    // The row refers to uploaded files by content hash. A worker creates its own URLs.
     if (!isSpeech(planned.work)) await planned.work.upload?.();
     chunk.push({ row, planned });
     bytes += size;
@@ -91,9 +91,10 @@ export async function enqueue(
 }
 
 /**
- * Returns a function to call before a row of a batch's file is paid for. It stores the row's content in the queue, so
- * that commands that take the batch's name do not pay for earlier content. Undefined if the batch is not enqueued.
- * @param note called for a row whose earlier content stays in the queue, because its new content cannot be enqueued
+ * Returns a function to call before paying for a row from a batch's file. The function stores the row's
+ * content in the queue, so that commands that take the batch's name do not pay for earlier content. Returns
+ * undefined if the batch is not enqueued.
+ * @param note called for a row whose earlier content remains in the queue, because its new content cannot be enqueued
  * @throws MgwError('unreachable'), also from the returned function.
  */
 export async function queueUpdater(
@@ -124,7 +125,7 @@ export async function queueUpdater(
   };
 }
 
-// `problem` is the reason if the row cannot be enqueued, for example because it exceeds 8 MiB.
+// `problem` is the reason why the row cannot be enqueued, such as a size over 8 MiB.
 function updatedRow(planned: NamedRow, deps: PlanDeps): NewRow | { problem: string } {
   try {
     return newRow(planned, { ...deps, usesProgram: false }).row;
@@ -135,9 +136,9 @@ function updatedRow(planned: NamedRow, deps: PlanDeps): NewRow | { problem: stri
 }
 
 /**
- * Replaces the content of a row in the queue if it differs. Returns whether it did.
+ * Replaces a row's content in the queue if it differs. Returns whether it did.
  * @param canRequeue whether to requeue the row if it has ended
- * @param canReplaceClaimed whether to replace the content if a worker has claimed the row, and may be sending it
+ * @param canReplaceClaimed whether to replace the content if a worker has claimed the row and may be sending it
  */
 async function replaceRow(
   query: Query,
@@ -158,7 +159,7 @@ function withoutLedger(deps: PlanDeps): PlanDeps {
   return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
-// A row's files are read here and become part of the row, because workers cannot read them.
+// Reads a row's files into the row, because workers cannot read them.
 function newRow(
   { id, row, work, waitsFor = [] }: NamedRow,
   { usesProgram, redact }: EnqueueDeps,

@@ -13,7 +13,8 @@ interface Database {
 }
 
 /**
- * Runs a statement in which `{name}` is the full name of a table, and returns its rows. The statement may run twice.
+ * Runs a statement and returns its rows. `{name}` in the statement is replaced by the full name of a
+ * table. The statement may run twice.
  * @throws MgwError('unreachable') if the database does not respond.
  */
 export type Query = <T extends Record<string, unknown>>(
@@ -25,18 +26,18 @@ export type Query = <T extends Record<string, unknown>>(
 /** The state that machines share to run a batch together. */
 export interface FleetState {
   query: Query;
-  /** Combines calls into one statement: `Database.combine`. */
+  /** Combines calls into one statement; see `Database.combine`. */
   combine: <K, V>(query: (keys: K[]) => Promise<Map<K, V>>) => (key: K) => Promise<V | undefined>;
   /**
-   * Returns the id of this process's lease, under which it holds rows and slots. When the lease ends, they become free.
-   * @throws MgwError('unreachable') if no lease can be taken.
+   * Returns the id of this process's lease on its rows and slots. When the lease ends, they become free.
+   * @throws MgwError('unreachable') if no lease can be acquired.
    */
   lease: () => Promise<string>;
-  /** Writes the events that this process stored while the database was unreachable. @throws MgwError('unreachable') */
+  /** Writes events that this process stored while the database was unreachable. @throws MgwError('unreachable'). */
   flush: () => Promise<void>;
 }
 
-/** Returns the fleet's state if the ledger is shared; undefined if it belongs to this machine alone. */
+/** Returns the fleet's state if the ledger is shared; undefined if the ledger belongs to this machine alone. */
 export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetState | undefined {
   const { database } = ledger;
   if (database === undefined) return undefined;
@@ -57,7 +58,7 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
   };
 }
 
-/** Returns the SQL condition that the lease in the column `lease` of a table has not ended. */
+/** Returns an SQL condition: the lease in a table's column `lease` has not ended. */
 export function isLive(table: string): string {
   return `exists (select from {leases} held where held.id = ${table}.lease and held.until > clock_timestamp())`;
 }

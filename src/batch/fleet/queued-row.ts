@@ -11,9 +11,9 @@ import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { Query } from './fleet-state.ts';
 
 const headSchema = z.strictObject({
-  /** The `base_url` of the records: a worker claims only rows for its own gateway. */
+  /** The `base_url` in the job records. A worker claims only rows for its own gateway. */
   gateway: z.string(),
-  /** The maximum number of tasks in progress at the gateway, over all workers. */
+  /** The maximum number of tasks in progress at the gateway, for all workers together. */
   concurrency: z.number().int().min(1).max(10_000),
   perMinute: z.number().int().min(1).max(1_000_000).optional(),
   /** The amount of the batch's budget, in plain digits. */
@@ -21,19 +21,19 @@ const headSchema = z.strictObject({
   sidecar: z.boolean().optional(),
 });
 
-/** The options of an enqueued batch, the same on every machine. */
+/** The options of an enqueued batch, which are the same on every machine. */
 export type QueuedHead = z.infer<typeof headSchema>;
 
 const common = {
   index: z.number().int().positive(),
   line: z.number().int().nonnegative(),
   id: z.string().refine(isKeyName),
-  /** A path relative to the folder of the worker's `-o`. */
+  /** A path relative to the folder that the worker's `-o` specifies. */
   output: z.string().optional(),
   tags: z.array(z.string().refine(isKeyName)).max(32),
 };
 
-// No field refers to a file: the row contains the content.
+// No field refers to a file, because the row contains the file's content.
 const rowSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     ...common,
@@ -66,7 +66,7 @@ function isDecimal(text: string): boolean {
   }
 }
 
-/** Parses the options of an enqueued batch. @throws MgwError('local_io') if they are damaged. */
+/** Parses an enqueued batch's options. @throws MgwError('local_io') if they are damaged. */
 export function parseHead(batch: string, text: string): QueuedHead {
   const parsed = headSchema.safeParse(tryParseJson(text));
   if (parsed.success && isKeyName(batch)) return parsed.data;
@@ -76,18 +76,18 @@ export function parseHead(batch: string, text: string): QueuedHead {
   );
 }
 
-/** Parses a row of the queue. @throws MgwError('usage') if it is damaged. */
+/** Parses a row from the queue. @throws MgwError('usage') if it is damaged. */
 export function parseRow(id: string, text: string): Row {
   const { data: row } = rowSchema.safeParse(tryParseJson(text));
   const isKnownEndpoint = (queued: QueuedRow & { endpoint?: string | undefined }): boolean =>
     queued.endpoint === undefined || findProtocol(queued.kind)?.endpoints?.includes(queued.endpoint) === true;
   if (row?.id === id && isKnownEndpoint(row)) return { flags: {}, set: [], ...row };
-  throw new MgwError('usage', `The row ${printableLine(id, 100)} of the queue is damaged.`);
+  throw new MgwError('usage', `The row ${printableLine(id, 100)} in the queue is damaged.`);
 }
 
 /**
- * Whether an invalid row of the queue would be valid with another `-o`: then the fault is the worker's own template, and
- * another worker may run the row.
+ * Whether an invalid row in the queue would be valid with another `-o`. If so, the worker's own template is the
+ * problem, and another worker may run the row.
  */
 export async function isValidElsewhere(
   { id, content }: { id: string; content: string },
@@ -110,24 +110,24 @@ interface QueuedReason {
   why: string | null;
 }
 
-/** The rows of a batch in the queue that are not done. */
+/** A batch's rows in the queue that are not done. */
 export interface QueueCounts {
   waiting: number;
   taken: number;
-  /** Rows that were quarantined after too many workers died while running them. */
+  /** Rows quarantined because too many workers died while running them. */
   quarantined: QueuedReason[];
-  /** Waiting rows that a worker returned, with the reason. */
+  /** Waiting rows that a worker returned, with the reasons. */
   returned: QueuedReason[];
-  /** Rows that have ended, but were not paid for. */
+  /** Rows that have ended but were not paid for. */
   unpaid: QueuedReason[];
 }
 
 const isUnpaid = `state = 'ended' and outcome in ('bad', 'new', 'rejected')`;
 
-/** The number of rows in one query. */
+/** The maximum number of rows per query. */
 const pageSize = 500;
 
-/** Reads the manifest of an enqueued batch from the queue; undefined if there is no batch of that name. */
+/** Reads an enqueued batch's manifest from the queue; returns undefined if no batch has this name. */
 export async function queuedManifest(query: Query, name: string): Promise<Manifest | undefined> {
   const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
   if (entry === undefined) return undefined;
@@ -147,7 +147,7 @@ export async function queuedManifest(query: Query, name: string): Promise<Manife
       );
       for (const { id, content } of rows) {
         index += 1;
-        // Number the rows again: two files that were enqueued under one name both have a first row.
+        // Numbers the rows again, because two files that were enqueued under one name both have a first row.
         const item = itemOf(id, content, index);
         if ('problems' in item || (await isSkipped?.(item.record, index)) !== true) yield item;
       }
@@ -168,7 +168,7 @@ function itemOf(id: string, content: string, index: number): Item {
   }
 }
 
-/** Returns the names of the uploaded files that unfinished rows in the queue need. */
+/** Returns the names of uploaded files that unfinished rows in the queue need. */
 export async function queuedUploads(query: Query): Promise<string[]> {
   const rows = await query<{ name: string }>(
     `select distinct (regexp_matches(content, 'sha256:[0-9a-f]+(?:[.][a-z0-9]+)?', 'g'))[1] as name from {batch_rows} where state <> 'ended'`,
@@ -176,7 +176,7 @@ export async function queuedUploads(query: Query): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */
+/** Counts a batch's rows by their state in the queue; returns undefined if the batch was never enqueued. */
 export async function queueCounts(query: Query, name: string): Promise<QueueCounts | undefined> {
   const counts = await query<{ state: string; count: number }>(
     'select state, count(*)::int as count from {batch_rows} where batch = $1 group by state',
@@ -198,7 +198,7 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
   };
 }
 
-/** Requeues the rows of a batch that are quarantined or ended unpaid. Returns their number. */
+/** Requeues a batch's rows that are quarantined or ended unpaid. Returns their number. */
 export async function requeueRows(query: Query, batch: string): Promise<number> {
   const requeued = await query<{ id: string }>(
     `update {batch_rows} set state = 'waiting', lost = 0, why = null, not_before = null where batch = $1

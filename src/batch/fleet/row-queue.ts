@@ -6,14 +6,14 @@ import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 export interface QueuedBatch {
   name: string;
   head: QueuedHead;
-  /** The time until a row can be tried again, ms, if no row is available now. */
+  /** The time until a row can be tried again, in ms, if no row is available now. */
   retryMs?: number;
 }
 
 /** A row to add to the queue, with everything that a worker needs to run it. */
 export interface NewRow {
   id: string;
-  /** The hash of its request. */
+  /** The hash of the row's request. */
   hash: string;
   row: QueuedRow;
 }
@@ -22,13 +22,13 @@ export interface NewRow {
 export interface ClaimedRow {
   batch: string;
   id: string;
-  /** The lease under which it was claimed. */
+  /** The lease under which the row was claimed. */
   lease: string;
   /** The row as JSON text, for {@link parseRow}. */
   content: string;
 }
 
-/** A row that this process no longer holds: it has ended, or returns to the queue after `delayMs`. */
+/** A row that this process no longer holds. It has ended, or returns to the queue after `delayMs`. */
 interface Released {
   row: ClaimedRow;
   outcome?: string;
@@ -36,16 +36,16 @@ interface Released {
   why: string | undefined;
 }
 
-/** The result of putting rows into the queue. */
+/** The result of adding rows to the queue. */
 export interface AddedRows {
   added: number;
-  /** Rows that were already queued with different content. The queue keeps the earlier content. */
+  /** The ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
 }
 
 /**
- * The rows of enqueued batches, assigned to workers one by one. A row belongs to its worker's lease: when the lease
- * ends, another worker claims the row, and the first one can no longer write to it. A row is quarantined if five
+ * The rows of enqueued batches, assigned to workers one by one. A row belongs to its worker's lease. When the lease
+ * ends, another worker claims the row, and the first worker can no longer write to it. A row is quarantined if five
  * workers died while running it. Assigning a row twice costs nothing, because the ledger prevents a second payment.
  */
 export class RowQueue {
@@ -55,7 +55,7 @@ export class RowQueue {
   readonly #damaged = new Set<string>();
   readonly #release: (released: Released) => Promise<undefined>;
 
-  /** @param note called once for each batch whose entry is damaged */
+  /** @param note called once for each batch with a damaged entry */
   constructor(fleet: FleetState, note: (text: string) => void = () => undefined) {
     this.#fleet = fleet;
     this.#note = note;
@@ -67,7 +67,7 @@ export class RowQueue {
     return this.#claimed.size;
   }
 
-  /** Returns the batches of a gateway with rows that are available or wait for a retry, in the order of enqueueing. */
+  /** Returns a gateway's batches with rows that are available or wait for a retry, in the order of enqueueing. */
   async availableBatches(gateway: string): Promise<QueuedBatch[]> {
     const claimed = [...this.#claimed];
     const lease = await this.#fleet.lease();
@@ -82,7 +82,7 @@ export class RowQueue {
     });
   }
 
-  // Reports a damaged entry once, and skips it, so that the other batches continue.
+  // Reports a damaged entry once and skips it, so that the other batches continue.
   #queuedBatch(name: string, head: string): QueuedBatch | undefined {
     try {
       return { name, head: parseHead(name, head) };
@@ -97,7 +97,7 @@ export class RowQueue {
   async claim(batch: string, max: number): Promise<ClaimedRow[]> {
     const lease = await this.#fleet.lease();
     const claimedIds = [...this.#claimed].filter((row) => row.batch === batch).map(({ id }) => id);
-    // If a crash of the server undoes this, another worker also claims the row, which is safe.
+    // If a server crash undoes this, another worker claims the row too, which is safe.
     const values = [batch, lease, claimedIds, max];
     const rows = await this.#fleet.query<{ id: string; content: string }>(claimRows, values, 'soon');
     const claimed = rows.map(({ id, content }) => ({ batch, id, lease, content }));
@@ -105,19 +105,19 @@ export class RowQueue {
     return claimed;
   }
 
-  /** Reclaims rows from leases that have ended. Returns those that it quarantines. */
+  /** Reclaims rows from leases that have ended. Returns the rows that it quarantines. */
   async recover(): Promise<{ batch: string; id: string }[]> {
     await this.#fleet.flush();
     const rows = await this.#fleet.query<{ batch: string; id: string; state: string }>(recoverRows);
     return rows.filter(({ state }) => state === 'quarantined');
   }
 
-  /** Returns a row to the queue; it can be claimed again after `delayMs`. */
+  /** Returns a row to the queue. It can be claimed again after `delayMs`. */
   async returnToQueue(row: ClaimedRow, delayMs: number, why?: string): Promise<void> {
     await this.#release({ row, delayMs, why });
   }
 
-  /** Records that a row has ended, with success or failure. */
+  /** Records that a row has ended, successfully or not. */
   async recordEnd(row: ClaimedRow, outcome: string, why?: string): Promise<void> {
     await this.#release({ row, outcome, why });
   }
@@ -135,15 +135,15 @@ export class RowQueue {
     return new Map();
   }
 
-  /** Drops a row whose end could not be recorded. It is claimed again, by this worker or another. */
+  /** Stops holding a row whose end could not be recorded. This worker or another claims it again. */
   drop(row: ClaimedRow): void {
     this.#claimed.delete(row);
   }
 }
 
 /**
- * Puts a batch into the queue, or changes its options.
- * @throws MgwError('usage') if a batch of that name is enqueued for another gateway.
+ * Adds a batch to the queue, or changes its options.
+ * @throws MgwError('usage') if a batch with this name is enqueued for another gateway.
  */
 export async function addBatch(query: Query, { name, head }: QueuedBatch): Promise<void> {
   const [existing] = await query<{ gateway: string }>(insertBatch, [
@@ -154,13 +154,13 @@ export async function addBatch(query: Query, { name, head }: QueuedBatch): Promi
   if (existing?.gateway === head.gateway) return;
   throw new MgwError(
     'usage',
-    `A batch ${name} is already enqueued for another gateway. Use another --name for this one.`,
+    `A batch named ${name} is already enqueued for another gateway. Use another --name for this one.`,
   );
 }
 
 /**
- * Puts rows into the queue, in their order. Leaves existing rows unchanged, but requeues those in doubt, since the
- * ledger may have their handle by now.
+ * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues those in doubt, because the
+ * ledger may have their handles by now.
  */
 export async function addRows(query: Query, batch: string, rows: readonly NewRow[]): Promise<AddedRows> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
@@ -174,15 +174,16 @@ export async function addRows(query: Query, batch: string, rows: readonly NewRow
 const maxDeaths = 5;
 
 /**
- * The pause before a row or batch that needs a change first (a higher budget, a free output) is retried, and the usual
- * pause before a row is retried, ms.
+ * The pause before retrying a row or batch that first needs a change (a higher budget, a free output), and the usual
+ * pause before retrying a row, in ms.
  */
 export const stuckRetryMs = 60_000;
 export const defaultRetryMs = 15_000;
 
 /**
- * Returns the pause before a row is requeued, ms; undefined if the row has ended. A local error of one machine, or its
- * store's refusal, never ends a row: the gateway may have accepted the row, and another worker can save its result.
+ * Returns the pause before a row is requeued, in ms; undefined if the row has ended. A local error on one
+ * machine, or a refusal by its store, never ends a row. The gateway may have accepted the row, and
+ * another worker can save its result.
  */
 export function retryDelayMs(error: MgwError): number | undefined {
   switch (error.exitCode) {
@@ -204,7 +205,7 @@ export function retryDelayMs(error: MgwError): number | undefined {
 
 const isAvailable = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
 
-// A row that this process claimed in a statement whose response was lost counts as available.
+// A row is treated as available if this process claimed it in a statement whose response was lost.
 const selectBatches = `
 select name, head, case when not is_available then retry_ms end as retry_ms from (
   select name, head, created_at,
@@ -217,8 +218,8 @@ select name, head, case when not is_available then retry_ms end as retry_ms from
 where is_available or retry_ms is not null
 order by created_at`;
 
-// Rows that this process claimed in a statement whose response was lost come first. A process whose lease has ended
-// claims nothing.
+// Rows that this process claimed in a statement whose response was lost come first. A process
+// whose lease has ended claims no rows.
 const claimRows = `
 with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (
@@ -245,9 +246,9 @@ where (batch, id) in (
   where queued.state = 'taken' and queued.lease = ended.lease for update of queued skip locked)
 returning batch, id, state`;
 
-// A worker that releases a row after its lease has ended did not die, but was cut off or stopped, so the death that was
-// counted for it is subtracted. If another worker found the row in doubt before this one recorded the handle, the row
-// is requeued (outcome `again`).
+// A worker that releases a row after its lease has ended did not die, but was disconnected or suspended. The death that
+// was counted for it is therefore subtracted. If another worker found the row in doubt before this worker recorded the
+// handle, the row is requeued (outcome `again`).
 const releaseRows = `
 with input as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])
@@ -273,7 +274,7 @@ insert into {batches} as queued (name, gateway, head) values ($1, $2, $3)
 on conflict (name) do update set head = case when queued.gateway = $2 then $3 else queued.head end
 returning gateway`;
 
-// The final `select` does not see the inserted rows: it returns only the rows that existed before.
+// The final `select` does not see the inserted rows, so it returns only rows that existed before.
 const insertRows = `
 with input as (
     select * from unnest($2::text[], $3::text[], $4::text[]) with ordinality as input (id, hash, content, place)),

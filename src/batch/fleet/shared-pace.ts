@@ -11,17 +11,17 @@ import {
 import { isLive, type Query } from './fleet-state.ts';
 import { SharedSlots, type SharedSlotsOptions } from './shared-slots.ts';
 
-/** Options of the pace that several machines share. */
+/** Options for a pace that several machines share. */
 export type SharedPaceOptions = PaceOptions & SharedSlotsOptions;
 
 type SendWindowRow = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 
-// The minimum and maximum interval between checks for a free slot, ms. Polling is needed because a connection pooler
-// does not forward notifications.
+// The minimum and maximum interval between checks for a free slot, in ms. Polling is needed because a connection
+// pooler does not forward notifications.
 const [minCheckMs, maxCheckMs] = [100, 1000];
 
 /**
- * The pace of a batch over all machines that run it, by the database's clock. One database row per batch holds the
+ * The pace of a batch across all machines that run it, by the database's clock. One database row per batch stores the
  * limit, the delay that the gateway requested, and the time of the next submission. Each process limits its own polls.
  */
 export class SharedPace implements Pace {
@@ -31,10 +31,10 @@ export class SharedPace implements Pace {
   readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
   readonly #readPace: () => Promise<SendWindowRow | undefined>;
-  /** Unfinished writes. */
+  /** Writes that have not finished. */
   readonly #writes = new Set<Promise<void>>();
   #limit: number;
-  /** The end of the delay that the gateway requested, monotonic ms. */
+  /** The end of the delay that the gateway requested, in monotonic ms. */
   #delayedUntil = 0;
 
   private constructor(options: SharedPaceOptions) {
@@ -50,7 +50,7 @@ export class SharedPace implements Pace {
     this.#readPace = () => readOnce(undefined);
   }
 
-  /** Opens the pace of a batch. @throws MgwError('unreachable'). */
+  /** Opens a batch's pace. @throws MgwError('unreachable'). */
   static async open(options: SharedPaceOptions): Promise<SharedPace> {
     const { batch, concurrency } = options;
     const { query } = options.fleet;
@@ -104,7 +104,7 @@ export class SharedPace implements Pace {
     return this.#polls.pass(signal);
   }
 
-  // Nothing to record if the limit is not lowered.
+  // If the limit was not lowered, there is nothing to record.
   reportAccepted(): void {
     const { concurrency, batch } = this.#options;
     if (this.#limit >= concurrency) return;
@@ -159,7 +159,7 @@ export class SharedPace implements Pace {
 
 const afterMs = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`;
 
-// If no process has a slot, the limit that a gateway set in an earlier run is discarded.
+// If no process has a slot, a limit that the gateway set in an earlier run is discarded.
 const resetPace = `
 insert into {paces} as pace (batch, most) values ($1, $2)
 on conflict (batch) do update set most = excluded.most, accepted = 0
@@ -168,7 +168,7 @@ where not exists (select from {places} place where place.batch = $1 and ${isLive
 const milliseconds = (time: string): string =>
   `(extract(epoch from ${time} - clock_timestamp()) * 1000)::float`;
 
-// The send window is computed while the row is locked, so no two processes get the same one.
+// Computes the send window while the row is locked, so that no two processes get the same window.
 const reserveWindow = `
 update {paces} set next_turn = case
     when held_until > clock_timestamp() then next_turn
@@ -185,7 +185,7 @@ update {paces} set
   accepted = case when accepted + 1 >= most then 0 else accepted + 1 end
 where batch = $1 and most < $2::int`;
 
-// A 429 for a submission that was sent before the last halving does not halve the limit again.
+// A 429 for a submission sent before the last halving does not halve the limit again.
 const lowerLimit = `
 update {paces} set
   held_until = greatest(held_until, ${afterMs('$3::float')}),

@@ -2,32 +2,32 @@ import type { Clock } from '../../clock.ts';
 import { messageOf } from '../../errors.ts';
 import { isLive, type FleetState } from './fleet-state.ts';
 
-/** Options of {@link SharedSlots}. */
+/** Options for {@link SharedSlots}. */
 export interface SharedSlotsOptions {
   batch: string;
   /** The number of slots. */
   concurrency: number;
   fleet: FleetState;
   clock: Pick<Clock, 'sleep'>;
-  /** Called with the error before a retry. */
+  /** Called with the error message before a retry. */
   note: (text: string) => void;
 }
 
-/** The pause before returning a slot is retried, ms. */
+/** The pause before retrying to release a slot, in ms. */
 const retryReturnMs = 1000;
 
 /**
- * The slots of a batch over all machines: one row for each task that may be in progress at the gateway. A slot belongs
- * to a process's lease, and is free when the lease has ended.
+ * A batch's slots across all machines: one database row for each task that may be in progress at the gateway. A slot
+ * belongs to a process's lease, and becomes free when the lease ends.
  */
 export class SharedSlots {
   readonly #options: SharedSlotsOptions;
-  /** The numbers of this process's slots. */
+  /** The numbers that identify this process's slots. */
   readonly #held = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // One statement at a time, so that `#held` is exact at each. It also returns the slots that this process no longer
-  // uses.
+  // Runs one statement at a time, so that `#held` is exact for each. The statement also releases
+  // slots that this process no longer uses.
   readonly #exchange: (request: { max: number }) => Promise<{ taken: number; most: number } | undefined>;
 
   constructor(options: SharedSlotsOptions) {
@@ -36,14 +36,14 @@ export class SharedSlots {
   }
 
   /**
-   * Takes up to `max` free slots; also returns the number of tasks that the gateway now allows.
+   * Acquires up to `max` free slots. Also returns the number of tasks that the gateway now allows.
    * @throws MgwError('unreachable').
    */
   async acquire(max: number): Promise<{ taken: number; most: number }> {
     return (await this.#exchange({ max })) ?? { taken: 0, most: this.#options.concurrency };
   }
 
-  /** Returns one of this process's slots. */
+  /** Releases one of this process's slots. */
   leave(): void {
     const [number] = this.#held;
     if (number === undefined) return;
@@ -51,7 +51,7 @@ export class SharedSlots {
     void this.#return();
   }
 
-  /** Returns all slots. */
+  /** Releases all slots. */
   async close(): Promise<void> {
     this.#held.clear();
     this.#closing.abort();
@@ -83,7 +83,7 @@ export class SharedSlots {
     );
   }
 
-  // Returns every slot that this process does not use. Retries until the database has recorded it.
+  // Releases every slot that this process does not use. Retries until the database has recorded it.
   async #return(): Promise<void> {
     const { clock, note } = this.#options;
     try {
@@ -99,10 +99,10 @@ export class SharedSlots {
   }
 }
 
-// Slots that this process has but does not use come first: their tasks have ended, or the response of an earlier
-// statement was lost. Those that it does not need are returned. After them come free slots, up to the limit: this
-// statement locks them, and other processes skip them. Under the lock, a slot must still have the lease that was found
-// to have ended. A process whose lease has ended takes nothing.
+// Slots that this process holds but does not use come first: their tasks have ended, or an earlier statement's response
+// was lost. Those that the process does not need are released. Free slots follow, up to the limit: this statement locks
+// them, and other processes skip them. Under the lock, a slot must still have the lease that was found to have ended. A
+// process whose lease has ended acquires no slots.
 const exchangeSlots = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (

@@ -15,7 +15,7 @@ import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
 type Rows = Map<string, ClaimedRow>;
 
-/** A batch of the queue, opened to be worked on. */
+/** A batch from the queue, opened for processing. */
 export interface OpenedBatch {
   batch: Batch;
   plan: PlanDeps;
@@ -23,39 +23,39 @@ export interface OpenedBatch {
   options: RunOptions;
 }
 
-/** The options of a worker. */
+/** A worker's options. */
 export interface WorkerOptions {
   queue: RowQueue;
-  /** The value of `base_url` in records. */
+  /** The value of `base_url` in job records. */
   gateway: string;
-  /** The maximum number of rows in progress, over all batches. */
+  /** The maximum number of rows in progress, for all batches together. */
   concurrency: number;
-  /** The maximum idle time before the worker ends, ms; no limit if absent. */
+  /** The maximum idle time before the worker ends, in ms; absent for no limit. */
   maxIdleMs?: number;
   clock: Clock;
-  /** Aborted when the worker must claim no more rows. */
+  /** Aborted when the worker must not claim any more rows. */
   signal: AbortSignal;
   open: (queued: QueuedBatch) => Promise<OpenedBatch>;
 }
 
-/** The minimum and maximum interval between two searches for rows, ms. */
+/** The minimum and maximum interval between two searches for rows, in ms. */
 const [minPauseMs, maxPauseMs] = [200, 2000];
 
-/** Claims rows of any batch in the queue, and runs each as `batch run` does. */
+/** Claims rows from any batch in the queue, and runs each as `batch run` does. */
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
   readonly #activeBatches = new Map<string, Promise<void>>();
   /** Batches without an available row. Each waits for a new row, or for one of its rows to end. */
   readonly #wakeBatch = new Map<string, () => void>();
-  /** Batches to skip until a time, monotonic ms. */
+  /** Batches to skip, and until when, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** Batches that need a change, such as a budget. Retrying one counts as idle until one of its rows makes progress. */
+  /** Batches that need a change, such as a budget. Retrying one is idle time until one of its rows makes progress. */
   readonly #stuckBatches = new Set<string>();
-  /** The output paths of rows in progress. */
+  /** The output path of each row in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();
   #claimedCount = 0;
-  /** Batches that wait until this worker has fewer rows in progress. */
+  /** Wakes batches that wait until this worker has fewer rows in progress. */
   readonly #awaitingCapacity: (() => void)[] = [];
   #searchMs = minPauseMs;
   #idleSince: number;
@@ -68,7 +68,7 @@ export class Worker {
     this.#idleSince = options.clock.monotonic();
   }
 
-  /** Works until its signal is aborted or it has been idle for `maxIdleMs`. Returns any error that stopped it. */
+  /** Runs rows until its signal is aborted or it has been idle for `maxIdleMs`. Returns any error that stopped it. */
   async run(): Promise<MgwError | undefined> {
     this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
     while (!this.#isOver && !this.#isIdle()) await this.#search();
@@ -96,13 +96,13 @@ export class Worker {
     } catch (thrown) {
       const error = toMgwError(thrown);
       if (error.code === 'config') this.#fatalError ??= error;
-      // A database that does not respond may contain rows: this is not idle time.
+      // A database that does not respond may contain rows, so this is not idle time.
       this.#postponeIdle(0);
       this.#watcher.note(`${error.message} Retrying.`);
     }
     if (this.#isOver) return;
     this.#searchMs = starts > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#searchMs);
-    // One signal for each pause, so that listeners of ended rows do not accumulate on one signal.
+    // Uses one signal per pause, so that listeners of ended rows do not accumulate on one signal.
     const wakeUp = new AbortController();
     this.#wake = () => wakeUp.abort();
     if (signal.aborted) this.#wake();
@@ -130,7 +130,7 @@ export class Worker {
     const opened = await this.#options.open(queued);
     const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
-    // Called after the end of the job is recorded, because other workers ignore rows that have ended.
+    // Called after the job's end is recorded, because other workers ignore rows that have ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
@@ -140,7 +140,7 @@ export class Worker {
           await new Promise<void>((resolve) => this.#awaitingCapacity.push(resolve));
           continue;
         }
-        // Claim one row, and wait for a slot. Claim more rows only when there are slots for them.
+        // Claims one row and waits for a slot. Claims more rows only if there are slots for them.
         const taken = await this.#take(queued.name, 1);
         if (taken.length === 0 && run.isIdle) break;
         if (taken.length === 0) {
@@ -187,7 +187,7 @@ export class Worker {
     }
   }
 
-  // Plans a row and starts it, unless it needs no work or the run is over.
+  // Plans a row and starts it, unless the row needs no work or the run is over.
   async #start(
     taken: ClaimedRow,
     slot: Slot | undefined,
@@ -259,7 +259,7 @@ export class Worker {
     };
   }
 
-  // If the outcome of a row cannot be recorded in the queue, the next worker that claims it reads it from the ledger.
+  // If a row's outcome cannot be recorded in the queue, the next worker that claims the row reads it from the ledger.
   async #release(id: string, rows: Rows, record: (row: ClaimedRow) => Promise<void>): Promise<void> {
     const row = rows.get(id);
     if (row === undefined) return;

@@ -542,6 +542,6 @@ it.each(['@/etc/passwd', '', 5, null, ['@/etc/passwd'], undefined])(
   (body) => {
     const row = { id: 'a', index: 1, line: 2, kind: 'c', tags: [] };
     expect(() => parseRow('a', JSON.stringify({ ...row, body: { model: 'm' } }))).not.toThrow();
-    expect(() => parseRow('a', JSON.stringify({ ...row, body }))).toThrow('of the queue is damaged');
+    expect(() => parseRow('a', JSON.stringify({ ...row, body }))).toThrow('in the queue is damaged');
   },
 );
