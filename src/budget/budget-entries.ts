@@ -14,22 +14,22 @@ import { openBudgetLog } from './file-budget.ts';
 import type { Per } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 
-/** Reads a budget's file. @throws MgwError('local_io') if a line of it is damaged. */
+/** Reads a budget's file. @throws MgwError('local_io') if one of its lines is damaged. */
 export async function readBudgetFile(path: string): Promise<BudgetEntries> {
   const reservations = new Reservations();
   for (const line of (await readFile(path, 'utf8')).split('\n')) {
     const event = decodeBudgetLine(line);
     if (event === 'torn') continue;
-    if (event === 'damaged') throw new MgwError('local_io', `A line of the budget in ${path} is damaged.`);
+    if (event === 'damaged') throw new MgwError('local_io', `A line in the budget file ${path} is damaged.`);
     reservations.apply(event);
   }
   return reservations.countedEntries();
 }
 
 /**
- * Writes the missing entries to a budget's file.
+ * Adds missing entries to a budget's file.
  * @returns whether anything was added
- * @throws MgwError('local_io') if it cannot be written
+ * @throws MgwError('local_io') if the file cannot be written.
  */
 export async function writeBudgetFile(path: string, { limit, entries }: BudgetEntries): Promise<boolean> {
   const log = await openBudgetLog(path);
@@ -63,7 +63,7 @@ export async function writeBudgetFile(path: string, { limit, entries }: BudgetEn
 
 const boundlessAmount = { digits: 10n ** 30n, scale: 0 };
 
-/** Reads all budgets of a database. */
+/** Reads all budgets in a database. */
 export async function readBudgetRows(
   database: Database,
 ): Promise<{ kind: BudgetKind; name: string; budget: BudgetEntries }[]> {
@@ -96,7 +96,8 @@ export async function readBudgetRows(
 }
 
 /**
- * Adds the missing entries to a budget of a database, and creates it if there is none. A limit that it has stays.
+ * Adds missing entries to a budget in a database. Creates the budget if it does not exist.
+ * Does not change an existing limit.
  * @returns whether anything was added
  */
 export async function writeBudgetRows(
@@ -115,8 +116,8 @@ export async function writeBudgetRows(
     const sum = (what: string): string => `coalesce(sum(${what}) FILTER (WHERE ${isIn}), 0) AS ${of}_${what}`;
     return `own.${of} AS ${of}, ${sum('held')}, ${sum('kept')}`;
   };
-  // The sums change by the differences that the entries make. The first entry of a later day or month resets the sums
-  // of the old one.
+  // Adjusts the sums by the differences that the entries make. The first entry of a later day or month
+  // resets the sums of the earlier one.
   const raised = (of: 'day' | 'month'): string => {
     const sum = (what: string): string =>
       `${of}_${what} = CASE WHEN b.${of} = total.${of} THEN b.${of}_${what} ELSE 0 END + total.${of}_${what}`;

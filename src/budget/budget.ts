@@ -1,10 +1,10 @@
 import type { Decimal } from '../decimal.ts';
 import type { Owner } from '../job.ts';
 
-/** The period of a limit, in UTC, by the time of the reservation. Without one, the limit is for all time. */
+/** The period of a limit, in UTC, determined by the reservation's time. Without a period, the limit is for all time. */
 export type Per = 'day' | 'month';
 
-/** The limit of a budget. */
+/** A budget's limit. */
 export interface Limit {
   amount: Decimal;
   per?: Per;
@@ -12,45 +12,45 @@ export interface Limit {
 
 /** The maximum cost of one submission. */
 export interface Charge {
-  /** Identifies one run on one job. A later run on the same job makes another reservation. */
+  /** Identifies a run on a job. A later run on the same job makes another reservation. */
   id: string;
   amount: Decimal;
   /** The process that will send the submission. */
   owner: Owner;
 }
 
-/** An amount that is reserved and not settled yet. */
+/** An amount that is reserved but not settled. */
 export interface Reservation extends Charge {
-  /** When it was reserved, ISO 8601 in UTC. */
+  /** The time of the reservation, ISO 8601 in UTC. */
   at: string;
 }
 
-/** The outcome of a reserved submission, as the ledger proves it. */
+/** The outcome of a reserved submission, as proved by the ledger. */
 export type ChargeOutcome =
-  /** It was accepted: the amount is spent. */
+  /** The submission was accepted, so the amount is spent. */
   | 'accepted'
-  /** Nothing was accepted and nothing will be: the run gave up, or is certainly dead. */
+  /** Nothing was or will be accepted, because the run gave up or is certainly dead. */
   | 'none'
-  /** Not known yet: it is being sent, or its response was lost. */
+  /** The outcome is not known: the submission is being sent, or its response was lost. */
   | 'open';
 
 /**
- * Returns the outcome of a reservation; `none` only if its process can no longer send anything under it. If it was
- * accepted and its final amount differs from the reserved one, returns the final amount.
+ * Returns a reservation's outcome. Returns `none` only if its process can no longer send anything under it. If the
+ * submission was accepted for an amount other than the reserved one, returns that final amount.
  */
 export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome | Decimal>;
 
-/** The state of a budget, for the current day or month if its limit is for one. */
+/** A budget's state, for the current day or month if its limit has such a period. */
 export interface BudgetState {
-  /** The limit; absent if none was set, or if the budget was removed. */
+  /** Absent if no limit was set, or if the budget was removed. */
   limit?: Limit;
-  /** The amount that was paid. */
+  /** The amount spent. */
   spent: Decimal;
-  /** The amount reserved for payments that are in progress, or whose outcome is unknown or not proven. */
+  /** The amount reserved for payments that are in progress, or whose outcome is unknown or not proved. */
   reserved: Decimal;
 }
 
-/** Whether an amount may be spent; if not, the state of the budget without it. */
+/** Whether an amount may be spent. If not, includes the budget's state without the amount. */
 export type Decision = { fits: true } | { fits: false; state: BudgetState };
 
 /**
@@ -59,25 +59,27 @@ export type Decision = { fits: true } | { fits: false; state: BudgetState };
  */
 export interface Budget {
   /**
-   * Reserves an amount before anything is sent. `limit` is used if the budget has no recorded limit.
-   * @throws MgwError('local_io') if it cannot be recorded, or the record is damaged. Nothing may be sent then.
+   * Reserves an amount before anything is sent. `limit` applies if the budget has no recorded limit.
+   * @throws MgwError('local_io') if the reservation cannot be recorded or the record is
+   * damaged; nothing may be sent then.
    */
   reserve(charge: Charge, limit?: Limit): Promise<Decision>;
   /**
-   * Records that the submission was accepted, so that the amount is spent. A final amount replaces the reserved one,
-   * even after an earlier `keep`. It is durable on return, because a settlement from the ledger cannot repeat it.
+   * Records that the submission was accepted, so that the amount is spent. A final amount replaces the
+   * reserved one, even after an earlier `keep`. A final amount is durable when the call returns, because a
+   * settlement from the ledger cannot repeat it.
    */
   keep(id: string, amount?: Decimal): Promise<void>;
   /** Records that the submission was definitely not accepted, so that the amount becomes available again. */
   release(id: string): Promise<void>;
   /**
-   * Settles every reservation whose outcome is proven; durable if `outcomeOf` is given.
+   * Settles every reservation whose outcome is proved. The settlement is durable if `outcomeOf` is given.
    * @param outcomeOf determines the outcomes; if absent, the ledger does
    */
   settle(outcomeOf?: OutcomeOf): Promise<void>;
-  /** Sets the limit, and creates the budget if it is missing. */
+  /** Sets the limit, and creates the budget if it does not exist. */
   setLimit(limit: Limit): Promise<void>;
-  /** Removes the limit and the record of what was spent. */
+  /** Removes the limit and the record of the amounts spent. */
   remove(): Promise<void>;
   state(): Promise<BudgetState>;
   close(): Promise<void>;

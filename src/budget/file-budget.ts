@@ -10,32 +10,33 @@ import { StringDecoder } from 'node:string_decoder';
 import { makeFolder } from '../files/make-folder.ts';
 import { regularFileFlags } from '../files/whole-file.ts';
 
-/** Dependencies of a budget in a file. */
+/** Dependencies of a {@link FileBudget}. */
 interface FileBudgetOptions {
   log: BudgetLog;
-  /** The path of the file, for messages. */
+  /** The file's path, for messages. */
   path?: string;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   now: () => number;
   /**
-   * Returns what the ledger proves about a reservation; `none` only if its run can no longer send anything under it.
+   * Returns a reservation's outcome as proved by the ledger; `none` only if its run
+   * can no longer send anything under it.
    */
   outcomeOf: OutcomeOf;
 }
 
 /**
- * A budget in an append-only file. The order of its lines determines which reservations count. To reserve an amount, a
- * process appends a line and reads everything before it. The reservation counts only if it fits at that place. Lines
- * are never changed, so every process gets the same result, and no lock is needed.
+ * A budget in an append-only file. The order of the lines determines which reservations are valid. To reserve an
+ * amount, a process appends a line and reads everything before it. The reservation is valid only if it fits within the
+ * limit at that position. Lines are never changed, so every process gets the same result, and no lock is needed.
  */
 export class FileBudget implements Budget {
   readonly #options: FileBudgetOptions;
   readonly #reservations = new Reservations();
-  /** Reservations of this process: undefined until their line has been read back, then the decision. */
+  /** This process's reservations: undefined until their line has been read back, then the decision. */
   readonly #pendingDecisions = new Map<string, Decision | undefined>();
   #reading: Promise<void> = Promise.resolve();
   #partialLine = '';
-  /** The error that reports a damaged file. Once set, it is never cleared. */
+  /** The error that reports a damaged file. It is never cleared. */
   #damage: MgwError | undefined;
 
   constructor(options: FileBudgetOptions) {
@@ -48,13 +49,13 @@ export class FileBudget implements Budget {
     return this.#tryToReserve(charge, limit);
   }
 
-  // Synced only if there is a final amount. If the line is lost, the amount remains reserved until the ledger proves
-  // the outcome.
+  // Synced only if there is a final amount. Otherwise, if the line is lost, the amount remains reserved
+  // until the ledger proves the outcome.
   async keep(id: string, amount?: Decimal): Promise<void> {
     await this.#append([{ type: 'keep', id, amount }], amount !== undefined);
   }
 
-  // Not synced, for the same reason.
+  // Not synced. If the line is lost, the amount remains reserved until the ledger proves the outcome.
   async release(id: string): Promise<void> {
     await this.#append([{ type: 'release', id }]);
   }
@@ -95,7 +96,8 @@ export class FileBudget implements Budget {
     }
   }
 
-  // Returns true if an amount was released or replaced. The outcome is recorded first, so that the lines alone decide.
+  // Returns whether an amount was released or replaced. Records the outcome first, so that
+  // the lines alone determine the state.
   async #settleOpen(recoveredOutcomeOf?: OutcomeOf): Promise<boolean> {
     const outcomeOf = recoveredOutcomeOf ?? this.#options.outcomeOf;
     const settlements: BudgetEvent[] = [];
@@ -112,12 +114,12 @@ export class FileBudget implements Budget {
 
   #append(events: BudgetEvent[], sync = false): Promise<void> {
     const at = this.#timestamp();
-    // The newline before the line ends a torn line of another process.
+    // The newline before the line ends another process's torn line.
     const text = events.map((event) => `\n${encodeBudgetEvent(event, at)}\n`).join('');
     return this.#options.log.append(text, sync);
   }
 
-  // One read at a time, each starting at the end of the last one.
+  // Runs one read at a time. Each starts where the last one ended.
   #read(): Promise<void> {
     this.#reading = this.#reading.catch(() => undefined).then(() => this.#readNext());
     return this.#reading;
@@ -136,7 +138,7 @@ export class FileBudget implements Budget {
     const event = decodeBudgetLine(line);
     if (event === 'torn') return;
     if (event === 'damaged') {
-      // The line may have been a reservation that counts.
+      // The damaged line may have been a valid reservation.
       this.#damage = this.#unusableError(
         'one of its lines is damaged, or was written by a later version of mgw',
       );
@@ -159,26 +161,26 @@ export class FileBudget implements Budget {
 }
 
 /**
- * The scope of a budget. A standing budget has a name that the user chose, and its own limit. The budget of a command
- * or batch counts everything that was ever paid for it, against the limit that each run sets.
+ * The scope of a budget. A standing budget has a user-defined name and its own limit. A command's or batch's budget
+ * includes everything that was ever paid for it, and each run sets the limit.
  */
 export type BudgetKind = 'standing' | 'command' | 'batch';
 
-/** The folder of the budgets of a kind, below the ledger's folder. */
+/** Returns the folder of all budgets of a kind, below the ledger's folder. */
 export function budgetFolder(ledgerFolder: string, kind: BudgetKind): string {
   return join(ledgerFolder, 'budgets', kind);
 }
 
-/** Returns the file of a budget. The name may be any string. */
+/** Returns the path of a budget's file. The budget's name may be any string. */
 export function budgetPath(ledgerFolder: string, kind: BudgetKind, name: string): string {
   const encoded = encodeURIComponent(name);
-  // A file name has at most 255 bytes.
+  // A file name can have at most 255 bytes.
   const fileName =
     encoded.length <= 200 ? encoded : `long-${createHash('sha256').update(name).digest('hex')}`;
   return join(budgetFolder(ledgerFolder, kind), `${fileName}.jsonl`);
 }
 
-/** Returns the names of the budgets of these files, except names that were too long for a file name. */
+/** Returns the names of the budgets in these files, except names that were too long for a file name. */
 export function budgetNames(files: readonly string[]): string[] {
   return files
     .filter((file) => file.endsWith('.jsonl'))
@@ -186,7 +188,7 @@ export function budgetNames(files: readonly string[]): string[] {
     .sort();
 }
 
-/** Opens a budget, and creates it if it is missing. @throws MgwError('local_io') if it cannot be opened. */
+/** Opens a budget, and creates it if it does not exist. @throws MgwError('local_io') if it cannot be opened. */
 export async function openBudget(
   path: string,
   options: Omit<FileBudgetOptions, 'log' | 'path'>,
@@ -194,14 +196,14 @@ export async function openBudget(
   return new FileBudget({ ...options, path, log: await openBudgetLog(path) });
 }
 
-/** An append-only text that every process reads in the same order. */
+/** An append-only log that every process reads in the same order. */
 export interface BudgetLog {
   /**
-   * Adds text at the end, in one step. With `sync`, this text and all text before it are durable on return.
+   * Appends text atomically. With `sync`, this text and all text before it are durable when the call returns.
    * @throws MgwError('local_io') if the text cannot be written.
    */
   append(text: string, sync: boolean): Promise<void>;
-  /** Returns the entries that any process appended since the last call, up to the current end. */
+  /** Returns the text that any process appended since the last call, up to the current end. */
   read(): AsyncIterable<string>;
   close(): Promise<void>;
 }
@@ -210,7 +212,7 @@ const { O_APPEND, O_CREAT, O_RDWR } = constants;
 const blockBytes = 64 * 1024;
 
 /**
- * Opens a log in a regular file, and creates it if it is missing.
+ * Opens a log in a regular file, and creates it if it does not exist.
  * @throws MgwError('local_io') if it cannot be opened.
  */
 export async function openBudgetLog(path: string): Promise<BudgetLog> {
@@ -219,7 +221,7 @@ export async function openBudgetLog(path: string): Promise<BudgetLog> {
     const file = await open(path, O_RDWR | O_CREAT | O_APPEND | regularFileFlags, 0o600);
     try {
       if (!(await file.stat()).isFile()) throw new Error('it is not a regular file');
-      // The file's name must survive a crash, as its content does.
+      // The file's name must survive a crash, like its content.
       const folder = await open(dirname(path));
       await folder.sync().finally(() => folder.close());
       return new FileLog(path, file);
@@ -268,13 +270,13 @@ class FileLog implements BudgetLog {
     return this.#file.close();
   }
 
-  // If the file was replaced, the new one is a second budget that this process has not read.
+  // If the file was replaced, the new file is a second budget that this process has not read.
   async #checkNotReplaced(): Promise<void> {
-    // Read before the status, because a concurrent read may advance the offset past the size found.
+    // The offset must be read before the status, because a concurrent read may advance it beyond the size found.
     const readOffset = this.#offset;
     const [opened, current] = await Promise.all([this.#file.stat(), stat(this.#path)]);
     if (opened.ino !== current.ino || opened.dev !== current.dev || opened.size < readOffset)
-      throw new Error('it was replaced or truncated while it was in use');
+      throw new Error('the file was replaced or truncated while in use');
   }
 }
 
@@ -283,7 +285,7 @@ async function withLocalErrors<T>(path: string, action: () => Promise<T>): Promi
     return await action();
   } catch (error) {
     const reason = messageOf(error);
-    throw new MgwError('local_io', `The budget's file ${path} cannot be used: ${reason}.`, {
+    throw new MgwError('local_io', `The budget file ${path} cannot be used: ${reason}.`, {
       retry: 'safe',
       cause: error,
     });

@@ -6,24 +6,26 @@ import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, Budg
 import type { BudgetKind } from './file-budget.ts';
 import { parseOwner } from './reservations.ts';
 
-/** Dependencies of a budget in a database. */
+/** Dependencies of a {@link PostgresBudget}. */
 export interface PostgresBudgetOptions {
   database: Database;
   kind: BudgetKind;
   name: string;
   /**
-   * Returns what the ledger proves about a reservation; `none` only if its run can no longer send anything under it.
+   * Returns a reservation's outcome as proved by the ledger; `none` only if its run
+   * can no longer send anything under it.
    */
   outcomeOf: OutcomeOf;
   /**
-   * Milliseconds since 1970 (default: the database's clock, so that a day begins at the same time for all machines).
+   * Returns milliseconds since 1970. The default is the database's clock, so that a day
+   * begins at the same time on all machines.
    */
   now?: () => number;
 }
 
 /**
  * A budget stored as one database row with its sums. A reservation increases the sums in one statement, up to the
- * limit, under the row lock. The first reservation of a new day or month resets the sums of the old one.
+ * limit, under the row lock. The first reservation of a new day or month resets the sums of the earlier one.
  */
 export class PostgresBudget implements Budget {
   readonly #options: PostgresBudgetOptions;
@@ -48,7 +50,7 @@ export class PostgresBudget implements Budget {
   }
 
   async keep(id: string, amount?: Decimal): Promise<void> {
-    // Also applies after a release: an accepted submission counts as spent.
+    // Applies even after a release, because an accepted submission is always spent.
     await this.#settleOne(id, 'kept', ['reserved', 'released', 'kept'], amount);
   }
 
@@ -111,8 +113,8 @@ export class PostgresBudget implements Budget {
         lease,
         instance,
       ]);
-      // An earlier attempt may have been committed although its response was lost. In that case the amount is already
-      // reserved, and counts against the limit.
+      // An earlier attempt may have been committed although its response was lost. The amount is then already
+      // reserved and included in the sums.
       if (row?.made === true || (await this.#isReserved(id))) return { fits: true };
       if (row?.held !== true && lease !== null) throw leaseLostError();
     } catch (error) {
@@ -122,7 +124,8 @@ export class PostgresBudget implements Budget {
     return { fits: false, state: await this.#state(limit) };
   }
 
-  // A process that declares this one dead waits for this statement before it releases this one's reservations.
+  // If another process considers this one dead, it waits for this statement before it
+  // releases this process's reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raisedSums = (window: 'day' | 'month'): string =>
@@ -145,7 +148,7 @@ export class PostgresBudget implements Budget {
     return (await this.#run(text, [id])).length > 0;
   }
 
-  // Adjusts each sum by the difference from its earlier value, so that the statement may be repeated.
+  // Adjusts each sum by the difference from the amount's earlier value, so that the statement may be repeated.
   async #settleOne(
     id: string,
     to: 'kept' | 'released',
@@ -170,7 +173,7 @@ export class PostgresBudget implements Budget {
     );
   }
 
-  // Returns true if an amount was released or replaced.
+  // Returns whether an amount was released or replaced.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
     let isReleased = false;
     for (const reservation of await this.#open()) {
@@ -204,7 +207,7 @@ export class PostgresBudget implements Budget {
   #run<T extends Record<string, unknown>>(text: string, values: readonly unknown[] = []): Promise<T[]> {
     const { database, kind, name, now } = this.#options;
     const allValues = [kind, name, now?.() ?? null, ...values];
-    // PostgreSQL cannot find the type of an unused parameter, so the used ones are renumbered.
+    // PostgreSQL cannot infer the type of an unused parameter, so the used parameters are renumbered.
     const usedParameters = [...new Set(text.match(/\$\d+/g))].sort(
       (a, b) => Number(a.slice(1)) - Number(b.slice(1)),
     );
@@ -216,7 +219,7 @@ export class PostgresBudget implements Budget {
   }
 }
 
-/** The names of the standing budgets in a database. */
+/** Returns the names of the standing budgets in a database. */
 export async function configuredNames(database: Database): Promise<string[]> {
   const rows = await database.query<{ name: string }>(
     `SELECT name FROM ${database.table('budgets')} WHERE kind = 'standing' ORDER BY name`,
@@ -238,7 +241,7 @@ function amountsOf(held: string, kept: string): Pick<BudgetState, 'spent' | 'res
   return { spent, reserved: subtract(parseDecimal(held), spent) };
 }
 
-// The window of the row is at least as late as any reservation in it.
+// The row's window is at least as late as any reservation in it.
 function windowNow(window: 'day' | 'month'): string {
   return `left(moment.at, ${window === 'day' ? 10 : 7})`;
 }

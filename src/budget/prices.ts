@@ -16,29 +16,29 @@ import {
   type Decimal,
 } from '../decimal.ts';
 
-/** The unit of a price. */
+/** The unit of a rate. */
 export type Unit = 'second' | 'video' | 'reference_image' | '10k_characters' | '10k_visible_characters';
 
-/** The units of videos and of speech. `10k_visible_characters` does not count white space. */
+/** The units for videos and for speech. `10k_visible_characters` excludes white space. */
 export const videoUnits: readonly Unit[] = ['second', 'video', 'reference_image'];
 export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_characters'];
 
-/** One line of a price: what each unit costs if every condition holds. */
+/** One rate of a price: what each unit costs if all conditions hold. */
 interface Rate {
   conditions: { field: string; value: string }[];
   amounts: Map<Unit, Decimal>;
-  /** The billed seconds of each video if a request does not specify a duration. */
+  /** The seconds billed for each video if a request does not specify a duration. */
   defaultSeconds?: number;
-  /** The number of reference images of a request that are free; 0 if absent. */
+  /** The number of free reference images per request; 0 if absent. */
   freeReferenceImages?: number;
-  /** The minimum cost of a video, before the multipliers. */
+  /** The minimum cost of a video, before multipliers. */
   minimum?: Decimal;
 }
 
-/** The price of a model. Of the rates whose conditions hold, the one with the most conditions applies. */
+/** A model's price. Of the rates whose conditions hold, the one with the most conditions applies. */
 export type Price = readonly Rate[];
 
-/** The factors of specification 8 that every price is multiplied by. */
+/** The factors from specification 8 by which every price is multiplied. */
 export interface Multipliers {
   group?: Decimal;
   user?: Decimal;
@@ -50,11 +50,11 @@ const defaultSeconds = 'default_seconds';
 const freeImages = 'free_reference_images';
 
 /**
- * Parses a price: `second=0.12`, or `resolution=2K: second=0.40` for one value of a field. Rates are separated by `;`
- * or a line break. `default_seconds=5` is billed if a request does not specify a duration. Each reference image beyond
+ * Parses a price: `second=0.12`, or `resolution=2K: second=0.40` for one value of a field. A `;` or a line break
+ * separates rates. `default_seconds=5` is billed if a request does not specify a duration. Each reference image beyond
  * `free_reference_images=5` costs `reference_image=0.20`. A video costs at least `minimum=0.50`. `flags` lists the
- * existing fields, `units` the allowed units.
- * @throws Error whose message says what is wrong and what is allowed.
+ * existing fields, and `units` the allowed units.
+ * @throws Error whose message states what is wrong and what is allowed.
  */
 export function parsePrice(text: string, flags: readonly Flag[], units: readonly Unit[] = allUnits): Price {
   const rates = text
@@ -66,7 +66,7 @@ export function parsePrice(text: string, flags: readonly Flag[], units: readonly
 }
 
 function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[]): Rate {
-  // A ratio contains a colon too: `aspect-ratio=16:9: second=0.4`.
+  // A ratio contains a colon too, as in `aspect-ratio=16:9: second=0.4`.
   const [, conditionText = '', amountText = text] = /^(.*):\s+(.*)$/.exec(text) ?? [];
   const values = parseValues(amountText, units);
   const amounts = new Map<Unit, Decimal>();
@@ -89,7 +89,7 @@ function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[])
   };
 }
 
-// A minimum applies to videos only: speech is billed by its characters.
+// A minimum applies only to videos, because speech is billed by its characters.
 function parseValues(text: string, units: readonly Unit[]): Map<string, string> {
   const hasVideoUnits = units.includes('video');
   const names: string[] = [...units, defaultSeconds, ...(hasVideoUnits ? [freeImages, 'minimum'] : [])];
@@ -140,8 +140,8 @@ function fieldName(name: string, flags: readonly Flag[]): string {
 }
 
 /**
- * The maximum cost of a request; undefined if it is unknown, because no rate is certain to apply, or a rate depends on
- * a quantity that the request does not specify. If a field is missing, the highest rate that may apply counts.
+ * Returns the maximum cost of a request. If a field is missing, the highest rate that may apply is used. Returns
+ * undefined if no rate is certain to apply, or a rate depends on a quantity that the request does not specify.
  */
 export function costAtMost(
   price: Price,
@@ -162,8 +162,8 @@ export function costAtMost(
   );
 }
 
-// The rates with the most conditions among those that certainly apply, and all others that may take precedence over
-// them.
+// Returns the rates with the most conditions among those that certainly apply, and all rates
+// that may take precedence over them.
 function ratesThatMayHold(price: Price, body: JsonObject, flags: readonly Flag[]): Rate[] {
   const candidates = price.map((rate) => ({ rate, holds: holdsFor(rate, body, flags) }));
   const certainCounts = candidates
@@ -194,7 +194,7 @@ function expectedValue(flag: Flag, value: string): Json {
   return flag.parse === undefined ? isOn : flag.parse(isOn);
 }
 
-// Letter case is ignored, since missing a rate would make the cost too low.
+// Ignores letter case, because missing a rate would make the cost too low.
 function isSame(bodyValue: Json, value: Json): boolean {
   return plainText(bodyValue) === plainText(value);
 }
@@ -238,7 +238,7 @@ function positiveDecimal(count: number | undefined): Decimal | undefined {
   }
 }
 
-/** Returns the cost of a request for its record: see {@link costAtMost}. */
+/** Returns a request's cost for its record; see {@link costAtMost}. */
 export function jobCost(
   price: Price,
   quantity: Quantity,

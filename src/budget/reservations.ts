@@ -4,13 +4,13 @@ import { isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import { checkedLine, objectOfLine } from '../ledger/event-log.ts';
 import type { Charge, Decision, Limit, Per, Reservation, BudgetState } from './budget.ts';
 
-/** A line of a budget's file. The order of the lines matters: see {@link Reservations}. */
+/** A line in a budget's file. The order of the lines matters; see {@link Reservations}. */
 export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
-  /** Counts if it fits within `limit` at its place in the file (default: the last limit that was set before it). */
+  /** Valid if it fits within `limit` at its position in the file. The default is the last limit set before it. */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
-  /** A final amount replaces the reserved one. Older versions of mgw ignore it. */
+  /** A final amount replaces the reserved one. Older versions of mgw ignore the final amount. */
   | { type: 'keep'; id: string; amount?: Decimal }
   | { type: 'release'; id: string };
 
@@ -20,24 +20,24 @@ interface Entry extends Reservation {
   state: 'reserved' | 'kept' | 'released';
 }
 
-/** The limit and the reservations of a budget, as they are copied to another ledger. */
+/** A budget's limit and reservations, as copied to another ledger. */
 export interface BudgetEntries {
   limit?: Limit;
   entries: (Reservation & { state: 'reserved' | 'kept' })[];
 }
 
 /**
- * The state after reading the lines of a budget in order. It depends only on the lines, so that all processes agree on
- * whether a reservation fitted.
+ * The state after reading a budget's lines in order. It depends only on the lines, so all processes
+ * agree on whether a reservation fits.
  */
 export class Reservations {
   #limit: Limit | undefined;
   #entries = new Map<string, Entry>();
-  /** The sums of reserved and spent amounts, and of the spent amounts alone: by day, by month and in total. */
+  /** The sums of reserved and spent amounts, and of spent amounts alone: by day, by month and in total. */
   #heldSums = new Map<string, Decimal>();
   #spentSums = new Map<string, Decimal>();
 
-  /** Applies a line. For a reservation, returns whether it fitted. */
+  /** Applies a line. For a reservation, returns the decision on whether it fits. */
   apply(event: RecordedBudgetEvent): Decision | undefined {
     switch (event.type) {
       case 'limit':
@@ -58,18 +58,18 @@ export class Reservations {
     return undefined;
   }
 
-  /** All reservations that are not settled. */
+  /** Returns all reservations that are not settled. */
   open(): Reservation[] {
     return [...this.#entries.values()].filter(({ state }) => state === 'reserved');
   }
 
-  /** The limit, and all reservations that were not released. */
+  /** Returns the limit, and all reservations that were not released. */
   countedEntries(): BudgetEntries {
     const isCounted = (entry: Entry): entry is BudgetEntries['entries'][number] => entry.state !== 'released';
     return { limit: this.#limit, entries: [...this.#entries.values()].filter(isCounted) };
   }
 
-  /** The state of the budget at a time, ISO 8601 in UTC. */
+  /** Returns the budget's state at a time, ISO 8601 in UTC. */
   state(at: string, limit = this.#limit): BudgetState {
     const spent = sumOf(this.#spentSums, limit?.per, at);
     return { limit, spent, reserved: subtract(sumOf(this.#heldSums, limit?.per, at), spent) };
@@ -91,7 +91,7 @@ export class Reservations {
     return { fits: true };
   }
 
-  // Also applies after a release: an accepted submission counts as spent.
+  // Applies even after a release, because an accepted submission is always spent.
   #keep(id: string, amount: Decimal | undefined): void {
     const entry = this.#entries.get(id);
     if (entry === undefined) return;
@@ -112,7 +112,7 @@ export class Reservations {
 
 type Sums = Map<string, Decimal>;
 
-// Updates all sums with each line. A file may have 100,000 lines, and recomputing a sum for each of them would be slow.
+// Updates all sums with each line, because a file may have 100,000 lines, and recomputing a sum for each would be slow.
 function adjust(sums: Sums, { at, amount }: Entry, by: (sum: Decimal, amount: Decimal) => Decimal): void {
   for (const window of [windowOf('day', at), windowOf('month', at), windowOf(undefined, at)])
     sums.set(window, by(sums.get(window) ?? zero, amount));
@@ -122,14 +122,14 @@ function sumOf(sums: Sums, per: Per | undefined, at: string): Decimal {
   return sums.get(windowOf(per, at)) ?? zero;
 }
 
-// The beginning of an ISO time: `2026-11-22`, `2026-11`, or nothing.
+// Returns the beginning of an ISO time: `2026-11-22`, `2026-11`, or nothing.
 function windowOf(per: Per | undefined, at: string): string {
   return at.slice(0, per === 'day' ? 10 : per === 'month' ? 7 : 0);
 }
 
 const version = 1;
 
-/** An event as one line of JSON with its time and a checksum, without a newline. */
+/** Encodes an event as one line of JSON with its time and a checksum, without a newline. */
 export function encodeBudgetEvent(event: BudgetEvent, at: string): string {
   const { type, ...members } = event;
   return checkedLine({ v: version, at, type, ...encodeMembers(members) });
@@ -145,14 +145,14 @@ function encodeMembers(members: Partial<Extract<BudgetEvent, { type: 'reserve' }
   };
 }
 
-// The number comes last, so that no part of a line ends like a complete line, and a torn line is recognized.
+// Puts the number last, so that no part of a line ends like a complete line, and a torn line can be recognized.
 function withPidLast({ pid, ...others }: Owner): object {
   return { ...others, pid };
 }
 
 /**
- * Decodes a line. `torn`: the line was never completed, so no process has acted on it. `damaged`: it was completed, but
- * cannot be read.
+ * Decodes a line. `torn` means that the line was never completed, so no process has acted on it. `damaged` means that
+ * the line was completed but cannot be read.
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
@@ -191,7 +191,7 @@ function parseLimit(amount: string, per: string): Limit {
   return { amount: parseDecimal(amount), ...((per === 'day' || per === 'month') && { per }) };
 }
 
-/** Reads the owner of a reservation. An owner without a process cannot be proved dead, so its reservation remains. */
+/** Parses a reservation's owner. An owner without a process cannot be proved dead, so its reservation remains. */
 export function parseOwner(json: Json | undefined): Owner {
   const { pid, start, host, instance, lease } = isObject(json) ? json : {};
   return {

@@ -12,24 +12,24 @@ import {
 import type { AttemptMoney, Job, RecordedEvent } from '../job.ts';
 import { at, type Json } from '../json.ts';
 
-/** What one attempt cost, or may have cost. */
+/** What an attempt cost, or may have cost. */
 interface Expense {
-  /** When it was sent, ISO 8601 in UTC. */
+  /** The time at which the attempt was sent, ISO 8601 in UTC. */
   at: string;
   job: string;
   model?: string;
   /** The value of `--key`. */
   key?: string;
   budgets: readonly string[];
-  /** The reservation in these budgets. */
+  /** The id of the reservation in these budgets. */
   reservation?: string;
-  /** The cost of the attempt; absent if no price was known. */
+  /** The attempt's cost; absent if no price was known. */
   amount?: Decimal;
-  /** `failed`: the task failed, which some gateways refund. `doubt`: it is unknown whether the task exists. */
+  /** `failed`: the task failed, and some gateways refund such tasks. `doubt`: it is unknown whether the task exists. */
   kind: 'spent' | 'failed' | 'doubt';
 }
 
-/** Returns the cost of each attempt of a job. Excludes refused attempts, which cost nothing. */
+/** Returns the cost of each attempt in a job. Excludes refused attempts, which cost nothing. */
 export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined)[]): Expense[] {
   const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
   // The job follows the first task that was accepted.
@@ -51,14 +51,14 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
   }));
 }
 
-// The gateway charges for speech that broke off, and for any speech that sent audio (design 8).
+// The gateway charges for interrupted speech, and for any speech that sent audio (design 8).
 function mayBeFree({ protocol, state, error, details }: Job): boolean {
   if (state !== 'failed') return false;
   if (protocol !== 'tts') return true;
   return error?.code !== 'speech_incomplete' && at(details as Json, 'audio_bytes') === undefined;
 }
 
-// The gateway charges for speech by its own count of characters, which its response contains.
+// The gateway charges for speech by its own character count, which its response contains.
 function settledAmount({ usage, state }: Job, charge: AttemptCharge): Decimal | undefined {
   const characters = at(usage as Json, 'text_words');
   const rate = charge.cost?.per_10k_characters;
@@ -71,7 +71,7 @@ function settledAmount({ usage, state }: Job, charge: AttemptCharge): Decimal | 
     return amountOf(charge);
   const countedCost = divideByPowerOfTen(multiply(parseDecimal(rate), decimalOf(characters)), 4);
   const estimate = amountOf(charge);
-  // The count of speech that broke off may be incomplete.
+  // The character count of interrupted speech may be incomplete.
   const isIncomplete = state === 'failed' && estimate !== undefined && compare(countedCost, estimate) < 0;
   return isIncomplete ? estimate : countedCost;
 }
@@ -80,11 +80,11 @@ function amountOf({ cost }: AttemptCharge): Decimal | undefined {
   return cost === undefined ? undefined : parseDecimal(cost.at_most);
 }
 
-/** The keys by which expenses can be grouped. */
+/** The ways to group expenses. */
 export const spendGroups = ['model', 'day', 'batch', 'key', 'budget'] as const;
 export type SpendGroup = (typeof spendGroups)[number];
 
-/** The groups that an expense belongs to; `['']` if there are none. */
+/** Returns the groups to which an expense belongs; `['']` if there are none. */
 export function groupsOf({ at: sentAt, model, key, budgets }: Expense, by: SpendGroup): readonly string[] {
   switch (by) {
     case 'model':
@@ -100,7 +100,7 @@ export function groupsOf({ at: sentAt, model, key, budgets }: Expense, by: Spend
   }
 }
 
-/** A sum of expenses, unknown if one of them has no price. */
+/** A sum of expenses. The sum is unknown if one of them has no price. */
 export class Sum {
   charges = 0;
   unpriced = 0;
@@ -118,7 +118,7 @@ export class Sum {
   }
 }
 
-/** The sums of expenses by kind. */
+/** Sums of expenses by kind. */
 export class Sums {
   readonly spent = new Sum();
   readonly failed = new Sum();
@@ -129,22 +129,22 @@ export class Sums {
   }
 }
 
-/** The outcome of one attempt to send a job, according to its events. */
+/** The outcome of one attempt to submit a job, according to the job's events. */
 interface AttemptCharge extends AttemptMoney {
   attempt: number;
-  /** When it was sent. If that record is lost, when the attempt was discovered. */
+  /** When the attempt was sent or, if that record is lost, when the attempt was discovered. */
   at: string;
   /**
-   * `none`: it was refused, or a person found no task. `open`: it is being sent, or its outcome is unknown. `doubt`:
-   * the outcome remains unknown, because a person chose to send again.
+   * `none`: the attempt was refused, or a person found no task. `open`: it is being sent, or its outcome is unknown.
+   * `doubt`: the outcome remains unknown, because a person chose to send the job again.
    */
   outcome: 'accepted' | 'none' | 'open' | 'doubt';
-  /** True if the record of sending is lost, so that the attempt may have been sent under any reservation. */
+  /** True if the record of sending is lost. The attempt may have been sent under any reservation. */
   isLost?: true;
 }
 
 /**
- * Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt, which was accepted if
+ * Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt. It was accepted if
  * the job has a handle that no other attempt explains.
  */
 export function chargesOf(events: readonly (RecordedEvent | undefined)[]): AttemptCharge[] {
@@ -165,7 +165,8 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
     const { attempt, at, cost, reservation, budgets, limit } = event;
     charges.push({ attempt, at, outcome: 'open', cost, reservation, budgets, limit });
   } else if (event.type === 'accepted') {
-    // Two processes may have recorded the same response. A corrected handle belongs to the attempt of the wrong one.
+    // Two processes may have recorded the same response. A corrected handle belongs to
+    // the same attempt as the wrong one.
     if (!handles.has(event.handle) && event.instead_of === undefined) markAccepted(charges);
     handles.add(event.handle);
   } else if (event.type === 'unavailable' || event.type === 'rejected') {
