@@ -8,15 +8,15 @@ import { printableLine } from '../printable.ts';
 
 /** A person's permission for a server to spend (design 16). */
 export interface Grant {
-  /** The total amount that all servers with the same root folder may spend together, an exact decimal. */
+  /** The total amount that all servers with the same root folder may spend, as an exact decimal. */
   budget?: string | undefined;
-  /** Starts a new budget with the full amount for the root folder. */
+  /** Whether to start a new budget with the full amount for the root folder. */
   newBudget?: boolean | undefined;
-  /** Whether the command line has --budget-name. The profile's budget is not a grant. */
+  /** Whether the command line contains --budget-name. The profile's budget is not a grant. */
   hasBudgetName: boolean;
 }
 
-/** The spending authority of a server's agent: none, unless a person granted it. */
+/** The authority of a server's agent to spend. Without a person's grant, it is none. */
 export class Authority {
   readonly #session: Session;
   readonly #grant: Grant;
@@ -30,18 +30,18 @@ export class Authority {
   }
 
   /**
-   * Returns the budgets that limit a payment. Without a grant, every payment is rejected.
+   * Returns the budgets that limit a payment. Without a grant, rejects every payment.
    * @throws MgwError('usage') if the standing budget was never set.
    */
   async allowances(): Promise<Allowance[]> {
     const { budget: amount, hasBudgetName } = this.#grant;
     if (amount === undefined && !hasBudgetName)
-      return [{ name: 'mgw mcp', label: 'the budget of this server', budget: emptyBudget }];
-    // The standing budget of the profile is a limit, but not a grant.
+      return [{ name: 'mgw mcp', label: "this server's budget", budget: emptyBudget }];
+    // The profile's standing budget is a limit, not a grant.
     const standing = await this.#session.allowances();
     if (amount === undefined) return standing;
     const budget = await this.#openServerBudget(amount);
-    return [...standing, { name: 'mgw mcp', label: 'the budget of this server', budget }];
+    return [...standing, { name: 'mgw mcp', label: "this server's budget", budget }];
   }
 
   /** Checks that a grant exists. @throws MgwError('budget') if there is none, as every payment would. */
@@ -50,14 +50,14 @@ export class Authority {
     if (budget === undefined && !hasBudgetName) await refuse();
   }
 
-  /** Returns the flags that make a person's command spend from the same standing budget. */
+  /** Returns the flags with which a person's command spends from the same standing budget. */
   async flags(): Promise<string[]> {
     const { budget } = await this.#session.settings();
     const isGranted = this.#grant.hasBudgetName && budget.value !== undefined;
     return isGranted ? [`--budget-name=${budget.value}`] : [];
   }
 
-  /** Returns the state of each budget, for the agent. */
+  /** Returns each budget's state, for the agent. */
   async view(): Promise<Record<string, unknown>[]> {
     const { budget: amount, hasBudgetName } = this.#grant;
     if (amount === undefined && !hasBudgetName) return [];
@@ -80,20 +80,20 @@ export class Authority {
     );
   }
 
-  /** Closes the opened budgets. */
+  /** Closes all opened budgets. */
   async close(): Promise<void> {
     await (await this.#serverBudget?.catch(() => undefined))?.close();
   }
 
   #openServerBudget(amount: string): Promise<Budget> {
     return (this.#serverBudget ??= this.#open(amount).catch((error: unknown) => {
-      // The next call retries.
+      // Lets the next call retry.
       this.#serverBudget = undefined;
       throw error;
     }));
   }
 
-  // Each `--new-budget` starts the next numbered budget of the root folder.
+  // Each `--new-budget` starts the root folder's next numbered budget.
   async #open(amount: string): Promise<Budget> {
     let number = 1;
     let budget = await this.#numbered(number);

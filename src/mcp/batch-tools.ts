@@ -15,7 +15,7 @@ import {
   type Tools,
 } from './tool.ts';
 
-// The arguments of all three tools.
+// The arguments that all batch tools share.
 const batchFields = () => ({
   manifest: z
     .string()
@@ -23,15 +23,15 @@ const batchFields = () => ({
       "path of the manifest in the server's folder: .csv, .jsonl or .yaml. A row has an id and the arguments of submit_video without key, or of speak (text, speaker)",
     ),
   name: z.optional(
-    z.string().describe("name of the batch, which its jobs' keys begin with (default: the file name)"),
+    z.string().describe("name of the batch, with which its jobs' keys begin (default: the file name)"),
   ),
   output: z.optional(z.string().describe('template of the file paths, such as clips/{id}.{ext}')),
 });
 
-/** The maximum number of rows whose errors are stored: as many as an answer contains. */
+/** The maximum number of rows whose errors are stored, which is also the number that an answer contains. */
 const maxErrors = 200;
 
-/** The tools `batch_plan`, `batch_run` and `batch_status`. */
+/** The `batch_plan`, `batch_run` and `batch_status` tools. */
 export const batchTools = [
   tool({
     name: 'batch_plan',
@@ -67,7 +67,7 @@ export const batchTools = [
         z
           .boolean()
           .describe(
-            'pay again for rows that a batch of another name has paid for; use it only to make them twice',
+            'pay again for rows that a batch of another name has paid for; use it only to make them again',
           ),
       ),
     }),
@@ -75,9 +75,9 @@ export const batchTools = [
   }),
   tool({
     name: 'batch_status',
-    title: 'State of a batch',
+    title: 'Batch status',
     description:
-      'Returns the state of the batch and of every unfinished row, with its error, whether it was charged (charged) and its next call; the ids of rows whose video differs from the request (mismatched); and whether this server is still running the batch. Call it until the answer has no pending.',
+      'Returns the state of the batch and of every unfinished row, with its error, whether it was charged (charged) and its next call; the ids of rows whose video differs from the request (mismatched); and whether this server is still running the batch. Call it again while pending is true.',
     effect: 'look',
     isLocal: true,
     fields: () => ({
@@ -113,7 +113,7 @@ async function startBatch(
   const instead = isRunning(tools, name) ? undefined : await confirm(checked, call, tools);
   if (instead !== undefined) return instead;
   const next = { tool: 'batch_status', arguments: { ...request } };
-  // Check again: another call may have started the batch during the confirmation.
+  // Check again, because another call may have started the batch during the confirmation.
   if (isRunning(tools, name)) return { ...pendingAnswer(next), ...view };
   await tools.authority.check();
   const refusedNow = refusalIfPaid();
@@ -126,7 +126,7 @@ function isRunning({ runs }: Tools, name: string): boolean {
   return runs.get(name)?.isRunning === true;
 }
 
-// Returns the names of other batches that have paid for rows of a batch, or are about to.
+// Returns the names of other batches that have paid for rows of this batch, or are about to.
 function othersThatPay({ name, rows, paidBy }: CheckedBatch, { runs }: Tools): string[] {
   const running = [...runs].filter(
     ([other, run]) => other !== name && run.isRunning && [...run.rows].some((each) => rows.has(each)),
@@ -138,7 +138,8 @@ function statusOf(request: BatchRequest, [name]: string[]): Answer['next'] {
   return { tool: 'batch_status', arguments: { ...request, name } };
 }
 
-// Returns the answer that replaces a run if requests of its rows may already have been charged; undefined if not.
+// Returns the answer to give instead of a run if requests of the batch's rows may already have
+// been charged; otherwise undefined.
 function doubtAnswer({ doubts }: CheckedBatch): Answer | undefined {
   const unknown = doubts.filter(({ about }) => about === 'unknown');
   const [first] = unknown.length > 0 ? unknown : doubts;
@@ -161,7 +162,7 @@ function unknownRows(rows: readonly RowInDoubt[]): MgwError {
   return new MgwError('submit_unknown', text, { charged: 'no', retry: 'never', next });
 }
 
-// Returns the answer that replaces a run if other batches pay for some of its rows; undefined if none do.
+// Returns the answer to give instead of a run if other batches pay for some of the rows; otherwise undefined.
 function paidTwiceAnswer(request: BatchRequest, checked: CheckedBatch, tools: Tools): Answer | undefined {
   const others = othersThatPay(checked, tools);
   if (others.length === 0) return undefined;
@@ -190,7 +191,7 @@ function startRun(tools: Tools, batch: CheckedBatch): void {
 }
 
 async function status(request: BatchRequest, isStrict: boolean, tools: Tools): Promise<Answer> {
-  // A run that ends during the check counts as running, because the rows may have been read before its end.
+  // A run that ends during the check is treated as running, because the rows may have been read before its end.
   const running = new Set([...tools.runs.values()].filter(({ isRunning }) => isRunning));
   const { name, view, isOpen, differing } = await tools.checkBatch(request, tools, 'status');
   const run = tools.runs.get(name);
@@ -213,7 +214,7 @@ async function status(request: BatchRequest, isStrict: boolean, tools: Tools): P
   };
 }
 
-// Returns the answer that replaces a run above the amount of `--confirm-over`; undefined if the run may start.
+// Returns the answer to give instead of a run that costs more than `--confirm-over`; undefined if the run may start.
 async function confirm(
   { name, atMost, request, commandWords, manifest }: CheckedBatch,
   { context }: Call,
@@ -223,7 +224,7 @@ async function confirm(
   const { over } = confirmation;
   if (atMost !== undefined && compare(parseDecimal(atMost), parseAmount(over)) <= 0) return undefined;
   const amount = atMost ?? 'unknown';
-  const message = `The batch ${name}: this may cost ${amount}, more than ${over}.`;
+  const message = `The batch ${name} may cost ${amount}, more than ${over}.`;
   const command = ['mgw', 'batch', 'run', ...commandWords, ...(await authority.flags()), '--', manifest];
   return confirmation.ask({ tool: 'batch_run', key: name, request, amount }, message, command, context);
 }

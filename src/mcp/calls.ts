@@ -16,39 +16,39 @@ import { agentText, type Answer, errorAnswer, type ToolOutcome, toolResult } fro
 /** The maximum time for which a call waits for jobs and results, in ms. */
 const maxWaitMs = 50_000;
 
-/** The time after which a call with unfinished work is answered, in ms: clients time out after a minute (design 16). */
+/** The time after which a call with unfinished work is answered, in ms. Clients time out after a minute (design 16). */
 export const maxCallMs = 53_000;
 
 /**
- * The time in ms after which the client is assumed to have read the answer to a call, unless it has cancelled the call or
- * disconnected.
+ * The time after which the client is assumed to have read an answer, in ms, unless it has
+ * cancelled the call or disconnected.
  */
 const assumedReadAfterMs = 1_000;
 
 /** The interval between progress notifications, in ms. */
 const progressIntervalMs = 5_000;
 
-/** One call of a tool. */
+/** One call to a tool. */
 export interface Call {
-  /** The flows' deps, with the signals of this call. */
+  /** Returns the flows' dependencies, with this call's signals. */
   deps(): Promise<FlowDeps>;
   signals: Signals;
   deadline: Deadline;
-  /** Reports progress to the client, if the client requested it. */
+  /** Reports progress to the client, if it requested progress. */
   reportProgress(text: string): void;
-  /** Notes of the flows, to include in the answer. */
+  /** Notes from the flows, to include in the answer. */
   notes: string[];
   /** Records that this call is about to pay, so that an error can report the charge. */
   markPaying(): void;
   /**
    * Calls `record` when it is known whether the client received the answer to this call. A client that cancels the call
-   * or disconnects before, or shortly after, the answer is written did not receive it.
+   * or disconnects before the answer is written, or shortly after, did not receive it.
    */
   onAnswered(record: (wasReceived: boolean) => Promise<void>): void;
   context: ServerContext;
 }
 
-/** The calls of one server. A call that the client has abandoned continues until its outcome is recorded. */
+/** A server's calls. A call that the client has abandoned continues until its outcome is recorded. */
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
@@ -58,8 +58,8 @@ export class Calls {
   readonly #unread = new Set<{ id: unknown; cancelled: AbortController }>();
 
   /**
-   * @param interrupted the signals of the process
-   * @param flags the server's flags, which are added to the commands for a person
+   * @param interrupted the process's signals
+   * @param flags the server's flags, which are added to commands for a person
    */
   constructor(session: Session, interrupted: Signals, flags: ServerFlags = {}) {
     this.#session = session;
@@ -68,7 +68,7 @@ export class Calls {
   }
 
   /**
-   * Runs the work of a tool, and answers within {@link maxCallMs}. Never throws.
+   * Runs a tool's work, and answers within {@link maxCallMs}. Never throws.
    * @param lateAnswer the answer if the work takes longer; the work continues
    */
   async run(
@@ -130,20 +130,20 @@ export class Calls {
   }
 
   /**
-   * Records that the client has cancelled a call, even an answered one: the answer may have arrived too late.
-   * @param id the id of the request
+   * Records that the client has cancelled a call, even an answered one, because the answer may have arrived too late.
+   * @param id the request's id
    */
   cancelled(id: unknown): void {
     for (const each of this.#unread) if (each.id === id) each.cancelled.abort();
   }
 
-  /** Stops accepting calls, and resolves when all calls in progress have ended and are recorded. */
+  /** Stops accepting calls. Resolves when all calls in progress have ended and are recorded. */
   async end(): Promise<void> {
     this.#closing.abort(new Error('the client has disconnected'));
     while (this.#inProgress.size > 0) await Promise.allSettled(this.#inProgress);
   }
 
-  // The person's command must use the gateway and the ledger of this server.
+  // The person's command must use this server's gateway and ledger.
   async #withFlags(answer: Answer): Promise<Answer> {
     if (answer.command === undefined) return answer;
     const settings = await this.#session.settings().catch(() => undefined);
@@ -221,7 +221,7 @@ export class Calls {
         });
       }
     } catch {
-      // The call was answered, or the client has disconnected, so no further progress is reported.
+      // The call was answered or the client has disconnected, so no further progress is reported.
     }
   }
 }

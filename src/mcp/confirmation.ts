@@ -14,17 +14,17 @@ import * as z from 'zod';
 import { printableLine } from '../printable.ts';
 import type { Answer } from './result.ts';
 
-/** The payment that a person is asked to confirm. The answer applies only to this payment. */
+/** A payment that a person is asked to confirm. The answer applies only to this payment. */
 export interface PaymentQuestion {
   tool: string;
   key: string;
   /** A hash of the request. */
   request: string;
-  /** The maximum cost, an exact decimal. */
+  /** The maximum cost, as an exact decimal. */
   amount: string;
 }
 
-/** The signed state that a client returns with the answer. */
+/** The signed state that a client returns with the person's answer. */
 const stateSchema = z.object({
   id: z.string(),
   tool: z.string(),
@@ -33,12 +33,12 @@ const stateSchema = z.object({
   amount: z.string(),
 });
 
-// The part of a client's request that declares whether it can ask its user.
+// The part of a client's request that declares whether the client can ask its user.
 const capabilitiesSchema = z.looseObject({
   [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({ elicitation: z.looseObject({}) }),
 });
 
-/** The maximum time for a person's answer, in seconds; shorter than a client's timeout. */
+/** The maximum time for a person's answer, in seconds. It is shorter than a client's timeout. */
 const maxAnswerSeconds = 45;
 
 const cannotAskText = 'This client cannot ask a person to confirm.';
@@ -49,26 +49,29 @@ const confirmationForm = {
   required: ['pay'],
 };
 
-/** Asks a person, through the client, to confirm a payment above an amount (design 16). */
+/** Asks a person, through the client, to confirm a payment that exceeds an amount (design 16). */
 export class Confirmation {
-  /** An exact decimal. */
+  /** The amount above which a person is asked, as an exact decimal. */
   readonly over: string;
   readonly #codec: RequestStateCodec = createRequestStateCodec({ key: randomBytes(32) });
   readonly #folder: string;
   readonly #usedStates = new Set<string>();
 
-  /** @param folder the root, where the person must run the command: a manifest may contain paths relative to it */
+  /**
+   * @param folder the root folder, in which the person must run the command, because a
+   * manifest may contain relative paths
+   */
   constructor(over: string, folder: string) {
     this.over = over;
     this.#folder = folder;
   }
 
-  /** Verifies the state that a client sends back. */
+  /** Verifies the state that a client returns. */
   readonly verify: RequestStateCodec['verify'] = (state, context) => this.#codec.verify(state, context);
 
   /**
-   * Returns undefined if the person agrees, otherwise the answer that replaces the payment.
-   * @param command the command line for a person to make the payment
+   * Returns undefined if the person agrees, or else the answer to give instead of the payment.
+   * @param command the command line with which a person can make the payment
    */
   async ask(
     question: PaymentQuestion,
@@ -76,7 +79,7 @@ export class Confirmation {
     command: string[],
     context: ServerContext,
   ): Promise<Answer | InputRequiredResult | undefined> {
-    // In protocol revisions without requests from servers, each request declares the client's capabilities.
+    // In protocol revisions in which servers send no requests, each request declares the client's capabilities.
     if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(question, message, command, context);
     const params = { message: `${message} Pay for it?`, requestedSchema: confirmationForm };
     try {
@@ -91,7 +94,7 @@ export class Confirmation {
     return this.#refusal(command, `${message} The person declined.`);
   }
 
-  // The client asks its user, and repeats the call with the answer.
+  // The client asks its user, and repeats the call with the user's answer.
   async #askAndReturn(
     question: PaymentQuestion,
     message: string,

@@ -16,7 +16,7 @@ import {
 } from './result.ts';
 import { tool, type Tools } from './tool.ts';
 
-/** The tools that cannot pay: they list models, jobs and spending, wait for jobs, and save results. */
+/** The tools that cannot pay. They list models, jobs and spending, wait for jobs, and save results. */
 export const freeTools = [
   tool({
     name: 'models',
@@ -30,8 +30,8 @@ export const freeTools = [
   }),
   tool({
     name: 'job',
-    title: 'One job',
-    description: 'Returns the record of a job, with its request.',
+    title: 'Show a job',
+    description: "Returns a job's record, including its request.",
     effect: 'look',
     isLocal: true,
     fields: () => ({ ref: z.string().describe(refText) }),
@@ -82,7 +82,7 @@ export const freeTools = [
     name: 'budget',
     title: 'Budgets',
     description:
-      'Returns the budgets of this server, and the amounts left. Without a budget, nothing can be paid for.',
+      "Returns this server's budgets, and the amounts left. Without a budget, nothing can be paid for.",
     effect: 'look',
     isLocal: true,
     fields: () => ({}),

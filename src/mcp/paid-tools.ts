@@ -6,7 +6,7 @@ import { keyField, sameKey, tool } from './tool.ts';
 import { deadlineIn } from '../clock.ts';
 import type { PaymentRequest } from './paying.ts';
 
-// The arguments of a video: the flags of all protocols. Each description begins with the protocols that have the flag.
+// The arguments of a video: all protocols' flags. Each description begins with the protocols that have the flag.
 function videoFields(): Record<string, z.ZodOptional> {
   const single = z.union([z.string(), z.number()]);
   const types = {
@@ -43,7 +43,7 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   );
 }
 
-/** The tools that make a video or speech for money, and `price`, which returns the cost. */
+/** The tools that pay for a video or speech, and `price`, which returns the cost. */
 export const paidTools = [
   tool({
     name: 'submit_video',
@@ -55,7 +55,7 @@ export const paidTools = [
   }),
   tool({
     name: 'price',
-    title: 'Price of a request',
+    title: 'Price a request',
     description:
       'Returns the maximum cost of a video (with the arguments of submit_video except key) or of speech (with text), and the amounts left in the budgets. Nothing is sent.',
     effect: 'look',

@@ -13,26 +13,26 @@ import type { Call } from './calls.ts';
 import { agentView, type Answer, errorAnswer, type NextCall, type ToolOutcome } from './result.ts';
 import type { Tools } from './tool.ts';
 
-/** The arguments of a call. */
+/** A tool call's arguments, by name. */
 export type Arguments = Record<string, unknown>;
 
 /** A payment that a tool call requests. */
 export interface PaymentRequest {
   tool: string;
   key: string;
-  /** The arguments, with the key. */
+  /** The arguments, including the key. */
   args: Arguments;
-  /** The arguments with absolute paths, for a person's command line in any folder. */
+  /** The arguments with absolute paths, for a command line that a person can run in any folder. */
   absoluteArgs: Arguments;
   /** The request to pay for. */
   order: PriceQuery;
-  /** Pays for the request, or finds the paid job. */
+  /** Pays for the request, or finds the job that paid for it. */
   flow: (deps: FlowDeps) => Promise<Delivered>;
   /** Returns the next call for the job; null if there is nothing to do. */
   next: (job: Job) => NextCall | null;
 }
 
-/** Pays once for the request of a tool call, or finds the job of its key. Asks the person first if needed. */
+/** Pays once for a tool call's request, or finds the job with its key. Asks the person first if needed. */
 export async function pay(request: PaymentRequest, call: Call, tools: Tools): Promise<ToolOutcome> {
   checkKeyName(request.key, false);
   const deps = await payingDeps(tools, call);
@@ -58,22 +58,22 @@ export async function pay(request: PaymentRequest, call: Call, tools: Tools): Pr
   };
 }
 
-// Returns the answer if the request was submitted with another key, which the client may not know.
+// Returns the answer for a request that was submitted with another key, which the client may not know.
 function otherKeyAnswer(error: unknown, { tool, key, args }: PaymentRequest): Answer {
   const other = error instanceof MgwError && error.code === 'conflict' ? error.job?.key : undefined;
   if (!(error instanceof MgwError) || other === undefined || other === key) throw error;
-  // Tools do not accept the key of a batch's row.
+  // Tools do not accept the key of a batch row.
   const next = isKeyName(other) ? { tool, arguments: { ...args, key: other } } : undefined;
   return { ...errorAnswer(error, 'no'), ...(next && { next }) };
 }
 
-// Returns deps that pay only within the server's budgets, and record that a payment was attempted.
+// Returns dependencies that pay only within the server's budgets, and record that a payment was attempted.
 async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
   const deps = await call.deps();
   return {
     ...deps,
     allowances: () => tools.authority.allowances(),
-    // This is called directly before a payment, but not for a call that resumes a job.
+    // Called directly before a payment, but not for a call that resumes a job.
     priceOf: (order) => {
       call.markPaying();
       return deps.priceOf(order);
@@ -81,7 +81,7 @@ async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
   };
 }
 
-// Returns the answer that replaces a payment above the amount of `--confirm-over`; undefined if it may be made.
+// Returns the answer to give instead of a payment that exceeds `--confirm-over`; undefined if the payment may be made.
 async function confirm(
   { key, order, tool, absoluteArgs }: PaymentRequest,
   deps: FlowDeps,
@@ -101,14 +101,14 @@ async function confirm(
   return confirmation.ask({ tool, key, request, amount }, message, command, context);
 }
 
-// Whether the job of a key was, or may have been, paid for. A rejected job is sent again.
+// Whether the job with this key was, or may have been, paid for. A rejected job is sent again.
 async function isPaid(key: string, { ledger }: FlowDeps): Promise<boolean> {
   const job = await namedJob(ledger, key);
   if (job === undefined) return false;
   return job.handle !== undefined || ['sending', 'unknown'].includes(shownState(job));
 }
 
-// Returns the command line that is equivalent to a call.
+// Returns the command line that is equivalent to a tool call.
 function commandLine(
   tool: string,
   { protocol, text, ...flags }: Arguments,

@@ -18,17 +18,17 @@ export interface Answer {
   charged: Charged;
   retry: Retry;
   next: NextCall | null;
-  /** The command line for a person, if no tool can perform the next step. */
+  /** A command line for a person, if no tool can perform the next step. */
   command?: string[];
   /** True if an earlier call paid for the job. */
   resumed?: true;
-  /** True if the call timed out; the work continues. */
+  /** True if the call timed out. The work continues. */
   pending?: true;
   error?: { code: string; message: string; exit_code: number; request_id?: string };
   [member: string]: unknown;
 }
 
-/** A tool's result: its answer, or a question to the person. */
+/** A tool's result: its answer, or a question for the person. */
 export type ToolOutcome = Answer | InputRequiredResult;
 
 /** The schema of every answer. It accepts unknown members, so that an answer about money is never rejected. */
@@ -54,7 +54,7 @@ export const answerSchema = z.looseObject({
   ),
 });
 
-/** Returns the result of a tool. Removes control characters, secrets, and signatures in URLs. */
+/** Returns a tool's result. Removes control characters, secrets, and signatures in URLs. */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
   const structuredContent = sanitize(answer, redact) as Record<string, unknown>;
   return {
@@ -64,10 +64,7 @@ export function toolResult(answer: Answer, redact: (text: string) => string): Ca
   };
 }
 
-/**
- * Returns the answer for an error.
- * @param charged whether this call was charged
- */
+/** Returns an error's answer. @param charged whether this call was charged */
 export function errorAnswer(error: MgwError, charged: Charged): Answer {
   const { code, message, exitCode, requestId, retry, budget, job } = error;
   const { next, command } = nextOf(error.next);
@@ -88,7 +85,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
   };
 }
 
-// The flags that only the person who starts a server can set.
+// Flags that only the person who starts a server can set.
 const personFlags = [
   'budget',
   'budget-name',
@@ -100,7 +97,7 @@ const personFlags = [
 ];
 
 /**
- * Adapts the text of an error or a note for an agent: a tool's arguments are named like the flags, without dashes.
+ * Adapts the text of an error or a note for an agent. A tool's arguments have the names of the flags, without dashes.
  */
 export function agentText(text: string): string {
   return (
@@ -116,12 +113,12 @@ export function agentText(text: string): string {
   );
 }
 
-/** Returns a job for an agent, without its request, which the tool `job` returns. */
+/** Returns a job for an agent, without its request, which the `job` tool returns. */
 export function agentView(job: Job): JobView {
   return { ...jobView(job), request: undefined, details: undefined };
 }
 
-/** Returns the tool call that is equivalent to a command of mgw; the command itself if there is none. */
+/** Returns the tool call that is equivalent to an mgw command, or the command itself if there is none. */
 export function nextOf(argv: readonly string[] | undefined): { next: NextCall | null; command?: string[] } {
   if (argv === undefined) return { next: null };
   const [mgw, ...words] = argv;
@@ -151,15 +148,15 @@ export function nextForJob({ id, state, protocol, files }: Job): Answer['next'] 
   return { tool: 'fetch', arguments: { ref: id } };
 }
 
-/** Returns the answer to a call that timed out: the work continues, and `next` returns its outcome. */
+/** Returns the answer to a call that timed out. The work continues, and the call in `next` returns its outcome. */
 export function pendingAnswer(next: NextCall, charged: Charged = 'no'): Answer {
   return { ok: true, charged, retry: 'resume', pending: true, next };
 }
 
-/** The members of a successful answer without a charge. */
+/** The members of every successful answer without a charge. */
 export const freeSuccess = { ok: true, charged: 'no', retry: 'safe' } as const;
 
-/** The description of a REF, for the schemas. */
+/** The description of a REF argument in the tools' schemas. */
 export const refText = 'a job id or a unique part of one, @key, @last, or a handle of the gateway';
 
 const maxTextLength = 4000;
@@ -172,7 +169,7 @@ function sanitize(value: unknown, redact: (text: string) => string): unknown {
   return Object.fromEntries(members.map(([name, member]) => [printable(name), sanitize(member, redact)]));
 }
 
-// The query of a URL may contain a signature, and the part before the host may contain a password.
+// A URL's query may contain a signature, and the part before the host may contain a password.
 function withoutQueries(text: string): string {
   return text.replace(/https?:\/\/[^\s"'<>]+/gi, (url) =>
     url.replace(/\?.*/s, '?…').replace(/\/\/[^/]*@/, '//'),

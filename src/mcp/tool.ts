@@ -13,7 +13,7 @@ import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { printableLine } from '../printable.ts';
 import { isObjectUrl } from '../store-url.ts';
 
-/** The dependencies of a server's tools. */
+/** Dependencies of a server's tools. */
 export interface Tools {
   session: Session;
   calls: Calls;
@@ -21,27 +21,27 @@ export interface Tools {
   authority: Authority;
   checkBatch: CheckBatch;
   readFile: ReadFile;
-  /** The runs of batches by their names, including those that have ended. */
+  /** The batch runs by batch name, including those that have ended. */
   runs: Map<string, StartedRun>;
   /** Undefined if payments do not require confirmation. */
   confirmation: Confirmation | undefined;
 }
 
-/** A tool: its description for clients, and its implementation. */
+/** A tool: its description for clients and its implementation. */
 export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   name: string;
   title: string;
   description: string;
-  /** `look` is read-only, `save` writes files, `pay` costs money. */
+  /** `look` is read-only, `save` writes files, and `pay` costs money. */
   effect: 'look' | 'save' | 'pay';
   /** Whether the tool works without the network. */
   isLocal?: true;
-  /** Called on first use: without the schemas of its tools, a server answers `initialize` sooner. */
+  /** Returns the tool's arguments. Called on first use, so that a server answers `initialize` sooner. */
   fields: () => Fields;
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<ToolOutcome>;
 }
 
-/** The part that is common to the descriptions of all paying tools. */
+/** The part that the descriptions of all paying tools share. */
 export const sameKey =
   'The same key is always the same job: after a timeout or an error, call it again with the same key and arguments, and nothing is paid twice.';
 
@@ -56,12 +56,12 @@ export function tool<Fields extends z.ZodRawShape>(definition: Tool<Fields>): To
   return definition;
 }
 
-/** Adds a tool to a server. If a call takes too long, its answer suggests the same call as the next step. */
+/** Adds a tool to a server. If a call takes too long, its answer suggests repeating the call. */
 export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   const { name, title, description, effect, isLocal = false, fields } = each;
   let cachedSchema: z.ZodObject | undefined;
   const schema = (): z.ZodObject => (cachedSchema ??= z.strictObject(fields()));
-  // Arguments are checked below, because an error of the SDK would not report that nothing was charged.
+  // Arguments are checked below, because an SDK error would not report that nothing was charged.
   const inputSchema: StandardSchemaWithJSON<Record<string, unknown>> = {
     '~standard': {
       version: 1,
@@ -105,38 +105,38 @@ function parseArguments<Schema extends z.ZodObject>(
   throw usageError(`${tool}: ${problems.join('; ')}. Nothing was sent.`);
 }
 
-/** The arguments that identify a batch. */
+/** Arguments that identify a batch. */
 export interface BatchRequest {
-  /** The path of its manifest. */
+  /** The path of the batch's manifest. */
   manifest: string;
   name?: string | undefined;
   output?: string | undefined;
 }
 
-/** A batch whose rows were all checked; nothing was sent. */
+/** A batch whose rows have all been checked. Nothing has been sent. */
 export interface CheckedBatch {
   name: string;
-  /** The absolute path of its manifest. */
+  /** The absolute path of the batch's manifest. */
   manifest: string;
-  /** The flags of the command line that runs it, with absolute paths. */
+  /** The flags of the command line that runs the batch, with absolute paths. */
   commandWords: readonly string[];
-  /** The members for the answer: counts, cost, problems, rows. */
+  /** Members for the answer: counts, cost, problems and rows. */
   view: Record<string, unknown>;
-  /** The maximum cost of the open rows, an exact decimal; undefined if a price is unknown. */
+  /** The maximum cost of the open rows, as an exact decimal; undefined if a price is unknown. */
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
-  /** The error about invalid rows, which prevent a run. */
+  /** The error for invalid rows, which prevent a run. */
   refusal: MgwError | undefined;
-  /** The error of `strict` if the video of a done row differs from its request; undefined if none does. */
+  /** The error for `strict` if a done row's video differs from its request; undefined if none does. */
   differing: MgwError | undefined;
-  /** The hash of all requests. */
+  /** A hash of all requests. */
   request: string;
-  /** The hash of each row's request. */
+  /** A hash of each row's request. */
   rows: ReadonlySet<string>;
   /** The names of other batches that paid, or may have paid, for the requests of new rows. */
   paidBy: ReadonlySet<string>;
-  /** The jobs outside of the batch that block its rows, because their outcome is unknown. */
+  /** Jobs outside the batch that block its rows because their outcome is unknown. */
   doubts: readonly RowInDoubt[];
   /**
    * Runs the open rows, except rows whose request has changed since the check.
@@ -146,44 +146,47 @@ export interface CheckedBatch {
   run(deps: FlowDeps, onError: (id: string, error: MgwError) => void): Promise<MgwError | undefined>;
 }
 
-/** A row that was not submitted, and a job with the same request whose outcome is unknown to mgw or to the agent. */
+/** A row that was not submitted, and a job with the same request whose outcome mgw or the agent does not know. */
 export interface RowInDoubt {
-  /** The id of the row. */
+  /** The row's id. */
   id: string;
   job: Job;
   about: 'unknown' | 'sending' | 'untold';
 }
 
-/** Returns the bytes of a plain file. @throws MgwError('usage') naming the argument if the file cannot be read. */
+/**
+ * Returns the bytes of a regular file.
+ * @throws MgwError('usage') that names the argument if the file cannot be read.
+ */
 export type ReadFile = (path: string, what: string) => Promise<Uint8Array>;
 
-/** Opens and checks batches with the code of `mgw batch`. Reads and writes files only below the root. */
+/** Opens and checks batches with the same code as `mgw batch`. Reads and writes files only below the root folder. */
 export type CheckBatch = (
   asked: BatchRequest,
   tools: Pick<Tools, 'root' | 'runs'>,
   kind: 'plan' | 'status',
 ) => Promise<CheckedBatch>;
 
-/** The run of a batch that this server has started. */
+/** A batch run that this server has started. */
 export interface StartedRun {
   isRunning: boolean;
-  /** The hash of each row's request. */
+  /** A hash of each row's request. */
   rows: ReadonlySet<string>;
-  /** The errors of rows, by their ids. */
+  /** The rows' errors, by row id. */
   errors: Map<string, MgwError>;
   error?: MgwError;
 }
 
-/** The folder that contains all files that an agent may read or write (design 16). */
+/** The root folder, which contains all files that an agent may read or write (design 16). */
 export class Root {
-  /** The real path of the folder. */
+  /** The folder's real path. */
   readonly path: string;
 
   private constructor(path: string) {
     this.path = path;
   }
 
-  /** Opens the folder. @throws MgwError('usage') if there is none. */
+  /** Opens the root folder. @throws MgwError('usage') if it does not exist. */
   static async open(folder: string): Promise<Root> {
     try {
       return new Root(await realpath(folder));
@@ -194,10 +197,10 @@ export class Root {
 
   /**
    * Returns the absolute path of a file to read or write.
-   * @param pathArgument relative to the root, or absolute
-   * @param argument the name of the argument, for the error
-   * @throws MgwError('usage') if its real path, or that of the folder in which it would be created, is outside of the root
-   * or cannot be resolved.
+   * @param pathArgument relative to the root folder, or absolute
+   * @param argument the argument's name, for the error
+   * @throws MgwError('usage') if the real path of the file, or of the folder in which it would be created, is outside
+   * the root folder or cannot be resolved.
    */
   async file(pathArgument: string, argument: string): Promise<string> {
     const subject = `${argument}: ${printableLine(pathArgument, 200)}`;
@@ -210,7 +213,7 @@ export class Root {
       });
       if (this.#contains(real)) return path;
     }
-    throw usageError(`${subject} is outside of ${this.path}, the only folder that this server can use.`);
+    throw usageError(`${subject} is outside ${this.path}, the only folder that this server can use.`);
   }
 
   #contains(path: string): boolean {

@@ -19,10 +19,10 @@ import { type PaymentRequest, type Arguments, pay } from './paying.ts';
 import { agentText, type ToolOutcome, freeSuccess } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
-// The maximum time in ms for which a refused submission is retried. The call is answered earlier.
+// The maximum time for retrying a refused submission, in ms. The call is answered earlier.
 const maxSubmissionMs = 10 * 60_000;
 
-/** Implements the tool `submit_video`. */
+/** Implements the `submit_video` tool. */
 export async function runSubmitVideo(
   { key, ...given }: Arguments & { key: string },
   call: Call,
@@ -52,7 +52,7 @@ export async function runSubmitVideo(
   return pay(request, call, tools);
 }
 
-/** Implements the tool `price`. */
+/** Implements the `price` tool. */
 export async function runPrice(
   { text, ...given }: Arguments,
   call: Call,
@@ -73,7 +73,7 @@ export async function runPrice(
   return { ...freeSuccess, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
 }
 
-/** Composes a video from the arguments. @throws MgwError('usage') naming every wrong argument. */
+/** Composes a video from a tool's arguments. @throws MgwError('usage') that names every wrong argument. */
 export async function composeFromArguments(
   tools: Tools,
   { protocol: named, ...given }: Arguments,
@@ -85,7 +85,9 @@ export async function composeFromArguments(
     if (value === undefined) continue;
     const flag = protocol.flags.find((each) => longName(each) === name);
     if (flag === undefined)
-      throw usageError(`${name} is not an argument of videos of Protocol ${protocol.name.toUpperCase()}.`);
+      throw usageError(
+        `Videos of Protocol ${protocol.name.toUpperCase()} do not accept the argument ${name}.`,
+      );
     flags[name] = await flagValue(tools, flag, name, value);
   }
   const readLocalFile: ReadFile = (path, name) => readBelow(tools, path, name);
@@ -136,7 +138,7 @@ async function readBelow({ root, readFile }: Tools, path: string, name: string):
   return readFile(await root.file(path, name), name);
 }
 
-// Checks that the files of an earlier job are below the root, before one is read or saved again.
+// Checks that an earlier job's files are below the root folder, before one of them is read or saved again.
 async function checkJobFiles(value: string, name: string, { session, root }: Tools): Promise<void> {
   const { keyIn } = await import('../flows/earlier-job.ts');
   const key = keyIn(value);

@@ -123,7 +123,7 @@ test('a video of an earlier job is a valid input only if it was saved below the 
   await user.run(['video', 'c', 'submit', prompt, ...flags]);
   const agent = await connect('v1', user, args);
   const outside = await agent.call('submit_video', { key: 'one', ...withImage, image: '@mine:last' });
-  expect(outside.error?.message).toContain('is outside of');
+  expect(outside.error?.message).toContain('is outside ');
   const inside = await agent.call('submit_video', { key: 'two', ...video, prompt: 'a ship' });
   expect(inside).toMatchObject({ charged: 'yes' });
   const early = await agent.call('submit_video', { key: 'one', ...withImage, image: '@two:last' });
