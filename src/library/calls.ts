@@ -18,7 +18,7 @@ import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts'
 import { nearestName } from '../nearest.ts';
 import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
-/** The dependencies of one call. */
+/** The dependencies of a call. */
 export interface Call {
   session: Session;
   settings: Settings;
@@ -28,7 +28,7 @@ export interface Call {
   deadline: Deadline;
 }
 
-/** The options of a call that determine `next` of its errors. */
+/** The call's options that determine `next` in its errors. */
 export interface CallInput extends CallOptions {
   output?: string | undefined;
   force?: boolean | undefined;
@@ -52,12 +52,12 @@ const optionNames: Record<keyof ClientOptions, true> = {
   onNote: true,
 };
 
-/** The calls of one client: each has its own signals, and all share a session. */
+/** A client's calls. Each call has its own signals, and all calls share a session. */
 export class Calls {
   readonly #flags: SettingFlags;
   readonly #session: Session;
   readonly #inProgress = new Map<AbortController, Promise<unknown>>();
-  /** The words before a suggested command. */
+  /** The words that precede a suggested command's arguments. */
   readonly #commandPrefix: string[];
   readonly #closing = new AbortController();
 
@@ -71,15 +71,15 @@ export class Calls {
       clock: systemClock,
       settings: async () =>
         (await import('../flows/settings.ts')).loadSettings(this.#flags, environmentOf(options)),
-      // Defer the program's callback, which must not run between a payment and its record.
+      // Defers the program's callback, which must not run between a payment and its record.
       note: (text) => onNote && queueMicrotask(() => onNote(text)),
       signals: () => ({ soft: never, hard: never }),
     });
   }
 
   /**
-   * Makes one call.
-   * @throws MgwError for any error of `work`, with the public view of the job, and with the key removed.
+   * Makes a call.
+   * @throws MgwError for any error of `work`, with the job's public view and without the key.
    */
   async run<T>(input: CallInput, work: (call: Call) => Promise<T>): Promise<T> {
     if (this.#closing.signal.aborted) throw usageError('The client is closed.');
@@ -150,12 +150,12 @@ export class Calls {
   }
 }
 
-/** Returns a job without the ledger's own members, as in the published types. */
+/** Returns a job without the ledger's internal members, as in the published types. */
 export function publicJob(job: Job): Job {
   return jobView(job) as Job;
 }
 
-/** Returns the deps of a call, with its own signals, and its own budgets, which are closed when it ends. */
+/** Returns a call's dependencies, with its own signals, and its own budgets, which are closed when the call ends. */
 export async function depsOf({ session, signals }: Call): Promise<FlowDeps> {
   const [deps, client] = await Promise.all([session.jobDeps(), session.client()]);
   return { ...deps, client, signals, openBudget: (kind, name) => session.budget(kind, name) };
@@ -176,7 +176,7 @@ function flagsOf(options: ClientOptions): SettingFlags {
   return Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
 }
 
-// The folders have no flags: the command line also reads them from the environment.
+// No flags set these folders, so the command line reads them from the environment too.
 function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions): NodeJS.ProcessEnv {
   return {
     ...env,
@@ -185,7 +185,7 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
   };
 }
 
-// Returns the words that give a printed command the folders of the client.
+// Returns the words with which a printed command uses the client's folders.
 function commandPrefixOf({ stateDir, configDir }: ClientOptions): string[] {
   if (process.platform === 'win32' || (stateDir ?? configDir) === undefined) return [];
   const folders = Object.entries({ MGW_STATE_DIR: stateDir, MGW_CONFIG_DIR: configDir });
@@ -196,8 +196,8 @@ function commandPrefixOf({ stateDir, configDir }: ClientOptions): string[] {
 }
 
 /**
- * Rejects an unknown option: a misspelt `key` or `budget` could cost money.
- * @throws MgwError('usage') with the nearest name.
+ * Rejects unknown options, because a misspelt `key` or `budget` could cost money.
+ * @throws MgwError('usage') that suggests the nearest name.
  */
 export function checkOptionNames(options: object, names: Record<string, true>, caller: string): void {
   if (typeof options !== 'object' || options === null)
@@ -206,10 +206,10 @@ export function checkOptionNames(options: object, names: Record<string, true>, c
   if (stray === undefined) return;
   const near = nearestName(stray, Object.keys(names));
   const hint = near === undefined ? `Available: ${Object.keys(names).join(', ')}.` : `Did you mean ${near}?`;
-  throw usageError(`${caller}: there is no option ${stray}. ${hint}`);
+  throw usageError(`${caller}: unknown option ${stray}. ${hint}`);
 }
 
-/** Parses a duration into ms. @throws MgwError('usage') describing the allowed form. */
+/** Parses a duration to ms. @throws MgwError('usage') that describes the allowed form. */
 function durationMs(duration: Duration, name: string): number {
   const text = typeof duration === 'number' ? `${duration}ms` : duration;
   try {
@@ -220,9 +220,9 @@ function durationMs(duration: Duration, name: string): number {
 }
 
 /**
- * Returns the target of an `output`.
- * @param isNew whether the job does not exist yet. An object's name then accepts only `{id}` and `{n}`.
- * @throws MgwError('usage') if it is not a file path.
+ * Returns the target that an `output` option specifies.
+ * @param isNew whether the job does not exist yet. If true, an object's name accepts only `{id}` and `{n}`.
+ * @throws MgwError('usage') if the output is not a file path.
  */
 export function targetOf(output: string | undefined, isNew = false): (Target & { kind: 'file' }) | undefined {
   if (output === undefined) return undefined;
@@ -247,7 +247,7 @@ export function amountText(budget: string | number | undefined): string | undefi
   return budget === undefined ? undefined : String(budget);
 }
 
-/** Converts an object to the JSON that is sent. @throws MgwError('usage') if the conversion would change it. */
+/** Converts an object to the JSON to send. @throws MgwError('usage') if the conversion would change the object. */
 export function jsonObject(value: object, name: string): JsonObject {
   let json: Json | undefined;
   try {

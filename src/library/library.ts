@@ -1,4 +1,4 @@
-// The public interface, imported from 'mgw'.
+// mgw's public interface, imported from 'mgw'.
 import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
 import type { Model } from '../exchange.ts';
@@ -40,24 +40,26 @@ export type { Model } from '../exchange.ts';
 export { version } from '../installation.ts';
 
 /**
- * Works with one gateway and one ledger, by the same rules as the command line. Both can use the ledger at the same
- * time. Every error is an MgwError. Nothing is printed.
+ * A client for one gateway and one ledger. It follows the same rules as the command line, and both can use the ledger
+ * at the same time. Every error is an MgwError. Nothing is printed.
  */
 export interface Client {
   /**
-   * Submits a video. Repeating a call that did not succeed resumes its job for free. Repeating a call that succeeded pays
-   * for a second take, unless it has a `key`.
+   * Submits a video. Repeating a call that did not succeed resumes its job for free. Repeating a call that succeeded
+   * pays for a second take, unless it has a `key`.
    */
   submit(order: VideoOrder): Promise<Submitted>;
   /** Submits a video without checking its body. */
-  // One signature for both would accept every misspelt field, because the body of UncheckedVideo is any object.
+  // A single signature would accept every misspelt field, because the body of UncheckedVideo is any object.
   // eslint-disable-next-line @typescript-eslint/unified-signatures
   submit(order: UncheckedVideo): Promise<Submitted>;
   /** Waits until a job has succeeded. `ref` is a job id or a unique part of one, `@key`, `@last`, or a handle. */
   wait(ref: string, options?: WaitOptions): Promise<Job>;
-  /** Waits like `wait`, and yields the job at the start and at each change of its state. Leaving the loop ends the wait. */
+  /**
+   * Waits like `wait`, and yields the job at the start and whenever its state changes. Leaving the loop ends the wait.
+   */
   watch(ref: string, options?: WaitOptions): AsyncGenerator<Job, void, void>;
-  /** Waits for a job, and saves its files, each complete and verified. */
+  /** Waits for a job and saves its files. Each saved file is complete and verified. */
   fetch(ref: string, options?: FetchOptions): Promise<Fetched>;
   /** Speaks text into a file. */
   speak(order: SpeechOrder): Promise<Spoken>;
@@ -68,7 +70,7 @@ export interface Client {
   speakStream(order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void>;
   /** Returns the models that the key can use, sorted by name. */
   models(options?: ModelsOptions): Promise<Model[]>;
-  /** Returns a job from the ledger, without a request. */
+  /** Returns a job from the ledger, without contacting the gateway. */
   job(ref: string): Promise<Job>;
   /** Ends the calls in progress, as their signals would, and closes the client. */
   close(): Promise<void>;
@@ -76,8 +78,8 @@ export interface Client {
 }
 
 /**
- * Creates a client. It reads, opens and requests nothing before its first use.
- * @throws MgwError('usage') for an unknown option, MgwError('config') if the runtime is not Node.
+ * Creates a client. Reads, opens and requests nothing before the client's first use.
+ * @throws MgwError('usage') for an unknown option; MgwError('config') if the runtime is not Node.
  */
 export function createClient(options: ClientOptions = {}): Client {
   requireNode();

@@ -48,7 +48,7 @@ const orderNames: Record<keyof UncheckedVideo, true> = {
   timeout: true,
 };
 
-/** Implements `submit` of a client. */
+/** Implements a client's `submit`. */
 export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): Promise<Submitted> {
   return calls.run(order, async (call) => {
     checkOptionNames(order, orderNames, 'submit');
@@ -106,7 +106,7 @@ const fileNames: Record<keyof SpeechOrder, true> = {
   mark: true,
 };
 
-/** Implements `speak` of a client. */
+/** Implements a client's `speak`. */
 export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   return calls.run(order, async (call) => {
     checkOptionNames(order, fileNames, 'speak');
@@ -121,7 +121,7 @@ export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   });
 }
 
-/** Implements `speakStream` of a client. Reads the stream only as fast as the loop consumes it. */
+/** Implements a client's `speakStream`. Reads the stream only as fast as the loop consumes it. */
 export async function* speakStream(
   calls: Calls,
   order: SpeechStreamOrder,
@@ -186,7 +186,7 @@ async function speakText(
   return speak(speech, submission, await depsOf(call));
 }
 
-// These parameters override the others, as with `--set req_params.NAME=JSON`.
+// These parameters override all others, as with `--set req_params.NAME=JSON`.
 function setsOf(params: JsonObject): string[] {
   return Object.entries(params).map(([name, value]) => `req_params.${name}=${JSON.stringify(value)}`);
 }

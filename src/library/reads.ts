@@ -27,7 +27,7 @@ const fetchNames: Record<keyof FetchOptions, true> = {
 };
 const modelsNames: Record<keyof ModelsOptions, true> = waitNames;
 
-/** Implements `wait` of a client; `onUpdate` is called with the job at the start, and after each poll. */
+/** Implements a client's `wait`. Calls `onUpdate` with the job at the start and after each poll. */
 export function wait(
   calls: Calls,
   ref: string,
@@ -45,7 +45,7 @@ export function wait(
   });
 }
 
-/** Implements `fetch` of a client. */
+/** Implements a client's `fetch`. */
 export function fetch(calls: Calls, ref: string, options: FetchOptions = {}): Promise<Fetched> {
   return calls.run(options, async (call) => {
     checkOptionNames(options, fetchNames, 'fetch');
@@ -73,7 +73,7 @@ function protocolOf({ protocol }: WaitOptions): Protocol | undefined {
   return protocol === undefined ? undefined : protocolNamed(protocol);
 }
 
-/** Implements `watch` of a client: a wait that yields the job at each change. Leaving the loop ends the wait. */
+/** Implements a client's `watch`: a wait that yields the job at each change. Leaving the loop ends the wait. */
 export async function* watch(
   calls: Calls,
   ref: string,
@@ -83,7 +83,7 @@ export async function* watch(
   const signal =
     options.signal === undefined ? abandoned.signal : AbortSignal.any([options.signal, abandoned.signal]);
   const emitter = new EventEmitter();
-  // After the loop was left, errors of its wait are ignored.
+  // When the loop has been left, errors from its wait are ignored.
   emitter.on('error', () => undefined);
   const updates = on(emitter, 'update', { close: ['end'] }) as AsyncIterable<[Job]>;
   const waiting = wait(calls, ref, { ...options, signal }, (job) => emitter.emit('update', job)).then(
@@ -106,14 +106,14 @@ export async function* watch(
   }
 }
 
-/** Implements `job` of a client: returns the job from the ledger. */
+/** Implements a client's `job`: returns the job from the ledger. */
 export function job(calls: Calls, ref: string): Promise<Job> {
   return calls.run({}, async ({ session }) => {
     return publicJob(await recordedJob(await session.ledger(), checkRef(ref)));
   });
 }
 
-/** Implements `models` of a client: returns the models that the key can use, sorted by name. */
+/** Implements a client's `models`: returns the models that the key can use, sorted by name. */
 export function models(calls: Calls, options: ModelsOptions = {}): Promise<Model[]> {
   return calls.run(options, async ({ session, signals }) => {
     checkOptionNames(options, modelsNames, 'models');
