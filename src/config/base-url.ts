@@ -2,13 +2,13 @@ import type { MgwError } from '../errors.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import { badSetting, type Layers, lookUp, type Setting } from './layers.ts';
 
-/** A base URL in its normal form, or the reason why the configured one cannot be used. */
+/** A normalized base URL, or the reason why the configured one cannot be used. */
 interface BaseUrl {
   baseUrl?: Setting<string>;
   baseUrlProblem?: MgwError;
 }
 
-/** Returns the configured base URL, or the reason why it cannot be used; neither if none is configured. */
+/** Returns the configured base URL, or the reason why it cannot be used. Returns neither if none is configured. */
 export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
   const found = lookUp(baseUrlRule, layers);
   if (found === undefined) return {};
@@ -20,7 +20,7 @@ export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
   }
 }
 
-/** The sources of the base URL. */
+/** Where the base URL can be set. */
 export const baseUrlRule = {
   key: 'base_url',
   flag: { name: '--base-url', field: 'baseUrl' },
@@ -28,8 +28,8 @@ export const baseUrlRule = {
 } as const;
 
 /**
- * Returns the trusted origins: those from the flag, followed by those from the profile.
- * @throws MgwError that names an invalid origin
+ * Returns the trusted origins from the flag, followed by those from the profile.
+ * @throws MgwError that names an invalid origin.
  */
 export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<string[]> {
   const rule = { key: 'trusted_origins', flag: { name: '--trust-origin', field: 'trustOrigin' } } as const;
@@ -48,13 +48,13 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
   return { ...(given ?? kept ?? { source: 'default' }), value: [...new Set(origins)] };
 }
 
-// The paths that the specification appends to the base URL (4 and 9). A base URL must not contain them.
+// The paths that the specification (4 and 9) appends to the base URL. A base URL must not contain them.
 const ownPath = /^\/?(.*\/)?(v1beta|v1|api\/v3)(\/|$)/;
 
 /**
- * Normalizes a base URL: scheme, host, port, and an optional path prefix, without a slash at the end. Protocol B is
- * served at the root (specification 4.2), so a prefix is only useful for a gateway behind a proxy.
- * @throws Error whose message states what is allowed. It does not contain a URL with credentials.
+ * Normalizes a base URL: scheme, host, port, and an optional path prefix without a trailing slash. Protocol B is served
+ * at the root (specification 4.2), so a prefix is only useful for a gateway behind a proxy.
+ * @throws Error whose message states what is allowed and contains no URL with credentials.
  */
 export function parseBaseUrl(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;

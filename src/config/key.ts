@@ -4,8 +4,8 @@ import { printableLine } from '../printable.ts';
 import type { Env, Layers, Origin } from './layers.ts';
 
 /**
- * Checks that an API key can be sent unchanged (design 3), and returns it.
- * @throws Error whose message states the problem, and contains no part of the key.
+ * Checks that an API key can be sent unchanged (design 3), and returns the key.
+ * @throws Error whose message states the problem and contains no part of the key.
  */
 export function checkKey(key: string): string {
   const wrong = faultOf(key);
@@ -13,7 +13,7 @@ export function checkKey(key: string): string {
   return key;
 }
 
-/** Returns the key in a key file, without the line break that editors and `echo` add. */
+/** Returns the key in a key file's text, without the line break that editors and `echo` add. */
 export function keyOfFile(text: string): string {
   return text.replace(/^\u{feff}/u, '').replace(/\r?\n$/, '');
 }
@@ -32,20 +32,22 @@ function strangeIn(key: string): string {
   return /\s/u.test(key) ? 'white space' : 'a character that is not ASCII';
 }
 
-/** The source of the key. */
+/** Where the key was found. */
 export interface KeyFound extends Origin {
-  /** Reads and checks the key. @throws MgwError('config') that states the problem, and contains no part of the key. */
+  /** Reads and checks the key. @throws MgwError('config') that states the problem and contains no part of the key. */
   read: () => string;
-  /** Reads the key for redaction. Returns '' if the key is invalid, because it is then never sent. Never throws. */
+  /**
+   * Reads the key for redaction. Returns '' if the key is invalid, because an invalid key is never sent. Never throws.
+   */
   readIfValid: () => string;
   /** Like `readIfValid`, but returns '' if reading could block. */
   readAtHand: () => string;
 }
 
 /**
- * Finds the source of the key without reading it: the key that a program passes, MGW_API_KEY, the file at
- * MGW_API_KEY_FILE, or the profile. An empty variable counts as the source. In CI, an empty variable is a secret that
- * was not passed on, and no other key may replace it.
+ * Finds the source of the key without reading it. The sources are, in order, the key that a program passes,
+ * MGW_API_KEY, the file at MGW_API_KEY_FILE, and the profile. An empty variable is treated as the source: in CI, it is
+ * a secret that was not passed on, and no other key may replace it.
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
   const { flags, env, profile, profileName } = layers;
@@ -72,7 +74,7 @@ function found(
 ): KeyFound {
   const where = origin.source === 'profile' ? `the profile "${origin.name}"` : origin.name;
   let key: string | undefined;
-  // Read once, because a pipe such as <(pass show gateway) cannot be read again.
+  // Read only once, because a pipe such as <(pass show gateway) cannot be read again.
   const readOnce = (): string => (key ??= checked(where, read));
   const readIfValid = (): string => {
     try {
@@ -90,8 +92,8 @@ function found(
 }
 
 /**
- * Returns the key in the file at MGW_API_KEY_FILE, for redaction. Undefined if the key is invalid, or the file is a
- * pipe, which could block.
+ * Returns the key in the file at MGW_API_KEY_FILE, for redaction. Returns undefined if the key is invalid, or if the
+ * file is a pipe, which could block.
  */
 export function keyInPlainFile({ MGW_API_KEY_FILE: path }: Env): string | undefined {
   try {

@@ -7,14 +7,14 @@ import type { ConfigFile, Profile } from './schema.ts';
 /** Environment variables by name. */
 export type Env = Readonly<Record<string, string | undefined>>;
 
-/** The source of a value. */
+/** The source of a setting's value. */
 export interface Origin {
   source: 'flag' | 'env' | 'profile' | 'default';
   /** The name of the flag, variable or profile; absent for a default. */
   name?: string;
 }
 
-/** A value with its origin. */
+/** A setting's value with its source. */
 export interface Setting<T> extends Origin {
   value: T;
 }
@@ -27,7 +27,7 @@ export interface Layers {
   profile: Profile;
 }
 
-/** Returns the unparsed value from the first layer that has one; undefined if no layer has one. */
+/** Returns the unparsed value from the first layer that has one; undefined if none has. */
 export function lookUp(
   rule: Pick<Rule<unknown>, 'key' | 'path' | 'flag' | 'env'>,
   layers: Layers,
@@ -41,8 +41,8 @@ export function lookUp(
 }
 
 /**
- * Returns a setting, parsed by its rule, or the default.
- * @throws MgwError('usage' | 'config') that contains the value, its source and what is allowed
+ * Returns a setting as parsed by its rule, or its default.
+ * @throws MgwError('usage' | 'config') that contains the value, its source and what is allowed.
  */
 export function read<T>(rule: Rule<T>, layers: Layers): Setting<T> {
   const raw = lookUp(rule, layers);
@@ -54,26 +54,26 @@ export function read<T>(rule: Rule<T>, layers: Layers): Setting<T> {
   }
 }
 
-/** The settings of the rules, each with its source. */
+/** The settings that the rules define, each with its source. */
 export type RuleSettings = {
   [Name in keyof typeof rules]: (typeof rules)[Name] extends Rule<infer T> ? Setting<T> : never;
 };
 
-/** Reads all settings. @throws the errors of {@link read} */
+/** Reads all settings. @throws the errors of {@link read}. */
 export function readRules(layers: Layers): RuleSettings {
   const settings = Object.entries(rules).map(([name, rule]) => [name, read<unknown>(rule, layers)]);
   return Object.fromEntries(settings) as RuleSettings;
 }
 
-/** Describes a source: `flag --timeout`, `environment MGW_TIMEOUT`, `profile work`, `default`. */
+/** Describes a setting's source: `flag --timeout`, `environment MGW_TIMEOUT`, `profile work` or `default`. */
 export function originText({ source, name }: Origin): string {
   if (source === 'default') return 'default';
   return `${source === 'env' ? 'environment' : source} ${name ?? ''}`.trim();
 }
 
 /**
- * Returns the error for an invalid value (exit 2): `usage` if it came from a flag, else `config`. `shown` is the value,
- * or '' to hide it.
+ * Returns the error for an invalid value (exit 2): `usage` if the value came from a flag, `config` otherwise.
+ * `shown` is the value, or '' to hide it.
  */
 export function badSetting(key: string, origin: Origin, shown: string, cause: unknown): MgwError {
   const { source, name } = origin;
@@ -87,7 +87,7 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
 /** The profile to use if the user specifies none. */
 const defaultProfile = 'default';
 
-/** Checks the name of a profile. @throws MgwError('usage') that states what is allowed. */
+/** Checks a profile's name. @throws MgwError('usage') that states what is allowed. */
 export function checkProfileName(name: string): string {
   if (/^[A-Za-z0-9][\w.-]{0,63}$/.test(name) && !/^(constructor|prototype)$/.test(name)) return name;
   throw usageError(
@@ -96,8 +96,8 @@ export function checkProfileName(name: string): string {
 }
 
 /**
- * Returns the name of the profile in use, whether or not it exists: the flag, MGW_PROFILE, the choice in the config
- * file, or `default`.
+ * Returns the name of the profile in use, whether or not the profile exists: from the flag, from MGW_PROFILE, from
+ * the config file, or else `default`.
  * @throws MgwError('usage') if the name is invalid.
  */
 export function namedProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
@@ -110,7 +110,7 @@ export function namedProfile(flag: string | undefined, env: Env, file: ConfigFil
 }
 
 /**
- * Like {@link namedProfile}, but requires that the profile exists.
+ * Like {@link namedProfile}, but requires the profile to exist.
  * @throws MgwError('config') if a named profile does not exist.
  */
 export function chooseProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {

@@ -4,7 +4,7 @@ import { MgwError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 import { badSetting, type Env } from './layers.ts';
 
-/** The properties of a machine that determine the folders of mgw. */
+/** The properties of a machine that determine mgw's folders. */
 export interface Host {
   /** The user's home folder; empty if there is none. */
   home: string;
@@ -13,7 +13,7 @@ export interface Host {
   cwd: string;
 }
 
-/** Describes this machine. */
+/** Describes the local machine. */
 export function thisHost(): Host {
   return { home: homeFolder(), platform: process.platform, cwd: process.cwd() };
 }
@@ -27,15 +27,15 @@ function homeFolder(): string {
   }
 }
 
-/** A folder, and the variable that sets it. */
+/** A folder, and the environment variable that sets it. */
 export interface Folder {
   path: string;
-  /** The variable; undefined for the default path. */
+  /** The name of the variable; undefined for the default path. */
   variable?: string;
 }
 
 /**
- * Returns the folder of the config file: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw.
+ * Returns the config file's folder: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw.
  * @throws MgwError('config') if the path is relative, or there is no home folder.
  */
 export function configFolder(env: Env, host: Host): Folder {
@@ -48,7 +48,7 @@ export function configFolder(env: Env, host: Host): Folder {
 }
 
 /**
- * Returns the folder of the ledger: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw.
+ * Returns the ledger's folder: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw.
  * @throws MgwError('config') if the path is relative, or there is no home folder.
  */
 export function stateFolder(env: Env, host: Host): Folder {
@@ -74,7 +74,7 @@ function folder(env: Env, host: Host, names: Names): Folder {
   const bases = host.platform === 'win32' ? [names.xdg, names.windows] : [names.xdg];
   for (const variable of bases) {
     const base = env[variable];
-    // The XDG specification requires that relative paths be ignored.
+    // The XDG specification requires relative paths to be ignored.
     if (base && path.isAbsolute(base)) return { path: path.join(base, 'mgw'), variable };
   }
   if (host.home === '') throw noHome();
@@ -86,7 +86,7 @@ function noHome(): MgwError {
   return new MgwError('config', text);
 }
 
-// A relative path would make a separate ledger for each folder in which mgw runs.
+// A relative path would create a separate ledger for each folder in which mgw runs.
 function absolute(folder: string, variable: string, { cwd }: Host): string {
   if (path.isAbsolute(folder)) return path.normalize(folder);
   const cause = new Error(`an absolute path such as ${printableLine(path.resolve(cwd, folder), 200)}`);

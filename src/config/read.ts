@@ -13,15 +13,15 @@ import type { ConfigFile } from './schema.ts';
 
 const maxBytes = 1024 * 1024;
 
-/** Returns the path of the config file. */
+/** Returns the config file's path. */
 export function configPath(env: Env, host: Host = thisHost()): string {
   return path.join(configFolder(env, host).path, 'config.json');
 }
 
 /**
- * Reads the config file. If it is missing, returns a config without profiles.
- * @throws MgwError('config') if the file cannot be read, is invalid, or is accessible to others (see {@link
- * readRawConfig}).
+ * Reads the config file. If the file is missing, returns a config without profiles.
+ * @throws MgwError('config') if the file cannot be read, is invalid, or is accessible to
+ * others (see {@link readRawConfig}).
  */
 export async function readConfig(env: Env, host: Host = thisHost()): Promise<ConfigFile> {
   const file = configPath(env, host);
@@ -34,8 +34,8 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
 }
 
 /**
- * Reads the JSON of a config file without validating its members; undefined if there is no file. Follows symbolic
- * links, because users link their settings. Checks the file that it has opened.
+ * Reads a config file's JSON without validating its members; undefined if there is no file. Follows symbolic links,
+ * because users link their settings. Checks the same file that it opened.
  * @throws MgwError('config') if the file is not a regular file, belongs to another user, is not a JSON object, contains
  * a member such as `__proto__`, is writable by others, or contains a key and is readable by others.
  */
@@ -49,7 +49,7 @@ export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObje
 
 /**
  * Reads a config file without parsing it; undefined if there is no file.
- * @throws MgwError('config') if the file is not a regular file, or belongs to another user.
+ * @throws MgwError('config') if the file is not a regular file or belongs to another user.
  */
 export function configBytes(file: string): Buffer | undefined {
   return readOwn(file)?.bytes;
@@ -67,14 +67,14 @@ function keysOfProfiles(env: Env): unknown[] {
     const each = isObject(profiles) ? Object.values(profiles) : [];
     return each.map((profile) => (isObject(profile) ? profile['api_key'] : undefined));
   } catch {
-    // A command that needs the file reports the error.
+    // Any command that needs the file reports the error.
     return [];
   }
 }
 
 /**
- * Parses a config file. @throws MgwError('config') if the text is not a JSON object, or has a member such as
- * `__proto__`.
+ * Parses a config file.
+ * @throws MgwError('config') if the text is not a JSON object or has a member such as `__proto__`.
  */
 export function parseConfig(file: string, bytes: Uint8Array): JsonObject {
   const raw = parse(file, decode(file, bytes));
@@ -86,13 +86,13 @@ export function parseConfig(file: string, bytes: Uint8Array): JsonObject {
 function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
   let descriptor: number | undefined;
   try {
-    // A FIFO must not block the command: with O_NONBLOCK it opens immediately, and is refused below.
+    // A FIFO must not block the command. With O_NONBLOCK, it opens immediately, and is refused below.
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     const stat = fstatSync(descriptor);
     if (!stat.isFile())
       throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a regular file');
     if (stat.size > maxBytes) throw broken(file, 'it is larger than 1 MiB');
-    // Does not read, and so cannot quote, a file that other users may have written.
+    // Checked before reading, so that no error message can quote a file that other users may have written.
     checkOwner(file, stat);
     return { bytes: readFileSync(descriptor), stat };
   } catch (error) {
@@ -103,7 +103,7 @@ function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
   }
 }
 
-// A dangling link is an error: ignoring the settings could use another gateway.
+// A dangling link is an error, because mgw could use another gateway if it ignored the settings.
 function isLink(file: string): boolean {
   return lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true;
 }
@@ -129,7 +129,7 @@ function decode(file: string, bytes: Uint8Array): string {
   }
 }
 
-// The parser's message is not shown, because it quotes the text, which may be a key.
+// The parser's message is not shown, because it quotes the text, which may contain a key.
 function parse(file: string, text: string): JsonObject {
   let value: Json;
   try {
@@ -147,7 +147,7 @@ function parse(file: string, text: string): JsonObject {
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
 function checkMembers(file: string, raw: JsonObject): void {
-  // Not recursive, because the nesting of the file could overflow the stack.
+  // Not recursive, because the file's nesting could overflow the stack.
   const rest: unknown[] = [raw];
   for (let value = rest.pop(); value !== undefined; value = rest.pop()) {
     if (typeof value !== 'object' || value === null) continue;
@@ -158,8 +158,8 @@ function checkMembers(file: string, raw: JsonObject): void {
   }
 }
 
-// Also checks whether the file or its folder is a symbolic link of another user. Any user can create one in a folder
-// that is writable by everyone.
+// Besides the file's owner, checks whether the file or its folder is another user's symbolic link. Any user can create
+// a link in a folder that is writable by everyone.
 function checkOwner(file: string, stat: Stats): void {
   const folder = path.dirname(file);
   const fault = ownerFault(stat) ?? linkFault(file);

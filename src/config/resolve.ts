@@ -16,29 +16,29 @@ import { configFolder, type Folder, stateFolder, thisHost, type Host } from './p
 import { boolean, type Rule, rules, type SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
 
-/** The sources from which the settings are resolved. */
+/** The sources from which settings are resolved. */
 export interface ResolveInput {
   flags: SettingFlags;
   env: Layers['env'];
   file: ConfigFile;
-  /** The machine whose folders are used; default: this machine. */
+  /** The machine whose folders are used. Default: the local machine. */
   host?: Host;
-  /** Reads the file at MGW_API_KEY_FILE; called only if the key is needed. */
+  /** Reads the file at MGW_API_KEY_FILE. Called only if the key is needed. */
   readKeyFile?: (path: string) => string;
 }
 
 /** Every setting with its source (design 3). Durations are in ms. */
 export interface Settings extends RuleSettings {
-  /** The environment variables of the settings. */
+  /** The environment variables from which settings are read. */
   env: Layers['env'];
   profile: Setting<string>;
-  /** The base URLs of all profiles that have one, by the profile's name. */
+  /** The base URLs of all profiles that have one, by profile name. */
   baseUrls: Readonly<Record<string, string>>;
-  /** The base URL; absent if it is missing or invalid. To require it, call {@link requireBaseUrl}. */
+  /** The base URL; absent if it is missing or invalid. Use {@link requireBaseUrl} if it is required. */
   baseUrl?: Setting<string>;
   /** The error for an invalid base URL. */
   baseUrlProblem?: MgwError;
-  /** The source of the key, which only {@link requireKey} reads. */
+  /** The source of the key. Only {@link requireKey} reads the key. */
   key?: KeyFound;
   /** Origins other than the gateway's own that may receive the key, from the flag and the profile. */
   trustedOrigins: Setting<string[]>;
@@ -50,16 +50,16 @@ export interface Settings extends RuleSettings {
   noInput: Setting<boolean>;
   configDir: Setting<string>;
   stateDir: Setting<string>;
-  /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
+  /** Returns the profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
   defaultsFor: (protocol: string, model: string | undefined) => Record<string, FlagDefault>;
   /** The profile's defaults for all models, unparsed. */
   videoDefaults: Readonly<Record<string, unknown>> | undefined;
-  /** The configured price of a model. */
+  /** Returns a model's configured price; undefined if there is none. */
   priceOf: (kind: JobKind, model: string) => Setting<string> | undefined;
 }
 
 /**
- * Resolves the settings: a flag overrides the environment, which overrides the profile, which overrides the default. A
+ * Resolves the settings. A flag overrides the environment, which overrides the profile, which overrides the default. A
  * missing or invalid base URL or key is not an error here, and no file is read.
  * @throws MgwError('usage' | 'config') that contains the value, its source and what is allowed.
  */
@@ -103,9 +103,9 @@ export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): L
 }
 
 /**
- * Returns the pause between polls in ms. The specification recommends 5 to 10 seconds (8); on loopback it may be
- * shorter, since there is no server to protect.
- * @throws MgwError if the pause is too short
+ * Returns the pause between polls, in ms. The specification (8) recommends 5 to 10 seconds. The pause may be shorter on
+ * loopback, because there is no server to protect.
+ * @throws MgwError if the pause is too short.
  */
 export function resolvePollInterval(
   layers: Layers,
@@ -122,7 +122,7 @@ export function resolvePollInterval(
 /**
  * Returns how Protocol C sends the key (specification 5.5). By default, Authorization contains a scheme and the key,
  * and any other header contains only the key.
- * @throws MgwError if the header or the scheme is invalid
+ * @throws MgwError if the header or the scheme is invalid.
  */
 export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
   const header = read(rules.cAuthHeader, layers);
@@ -134,13 +134,13 @@ export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
 
 /**
  * Whether to use the sandbox.
- * @throws MgwError if MGW_SANDBOX is not yes, no, or the address of a sandbox, because a guess could spend money
+ * @throws MgwError if MGW_SANDBOX is not yes, no, or the address of a sandbox, because a guess could spend money.
  */
 export function resolveSandbox(layers: Layers): Setting<boolean> {
   return read(sandboxRule, { ...layers, profile: {} });
 }
 
-/** The address of a running sandbox, if MGW_SANDBOX contains one (`mgw sandbox exec`, design 9). */
+/** Returns the address of a running sandbox if MGW_SANDBOX contains one (`mgw sandbox exec`, design 9). */
 function servedSandbox({ env }: Layers): string | undefined {
   const given = env['MGW_SANDBOX'] ?? '';
   return sandboxAddress.test(given) ? given : undefined;
@@ -166,10 +166,7 @@ const sandboxRule: Rule<boolean> = {
   fallback: false,
 };
 
-/**
- * Whether prompts are forbidden by `--no-input`, MGW_NO_INPUT, or CI.
- * @throws MgwError if a variable is neither yes nor no
- */
+/** Whether `--no-input`, MGW_NO_INPUT or CI forbids prompts. @throws MgwError if a variable is neither yes nor no. */
 export function resolveNoInput(layers: Layers): Setting<boolean> {
   if (layers.flags.input === false) return { value: true, source: 'flag', name: '--no-input' };
   const own = read<boolean>(noInputRule, { ...layers, profile: {} });
@@ -199,7 +196,7 @@ function defaultsFor(
   return Object.fromEntries(entries.map(([name, value]) => [name.replaceAll('_', '-'), value]));
 }
 
-/** Returns the configured price of a model; undefined if there is none. Speech has only one model. */
+/** Returns a model's configured price; undefined if there is none. Speech has only one model. */
 function priceOf(
   { profile, profileName }: Layers,
   kind: JobKind,
@@ -213,8 +210,8 @@ function priceOf(
 
 /**
  * Returns the base URL.
- * @throws MgwError('config' | 'usage'), exit 2, if it is missing or invalid. The message explains how to set it, and
- * how to use the sandbox.
+ * @throws MgwError('config' | 'usage'), exit 2, if the URL is missing or invalid. The message explains how to set
+ * the URL, and how to use the sandbox.
  */
 export function requireBaseUrl(settings: Settings): URL {
   if (settings.baseUrlProblem) throw settings.baseUrlProblem;
@@ -229,8 +226,8 @@ export function requireBaseUrl(settings: Settings): URL {
 
 /**
  * Reads and checks the API key.
- * @throws MgwError('config'), exit 2, if it is missing or invalid. The message explains how to set it, and contains no
- * part of the key.
+ * @throws MgwError('config'), exit 2, if the key is missing or invalid. The message explains how to set
+ * the key, and contains no part of it.
  */
 export function requireKey(settings: Settings): string {
   if (settings.key) return settings.key.read();

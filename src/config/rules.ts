@@ -3,7 +3,7 @@ import { parseDuration } from '../clock.ts';
 import { parseStateUrl } from '../state-url.ts';
 import { parseEndpoint, parseStoreUrl } from '../store-url.ts';
 
-/** The command-line flags, under commander's names for them. A flag that was not given is absent. */
+/** The command-line flags, by commander's names. A flag that was not given is absent. */
 export interface SettingFlags {
   profile?: string;
   baseUrl?: string;
@@ -13,33 +13,33 @@ export interface SettingFlags {
   allowInsecureDatabase?: boolean;
   /** The values of all `--trust-origin` flags. */
   trustOrigin?: readonly string[];
-  /** A duration: text with a unit, or a number in ms if the command line has already parsed it. */
+  /** A duration: text with a unit, or a number in ms if the command line has parsed it. */
   timeout?: string | number;
   pollInterval?: string | number;
   requestTimeout?: string | number;
   retries?: string | number;
   /** The value of `--budget-name`. */
   budgetName?: string;
-  /** The value of `--speaker` of `mgw tts`. */
+  /** The value of `--speaker` in `mgw tts`. */
   speaker?: string;
   sandbox?: boolean;
-  /** False for `--no-input`; true is commander's default and has no meaning. */
+  /** False for `--no-input`. True is commander's default and has no meaning. */
   input?: boolean;
 }
 
 /** One setting: its sources, its parser and its default. */
 export interface Rule<T> {
-  /** The name of the setting in `mgw config`. */
+  /** The setting's name in `mgw config`. */
   key: string;
-  /** The dotted path of the setting in a profile of the config file. Default: the key. */
+  /** The setting's dotted path in a profile of the config file. Default: the key. */
   path?: string;
   flag?: { name: string; field: keyof SettingFlags };
-  /** The environment variable. An empty variable counts as not set. */
+  /** The environment variable. An empty variable is treated as not set. */
   env?: string;
   /** If true, messages do not repeat the value. */
   isSecret?: boolean;
   /**
-   * Parses the text of a flag, a variable or `config set`, or a value of the config file.
+   * Parses text from a flag, a variable or `config set`, or a value from the config file.
    * @throws Error whose message states what is allowed.
    */
   parse: (given: unknown) => T;
@@ -76,7 +76,7 @@ export const rules = {
     env: 'MGW_TIMEOUT',
   }),
   pollIntervalMs: rule('poll_interval', duration, 5000, fromFlag('--poll-interval', 'pollInterval')),
-  /** The timeout of one request. If undefined, each kind of request has its own default. */
+  /** The timeout for a single request. If undefined, each kind of request has its own default. */
   requestTimeoutMs: rule<number | undefined>(
     'request_timeout',
     duration,
@@ -99,7 +99,7 @@ export const rules = {
   storeEndpoint: rule<string | undefined>('store.endpoint', plainUrl, undefined),
   storeExpiresMs: rule('store.expires', storeExpiry, 24 * 3_600_000),
   storeCommand: rule<string[] | undefined>('store.command', words, undefined),
-  /** The multipliers of specification 8, as decimal text. */
+  /** The multipliers from specification 8, as decimal text. */
   groupMultiplier: rule('prices.group_multiplier', amount, '1'),
   userMultiplier: rule('prices.user_multiplier', amount, '1'),
   /** The unit of amounts, such as `USD`. */
@@ -108,16 +108,16 @@ export const rules = {
   budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
-  /** The URL from which `doctor --update` reads the newest version. Nothing else requests it. */
+  /** The URL from which `doctor --update` reads the newest version. Nothing else requests this URL. */
   updateUrl: rule<string | undefined>('update_url', plainUrl, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
-  /** The sandbox's balance in credits. */
+  /** The sandbox's balance, in credits. */
   sandboxBalance: rule<number | undefined>('sandbox.balance', credits, undefined),
   sandboxConcurrency: rule<number | undefined>('sandbox.concurrency', positiveInteger, undefined),
   sandboxPerMinute: rule<number | undefined>('sandbox.per_minute', positiveInteger, undefined),
 } satisfies Record<string, Rule<unknown>>;
 
-/** Parses the yes or no of a flag, a variable or `config set`. @throws Error whose message states what is allowed. */
+/** Parses a boolean from a flag, a variable or `config set`. @throws Error whose message states what is allowed. */
 export function boolean(given: unknown): boolean {
   const word = String(given).toLowerCase();
   if (['true', '1', 'yes', 'on'].includes(word)) return true;
@@ -158,7 +158,7 @@ export function credits(given: unknown): number {
   return Number(text);
 }
 
-/** Checks the name of a standing budget. @throws Error whose message states what is allowed. */
+/** Checks a standing budget's name. @throws Error whose message states what is allowed. */
 export function budgetName(given: unknown): string {
   const name = String(given);
   if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))
@@ -183,7 +183,7 @@ function plainUrl(given: unknown): string {
   return parseEndpoint(String(given)).href;
 }
 
-// S3 signs URLs for at most a week.
+// S3 signs URLs for one week at most.
 function storeExpiry(given: unknown): number {
   const ms = duration(given);
   if (ms < 60_000 || ms > 7 * 24 * 3_600_000) throw new Error('a duration from 1m to 168h, such as 24h');
@@ -201,7 +201,7 @@ function amount(given: unknown): string {
   return String(given);
 }
 
-// A default must be a format that mgw supports. `--format` accepts any word.
+// A default must be a format that mgw supports, although `--format` accepts any word.
 function speechFormatName(given: unknown): string {
   const name = String(given);
   if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
@@ -215,7 +215,7 @@ function word(given: unknown): string {
   return text;
 }
 
-// Headers that cannot contain the key, because mgw sets them itself or they change how the request is parsed.
+// Headers that cannot contain the key, because mgw sets them itself or because they change how the request is parsed.
 const takenHeaders =
   /^(host|content-length|content-type|transfer-encoding|connection|te|upgrade|expect|accept|range|if-range|user-agent|accept-encoding)$/i;
 

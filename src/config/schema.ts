@@ -1,9 +1,9 @@
 import * as z from 'zod/mini';
 
-/** The default value of a flag of `submit`. */
+/** The default value for a flag of `submit`. */
 const flagDefault = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
 
-// Keyed by model, then by the flag's long name without dashes (`aspect-ratio`, also written `aspect_ratio`).
+// Keyed by model, then by the flag's long name without dashes (`aspect-ratio` or `aspect_ratio`).
 const modelDefaults = z.record(z.string(), z.record(z.string(), flagDefault));
 
 const text = z.optional(z.string());
@@ -12,13 +12,12 @@ const count = z.optional(z.int());
 const amount = z.optional(z.union([z.string(), z.number()]));
 // Keyed by model. A value looks like `second=0.12; resolution=2K: second=0.40`.
 const modelPrices = z.record(z.string(), z.string());
-// Only the spelling is checked here, not whether the protocol exists, because another version of mgw may have written
-// the file.
+// Checks only the spelling, not whether the protocol exists, because another version of mgw may have written the file.
 const protocolName = z.string().check(z.regex(/^[a-z][a-z0-9-]*$/));
 
 /**
- * One profile of the config file (design 3). Durations are strings with a unit (`20m`). Only the shape is checked here.
- * The code that uses a value checks it, so that the message can name its source.
+ * A profile in the config file (design 3). Durations are strings with a unit (`20m`). Checks only the shape. The code
+ * that uses a value checks it, so that the message can name the value's source.
  */
 export const profileSchema = z.strictObject({
   base_url: text,
@@ -58,7 +57,7 @@ export const profileSchema = z.strictObject({
   ),
 });
 
-/** The whole config file: the profiles by name, and the name of the profile to use by default. */
+/** The whole config file: the profiles by name, and the name of the default profile. */
 export const configSchema = z.strictObject({
   profile: text,
   profiles: z._default(z.record(z.string(), profileSchema), {}),
@@ -68,7 +67,7 @@ export type Profile = z.infer<typeof profileSchema>;
 export type ConfigFile = z.infer<typeof configSchema>;
 export type FlagDefault = z.infer<typeof flagDefault>;
 
-/** Validates a config. Returns it, or one line about the first invalid member. */
+/** Validates a config. Returns the config, or a one-line description of the first invalid member. */
 export function checkConfig(value: unknown): { file: ConfigFile } | { problem: string } {
   const result = z.safeParse(configSchema, value);
   if (result.success) return { file: result.data };
@@ -78,7 +77,7 @@ export function checkConfig(value: unknown): { file: ConfigFile } | { problem: s
 }
 
 function explain(issue: z.core.$ZodIssue): string {
-  if (issue.code === 'unrecognized_keys') return `there is no setting ${issue.keys.join(', ')} here`;
+  if (issue.code === 'unrecognized_keys') return `unknown setting ${issue.keys.join(', ')}`;
   if (issue.code === 'invalid_type') return `it must be of type ${issue.expected}`;
   return 'it must be a string, a number, true or false, or a list of strings';
 }

@@ -16,18 +16,18 @@ import {
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';
 
-/** The settings that `mgw config set` can change, in addition to the defaults and prices of models. */
+/** The settings that `mgw config set` can change, in addition to models' defaults and prices. */
 export const settableKeys: readonly string[] = [
   'base_url',
   'trusted_origins',
   ...Object.values(rules).map((rule) => rule.key),
 ];
 
-/** The path of a setting in a profile. */
+/** A setting's path in a profile. */
 export type KeyPath = readonly [string, ...string[]];
 
 /**
- * Splits a dotted name into a path. In `defaults.video.a.veo-3.1-fast.duration` the last step is the flag, which
+ * Splits a dotted name into a path. In `defaults.video.a.veo-3.1-fast.duration`, the last step is the flag, which
  * contains no dot. Everything between the protocol and the flag is the model's name, which may contain dots.
  * @throws MgwError('usage') that lists the settings.
  */
@@ -57,7 +57,7 @@ function checkModelName(model: string): void {
 }
 
 /**
- * Converts words of the command line to the value to store in a profile.
+ * Converts words from the command line to the value to store in a profile.
  * @throws Error whose message states what is allowed.
  */
 export function storedValue(path: KeyPath, words: readonly string[], profile: Profile): FlagDefault {
@@ -83,7 +83,7 @@ export function storedValue(path: KeyPath, words: readonly string[], profile: Pr
   return typeof parsed === 'boolean' || isCount(name) ? (parsed as boolean | number) : word;
 }
 
-/** Whether the path is the price of a model, which consists of several words, each a rate. */
+/** Whether the path is that of a model's price, which consists of several words, each a rate. */
 export function isPrice(path: KeyPath): boolean {
   return path[0] === 'prices' && (path.length === 3 || path[1] === 'tts');
 }
@@ -92,13 +92,15 @@ function isCount(name: string): boolean {
   return ['retries', 'tts.sample_rate', 'sandbox.concurrency', 'sandbox.per_minute'].includes(name);
 }
 
-// Converts a word to a boolean or number if it looks like one. A number must print as the same word.
+// Converts a word that looks like a boolean or a number. A number is converted only if it prints as the same word.
 function plainValue(word: string): FlagDefault {
   if (word === 'true' || word === 'false') return word === 'true';
   return String(Number(word)) === word && Number.isFinite(Number(word)) ? Number(word) : word;
 }
 
-/** Returns a copy of a profile with one value set. `undefined` removes the value, and any object that becomes empty. */
+/**
+ * Returns a copy of a profile with one value changed. `undefined` removes the value, and any object that becomes empty.
+ */
 export function withValue<T extends object>(profile: T, [step, ...rest]: KeyPath, value: unknown): T {
   const copy = { ...profile } as JsonObject;
   const inner = isObject(copy[step]) ? copy[step] : {};
@@ -113,22 +115,22 @@ function isPath(steps: readonly string[]): steps is KeyPath {
   return steps.length > 0;
 }
 
-/** A value as displayed. A duration is text with its unit. */
+/** A setting's value as displayed. A duration is text with its unit. */
 export type ShownValue = string | number | boolean | string[];
 
-/** One setting as `mgw config list` prints it. */
+/** A setting as `mgw config list` prints it. */
 export interface SettingRow extends Origin {
   key: string;
-  /** The value to display; absent if the setting has none. The API key is never shown. */
+  /** The value to display; absent if the setting has none. The API key is never displayed. */
   value?: ShownValue;
   /** The reason why the value cannot be used. */
   problem?: string;
 }
 
-/** The text shown in place of the API key. */
+/** The text displayed in place of the API key. */
 export const hiddenKey = '(hidden)';
 
-/** Returns every setting with its source, including invalid ones. Never throws. */
+/** Returns every setting with its source, including invalid settings. Never throws. */
 export function listSettings(layers: Layers, host: Host): SettingRow[] {
   const allowHttp = (): boolean => read(rules.allowHttp, layers).value;
   const key = findKey(layers, () => '');

@@ -11,10 +11,10 @@ import { thisHost, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**
- * Changes the config file atomically: reads the current file, and replaces it with a new one that has mode 0600. A
- * missing folder is created with mode 0700. Writes the key to no other file.
- * @throws MgwError('config') if the file cannot be trusted or the result would be invalid; ('local_io') if it cannot be
- * written.
+ * Changes the config file atomically. Reads the current file, and replaces it with a new file of mode 0600. Creates a
+ * missing folder with mode 0700. Writes the key to no other file.
+ * @throws MgwError('config') if the file cannot be trusted or the result would be invalid;
+ * MgwError('local_io') if the file cannot be written.
  */
 export async function changeConfig(
   env: Env,
@@ -34,8 +34,9 @@ export async function changeConfig(
 
 /**
  * Replaces the whole config file, even an invalid one, with a file of mode 0600.
- * @param before the bytes that the caller has read from it; undefined if there was no file
- * @throws MgwError('config') if another process has changed it since; ('local_io') if it cannot be written.
+ * @param before the bytes that the caller read from the file; undefined if there was no file
+ * @throws MgwError('config') if another process has changed the file since;
+ * MgwError('local_io') if it cannot be written.
  */
 export async function replaceConfig(
   file: string,
@@ -46,12 +47,15 @@ export async function replaceConfig(
     const now = configBytes(file);
     const isSame = before === undefined ? now === undefined : now?.equals(before);
     if (!isSame)
-      throw new MgwError('config', `The config file ${file} was changed by another process in the meantime.`);
+      throw new MgwError(
+        'config',
+        `Another process has changed the config file ${file}. The file was not replaced.`,
+      );
     return after;
   });
 }
 
-// Holds the lock from the read to the write.
+// Holds the lock from the read until after the write.
 async function replace(file: string, content: () => ConfigFile): Promise<void> {
   const refuse = (error: unknown): never => {
     throw unwritable(file, error);
@@ -64,10 +68,10 @@ async function replace(file: string, content: () => ConfigFile): Promise<void> {
   }
 }
 
-// The age in ms after which a lock is treated as a leftover of a dead process. A change takes far less time.
+// The age after which a lock is treated as left by a dead process, in ms. A change takes far less time.
 const maxChangeMs = 10_000;
 
-// Without a lock, two concurrent changes would each replace the whole file, and one would be lost.
+// Without a lock, two concurrent changes would each replace the whole file, and one change would be lost.
 async function locked(file: string): Promise<() => Promise<void>> {
   await makeFolder(path.dirname(file));
   const lock = `${file}.lock`;
@@ -106,7 +110,7 @@ export function changeProfile(
   );
 }
 
-// Does not validate: the file is validated after the change, which may fix it.
+// Does not validate the file, because the change may fix it. The result is validated after the change.
 function asConfig(raw: JsonObject): ConfigFile {
   const profiles = isObject(raw['profiles']) ? raw['profiles'] : {};
   return { ...raw, profiles } as ConfigFile;
@@ -123,7 +127,7 @@ async function write(file: string, content: ConfigFile): Promise<void> {
     serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
   });
   conf.store = content;
-  // If conf cannot replace a file, it writes to the existing one, which keeps its old mode.
+  // If conf cannot replace a file, it writes to the existing file, which keeps its old mode.
   await chmod(file, 0o600);
 }
 
@@ -133,5 +137,5 @@ function unwritable(file: string, error: unknown): MgwError {
 }
 
 function notAConfig(file: string, problem: string): MgwError {
-  return new MgwError('config', `The config file ${file} would not be usable: ${problem}.`);
+  return new MgwError('config', `The config file ${file} would be invalid: ${problem}.`);
 }

@@ -83,7 +83,7 @@ describe('readConfig', () => {
     ['null', /not a JSON object/],
     ['{"profiles":[]}', /profiles: it must be of type/],
     ['{"profiles":{"default":{"timeout":5}}}', /profiles\.default\.timeout: it must be of type string/],
-    ['{"profiles":{"default":{"tiemout":"5m"}}}', /profiles\.default: there is no setting tiemout here/],
+    ['{"profiles":{"default":{"tiemout":"5m"}}}', /profiles\.default: unknown setting tiemout/],
     ['{"profiles":{"default":{"retries":1.5}}}', /profiles\.default\.retries/],
     ['{"profiles":{"default":{"defaults":{"video":{"D":{}}}}}}', /defaults\.video\.D: it must be/],
     ['{"profiles":{"default":{"prices":{"tss":"video=1"}}}}', /prices\.tss: it must be of type record/],

@@ -157,7 +157,7 @@ describe('config edit', () => {
   });
 
   it.each([
-    ['s/timeout/timout/', 'there is no setting timout'],
+    ['s/timeout/timout/', 'unknown setting timout'],
     ['s/5m/5/', 'timeout in profile work 5: must be a number with a unit'],
     ['s/}}}/}}/', 'it is not JSON'],
     ['s/second=1/second=x/', 'prices.c.m'],
