@@ -11,24 +11,24 @@ import { requestedText, redoRow } from './redo.ts';
 import type { FileState } from './files.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 
-/** The dependencies for building the items of a page. */
+/** Dependencies for building a page's items. */
 export interface CollectDeps {
-  /** Removes secrets from a string: the key, and the signatures of URLs. */
+  /** Removes secrets from a string: the key, and signatures in URLs. */
   redact: (text: string) => string;
   /** Returns the URL of a job's file; undefined if the page cannot link to it. */
   hrefOf: (job: Job, index: number) => string | undefined;
-  /** Returns whether a file still has the recorded content. Only intact files are linked. */
+  /** Returns the state of a job's file. Only intact files are linked. */
   fileState: (file: JobFile) => FileState;
   peaksOf: (file: JobFile) => Promise<string | undefined>;
   /** Formats a command for a shell. */
   commandText: (words: readonly string[]) => string;
-  /** Folders whose paths are removed from text, in addition to the folders of the files. */
+  /** Folders to remove from text, in addition to the files' own folders. */
   folders: readonly string[];
-  /** The name of the currency. */
+  /** The currency's name. */
   currency: string;
 }
 
-/** Converts jobs to the items of a page. */
+/** Converts jobs to a page's items. */
 export async function collectItems(
   jobs: readonly Job[],
   ledger: Pick<Ledger, 'events'>,
@@ -63,7 +63,7 @@ async function itemOf(
     model: job.model,
     state,
     created: job.created_at,
-    // Omits the prompt if the row that remakes the job contains it, so that the page contains it only once.
+    // Omits the prompt if the row that remakes the job contains it, so that the page contains the prompt only once.
     prompt: 'row' in redo && textToMake(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
     seed: requestedText(job, 'seed'),
     duration: requestedText(job, 'duration'),
@@ -80,7 +80,7 @@ async function itemOf(
   };
 }
 
-// Returns the prompt, or the text of speech, in a manifest's row.
+// Returns the prompt, or the text to speak, from a manifest's row.
 function textToMake(row: Record<string, unknown>): unknown {
   return row['prompt'] ?? row['text'];
 }
@@ -113,7 +113,7 @@ function reasonOf(
     if (lost !== undefined)
       return `${basename(lost.path)} ${fileState(lost) === 'gone' ? 'is gone' : 'has changed since it was saved'}.`;
     if (far !== undefined)
-      return `${basename(far.path)} cannot be linked from this page. To copy it next to the page: --copy.`;
+      return `${basename(far.path)} cannot be linked from this page. To copy it next to the page, use --copy.`;
     return job.files.length === 0 ? 'The result was not saved.' : undefined;
   }
   if (job.error === undefined) return undefined;
@@ -155,7 +155,7 @@ function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'd
   return { delivered: deliveredText(delivered), ...(mismatches !== undefined && { mismatches: texts }) };
 }
 
-// Raw samples count as `other`, because browsers do not play samples without a header.
+// Raw samples are treated as `other`, because browsers do not play samples without a header.
 function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind'] {
   if (mime === 'audio/L16') return 'other';
   return kinds[extname(path).toLowerCase()] ?? (protocol === 'tts' ? 'other' : 'video');

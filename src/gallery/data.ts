@@ -1,17 +1,17 @@
-/** The data of a page, which the page contains as JSON. Contains no key, no signed URL and no absolute path. */
+/** A page's data, which the page contains as JSON. It contains no key, no signed URL and no absolute path. */
 export interface GalleryData {
   /** The version of mgw that made the page. */
   mgw: string;
   /** The time at which the page was made, ISO 8601 in UTC. */
   made: string;
-  /** The URL that saves ratings; absent in a page that is a file. */
+  /** The URL that saves ratings, and its token; absent in a page that is a file. */
   save?: { path: string; token: string };
   /** The command that imports `ratings.json`, and the command that runs `redo.jsonl`. */
   commands: { rate: string; redo: string };
   items: GalleryItem[];
 }
 
-/** The state of a job on the page. `filtered` is a failure or refusal because of the content. */
+/** A job's state on the page. `filtered` is a failure or refusal because of the content. */
 export type ShownState =
   | 'prepared'
   | 'sending'
@@ -26,27 +26,27 @@ export type ShownState =
 /** A job on the page. */
 export interface GalleryItem {
   id: string;
-  /** The job's `--key`, or `NAME/ID` for a row of a batch. */
+  /** The job's `--key`, or `NAME/ID` for a batch row. */
   key?: string;
   protocol: string;
   model?: string;
   state: ShownState;
   /** The time at which the job was created, ISO 8601 in UTC. */
   created: string;
-  /** The prompt, or the text of speech. */
+  /** The prompt, or the text to speak. */
   prompt?: string;
   seed?: string;
-  /** The requested duration, which may differ from that of the file. */
+  /** The requested duration, which may differ from the file's. */
   duration?: string;
   resolution?: string;
   tags?: string[];
-  /** The maximum cost, an exact decimal in plain digits. */
+  /** The maximum cost, as an exact decimal in plain digits. */
   price?: string;
-  /** The name of the price's currency. */
+  /** The currency of the price. */
   currency?: string;
   /**
-   * Whether the price was spent. `failed` if the task failed, which the gateway may or may not charge; `doubt` if
-   * unknown.
+   * Whether the price was spent: `failed` if the task failed, which the gateway may or
+   * may not charge; `doubt` if unknown.
    */
   charge?: 'spent' | 'failed' | 'doubt';
   /** The reason why there is no result. */
@@ -59,28 +59,28 @@ export interface GalleryItem {
   note?: string;
   /** The time of the rating, ISO 8601 in UTC. */
   rated?: string;
-  /** The row of a manifest that remakes the result. */
+  /** The manifest row that remakes the result. */
   redo?: Record<string, unknown>;
-  /** The reason why no row can remake the result. */
+  /** The reason why no manifest row can remake the result. */
   noRedo?: string;
 }
 
-/** An existing file of a job. */
+/** A job's file that exists. */
 export interface GalleryFile {
-  /** The URL, relative to the page. */
+  /** The file's URL, relative to the page. */
   href: string;
   name: string;
   kind: 'video' | 'audio' | 'other';
   bytes: number;
-  /** What was delivered, such as `2 s, 640x360, 24 fps, no sound`. */
+  /** The delivered properties, such as `2 s, 640x360, 24 fps, no sound`. */
   delivered?: string;
-  /** The differences from the request, such as `duration 2 s instead of 4 s`. */
+  /** Differences from the request, such as `duration 2 s instead of 4 s`. */
   mismatches?: string[];
-  /** The loudness of the sound, as {@link loudness} returns it. */
+  /** The sound's loudness, in the format of {@link loudness}. */
   peaks?: string;
 }
 
-/** The exported rating of a job, which `mgw jobs rate --import` imports. */
+/** A job's exported rating, which `mgw jobs rate --import` imports. */
 export interface ExportedRating {
   job: string;
   rating?: number;
@@ -89,12 +89,12 @@ export interface ExportedRating {
   at: string;
 }
 
-/** The number of equal parts into which a sound is divided to show its loudness. */
+/** The number of equal parts into which a sound is divided to display its loudness. */
 export const parts = 96;
 
 /**
- * Returns the loudness of {@link parts} equal parts of a sound: a digit for each, 9 for the loudest. Samples up to `floor`,
- * in their own unit, count as silence.
+ * Returns the loudness of {@link parts} equal parts of a sound: one digit for each, 9 for the loudest. Samples up to
+ * `floor`, in their own unit, are treated as silence.
  */
 export function loudness(samples: Int16Array | Float32Array, floor: number): string {
   const length = Math.max(1, Math.floor(samples.length / parts));

@@ -7,22 +7,22 @@ import { realPathOf } from '../files/make-folder.ts';
 import type { JobFile } from '../job.ts';
 import { loudness } from './data.ts';
 
-/** Whether a file has the recorded content. `changed` if its path contains something else. */
+/** Whether a file has the recorded content. `changed` means that its path contains something else. */
 export type FileState = 'intact' | 'changed' | 'gone';
 
-/** Builds the relative URLs of files from the folder of a page. */
+/** Builds files' URLs relative to a page's folder. */
 export class Links {
   readonly #from: string;
   readonly #folders = new Map<string, string>();
 
-  /** @param folder The folder of the page. It need not exist. */
+  /** @param folder the page's folder, which need not exist */
   constructor(folder: string) {
     this.#from = realPathOf(folder);
   }
 
   /**
-   * Returns the URL of a file relative to the page, percent-encoded. Undefined if the URL would reveal folders of this
-   * machine: if the file is on another drive, or the page and the file share only the root folder.
+   * Returns a file's URL relative to the page, percent-encoded. Returns undefined if the URL would reveal this
+   * machine's folders: if the file is on another drive, or the page and the file share only the root folder.
    */
   to(path: string): string | undefined {
     const way = relative(this.#from, join(this.#realFolder(dirname(path)), basename(path)));
@@ -34,8 +34,7 @@ export class Links {
     return steps.map((step) => (step === '..' ? step : encodeURIComponent(step))).join('/');
   }
 
-  // Resolves symbolic links, because `..` from the target of a link does not lead back to the folder that contains the
-  // link.
+  // Resolves symbolic links, because `..` from a link's target does not lead back to the folder that contains the link.
   #realFolder(folder: string): string {
     const real = this.#folders.get(folder) ?? realPathOf(folder);
     this.#folders.set(folder, real);
@@ -43,7 +42,7 @@ export class Links {
   }
 }
 
-/** Returns the state of a file by its size alone, for a page whose files are hashed when they are served. */
+/** Returns a file's state as determined by its size alone, for a page whose files are hashed when they are served. */
 export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): FileState {
   try {
     const found = statSync(path, { throwIfNoEntry: false });
@@ -55,20 +54,23 @@ export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): F
 }
 
 const sampleRate = 8000;
-/** The maximum number of bytes to read from a sound. */
+/** The maximum number of bytes to read from a sound file. */
 const maxBytes = 64 * 1024 * 1024;
 /** The maximum number of times that ffmpeg is started for one page. */
 const maxStarts = 200;
 
 /**
  * Measures the loudness of sounds, so that a page can draw their waveforms even if the browser may not read the files.
- * WAV and raw samples are read directly. Other sounds have a waveform only if ffmpeg is installed.
+ * Reads WAV and raw samples directly. Other sounds have a waveform only if ffmpeg is installed.
  */
 export class Peaks {
   #starts = 0;
   #isThere = true;
 
-  /** Returns the loudness of a file's sound, as {@link loudness} does; undefined if it is unknown. Never throws. */
+  /**
+   * Returns the loudness of a file's sound, in the format of {@link loudness};
+   * undefined if it is unknown. Never throws.
+   */
   async of(path: string): Promise<string | undefined> {
     const samples = /\.(wav|pcm)$/i.test(path) ? await readSamples(path) : await this.#decoded(path);
     return samples === undefined || samples.length === 0 ? undefined : loudness(samples, 1);
@@ -88,7 +90,7 @@ export class Peaks {
   }
 }
 
-// Reads only mono samples of 16 bits, which mgw writes. Other samples would give a wrong waveform.
+// Reads only 16-bit mono samples, which mgw writes. Other samples would result in a wrong waveform.
 async function readSamples(path: string): Promise<Int16Array | undefined> {
   try {
     const file = await open(path, 'r');

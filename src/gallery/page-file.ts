@@ -9,7 +9,7 @@ import { intactVersion } from '../files/whole-file.ts';
 import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
 
-/** Returns the absolute path of the page. `given` is a folder, or a file whose name ends in `.html`. */
+/** Returns the page's absolute path. `given` is a folder, or a file whose name ends in `.html`. */
 export function pagePath(given: string): string {
   return extname(given).toLowerCase() === '.html' && !/[\\/]$/.test(given)
     ? resolve(given)
@@ -18,7 +18,7 @@ export function pagePath(given: string): string {
 
 /**
  * Writes a page atomically.
- * @throws MgwError, exit 10, if the existing file is not a gallery of mgw, or the page cannot be written.
+ * @throws MgwError, exit 10, if the existing file is not a gallery made by mgw, or the page cannot be written.
  */
 export async function writePage(path: string, html: string, force: boolean): Promise<void> {
   if (!force) await checkOwn(path);
@@ -49,7 +49,7 @@ async function checkOwn(path: string): Promise<void> {
   );
 }
 
-// Whether an existing page is mgw's. False for a folder, and for a file that cannot be read.
+// Whether an existing page was made by mgw. False for a folder, and for a file that cannot be read.
 async function isOwn(path: string): Promise<boolean> {
   try {
     const file = await open(path, 'r');
@@ -64,12 +64,13 @@ async function isOwn(path: string): Promise<boolean> {
   }
 }
 
-/** The name of the folder for copies, next to the page. */
+/** The name of the folder for copied files, next to the page. */
 const mediaFolder = 'media';
 
 /**
- * Puts a job's files next to a page, as hard links if possible, and returns their new paths by their old ones. Skips a
- * file that does not have the recorded content, because an imported record may refer to any file of this user.
+ * Puts a job's files next to a page, as hard links if possible. Returns a map from their old paths to
+ * their new ones. Skips a file that does not have the recorded content, because an imported record
+ * may refer to any of the user's files.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function copyFiles(job: Job, page: string): Promise<Map<string, string>> {
@@ -82,10 +83,10 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
       if ((await intactVersion({ ...file, path: copy })) === undefined) {
         await mkdir(dirname(copy), { recursive: true });
         await rm(copy, { force: true });
-        // Resolves the path, because a hard link to a symbolic link would be a symbolic link.
+        // Resolves the path, because a hard link to a symbolic link would itself be a symbolic link.
         await link(await realpath(path), copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
       }
-      // Verifies the copy rather than the source, because the source may be replaced while it is copied.
+      // Verifies the copy, not the source, because the source may be replaced during the copy.
       if ((await intactVersion({ ...file, path: copy })) !== undefined) copies.set(path, copy);
       else await rm(copy, { force: true });
     } catch (error) {
@@ -99,9 +100,9 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
 const generator = '<meta name="generator" content="mgw gallery">';
 
 /**
- * Returns the page as HTML, with its script and style included and links to the media. No prompt can begin or end an
- * element, and the page's policy allows only its own script.
- * @param redact Removes the key from the data.
+ * Returns the page as HTML, with its script and style included and with links to the media. No prompt can begin or end
+ * an element, and the page's policy allows only its own script.
+ * @param redact removes the key from the data
  */
 export function pageHtml(data: GalleryData, redact: (text: string) => string): string {
   return `<!doctype html>
@@ -124,7 +125,7 @@ ${generator}
 `;
 }
 
-// Allows the page to load from its own origin only, or from the disk if the page is a file.
+// Returns a policy that allows the page to load only from its own origin, or from the disk if the page is a file.
 function policy(): string {
   return [
     "default-src 'none'",
@@ -141,7 +142,7 @@ function cspHashOf(text: string): string {
   return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 }
 
-/** Returns JSON without characters that are special in HTML, or that end a line in JavaScript. */
+/** Serializes JSON without characters that are special in HTML or that end a line in JavaScript. */
 function jsonInHtml(value: unknown): string {
   return JSON.stringify(value).replace(
     /[<>&\u2028\u2029]/g,

@@ -7,13 +7,13 @@ import { requestedValue } from '../protocols/requested-value.ts';
 import { findProtocol } from '../protocols/registry.ts';
 import { speechFlags } from '../speech/flags.ts';
 
-/** A row of a manifest, or the reason why there is none. */
+/** A manifest row, or the reason why there is none. */
 type Redo = { row: JsonObject } | { why: string };
 
 /**
- * Returns the row of a manifest that remakes a job's result. The row's id depends only on the job, so that it is the
- * same in every page, and a row that runs twice is paid for once.
- * @param redact Removes secrets and signatures from a string. A request that contains any has no row.
+ * Returns the manifest row that remakes a job's result. The row's id depends only on the job. It is therefore the same
+ * in every page, and a row that runs twice is paid for once.
+ * @param redact removes secrets and signatures from a string. A request that contains any has no row.
  */
 export function redoRow(job: Job, redact: (text: string) => string): Redo {
   const request = requestOf(job);
@@ -39,7 +39,7 @@ function bare(name: string): string {
   return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, maxNameLength);
 }
 
-// Converts the values of a body to flags if the flags set exactly the same values. The rest remains a body.
+// Converts a body's values to flags if the flags set exactly the same values. The rest remains in the body.
 function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
   const protocol = findProtocol(job.protocol);
   if (protocol === undefined) return undefined;
@@ -76,7 +76,7 @@ function memberOf(holder: Json | undefined, step: string): Json | undefined {
 
 function setsExactly(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
   if (value === undefined || (flag.kind === 'switch') !== (typeof given === 'boolean')) return false;
-  // A blank text cannot be a flag: in a table a blank field is absent, and a flag refuses a blank value.
+  // Blank text cannot be a flag: in a table, a blank field is absent, and a flag rejects a blank value.
   if (typeof given === 'string' && given.trim() === '') return false;
   try {
     return canonicalJson(flag.parse === undefined ? given : flag.parse(given)) === canonicalJson(value);
@@ -128,15 +128,15 @@ function prefixed(
     .map(([name, value]) => [`${path}.${name}`, value]);
 }
 
-// A WAV file is requested as PCM. Only its file name distinguishes it from raw PCM.
+// A WAV file is requested as PCM. Only the file's name distinguishes it from raw PCM.
 function formatOf({ files, record }: Job, format: Json): Json {
   const path = files[0]?.path ?? record.goals.find(({ output }) => output !== undefined)?.output ?? '';
   return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;
 }
 
 /**
- * Returns the value of a flag in a job's request as text; undefined if it is an object or a list, or was too long to be
- * recorded.
+ * Returns a flag's value in a job's request, as text. Returns undefined if the value is an object or
+ * a list, or was too long to record.
  */
 export function requestedText(job: Job, name: string): string | undefined {
   const value = requestedValue(job, name);
@@ -144,7 +144,7 @@ export function requestedText(job: Job, name: string): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** Returns the recorded body of a job; undefined if there is none. */
+/** Returns a job's recorded request body; undefined if there is none. */
 function requestOf({ request }: Job): JsonObject | undefined {
   return isObject(request) ? request : undefined;
 }

@@ -17,16 +17,16 @@ import {
 import type { GalleryData } from './data.ts';
 import { type GalleryRating, readRating } from '../jobs/view.ts';
 
-/** The dependencies of a served gallery. */
+/** Dependencies of a served gallery. */
 interface GalleryDeps {
   page(hrefOf: (job: Job, index: number) => string, save: GalleryData['save']): Promise<string>;
   fileOf(job: string, index: number): Promise<JobFile | undefined>;
   rate(rating: GalleryRating): Promise<void>;
 }
 
-/** A running server of a gallery. */
+/** A running gallery server. */
 interface GalleryServer {
-  /** `http://127.0.0.1:PORT/TOKEN/`. Requests without the token are refused. */
+  /** `http://127.0.0.1:PORT/TOKEN/`. The server refuses requests without the token. */
   url: string;
   close(): Promise<void>;
 }
@@ -35,8 +35,8 @@ const maxRatingBytes = 64 * 1024;
 const ratingsPath = 'ratings';
 
 /**
- * Serves a gallery on 127.0.0.1 (port 0 chooses a free one). Its URL contains a random token, so that neither another
- * user of the machine nor a page of another origin can read or rate. Requests with any other host name are refused.
+ * Serves a gallery on 127.0.0.1 (port 0 chooses a free port). The URL contains a random token, so that neither another
+ * user of the machine nor a page from another origin can read or rate. Refuses requests with any other host name.
  * @throws MgwError('usage') if the port is in use.
  */
 export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {
@@ -57,7 +57,10 @@ interface Serving {
   origin: string;
   token: string;
   deps: GalleryDeps;
-  /** The version of each verified file, by SHA-256. A player requests many parts, and each file is hashed only once. */
+  /**
+   * The version of each verified file, by SHA-256. A player requests many parts of a file,
+   * but each file is hashed only once.
+   */
   hashed: Map<string, FileVersion>;
 }
 
@@ -104,7 +107,7 @@ async function takeRating(
     request.headers['x-mgw-token'] === token && request.headers['content-type'] === 'application/json';
   const rating = isOurs ? readRating(tryParseJson(await bodyOf(request))) : undefined;
   if (!isOurs) refuse(response, 403, 'Only the gallery page can save ratings.');
-  else if (rating === undefined) refuse(response, 400, 'This is not a rating.');
+  else if (rating === undefined) refuse(response, 400, 'The request does not contain a valid rating.');
   else {
     await deps.rate(rating);
     response.writeHead(204).end();
@@ -139,8 +142,8 @@ const types: Record<string, string> = {
 };
 
 /**
- * Sends a file, or the requested part of it. Responds with HTTP 404 if the content is not the recorded one, because an
- * imported record may refer to any file of this user.
+ * Sends a file, or the requested part of it. Responds with HTTP 404 if the file does not have the recorded content,
+ * because an imported record may refer to any of the user's files.
  */
 async function sendFile(
   request: IncomingMessage,

@@ -5,18 +5,18 @@ import { release } from './posters.ts';
 import { lengthText, mismatchesOf, nameOf, priceText, promptOf, timeText } from './select.ts';
 import { peaksOf, waveform } from './sound.ts';
 
-/** The callbacks of the big view. */
+/** Callbacks of the big view. */
 export interface BigDeps {
   marks: Marks;
   step: (by: number) => void;
   close: () => void;
   compare: (item: GalleryItem) => void;
   search: () => void;
-  /** The number of items that an item can be compared with. */
+  /** Returns the number of items with which an item can be compared. */
   relativesOf: (item: GalleryItem) => number;
 }
 
-/** The view of a single item, as large as the screen allows, with all its details. */
+/** The view of a single item with all its details, as large as the screen allows. */
 export class BigView {
   readonly element = make('dialog', { class: 'big', 'aria-label': 'Job' });
   readonly #deps: BigDeps;
@@ -48,7 +48,7 @@ export class BigView {
     }));
   }
 
-  /** Shows an item. Undefined closes the view. */
+  /** Shows an item, or closes the view if `item` is undefined. */
   show(item: GalleryItem | undefined, place = ''): void {
     if (item === this.#item && this.element.open === (item !== undefined)) return;
     this.#keepNote();
@@ -83,7 +83,7 @@ export class BigView {
     if (this.#item !== undefined) marks.set(this.#item.id, { again: !marks.of(this.#item.id).again });
   }
 
-  // Called whenever the view shows another item or closes, so that a typed note is saved in any case.
+  // Called whenever the view closes or shows another item, so that a typed note is always saved.
   #keepNote(): void {
     if (this.#item === undefined || this.#note === undefined) return;
     const note = this.#note.value.trim();
@@ -152,7 +152,7 @@ function button(text: string, title: string, onclick: () => void): HTMLButtonEle
   return make('button', { type: 'button', title, onclick }, text);
 }
 
-/** Creates a box with a command, and a button that copies it. */
+/** Creates a box with a command and a button that copies the command. */
 export function commandBox(command: string): HTMLElement {
   const copy = button('Copy', 'copy the command', () => {
     navigator.clipboard?.writeText(command).then(
@@ -236,7 +236,7 @@ function playerOf(file: GalleryFile): Player {
   return { element: make('div', { class: 'hearing' }, wave, media), media };
 }
 
-// Adds the name of the file to a player.
+// Adds the file's name to a player.
 function captioned(element: HTMLElement, name: string): HTMLElement {
   return make('figure', { class: 'one' }, element, make('figcaption', {}, foreign(name)));
 }

@@ -5,9 +5,9 @@ import { release } from './posters.ts';
 import { factsOf, nameOf, promptOf } from './select.ts';
 import { waveform } from './sound.ts';
 
-/** The maximum number of items that play at once, because each needs a decoder. */
+/** The maximum number of items to play at once, because each needs a decoder. */
 export const maxCompared = 9;
-/** The maximum lead of one player over another in seconds. */
+/** The maximum lead of one player over another, in seconds. */
 const tolerance = 0.04;
 
 interface Pane {
@@ -22,7 +22,7 @@ export class CompareView {
   readonly element = make('dialog', { class: 'compare', 'aria-label': 'Side by side' });
   readonly #marks: Marks;
   #panes: Pane[] = [];
-  /** The index of the pane that keys rate and whose sound is on. */
+  /** The index of the pane whose sound is on and that the keys rate. */
   #current = 0;
   #shown = '';
   #isPlaying = false;
@@ -55,7 +55,7 @@ export class CompareView {
 
   readonly #close: HTMLButtonElement;
 
-  /** Shows items. An empty list closes the view. */
+  /** Shows the given items. An empty list closes the view. */
   show(items: readonly GalleryItem[]): void {
     const shown = items.map(({ id }) => id).join();
     if (shown === this.#shown) return;
@@ -78,7 +78,7 @@ export class CompareView {
     this.#start();
   }
 
-  /** Updates the rating of an item, and whether it is marked to be remade. */
+  /** Updates an item's rating, and whether it is marked to be remade. */
   update(id: string): void {
     const pane = this.#panes.find(({ item }) => item.id === id);
     const { rating, again = false } = this.#marks.of(id);
@@ -154,7 +154,7 @@ export class CompareView {
     this.#said({ again: !this.#marks.of(id).again });
   }
 
-  // Starts no player before all are ready, because a late player would lag from the first frame.
+  // Starts no player before all players are ready, because a late player would lag from the first frame.
   #start(): void {
     const shown = this.#shown;
     const all = this.#panes.flatMap(({ media }) => (media === undefined ? [] : [ready(media)]));
@@ -189,7 +189,7 @@ export class CompareView {
   }
 
   // Slows down or pauses the players that are ahead. Seeking in the late players would delay them further, because they
-  // would have to decode what they could not keep up with before.
+  // would have to decode the frames that they already could not decode in time.
   #keepStep(): void {
     if (!this.#isPlaying) return;
     const running = this.#panes.flatMap(({ media }) => (media && isRunning(media) ? [media] : []));

@@ -1,9 +1,9 @@
-/** The properties of an element: attributes, listeners (`on…`), and `true` or `false` for boolean attributes. */
+/** An element's properties: attributes, listeners (`on…`), and `true` or `false` for boolean attributes. */
 type Attributes = Record<string, string | number | boolean | undefined | ((event: Event) => void)>;
 
 /**
- * Creates an element. Adds text as text nodes and sets attributes one by one, so that no prompt or file name is ever
- * parsed as HTML.
+ * Creates an element. Adds text as text nodes and sets attributes one by one, so that no prompt
+ * or file name is ever parsed as HTML.
  */
 export function make<K extends keyof HTMLElementTagNameMap>(
   name: K,
@@ -25,23 +25,23 @@ export function foreign(text: string, attributes: Attributes = {}): HTMLElement 
   return make('bdi', { dir: 'auto', ...attributes }, text);
 }
 
-/** Sets or removes an attribute. */
+/** Sets an attribute, or removes it. */
 export function mark(element: Element, name: string, value: string | boolean): void {
   if (value === false) element.removeAttribute(name);
   else element.setAttribute(name, value === true ? '' : value);
 }
 
-/** Whether the user types into an element, or chooses with its keys. */
+/** Whether an element receives the user's typing, or handles keys itself to make a choice. */
 function isTypedInto(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target instanceof HTMLInputElement) return target.type !== 'checkbox' && target.type !== 'range';
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** The actions of keys, by the name of the key. */
+/** The actions of keys, by key name. */
 type Keys = Record<string, () => unknown>;
 
-/** Listens to the keys of an element, except while the user types text or holds a modifier. */
+/** Listens to an element's keys, except while the user types text or holds a modifier key. */
 export function onKeys(element: EventTarget, keysNow: () => Keys): void {
   element.addEventListener('keydown', (event) => {
     const key = event as KeyboardEvent;
@@ -54,21 +54,21 @@ export function onKeys(element: EventTarget, keysNow: () => Keys): void {
   });
 }
 
-/** Returns the actions of the keys 1 to 5, which rate, and 0, which removes the rating. */
+/** Returns the actions of keys 1 to 5, which rate, and of key 0, which removes the rating. */
 export function ratingKeys(rate: (rating: number | undefined) => unknown): Keys {
   const digits = [0, 1, 2, 3, 4, 5].map((digit) => [String(digit), () => rate(digit || undefined)] as const);
   return Object.fromEntries(digits);
 }
 
-// The space key presses the focused button, and arrow keys move a focused slider.
+// The space key presses a focused button, and arrow keys move a focused slider.
 function isItsOwn({ key, target }: KeyboardEvent): boolean {
   if (key === ' ') return target instanceof HTMLButtonElement && !target.classList.contains('open');
   return target instanceof HTMLInputElement && target.type === 'range' && key.startsWith('Arrow');
 }
 
 /**
- * Creates five stars that show and set a rating. A click on the current rating removes it. If `isQuiet`, the stars are
- * not in the tab order.
+ * Creates five stars that show and set a rating. A click on the current rating removes it. If `isQuiet` is true,
+ * the stars are not in the tab order.
  */
 export function stars(set: (rating: number | undefined) => void, isQuiet = false): Stars {
   let shown: number | undefined;

@@ -7,11 +7,11 @@ import { tileOf, type Tile, type TileDeps } from './tile.ts';
 const spareRows = 2;
 const narrowest = 232;
 const gap = 14;
-/** The height of the text under the picture of a tile, px. */
+/** The height of the text under a tile's picture, in px. */
 const aboutHeight = 132;
 const rowHeight = 92;
 
-/** Shows the items as tiles or as rows. Only the items on the screen and a few around them are in the document. */
+/** Shows items as tiles or as rows. Only the items on the screen and a few around them are in the document. */
 export class Grid {
   readonly element = make('div', { class: 'items', role: 'list', 'aria-label': 'Jobs' });
   readonly #deps: TileDeps;
@@ -40,7 +40,7 @@ export class Grid {
     });
   }
 
-  /** The item that keys act on. */
+  /** The item on which the keys act. */
   get current(): GalleryItem | undefined {
     return this.#items[this.#current];
   }
@@ -57,7 +57,7 @@ export class Grid {
     this.#measure();
   }
 
-  /** Updates the marks of an item. */
+  /** Updates an item's marks. */
   update(id: string): void {
     this.#tiles.get(id)?.show(this.#getMark(id), this.#isCompared(id));
   }
@@ -67,7 +67,7 @@ export class Grid {
     this.#tiles.get(this.current?.id ?? '')?.toggle();
   }
 
-  /** Moves the focus by columns and rows. */
+  /** Moves the focus by a number of columns and rows. */
   move(columns: number, rows: number): void {
     const to = this.#current + columns + rows * this.#columns;
     this.focus(this.#items[Math.min(this.#items.length - 1, Math.max(0, to))]?.id ?? '');
@@ -125,12 +125,12 @@ export class Grid {
     const first = Math.max(0, Math.floor(top / step) - spareRows) * this.#columns;
     const last = (Math.ceil((top + innerHeight) / step) + spareRows) * this.#columns;
     const seen = new Map(this.#items.slice(first, last).map((item, index) => [item.id, first + index]));
-    // Keeps the focused tile, because keys on a removed tile would have no effect.
+    // Keeps the focused tile in the document, because keys on a removed tile would have no effect.
     const current = this.current;
     if (current !== undefined && this.element.contains(document.activeElement))
       seen.set(current.id, this.#current);
     for (const [id, tile] of this.#tiles) if (!seen.has(id)) this.#drop(id, tile);
-    // From the last to the first, because each tile is inserted before its successor.
+    // Inserts tiles from last to first, because each tile is inserted before its successor.
     let next: Element | null = null;
     for (const [id, place] of [...seen].sort(([, one], [, other]) => other - one))
       next = this.#put(id, place, next) ?? next;

@@ -145,8 +145,8 @@ function go(change: Partial<View>): void {
   show(next);
 }
 
-// Closes a view that was opened in this page by going back in the history. Otherwise the browser's back button would
-// open it again.
+// Closes a view that was opened in this page by going back in the history. Otherwise, the browser's
+// back button would reopen the view.
 function leave(change: Partial<View>): void {
   const isOwn = canGoBack;
   canGoBack = false;

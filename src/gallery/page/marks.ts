@@ -9,15 +9,19 @@ interface Kept extends Mark {
 const prefix = 'mgw:';
 
 /**
- * The user's ratings and notes. They are stored in the browser, separately for each job, so that two pages or windows
- * do not overwrite each other's. If mgw serves the page, they are also stored in the ledger. The latest one counts.
+ * The user's ratings and notes. They are stored in the browser, separately for each job, so that two
+ * pages or windows do not overwrite each other's. If mgw serves the page, they are stored in the ledger
+ * too. The latest rating takes precedence.
  */
 export class Marks {
   readonly #items: Map<string, GalleryItem>;
   readonly #save: GalleryData['save'];
   readonly #kept = new Map<string, Kept>();
   readonly #listeners: ((id: string) => void)[] = [];
-  /** Resolves when all ratings are sent. They are sent one after the other, so that the latest one takes effect. */
+  /**
+   * Resolves when all ratings have been sent. Ratings are sent one after the other,
+   * so that the latest one takes effect.
+   */
   #sent: Promise<void> = Promise.resolve();
   /** Called with a message if a rating could not be stored. */
   onTrouble: (text: string) => void = () => undefined;
@@ -34,7 +38,7 @@ export class Marks {
     });
   }
 
-  /** Returns the marks of an item. A property, so that it can be passed as a function. */
+  /** Returns an item's marks. This is a property, so that it can be passed as a function. */
   readonly of = (id: string): Mark => {
     const item = this.#items.get(id);
     const kept = this.#kept.get(id);
@@ -43,7 +47,7 @@ export class Marks {
     return { rating: item?.rating, note: item?.note, again: kept.again };
   };
 
-  /** Changes the marks of an item. */
+  /** Changes an item's marks. */
   set(id: string, change: Mark): void {
     const before = this.of(id);
     const { rating, note, again } = { ...before, ...change };
@@ -59,7 +63,7 @@ export class Marks {
     this.#listeners.push(listener);
   }
 
-  /** Returns the ratings and notes of this page for `ratings.json`. */
+  /** Returns this page's ratings and notes, for `ratings.json`. */
   exported(): ExportedRating[] {
     return [...this.#items.values()].flatMap(({ id, rated }) => {
       const { rating, note } = this.of(id);
@@ -79,7 +83,7 @@ export class Marks {
       const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
       if (isKept(kept)) this.#kept.set(id, kept);
     } catch {
-      // Ignored: without storage, the next write also throws, and that error is reported.
+      // Ignored, because without storage, the next write throws too, and that error is reported.
     }
   }
 

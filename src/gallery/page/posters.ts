@@ -1,6 +1,6 @@
-/** The maximum number of posters made concurrently, because each needs a decoder. */
+/** The maximum number of posters to make concurrently, because each needs a decoder. */
 const atOnce = 3;
-/** The maximum number of cached posters. The least recently used are removed. */
+/** The maximum number of cached posters. The least recently used ones are removed. */
 const maxKept = 400;
 const width = 480;
 const patienceMs = 15_000;
@@ -11,8 +11,8 @@ interface Wanted {
 }
 
 /**
- * Makes posters of videos, a few at a time, from a frame of the video. Posters are only drawn and never read, because a
- * page that is a file may not read its pictures.
+ * Makes posters from frames of videos, a few at a time. Posters are only drawn and never read, because a page that
+ * is a file may not read its pictures.
  */
 export class Posters {
   readonly #kept = new Map<string, ImageBitmap>();
@@ -20,8 +20,8 @@ export class Posters {
   #busy = 0;
 
   /**
-   * Requests a poster. `done` is called once, unless the request is cancelled. @returns a function that cancels the
-   * request
+   * Requests a poster. `done` is called once, unless the request is cancelled.
+   * @returns a function that cancels the request
    */
   request(href: string, done: Wanted['done']): () => void {
     const kept = this.#kept.get(href);
@@ -43,7 +43,7 @@ export class Posters {
 
   #next(): void {
     if (this.#busy >= atOnce) return;
-    // Takes the latest request first, because tiles are created from the last to the first and the latest are visible.
+    // Takes the latest request first, because tiles are created from last to first, and the latest ones are visible.
     const wanted = this.#queue.pop();
     if (wanted === undefined) return;
     this.#busy += 1;
@@ -97,7 +97,7 @@ function event(video: HTMLVideoElement, name: string, begin: () => void): Promis
   });
 }
 
-/** Releases the decoder and the file of a player. */
+/** Releases a player's decoder and file. */
 export function release(media: HTMLMediaElement): void {
   media.pause();
   media.removeAttribute('src');

@@ -16,7 +16,7 @@ export interface View {
   compare: string;
 }
 
-/** The user's marks of an item. */
+/** The user's marks on an item. */
 export interface Mark {
   rating?: number;
   note?: string;
@@ -38,20 +38,20 @@ export const plainView: View = {
   compare: '',
 };
 
-/** Parses the view in the fragment of a URL, such as `#text=boat&rating=4`. */
+/** Parses a view from a URL fragment such as `#text=boat&rating=4`. */
 export function viewOf(hash: string): View {
   const params = new URLSearchParams(hash.replace(/^#/, ''));
   const members = Object.entries(plainView).map(([name, value]) => [name, params.get(name) ?? String(value)]);
   return Object.fromEntries(members) as View;
 }
 
-/** Returns the URL fragment of a view: its differences from {@link plainView}. */
+/** Returns a view's URL fragment: its differences from {@link plainView}. */
 export function fragmentOf(view: View): string {
   const members = Object.entries(view).filter(([name, value]) => value !== plainView[name as keyof View]);
   return String(new URLSearchParams(members as [string, string][]));
 }
 
-/** The filters by rating, keyed by their value in the URL. */
+/** The rating filters, by their value in the URL. */
 export const ratings: Record<string, [label: string, fits: (mark: Mark) => boolean]> = {
   none: ['not rated', ({ rating }) => rating === undefined],
   '5': ['5 stars', ({ rating }) => rating === 5],
@@ -64,7 +64,7 @@ export const ratings: Record<string, [label: string, fits: (mark: Mark) => boole
 
 type Order = (one: GalleryItem, other: GalleryItem, getMark: (id: string) => Mark) => number;
 
-/** The sort orders, keyed by their value in the URL. The items are already sorted newest first. */
+/** The sort orders, by their value in the URL. Items are sorted newest first by default. */
 export const orders: Record<string, [label: string, order: Order | undefined]> = {
   newest: ['newest first', undefined],
   oldest: ['oldest first', (one, other) => compare(one.id, other.id)],
@@ -82,7 +82,7 @@ function compare(one: string, other: string): number {
   return words.compare(one, other);
 }
 
-/** Returns the items that match a view, in its order. */
+/** Returns the items that match a view, sorted in its order. */
 export function filterItems(
   items: readonly GalleryItem[],
   view: View,
@@ -115,13 +115,13 @@ function holds(item: GalleryItem, { note = '' }: Mark, wanted: readonly string[]
   return wanted.every((word) => text.includes(word));
 }
 
-/** Returns the prompt or the text of an item. */
+/** Returns an item's prompt, or the text to speak. */
 export function promptOf({ prompt, redo }: GalleryItem): string {
   const said = prompt ?? redo?.['prompt'] ?? redo?.['text'];
   return typeof said === 'string' ? said : '';
 }
 
-/** Returns the name of an item: its row in a batch, its key, or its id. */
+/** Returns an item's name: its row in a batch, its key, or its id. */
 export function nameOf({ id, key }: GalleryItem): string {
   if (key === undefined) return id;
   const [, row, take] = key.split('/');
@@ -129,8 +129,7 @@ export function nameOf({ id, key }: GalleryItem): string {
 }
 
 /**
- * Returns the items to compare: the item itself, followed by the items with the same prompt, or with the same row id in
- * any batch.
+ * Returns the items to compare: the item itself, then those with the same prompt, or with the same row id in any batch.
  */
 export function relatives(item: GalleryItem, items: readonly GalleryItem[]): GalleryItem[] {
   const [prompt, row] = [promptOf(item), item.key?.split('/')[1]];
@@ -144,17 +143,17 @@ export function relatives(item: GalleryItem, items: readonly GalleryItem[]): Gal
   return [item, ...others];
 }
 
-/** Returns the differences of an item's files from its request. */
+/** Returns the differences between an item's files and its request. */
 export function mismatchesOf({ files }: GalleryItem): string[] {
   return [...new Set(files.flatMap(({ mismatches = [] }) => mismatches))];
 }
 
-/** Formats a duration for display; a plain number is in seconds. */
+/** Formats a duration for display. A plain number is in seconds. */
 export function lengthText(duration: string): string {
   return /^\d+(\.\d+)?$/.test(duration) ? `${duration} s` : duration;
 }
 
-/** Formats the price, and whether it was charged. */
+/** Formats an item's price, and whether it was charged. */
 export function priceText({ price, currency = '', charge }: GalleryItem): string | undefined {
   if (charge === undefined) return undefined;
   const amount = price === undefined ? 'price unknown' : `${price} ${currency}`.trim();
@@ -162,7 +161,7 @@ export function priceText({ price, currency = '', charge }: GalleryItem): string
   return charge === 'failed' ? `${amount}, or refunded` : `${amount}, if it was charged`;
 }
 
-/** Returns the facts about an item to show on one line. */
+/** Returns the facts about an item to display on one line. */
 export function factsOf(item: GalleryItem): string[] {
   const { model, seed, duration, resolution } = item;
   const facts = [
@@ -180,15 +179,15 @@ export function timeText(iso: string): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
-/** The rows of `redo.jsonl`, and the items that cannot become rows. */
+/** The rows for `redo.jsonl`, and the items that cannot become rows. */
 interface RedoRows {
   lines: string[];
   without: GalleryItem[];
 }
 
 /**
- * Returns the rows that remake items: the marked items, and the items rated `atMost` or less (0 for none).
- * @param hasSeeds False omits the seeds, because with the same seed a model may make the same result.
+ * Returns rows that remake the marked items and those rated `atMost` or less (0 for none).
+ * @param hasSeeds if false, omits the seeds, because a model may make the same result again with the same seed
  */
 export function redoRows(
   items: readonly GalleryItem[],

@@ -2,15 +2,15 @@ import { type GalleryFile, loudness, parts } from '../data.ts';
 import { make, mark } from './dom.ts';
 import { release } from './posters.ts';
 
-/** The size in bytes above which a file has no waveform. */
+/** The maximum size of a file for which a waveform is computed, in bytes. */
 const maxBytes = 32 * 1024 * 1024;
 
 const known = new Map<string, Promise<string | undefined>>();
 let turn: Promise<unknown> = Promise.resolve();
 
 /**
- * Returns the loudness of a sound as measured by mgw. If mgw did not measure it, measures it in the browser, one file
- * after the other. Undefined if the browser may not read the file, as in a page that is a file itself.
+ * Returns a sound's loudness as measured by mgw. If mgw did not measure it, measures it in the browser, one file at a
+ * time. Returns undefined if the browser may not read the file, as in a page that is itself a file.
  */
 export function peaksOf(file: GalleryFile): Promise<string | undefined> {
   if (file.peaks !== undefined) return Promise.resolve(file.peaks);
@@ -33,7 +33,7 @@ async function decoded(href: string): Promise<string> {
 
 const svg = 'http://www.w3.org/2000/svg';
 
-/** Draws the loudness as bars, or a plain line if the loudness is unknown. */
+/** Draws a sound's loudness as bars, or as a plain line if the loudness is unknown. */
 export function waveform(peaks: string | undefined): SVGSVGElement {
   const drawing = document.createElementNS(svg, 'svg');
   mark(drawing, 'viewBox', `0 0 ${parts} 20`);
@@ -56,7 +56,7 @@ function barsOf(peaks: string): string {
   }).join('');
 }
 
-/** Creates the waveform of a sound, which also shows the playing position. A click plays from the clicked position. */
+/** Creates a sound's waveform, which displays the playing position. A click plays from the clicked position. */
 export function soundOf(file: GalleryFile, player: SoundPlayer): HTMLElement {
   const head = make('span', { class: 'head' });
   const box = make('div', { class: 'sound' }, waveform(file.peaks), head);
@@ -79,7 +79,7 @@ export class SoundPlayer {
   #href = '';
   #box: HTMLElement | undefined;
 
-  /** Stops a sound that is playing; otherwise plays it from a position (0 to 1). */
+  /** Stops a sound that is playing. Otherwise, plays it from a position between 0 and 1. */
   toggle(href: string, box: HTMLElement, place = 0): void {
     const isOwn = this.#href === href && this.#audio?.paused === false;
     this.stop();

@@ -4,7 +4,7 @@ import { release, type Posters } from './posters.ts';
 import { factsOf, lengthText, type Mark, mismatchesOf, nameOf, promptOf } from './select.ts';
 import { soundOf, type SoundPlayer } from './sound.ts';
 
-/** The dependencies of tiles. */
+/** Dependencies of tiles. */
 export interface TileDeps {
   posters: Posters;
   sounds: SoundPlayer;
@@ -17,19 +17,19 @@ export interface TileDeps {
 /** A tile on the page. */
 export interface Tile {
   element: HTMLElement;
-  /** The element that gets the focus. */
+  /** The element that receives the focus. */
   focus: HTMLElement;
   show(mark: Mark, isCompared: boolean): void;
   /** Starts or stops playing the item. */
   toggle(): void;
-  /** Releases the resources of the tile. */
+  /** Releases the tile's resources. */
   remove(): void;
 }
 
 const restMs = 150;
 const reduced = matchMedia('(prefers-reduced-motion: reduce)');
 
-/** Creates the tile of an item. */
+/** Creates an item's tile. */
 export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
   const { id } = item;
   const media = mediaOf(item, deps);
@@ -98,7 +98,7 @@ function toggle(name: string, text: string, label: string, act: () => void): HTM
   );
 }
 
-// Shows that a tile can be played, and its length.
+// Creates a badge with the item's length, which shows that the tile can be played.
 function lengthOf({ files: [file], duration }: GalleryItem): HTMLElement | undefined {
   if (file === undefined || file.kind === 'other') return undefined;
   const length = file.delivered?.split(',')[0] ?? (duration && lengthText(duration)) ?? '';
@@ -140,7 +140,7 @@ function still(element: HTMLElement): TileMedia {
 function videoMedia(href: string, posters: Posters): TileMedia {
   const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
   const element = make('div', { class: 'film' }, canvas);
-  // Requests the poster after a pause, so that no video is decoded for a tile that is only scrolled past.
+  // Requests the poster after a pause, so that scrolling past a tile decodes no video.
   let giveUp = (): void => clearTimeout(wanted);
   const wanted = setTimeout(() => {
     giveUp = posters.request(href, (poster) => {

@@ -2,14 +2,14 @@ import type { GalleryItem } from '../data.ts';
 import { make, mark } from './dom.ts';
 import { orders, plainView, ratings, type View } from './select.ts';
 
-/** The dependencies of the toolbar. */
+/** Dependencies of the toolbar. */
 export interface ToolbarDeps {
   change: (change: Partial<View>) => void;
   compare: () => void;
   exportAll: () => void;
 }
 
-/** The bar above the items with the search, the filters, the order and the layout. */
+/** The bar above the items, with the search, the filters, the sort order and the layout. */
 export class Toolbar {
   readonly element: HTMLElement;
   readonly #search: HTMLInputElement;
@@ -51,7 +51,7 @@ export class Toolbar {
     );
   }
 
-  /** Updates the bar for a view. `shown`, `all` and `picked` are numbers of items. */
+  /** Updates the toolbar for a view. `shown`, `all` and `picked` are numbers of items. */
   show(view: View, shown: number, all: number, picked: number): void {
     if (this.#search.value !== view.text) this.#search.value = view.text;
     for (const [name, select] of this.#selects) select.value = view[name];
