@@ -222,14 +222,14 @@ export function isLinkUnsupported(error: unknown): boolean {
 
 const systemMessages: Record<string, string> = {
   ENOSPC: 'the disk is full',
-  EDQUOT: 'the disk quota is used up',
+  EDQUOT: 'the disk quota is exceeded',
   EROFS: 'the file system is read-only',
   EACCES: 'permission denied',
   EPERM: 'permission denied',
   ENOENT: 'there is no such folder',
-  ENOTDIR: 'a part of the path is not a folder',
+  ENOTDIR: 'part of the path is not a folder',
   EISDIR: 'it is a folder',
-  EEXIST: 'a file with this name exists',
+  EEXIST: 'a file with this name already exists',
   ELOOP: 'it is a symbolic link',
   ENAMETOOLONG: 'the name is too long',
   EFBIG: 'the file system does not support a file of this size',

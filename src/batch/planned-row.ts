@@ -186,7 +186,7 @@ export function nameRow(row: Row, work: Work, name: string, place: OutputPlace):
   const template = fillColumns(place.template, (column) => columns[variableName(column)]);
   const path = pathOf({ ...place, template }, values, row.output);
   if (work.protocol === 'tts' && /\{job\}/.test(path))
-    throw usageError('{job} is not known before speech is sent: remove it');
+    throw usageError('{job} is not known before speech is sent; remove it');
   const root = place.root ?? place.folder;
   const finalPath = countOf(work) === 1 ? path.replaceAll('{n}', '1') : path;
   return { row, work, id, key: `${name}/${id}`, hash, path: finalPath, root };

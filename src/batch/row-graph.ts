@@ -90,7 +90,7 @@ export class RowGraph {
       if (id !== undefined) return [{ ref, id, part: partOf(ref, field) }];
       if (keyIn(ref) === 'last')
         throw usageError(
-          `${field}: @last names another job after each run, so each run would pay again. Write the id of a row, @KEY or a job id.`,
+          `${field}: @last refers to another job after each run, so each run would pay again. Write a row id, @KEY or a job id.`,
         );
       return [];
     });

@@ -155,7 +155,7 @@ export class FileBudget implements Budget {
 
   #unusableError(reason: string): MgwError {
     const { path = 'memory' } = this.#options;
-    const text = `The record of the budget in ${path} cannot be used: ${reason}. Nothing can be sent under it. Move the file away and set the budget again; "mgw spend --by budget" reports what was spent.`;
+    const text = `The budget file ${path} cannot be used: ${reason}. Nothing can be sent under this budget. Move the file away and set the budget again; "mgw spend --by budget" reports what was spent.`;
     return new MgwError('local_io', text, { retry: 'never', next: ['mgw', 'spend', '--by', 'budget'] });
   }
 }

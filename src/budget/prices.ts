@@ -74,7 +74,8 @@ function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[])
     const value = values.get(unit);
     if (value !== undefined) amounts.set(unit, amountOf(unit, value));
   }
-  if (amounts.size === 0) throw new Error(`${shownValue(text)} has no unit; allowed: ${examples}`);
+  if (amounts.size === 0)
+    throw new Error(`${shownValue(text)} has no unit; write a price with its unit, ${examples}`);
   if (amounts.has('reference_image') && amounts.size === 1)
     throw new Error('reference_image must be combined with second or video, such as second=0.12');
   if (values.has(freeImages) && !amounts.has('reference_image'))
@@ -118,7 +119,7 @@ function parsePairs(text: string): [name: string, value: string][] {
     .map((word) => {
       const equalsIndex = word.indexOf('=');
       if (equalsIndex < 1 || equalsIndex === word.length - 1)
-        throw new Error(`${shownValue(word)} is not written as NAME=VALUE; allowed: ${examples}`);
+        throw new Error(`${shownValue(word)} is not written as NAME=VALUE, ${examples}`);
       return [word.slice(0, equalsIndex), word.slice(equalsIndex + 1)];
     });
 }

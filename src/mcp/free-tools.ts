@@ -69,10 +69,10 @@ export const freeTools = [
   tool({
     name: 'spend',
     title: 'Spending',
-    description: 'Returns the total cost of the jobs.',
+    description: 'Returns the total cost of all jobs.',
     effect: 'look',
     isLocal: true,
-    fields: () => ({ by: z.optional(z.enum(spendGroups).describe('default model')) }),
+    fields: () => ({ by: z.optional(z.enum(spendGroups).describe('grouping (default: model)')) }),
     run: async ({ by = 'model' }, _call, { session }) => {
       const { spendBy } = await import('../flows/spend.ts');
       return { ...freeSuccess, next: null, spend: await spendBy(await session.ledger(), by, '') };
@@ -101,7 +101,7 @@ export const freeTools = [
     effect: 'look',
     fields: () => ({
       ref: z.optional(z.string().describe(refText)),
-      refs: z.optional(z.array(z.string()).min(1).max(100).describe('several refs')),
+      refs: z.optional(z.array(z.string()).min(1).max(100).describe('a list of refs')),
     }),
     run: ({ ref, refs = [] }, call) => {
       const all = [...refs, ...(ref === undefined ? [] : [ref])];

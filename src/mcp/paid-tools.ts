@@ -48,7 +48,7 @@ export const paidTools = [
   tool({
     name: 'submit_video',
     title: 'Submit a video',
-    description: `Submits one video and returns as soon as the gateway has accepted it. This costs money. ${sameKey} The tool models lists the models and their protocols; the description of an argument begins with the protocols that accept it. Then call wait, then fetch.`,
+    description: `Submits one video and returns as soon as the gateway has accepted it. This costs money. ${sameKey} The models tool lists the models and their protocols. Each argument's description begins with the protocols that accept it. Then call wait, then fetch.`,
     effect: 'pay',
     fields: () => ({ key: keyField(), ...videoFields() }),
     run: async (...asked) => (await import('./videos.ts')).runSubmitVideo(...asked),

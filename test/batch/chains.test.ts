@@ -216,7 +216,11 @@ describe('references between rows', () => {
     ],
     ['a row that waits for itself', [['s1', '@s1:last']], /:2: .*s1 → s1/],
     ['a name that no row has', [['s1'], ['s2', '@intro:last']], /:3: .*@intro/],
-    ['the newest job', [['s1'], ['s2', '@last:last']], /:3: image: @last names another job after each run/],
+    [
+      'the newest job',
+      [['s1'], ['s2', '@last:last']],
+      /:3: image: @last refers to another job after each run/,
+    ],
     ['a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: this flag requires an image/],
     [
       'a sample that the row does not make',

@@ -194,7 +194,7 @@ describe('the library: a payment', () => {
   });
 
   it.each([
-    [{ ...boat, buget: '2' }, 'no option buget. Did you mean budget?'],
+    [{ ...boat, buget: '2' }, 'unknown option buget. Did you mean budget?'],
     [{ ...boat, key: 'a/b' }, '--key: a/b is not allowed'],
     [{ ...boat, key: 'a', newTake: true }, 'cannot be combined'],
     [{ ...boat, output: '' }, 'output must be a file path'],

@@ -166,7 +166,9 @@ function newRow(
 ): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags, over } = row;
   const reason =
-    waitsFor.length > 0 ? `it waits for the row ${waitsFor.join(', ')}` : 'it uses a frame of an earlier job';
+    waitsFor.length > 0
+      ? `it waits for the row ${waitsFor.join(', ')}`
+      : 'it uses a frame from an earlier job';
   if (waitsFor.length > 0 || needsFrame(work))
     throw usageError(
       `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have that file. Run the batch on each machine instead: mgw batch run`,

@@ -91,7 +91,7 @@ export class SharedSlots {
     } catch (error) {
       if (this.#isReturning) return;
       this.#isReturning = true;
-      note(`Could not return a slot of the batch: ${messageOf(error)} Retrying.`);
+      note(`Could not release a slot of the batch: ${messageOf(error)} Retrying.`);
       await clock.sleep(retryReturnMs, this.#closing.signal).catch(() => undefined);
       this.#isReturning = false;
       if (!this.#closing.signal.aborted) await this.#return();

@@ -27,7 +27,7 @@ export async function* readCsv(
     if (length === 0 && (emptyCount += 1) > maxEmptyRows)
       throw new Unreadable({
         line: record.line,
-        message: `the file has more than ${maxEmptyRows} empty rows: remove them. The rest was not read`,
+        message: `the file has more than ${maxEmptyRows} empty rows; remove them. The rest of the file was not read`,
       });
     if (
       header === undefined &&
@@ -196,7 +196,7 @@ function checkWidth(bytes: Buffer, firstLine: number, separator: string): void {
     if (separatorCount > maxSeparators)
       throw new Unreadable({
         line,
-        message: `the line has more than ${maxSeparators} separators. The rest was not read`,
+        message: `the line has more than ${maxSeparators} separators. The rest of the file was not read`,
       });
   }
 }
@@ -222,11 +222,11 @@ function leadingBreaks(raw: string): string {
 }
 
 const quoteFaults: Record<string, string> = {
-  CSV_QUOTE_NOT_CLOSED: 'a quoted cell of the row that begins here is not closed',
+  CSV_QUOTE_NOT_CLOSED: 'the row that begins here has an unclosed quote',
   CSV_INVALID_CLOSING_QUOTE:
-    'the row that begins here has text after a closing quote; inside a quoted cell, write a quote twice',
+    'the row that begins here has text after a closing quote; inside a quoted cell, double each quote',
   INVALID_OPENING_QUOTE:
-    'the row that begins here has a quote inside an unquoted cell: put the cell in quotes, and write the quote twice',
+    'the row that begins here has a quote inside an unquoted cell; enclose the cell in quotes, and double the quote inside it',
   CSV_MAX_RECORD_SIZE: 'the row that begins here is longer than 8 MiB; check for an unclosed quote',
 };
 
@@ -234,5 +234,5 @@ function unreadable(error: CsvError, line: number): Unreadable {
   const raw: unknown = error['raw'];
   const start = line + (typeof raw === 'string' ? lineBreaks(leadingBreaks(raw)) : 0);
   const reason = quoteFaults[error.code] ?? printableLine(error.message, 200);
-  return new Unreadable({ line: start, message: `${reason}. The rest was not read` });
+  return new Unreadable({ line: start, message: `${reason}. The rest of the file was not read` });
 }

@@ -73,7 +73,7 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
   const printableName = printableLine(written, 60) || '""';
   const otherKinds = kinds.filter((other) => names.get(other)?.has(name));
   if (kind !== undefined && otherKinds.length > 0)
-    return `unknown field ${printableName} for protocol ${kind}; it belongs to ${otherKinds.join(', ')}`;
+    return `unknown field ${printableName} for protocol ${kind}; allowed for ${otherKinds.join(', ')}`;
   return `unknown field ${printableName}; ${nameHint(name, [...known], 'set.PATH')}`;
 }
 

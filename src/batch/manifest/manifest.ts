@@ -121,7 +121,7 @@ async function* itemsOf(content: Content, isSkipped: IsSkipped = () => false): A
   let count = 0;
   const report = (problem: Problem): void => {
     count += 1;
-    const message = `the file has more than ${maxProblems} problems. The rest was not read`;
+    const message = `the file has more than ${maxProblems} problems. The rest of the file was not read`;
     if (count > maxProblems) throw new Unreadable({ line: problem.line, message });
     problems.push(problem);
   };
@@ -199,8 +199,8 @@ function parseLine(text: string, line: number, report: (problem: Problem) => voi
 
 function notAnObjectMessage(value: Json): string {
   return Array.isArray(value)
-    ? 'it is a list: JSON Lines needs one object on each line, without brackets around them'
-    : 'it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}';
+    ? 'it is a list: JSON Lines requires one object per line, without enclosing brackets'
+    : 'it is not an object: JSON Lines requires one per line, such as {"prompt":"a boat"}';
 }
 
 async function contentOfYaml(
@@ -275,7 +275,7 @@ async function checkSame(path: string, initialStat: Stats): Promise<void> {
     current.mtimeMs !== initialStat.mtimeMs
   )
     throw usageError(
-      `The manifest ${printablePath(path)} was changed while it was read: run the command again.`,
+      `The manifest ${printablePath(path)} was changed while it was read. Run the command again.`,
     );
 }
 

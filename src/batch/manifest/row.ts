@@ -189,7 +189,11 @@ function kindOf(
   if (kind !== undefined) return kind;
   const allowedKinds = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1) ?? ''}`;
   if (field === undefined)
-    fault(line, `missing; needed: a model, or ${allowedKinds} here or as a default`, 'protocol');
+    fault(
+      line,
+      `missing; add a model, or set the protocol to ${allowedKinds} here or as a default`,
+      'protocol',
+    );
   else
     fault(
       field.line || line,

@@ -97,9 +97,9 @@ const common = {
       ),
   ),
   output: z.optional(
-    plainText.check(checkBy(checkNotEmpty), z.describe('path of its file in the output folder')),
+    plainText.check(checkBy(checkNotEmpty), z.describe("path of the row's file in the output folder")),
   ),
-  tags: z.optional(wordList.check(checkBy(checkTags), z.describe('words to find its job by'))),
+  tags: z.optional(wordList.check(checkBy(checkTags), z.describe("words by which to find the row's job"))),
 };
 
 const body = z.optional(
@@ -125,7 +125,7 @@ function kindFields(kind: JobKind): Record<string, z.ZodMiniType> {
   if (endpoints === undefined) return { body };
   const endpoint = z
     .enum(endpoints, 'one of the equivalent paths')
-    .check(z.describe('the path to send it to'));
+    .check(z.describe('the path to which to send the request'));
   return { body, endpoint: z.optional(endpoint) };
 }
 
@@ -154,7 +154,7 @@ function checkTaskCount(count: string): void {
 export const headSchema = z.strictObject({
   name: z.optional(textOrNumber.check(checkBy(checkKeyName), z.describe('permanently names the batch'))),
   output: z.optional(
-    plainText.check(checkBy(checkNotEmpty), z.describe('template of the files, such as {id}.{ext}')),
+    plainText.check(checkBy(checkNotEmpty), z.describe('template of the output paths, such as {id}.{ext}')),
   ),
   concurrency: z.optional(
     textOrNumber.check(
@@ -173,7 +173,7 @@ const manifest = z.extend(headSchema, {
   matrix: z.optional(
     z
       .record(z.string(), z.array(z.unknown()).check(z.minLength(1)))
-      .check(z.describe('lists of values by field: a row for each combination')),
+      .check(z.describe('lists of values by field; each combination makes a row')),
   ),
   rows: z.optional(z.array(row)),
 });

@@ -74,7 +74,7 @@ class Tree {
     const entries = this.#entries(
       this.#document.contents,
       1,
-      'The file is not a map that contains rows or a matrix',
+      'the file is not a map that contains rows or a matrix',
     );
     const findEntry = (name: string): Entry | undefined => entries.find((entry) => entry.name === name);
     const [defaults, rows, matrix] = [findEntry('defaults'), findEntry('rows'), findEntry('matrix')];
@@ -159,10 +159,9 @@ class Tree {
     const names = new Set<string>();
     return map.items.map(({ key, value }) => {
       const at = this.#lineOf(key as Node, line);
-      if (!isScalar(key)) throw unreadable(at, 'the name of a field is not text');
+      if (!isScalar(key)) throw unreadable(at, 'a field name is not text');
       const name = typeof key.value === 'string' ? key.value : (key.source ?? '');
-      if (names.has(name))
-        throw unreadable(at, `${printableLine(name, 60)} occurs twice: names must be unique`);
+      if (names.has(name)) throw unreadable(at, `duplicate field ${printableLine(name, 60)}`);
       names.add(name);
       return { name, line: at, node: value as Node | null };
     });

@@ -116,7 +116,7 @@ describe('the CSV reader', () => {
     ],
     [
       'id,prompt\n1,"a\n2,b\n',
-      ['2: a quoted cell of the row that begins here is not closed. The rest was not read'],
+      ['2: the row that begins here has an unclosed quote. The rest of the file was not read'],
     ],
     ['id,prompt\n1,a\n\n2,"a"b\n', [expect.stringMatching(/^4: .*text after a closing quote/)]],
     ['id,prompt\n1,"x\ny"\n2,a"b\n', [expect.stringMatching(/^4: .*a quote inside an unquoted cell/)]],

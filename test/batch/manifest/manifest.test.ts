@@ -146,16 +146,16 @@ rows:
     expect(problems).toEqual([
       'm:2: aspect_ratio and aspect-ratio are the same field',
       'm:2: unknown field modell; did you mean model?',
-      'm:2: unknown field text for protocol c; it belongs to tts',
-      'm:2: unknown field audio for protocol c; it belongs to a, b',
+      'm:2: unknown field text for protocol c; allowed for tts',
+      'm:2: unknown field audio for protocol c; allowed for a, b',
       'm:2: set.__proto__: __proto__ is not allowed in a path',
       'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
       'm:2: prompt: 5 is not allowed; allowed: text',
       'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
-      'm:3: it is a list: JSON Lines needs one object on each line, without brackets around them',
-      'm:4: it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}',
+      'm:3: it is a list: JSON Lines requires one object per line, without enclosing brackets',
+      'm:4: it is not an object: JSON Lines requires one per line, such as {"prompt":"a boat"}',
       'm:6: protocol: D is not allowed; allowed: a, b, c or tts',
-      'm:7: protocol: missing; needed: a model, or a, b, c or tts here or as a default',
+      'm:7: protocol: missing; add a model, or set the protocol to a, b, c or tts here or as a default',
     ]);
   });
 
@@ -255,10 +255,10 @@ rows:
 
   it.each([
     ['rows: [', [/^m:1: invalid YAML/]],
-    ['rows:\n- {id: 1, id: 2, protocol: c}', [/^m:2: .*unique/]],
+    ['rows:\n- {id: 1, id: 2, protocol: c}', [/^m:2: duplicate field id/]],
     ['rows: []\n---\nb: 2', [/multiple documents/]],
-    ['- 1', [/^m:1: The file is not a map/]],
-    ['', [/^m:1: The file is not a map/]],
+    ['- 1', [/^m:1: the file is not a map/]],
+    ['', [/^m:1: the file is not a map/]],
     ['rows: 5', [/^m:1: rows is not a list/]],
     ['rows:\n- 5\n- {protocol: c, prompt: x}', [/^m:2: the row is not a map/]],
     ['rows:\n- !js x', [/^m:2: invalid YAML: .*tag/]],

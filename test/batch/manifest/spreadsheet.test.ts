@@ -124,7 +124,7 @@ describe('a row without a protocol', () => {
     expect(rows.map(({ kind }) => kind)).toEqual(['c', 'tts']);
     expect(problems).toEqual([
       'm:4: protocol: missing. No protocol for other.',
-      'm:5: protocol: missing; needed: a model, or a, b, c or tts here or as a default',
+      'm:5: protocol: missing; add a model, or set the protocol to a, b, c or tts here or as a default',
     ]);
   });
 });
