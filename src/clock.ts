@@ -3,11 +3,11 @@ import { setMaxListeners } from 'node:events';
 /** A time source. Code that waits or measures time takes a clock as a parameter, so that tests can replace it. */
 export interface Clock {
   /**
-   * Milliseconds since 1970, for timestamps. Never use it to measure durations, because
+   * Returns milliseconds since 1970, for timestamps. Do not measure durations with it, because
    * the user may change the system time.
    */
   now(): number;
-  /** Milliseconds since an arbitrary fixed moment, for durations and deadlines. Never goes back. */
+  /** Returns milliseconds since an arbitrary fixed moment, for durations and deadlines. Never goes back. */
   monotonic(): number;
   /**
    * Resolves after `ms` milliseconds, or immediately if `ms` is zero or less.

@@ -172,7 +172,7 @@ export class MgwError extends Error {
   }
 }
 
-/** Returns an error for invalid input: exit code 2, nothing sent. */
+/** Returns an error for invalid input: exit code 2, and nothing was sent. */
 export function usageError(message: string, next?: string[]): MgwError {
   return new MgwError('usage', message, { next });
 }
@@ -213,7 +213,7 @@ const linkUnsupportedCodes = new Set([
 ]);
 
 /**
- * Whether creating a hard link failed because the file system has none, as on FAT and
+ * Whether creating a hard link failed because the file system does not support hard links, as on FAT and
  * some network and container mounts.
  */
 export function isLinkUnsupported(error: unknown): boolean {

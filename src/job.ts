@@ -229,7 +229,7 @@ export interface Job {
   record: JobRecord;
 }
 
-/** Internal data of a job, not shown to users. */
+/** A job's internal data, not shown to users. */
 export interface JobRecord {
   fingerprint: string;
   variant?: string | undefined;

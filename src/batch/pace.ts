@@ -195,7 +195,7 @@ export class RateLimiter {
     this.#clock = clock;
   }
 
-  /** The remaining delay of calls, in ms. */
+  /** The remaining delay before calls may pass, in ms. */
   get delayMs(): number {
     return Math.max(0, this.#delayedUntil - this.#clock.monotonic());
   }

@@ -58,7 +58,7 @@ export class RowGraph {
     return this.#needed.has(id);
   }
 
-  /** The positions of rows that wait for others, in an order in which they can run. Rows of cycles come last. */
+  /** The positions of rows that wait for others, in an order in which they can run. Rows in cycles come last. */
   get order(): readonly number[] {
     return [...this.#order, ...this.#cycles.keys()];
   }

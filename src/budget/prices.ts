@@ -27,7 +27,7 @@ export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_char
 interface Rate {
   conditions: { field: string; value: string }[];
   amounts: Map<Unit, Decimal>;
-  /** The seconds billed for each video if a request does not specify a duration. */
+  /** The number of billed seconds per video, if a request does not specify a duration. */
   defaultSeconds?: number;
   /** The number of free reference images per request; 0 if absent. */
   freeReferenceImages?: number;

@@ -20,9 +20,9 @@ export interface ClientOptions {
   profile?: string | undefined;
   /** If true, uses the built-in sandbox gateway, which is offline and free. */
   sandbox?: boolean | undefined;
-  /** If true, accepts an http:// address that is not loopback. */
+  /** If true, accepts an http:// address even if it is not a loopback address. */
   allowHttp?: boolean | undefined;
-  /** Origins that receive the key with requests for results, in addition to the gateway's own site. */
+  /** Origins that may receive the key in requests for results, in addition to the gateway's own site. */
   trustedOrigins?: readonly string[] | undefined;
   /** The maximum duration of a call without its own `timeout`. Default: 30 minutes. */
   timeout?: Duration | undefined;

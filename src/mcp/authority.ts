@@ -16,7 +16,7 @@ export interface Grant {
   hasBudgetName: boolean;
 }
 
-/** The authority of a server's agent to spend. Without a person's grant, it is none. */
+/** The agent's authority to spend money. Without a person's grant, the agent cannot spend anything. */
 export class Authority {
   readonly #session: Session;
   readonly #grant: Grant;

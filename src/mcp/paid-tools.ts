@@ -29,7 +29,7 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   for (const protocol of protocolNames)
     for (const flag of protocolNamed(protocol).flags) {
       const { kind } = flag;
-      // Tools do not read text from files.
+      // Removes the mention of @FILE, because tools do not read text from files.
       const description = flag.description.replace(/, or @FILE\b[^,;]*/, '');
       const known = flags.get(longName(flag)) ?? { kind, texts: new Map<string, string[]>() };
       known.texts.set(description, [...(known.texts.get(description) ?? []), protocol]);

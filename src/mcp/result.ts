@@ -102,7 +102,7 @@ const personFlags = [
 export function agentText(text: string): string {
   return (
     text
-      // No tool has these flags.
+      // Removes advice about flags that no tool has.
       .replace(/[;.] (?:To [^;.]*, use )?--(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
       .replace(/, or (?:replace (?:it|the link) with --force|-o - for standard output)\b/g, '')
       .replace(/(a)nother --key, or --new without one,/i, '$1nother key')

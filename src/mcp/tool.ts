@@ -23,7 +23,7 @@ export interface Tools {
   readFile: ReadFile;
   /** The batch runs by batch name, including those that have ended. */
   runs: Map<string, StartedRun>;
-  /** Undefined if payments do not require confirmation. */
+  /** Asks for confirmation of payments; undefined if payments do not require it. */
   confirmation: Confirmation | undefined;
 }
 

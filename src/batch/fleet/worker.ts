@@ -48,7 +48,7 @@ export class Worker {
   readonly #activeBatches = new Map<string, Promise<void>>();
   /** Batches without an available row. Each waits for a new row, or for one of its rows to end. */
   readonly #wakeBatch = new Map<string, () => void>();
-  /** Batches to skip, and until when, in monotonic ms. */
+  /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
   /** Batches that need a change, such as a budget. Retrying one is idle time until one of its rows makes progress. */
   readonly #stuckBatches = new Set<string>();

@@ -105,7 +105,7 @@ export interface WrittenField {
   value: Json;
   /** The line number; 0 if the field is from the command line. */
   line: number;
-  /** The line of the field's name, if it is another line: in CSV, the header. */
+  /** The line of the field's name if it is on another line: in CSV, the header. */
   nameLine?: number;
   /** True if the value is text from a CSV cell or the command line, which has no JSON type. */
   isText?: true;

@@ -60,7 +60,8 @@ export function ratingKeys(rate: (rating: number | undefined) => unknown): Keys 
   return Object.fromEntries(digits);
 }
 
-// The space key presses a focused button, and arrow keys move a focused slider.
+// Whether the element itself handles the key: the space key presses a focused button,
+// and arrow keys move a focused slider.
 function isItsOwn({ key, target }: KeyboardEvent): boolean {
   if (key === ' ') return target instanceof HTMLButtonElement && !target.classList.contains('open');
   return target instanceof HTMLInputElement && target.type === 'range' && key.startsWith('Arrow');
