@@ -19,19 +19,19 @@ const { O_RDWR, O_CREAT, O_APPEND } = constants;
 const headerPattern = /^[\x20-\x7e\x80-\xff]+$/;
 const maxLogBytes = 4 * 1024 * 1024;
 
-/** Data about an unfinished output: its result, its temporary files, and how many of its bytes are safe. */
+/** Data about an unfinished output: its result, its temporary files, and the number of its bytes that are on disk. */
 export interface PartMetadata {
-  /** Identifies the result. It does not change if the URL is signed again. */
+  /** Identifies the result, and does not change if its URL is signed again. */
   identity: string;
-  /** The name of the temporary file; absent if there is none yet. */
+  /** The name of the temporary file; absent until one is created. */
   part?: string;
   /** The validator for resuming, see `strongValidator`. */
   validator?: string;
-  /** The size of the whole file in bytes, if known. */
+  /** The size of the whole file, in bytes, if known. */
   total?: number;
   /** The number of bytes from the start that are certain to be on disk; absent until the temporary file exists. */
   durable?: number;
-  /** The size and hash of the whole file, set when it is about to be published. */
+  /** The size and hash of the whole file, set immediately before it is published. */
   sealed?: { bytes: number; sha256: string };
   /** Names of other temporary files, which are never resumed. */
   scratch: string[];
@@ -43,7 +43,7 @@ export interface PartMetadata {
 export interface Claim {
   /** The random id of this claim. */
   claim: string;
-  /** The id of the previous claim, '' for none. Of two claims after the same one, the first is valid. */
+  /** The id of the previous claim; '' if there is none. Of two claims with the same predecessor, the first is valid. */
   after: string;
   owner: Owner;
   identity: string;
@@ -53,17 +53,17 @@ export interface Claim {
 export interface ClaimLog {
   /** The valid claim; undefined if there is none. */
   latest?: Claim;
-  /** Whether the process of that claim has released it. */
+  /** Whether the process that made that claim has released it. */
   released: boolean;
   metadata: PartMetadata;
 }
 
-/** An entry that the holder of a claim adds to the log. A scratch name is added to the earlier ones. */
+/** An entry that a claim's holder adds to the log. A scratch name is added to the earlier scratch names. */
 export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
- * Reads a log of claims. The order of its lines determines which process holds the lock, and no process can undo the
- * line of another. Unreadable lines are skipped.
+ * Reads a log of claims. The order of its lines determines which process holds the lock, and no process can undo
+ * another process's line. Unreadable lines are skipped.
  */
 export function readClaimLog(text: string): ClaimLog {
   const log: ClaimLog = { released: false, metadata: { identity: '', scratch: [] } };
@@ -78,15 +78,15 @@ export function readClaimLog(text: string): ClaimLog {
 }
 
 /**
- * Whether a log without a readable claim was written by mgw: it is empty, or a full disk or a power cut tore its first
- * claim. Any other text belongs to another program.
+ * Whether a log without a readable claim was written by mgw: it is empty, or a full disk or a power failure truncated
+ * its first claim. Any other text belongs to another program.
  */
 export function isUnclaimed(text: string): boolean {
   const claimStart = '\n{"claim":"';
   return claimStart.startsWith(text) || text.startsWith(claimStart);
 }
 
-/** Returns the metadata after a note. */
+/** Returns the metadata, updated with a note. */
 export function withNote(metadata: PartMetadata, { scratch, ...note }: Note): PartMetadata {
   const allScratch = scratch === undefined ? metadata.scratch : [...metadata.scratch, scratch];
   return { ...metadata, ...note, scratch: allScratch };
@@ -136,7 +136,7 @@ export interface LogFile {
   path: string;
   /** The file descriptor. */
   file: number;
-  /** The status of the file when it was opened. */
+  /** The file's status when it was opened. */
   status: Stats;
 }
 
@@ -161,14 +161,14 @@ export function openLog(path: string): LogFile | undefined {
 
 const foreignCodes = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'EACCES', 'EPERM']);
 
-/** Whether this is a regular file of the current user. */
+/** Whether a status is that of a regular file that the current user owns. */
 export function isOwnFile(status: Stats): boolean {
   return status.isFile() && (process.getuid === undefined || status.uid === process.getuid());
 }
 
 /** Returns the whole text of a log. */
 export function textOf({ file }: LogFile): string {
-  // A small buffer, which Node takes from its pool.
+  // Starts with a small buffer, which Node takes from its pool.
   for (let capacity = 2048; ; capacity *= 4) {
     const bytes = Buffer.allocUnsafe(capacity);
     const length = readSync(file, bytes, 0, capacity, 0);
@@ -187,7 +187,7 @@ export class WatchedLog {
   /** @param identity the hash of the result */
   constructor(readonly identity: string) {}
 
-  /** Takes over an open log, and closes the former one. */
+  /** Watches an open log, and closes the previous one. */
   watch(log: LogFile): void {
     this.end();
     this.#log = log;
@@ -205,21 +205,21 @@ export class WatchedLog {
       const { metadata } = readClaimLog(textOf(log));
       if (metadata.identity === this.identity) this.#sealed = metadata.sealed ?? this.#sealed;
     } catch {
-      // Some network file systems discard a file that another machine has removed.
+      // On some network file systems, a file that another machine has removed can no longer be read.
     } finally {
       closeSync(log.file);
     }
   }
 }
 
-/** Adds a line in one write. A torn line before it does not affect it. */
+/** Appends a line in one write. An incomplete line before it does not affect it. */
 export function append({ file }: LogFile, entry: Claim | Note | { released: true }): void {
   const line = Buffer.from(`\n${JSON.stringify(entry)}\n`);
   if (writeSync(file, line) < line.length)
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
 }
 
-/** Whether the path still leads to this log. Its holder or a user may have removed it. */
+/** Whether a log's path still leads to that log. The log's holder or a user may have removed it. */
 export function isInPlace({ path, status }: LogFile): boolean {
   const current = lstatSync(path, { throwIfNoEntry: false });
   return current !== undefined && current.ino === status.ino && current.dev === status.dev;
@@ -238,8 +238,8 @@ export function unlinkAll(target: string, names: readonly string[]): void {
 }
 
 /**
- * The state of the temporary file listed in a log: missing, empty, a second link to the output (after a crash between
- * publishing and removing the first name), or a part of the result.
+ * Returns the state of the temporary file listed in a log: missing, empty, a second link to the output (after a crash
+ * between publishing the file and removing its first name), or part of the result.
  */
 export function partState(target: string, name: string | undefined): 'gone' | 'empty' | 'output' | 'some' {
   const path = name === undefined ? undefined : partPath(target, name);
@@ -262,8 +262,8 @@ export function logOf(target: string): string {
 }
 
 /**
- * Returns the two possible paths of an output's log. The second one is used if the first is locked by a process that
- * cannot be observed.
+ * Returns the two possible paths of an output's log. The second path is used if the first log is locked by a process
+ * that cannot be observed.
  * @param identity the hash of the result
  */
 export function logsOf(target: string, identity: string): [string, string] {
@@ -287,7 +287,7 @@ export function removeTestFile(target: string): void {
 
 /**
  * Returns the path of a temporary file listed in a log, next to its output `target`. Returns undefined for any other
- * name, because a log may be copied or damaged, and must not make mgw open or remove other files.
+ * name, because a copied or damaged log must not make mgw open or remove other files.
  */
 export function partPath(target: string, name: string): string | undefined {
   const isPart = name.startsWith(`${basename(target)}.`) && name.endsWith('.part') && !/[\\/]/.test(name);

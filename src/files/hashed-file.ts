@@ -10,8 +10,8 @@ import { hashFile, maxSyncBytes, versionOf, type SealedFile } from './whole-file
 const maxPending = 4 * 1024 * 1024;
 
 /**
- * A file that is hashed while it is written from beginning to end. Data that arrives during a write is written together
- * with the next data. Memory is bounded, since a fast producer has to wait. Every method throws MgwError('local_io'),
+ * A file that is hashed while it is written from beginning to end. Data that arrives during a write is collected for
+ * the next write. Memory is bounded, because a fast producer has to wait. Every method throws MgwError('local_io'),
  * charged 'yes', if the disk fails.
  */
 export class HashedFile {
@@ -29,9 +29,9 @@ export class HashedFile {
   #failure: { error: unknown } | undefined;
 
   /**
-   * @param file the descriptor, open for reading and writing; it is closed here
-   * @param length the number of bytes of the file to keep
-   * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread takes tens of MB, and
+   * @param file the descriptor, open for reading and writing; this class closes it
+   * @param length the number of existing bytes to keep
+   * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread needs tens of MB, and
    * time to start
    */
   constructor(path: string, file: number, length = 0, maxHashedHere = Infinity) {
@@ -42,7 +42,7 @@ export class HashedFile {
     this.#hash = length === 0 ? createHash('sha256') : undefined;
   }
 
-  /** The descriptor, for reading while the file is open. */
+  /** The file descriptor, for reading while the file is open. */
   get descriptor(): number {
     return this.#file;
   }
@@ -67,7 +67,7 @@ export class HashedFile {
     if (this.#pendingBytes >= maxPending) await this.settle();
   }
 
-  /** Overwrites bytes at the offset `at`, such as the lengths in a header. */
+  /** Overwrites the bytes at offset `at`, such as the lengths in a header. */
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
     await this.#discardHash();
@@ -80,7 +80,7 @@ export class HashedFile {
     this.#check();
   }
 
-  /** Starts again with an empty file. */
+  /** Empties the file and starts again. */
   async restart(): Promise<void> {
     await this.settle();
     if (this.#length === 0 && this.#hash !== undefined) return;
@@ -105,7 +105,7 @@ export class HashedFile {
     return { path: this.path, bytes, sha256, version: await this.#attempt(() => versionOf(this.#file)) };
   }
 
-  /** Closes the file after pending writes. */
+  /** Waits for pending writes, and closes the file. */
   async close(): Promise<void> {
     await this.#writing;
     await this.#discardHash();
@@ -113,7 +113,7 @@ export class HashedFile {
   }
 
   async #digest(): Promise<string> {
-    // If the thread has failed, for example for lack of memory, the file is hashed here.
+    // If the thread has failed, for example for lack of memory, this thread hashes the file.
     const threadDigest = await this.#thread?.digest(this.#length).catch(() => undefined);
     return threadDigest ?? (this.#hash ?? (await hashFile(this.#file))).digest('hex');
   }
@@ -125,7 +125,7 @@ export class HashedFile {
     this.#hasTriedThread = false;
   }
 
-  // Tries once to start a thread. If that fails, the hash is computed here.
+  // Tries once to start a thread. If that fails, this thread computes the hash.
   #notifyThread(): void {
     if (this.#length > this.#maxHashedHere && !this.#hasTriedThread) {
       this.#hasTriedThread = true;
@@ -135,7 +135,7 @@ export class HashedFile {
     this.#thread?.notifyWritten(this.#length);
   }
 
-  // Small data is written before a thread could be notified.
+  // Writes small data synchronously, because that takes less time than notifying a thread.
   #drainSmall(): void {
     try {
       const batch = this.#dequeue();
@@ -197,7 +197,7 @@ function writeChunks(file: number, chunks: Uint8Array[], at: number): Promise<nu
   );
 }
 
-// Returns the chunks of a batch after its first `bytes` bytes.
+// Returns a batch's chunks after its first `bytes` bytes.
 function chunksAfter(chunks: Uint8Array[], bytes: number): Uint8Array[] {
   let left = bytes;
   // At the first chunk that is not skipped completely, `left` is minus the number of its remaining bytes.
@@ -207,7 +207,7 @@ function chunksAfter(chunks: Uint8Array[], bytes: number): Uint8Array[] {
   return [partialChunk, ...chunks.slice(first + 1)];
 }
 
-/** A message to the thread: the number of bytes written, and whether the file is complete. */
+/** A message to the hashing thread: the number of bytes written, and whether the file is complete. */
 interface WriteProgress {
   length: number;
   isComplete: boolean;
@@ -217,8 +217,8 @@ interface WriteProgress {
 const notifyBytes = 8 * 1024 * 1024;
 
 /**
- * Computes the SHA-256 of a file while it is written, in a thread that reads the written bytes from the file. The bytes
- * are still in memory, and the main thread is not delayed.
+ * Computes a file's SHA-256 while the file is written, in a thread that reads the written bytes back from it. The bytes
+ * are still in the system's cache, and the main thread is not delayed.
  */
 export class HashThread {
   readonly #worker: Worker;
@@ -226,8 +226,8 @@ export class HashThread {
   #notified = 0;
 
   /**
-   * Starts a thread for a file that stays open for reading until {@link end} has returned. Returns undefined if there
-   * is no spare processor, because a thread would then only compete with this one.
+   * Starts a thread for a file, which must remain open for reading until {@link end} has returned. Returns undefined if
+   * there is no spare processor, because a thread would then only compete with this one.
    */
   static begin(fd: number): HashThread | undefined {
     try {
@@ -261,14 +261,14 @@ export class HashThread {
     this.#notify({ length, isComplete: false });
   }
 
-  /** The hash of the whole file, lower-case hexadecimal. @throws Error if the thread has failed. */
+  /** Returns the hash of the whole file, in lower-case hexadecimal. @throws Error if the thread has failed. */
   digest(length: number): Promise<string> {
     this.#notify({ length, isComplete: true });
     this.#worker.ref();
     return this.#digest;
   }
 
-  /** Ends the thread. */
+  /** Stops the thread. */
   async end(): Promise<void> {
     await this.#worker.terminate();
   }
@@ -278,7 +278,7 @@ export class HashThread {
   }
 }
 
-// Runs in the thread. It is passed as text, so it cannot use anything from this file.
+// Runs in the thread. Its source is passed as text, so it cannot use anything else from this file.
 function runThread(): void {
   const { createHash } = process.getBuiltinModule('node:crypto');
   const { readSync } = process.getBuiltinModule('node:fs');

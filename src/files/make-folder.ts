@@ -37,13 +37,13 @@ export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<
   checkOwnFolder(folder, mayBeLink);
 }
 
-/** Checks an existing folder. @throws the errors of {@link makeOwnFolder} */
+/** Checks that other users cannot access an existing folder. @throws the errors of {@link makeOwnFolder} */
 export function checkOwnFolder(folder: string, mayBeLink = false): void {
   const isLink = !mayBeLink && lstatSync(folder).isSymbolicLink();
   const fault = isLink ? 'is a link' : folderFault(folder);
   if (fault === undefined) return;
   const text = `${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`;
-  // The permissions of the system's temporary folder are not changed, since other users need it.
+  // Does not suggest chmod for the system's temporary folder, because other users need it.
   const isOwned = !isLink && statSync(folder).uid === process.geteuid?.();
   const canRestrict = isOwned && realpathSync(folder) !== realpathSync(tmpdir());
   if (!canRestrict) throw new Error(text);
@@ -51,8 +51,8 @@ export function checkOwnFolder(folder: string, mayBeLink = false): void {
 }
 
 /**
- * Returns the real path of a folder, or of its nearest parent that exists, if that is outside `root`: a symbolic link
- * leads there. Returns undefined for a folder inside `root`. @throws the system's error.
+ * Returns the real path of a folder, or of its nearest existing parent, if a symbolic link leads outside `root`.
+ * Returns undefined for a folder inside `root`. @throws the system's error.
  */
 export function escapeFrom(root: string, folder: string): string | undefined {
   if (folder === root) return undefined;
@@ -72,7 +72,7 @@ function existingPath(folder: string): string {
   }
 }
 
-/** Returns a path without symbolic links in the part of it that exists. */
+/** Returns a path with the symbolic links resolved in the part of it that exists. */
 export function realPathOf(place: string): string {
   try {
     return realpathSync.native(place);
@@ -89,7 +89,7 @@ async function createFolder(folder: string, mode: number): Promise<void> {
     const exists = systemCode(error) === 'EEXIST' && statSync(folder).isDirectory();
     if (!exists) throw error;
   }
-  // Sync even if the folder existed: the process that created it may have died before its sync.
+  // Sync even if the folder already existed: the process that created it may have died before its sync.
   await syncFolder(path.dirname(folder));
 }
 
@@ -103,8 +103,8 @@ export function isFolder(path: string): boolean {
 }
 
 /**
- * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a
- * run that began after its call.
+ * Returns a function whose callers share runs of an action. All calls during one run share the next run, so that each
+ * caller gets a run that began after its call.
  */
 export function coalesce<T>(action: () => Promise<T>): () => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
@@ -122,12 +122,12 @@ export function coalesce<T>(action: () => Promise<T>): () => Promise<T> {
   };
 }
 
-/** The syncs by folder: `sync` joins the next one. */
+/** The pending syncs by folder. `sync` joins the next sync. */
 const syncs = new Map<string, { sync: () => Promise<void>; waiting: number }>();
 
 /**
- * Makes the names in a folder durable. Otherwise a crash of the machine may lose a file's name, but not its bytes. One
- * sync covers all calls that are made before it begins.
+ * Makes the file names in a folder durable. Without this, a system crash may lose a file's name even if its bytes are
+ * on disk. One sync covers all calls that are made before it begins.
  */
 export async function syncFolder(folder: string): Promise<void> {
   const entry = syncs.get(folder) ?? { sync: coalesce(() => syncNow(folder)), waiting: 0 };
@@ -141,7 +141,7 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Makes the written bytes of an open file durable. */
+/** Makes an open file's written bytes durable. */
 export function syncFile(file: number): Promise<void> {
   return new Promise((resolve, reject) => fsync(file, (error) => (error ? reject(error) : resolve())));
 }
@@ -165,14 +165,17 @@ const thisUser = (): User => process.geteuid?.();
 
 /**
  * Returns the reason why this user cannot trust a file or folder, phrased to follow "it"; undefined if it is safe.
- * Files of root are trusted. Files of other users are not, not even by root, because they could redirect the key.
+ * Root's files are trusted. Other users' files are not trusted, even by root, because they could redirect the key.
  */
 export function ownerFault({ uid }: Pick<Stats, 'uid'>, user: User = thisUser()): string | undefined {
   if (user === undefined || uid === user || uid === 0) return undefined;
   return `belongs to user ${uid}, and mgw runs as user ${user}`;
 }
 
-/** {@link ownerFault} of a link at a path; undefined if there is none. */
+/**
+ * Returns the {@link ownerFault} of a link, phrased to follow "it"; undefined if there is no fault or no link at the
+ * path.
+ */
 export function linkFault(path: string, user: User = thisUser()): string | undefined {
   const stat = lstatSync(path, { throwIfNoEntry: false });
   const fault = stat?.isSymbolicLink() && ownerFault(stat, user);
@@ -181,8 +184,8 @@ export function linkFault(path: string, user: User = thisUser()): string | undef
 
 /**
  * Returns the reason why this user cannot store records in an existing folder, phrased to follow "it": another user
- * owns it or a link in its place, or every user may write to it. Returns undefined if the folder is safe.
- * @throws the system's error if it cannot be examined
+ * owns the folder or a link in its place, or every user may write to it. Returns undefined if the folder is safe.
+ * @throws the system's error if the folder cannot be examined
  */
 export function folderFault(path: string, user: User = thisUser()): string | undefined {
   const stat = statSync(path);

@@ -30,7 +30,7 @@ import {
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 
-/** The process that locks, and its access to the state of other processes. */
+/** The process that acquires a lock, and its means of checking other processes. */
 export interface Claimant {
   owner: Owner;
   /** Throws if other processes may have declared this one dead and taken over its locks. */
@@ -42,19 +42,19 @@ export interface Claimant {
 export interface LockOptions {
   claimant: Claimant;
   clock: Clock;
-  /** The limit for waiting for a live process. */
+  /** The time limit for waiting for a live process. */
   deadline: Deadline;
   signal?: AbortSignal;
-  /** Creates the error at the deadline. */
+  /** Creates the error to throw at the deadline. */
   lateError: () => Error;
-  /** Whether money was spent, for errors of the disk. */
+  /** Whether money was spent, for disk errors. */
   charged: Charged;
 }
 
 /** A file for an unfinished output, open for reading and writing. */
 export interface OpenedPart {
   path: string;
-  /** The descriptor, which the caller closes. */
+  /** The file descriptor, which the caller closes. */
   file: number;
   /** Whether the file is empty. */
   isNew: boolean;
@@ -62,10 +62,10 @@ export interface OpenedPart {
 
 /**
  * Waits for the exclusive right to create the output `target`. The lock is a log next to the output, `NAME.part.json`,
- * to which each process appends its claim. A new claim overrides that of a dead process. A process that cannot be shown
- * to be dead, because it runs on another machine, keeps its lock. The second process does not wait for it. It uses
- * another name, so that two processes never write to one file.
- * @param identity the result to be created; the leftover of an earlier process is resumed if it has the same identity
+ * to which each process appends its claim. A new claim overrides a dead process's claim. A process on another machine
+ * cannot be shown to be dead, so it keeps its lock. The second process then uses another name instead of waiting, so
+ * that two processes never write to the same file.
+ * @param identity the result to be created; an earlier process's leftover is resumed if it has the same identity
  * @throws the error of `lateError`; the signal's reason; MgwError('local_io').
  */
 export async function acquireOutputLock(
@@ -101,7 +101,7 @@ async function tryLogs(
       closeSync(file.file);
       throw error;
     });
-    // The process that held the lock may have published this result, and removed its log.
+    // The process that held the lock may have published this result and removed its log.
     if (typeof log === 'object')
       return new OutputLock(target, claimant, file, { sealed: watched.end(), ...log.metadata });
     if (log === 'busy') watched.watch(file);
@@ -136,7 +136,8 @@ async function claimLog(
   return isTakenOver ? { ...log, metadata: { ...noMetadata, identity, isTakenOver } } : log;
 }
 
-// Discard a leftover of another result. Keep it if it is unverified: it may hold audio that was paid for.
+// Whether to discard a leftover. A leftover of another result is discarded, unless it is unverified: it may hold audio
+// that was paid for.
 function isRemovable(target: string, { part, durable }: PartMetadata, isOfAnother: boolean): boolean {
   const state = partState(target, part);
   return state === 'output' || (isOfAnother && (durable !== undefined || state === 'empty'));
@@ -144,13 +145,13 @@ function isRemovable(target: string, { part, durable }: PartMetadata, isOfAnothe
 
 const noMetadata: PartMetadata = { identity: '', scratch: [] };
 
-/** The right to make one output, until it is released. */
+/** The exclusive right to create one output, until it is released. */
 export class OutputLock {
   readonly assertLease: () => void;
   #log: LogFile | undefined;
   #metadata: PartMetadata;
 
-  /** Without a log, the output is created under a name that no other process knows. */
+  /** Without a log, the temporary file has a name that no other process knows. */
   constructor(
     readonly target: string,
     { assertLease }: Claimant,
@@ -162,7 +163,7 @@ export class OutputLock {
     this.#metadata = metadata;
   }
 
-  /** The metadata of the temporary file, from this process or an earlier one. */
+  /** The temporary file's metadata, from this process or an earlier one. */
   get metadata(): Readonly<PartMetadata> {
     return this.#metadata;
   }
@@ -173,7 +174,7 @@ export class OutputLock {
     this.#metadata = withNote(this.#metadata, note);
     if (this.#log === undefined) return;
     append(this.#log, note);
-    // A published file survives a power cut, so the note that identifies it must too.
+    // A published file survives a power failure, so the note that identifies it must survive too.
     if (note.sealed !== undefined) await syncFile(this.#log.file);
   }
 
@@ -186,7 +187,7 @@ export class OutputLock {
     const { part, durable } = this.#metadata;
     const leftover = part === undefined ? undefined : this.#openLeftover(part, durable === undefined);
     if (leftover !== undefined) return leftover;
-    // The process that used this name may resume, and write to it.
+    // The process that used the earlier file may resume and write to it.
     if (this.#metadata.isTakenOver) return this.createScratch('part');
     const defaultPath = this.#log?.path.replace(/\.json$/, '') ?? this.#randomPath();
     return (await this.#create(defaultPath, 'part')) ?? (await this.createScratch('part'));
@@ -200,8 +201,8 @@ export class OutputLock {
   }
 
   /**
-   * Releases the lock. A temporary file that can be resumed is left for the next process. A file that is not empty, but
-   * has no note of its `durable` bytes, is kept without a log, and the caller reports it.
+   * Releases the lock. A temporary file that can be resumed is left for the next process. A file that is not empty but
+   * has no `durable` note is kept without a log. The caller reports it.
    */
   release(): void {
     const { part, scratch, durable } = this.#metadata;
@@ -221,7 +222,7 @@ export class OutputLock {
   }
 
   // A process may have died between noting a name and creating the file. Without a `durable` note, only an empty file
-  // is its own.
+  // is certain to be that process's file.
   #openLeftover(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
     if (path === undefined) return undefined;
@@ -232,8 +233,8 @@ export class OutputLock {
     const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);
     if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
     closeSync(file);
-    // After a crash between publishing and removing the first name, this file is the output, and must not be written
-    // to.
+    // After a crash between publishing the file and removing its first name, this file is the output, and must not be
+    // written to.
     if (isOwn) unlinkSync(path);
     return undefined;
   }
@@ -255,7 +256,7 @@ export class OutputLock {
 }
 
 /**
- * Removes the leftovers of an output that now exists, or will never be created. Keeps the files of live processes and
+ * Removes an output's leftovers, once the output exists or will never be created. Keeps files of live processes, files
  * of other results, and any temporary file that may contain more than the output.
  * @throws the errors of the file system
  */
@@ -282,11 +283,11 @@ async function removeLeftover(
 ): Promise<void> {
   const text = textOf(log);
   const { latest, released, metadata } = readClaimLog(text);
-  // A process may die before it has written its claim.
+  // A process may have died before it wrote its claim.
   const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;
-  // After this claim no process takes the log over. A concurrent claim belongs to another process.
+  // After this claim, no other process takes over the log. A concurrent claim belongs to another process.
   const claim = randomUUID();
   append(log, { claim, after: latest?.claim ?? '', owner, identity });
   if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;

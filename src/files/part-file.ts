@@ -8,14 +8,14 @@ import type { OpenedPart, OutputLock } from './output-lock.ts';
 import type { SealedFile } from './whole-file.ts';
 import { headBytes } from '../media/mp4.ts';
 
-/** Files of fewer bytes are hashed without a thread. */
+/** The size, in bytes, below which a file is hashed without a thread. */
 const maxHashedInline = 32 * 1024 * 1024;
 const syncBytes = 32 * 1024 * 1024;
 const syncMs = 2000;
 
 /**
- * The `.part` file of a download. Resumes the leftover of an earlier process, up to the bytes that are known to be on
- * disk. Every method throws MgwError('local_io') if the disk fails.
+ * A download's `.part` file. Resumes an earlier process's leftover, up to the bytes that are known to be on disk. Every
+ * method throws MgwError('local_io') if the disk fails.
  */
 export class PartFile {
   readonly #file: HashedFile;
@@ -55,7 +55,7 @@ export class PartFile {
     return this.#file.path;
   }
 
-  /** The descriptor, for reading while the file is open. */
+  /** The file descriptor, for reading while the file is open. */
   get descriptor(): number {
     return this.#file.descriptor;
   }
@@ -75,7 +75,7 @@ export class PartFile {
     return this.length >= headBytes ? this.#validator : undefined;
   }
 
-  /** Starts again, because the existing bytes belong to another representation or are broken. */
+  /** Discards the existing bytes, which belong to another representation or are broken, and starts again. */
   async restart(source: { validator?: string; total?: number } = {}): Promise<void> {
     await this.#syncing;
     await this.#file.restart();
@@ -110,22 +110,23 @@ export class PartFile {
   }
 
   /**
-   * Closes the file. `whole`: this process will publish it. `part`: a later run can continue it. `nothing`: it is
-   * useless.
+   * Closes the file. `whole`: this process will publish the file. `part`: a later run can continue it. `nothing`: the
+   * file is useless.
    */
   async close(outcome: 'whole' | 'part' | 'nothing'): Promise<void> {
     try {
       await Promise.allSettled([this.#syncing, this.#file.settle()]);
       const isWorthKeeping = outcome === 'whole' || (outcome === 'part' && this.length > 0);
       if (!isWorthKeeping) unlinkAll(this.#lock.target, [basename(this.path)]);
-      // An error here must not hide the one that ended the download. Without this note, only the latest bytes are lost.
+      // An error here must not hide the error that ended the download. If the sync fails, only the latest bytes are
+      // lost.
       else if (outcome === 'part') await this.#sync().catch(() => undefined);
     } finally {
       await this.#file.close();
     }
   }
 
-  // Runs while later batches are written, so that a crash of the machine loses little, and the last sync is short.
+  // Syncs while later batches are written, so that a system crash loses little and the last sync is short.
   #checkpoint(): void {
     const isDue =
       this.length - this.#durable >= syncBytes || this.#clock.monotonic() - this.#syncedAt >= syncMs;
@@ -151,7 +152,7 @@ export class PartFile {
   }
 }
 
-// The bytes of an earlier run are used up to the length that its notes confirm.
+// Returns the number of an earlier run's bytes that can be used: those that its notes confirm.
 function usableLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): number {
   if (isNew) return 0;
   const { validator, total = Infinity, durable = 0 } = metadata;

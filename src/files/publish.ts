@@ -29,21 +29,21 @@ import { testFileOf } from './claim-log.ts';
 
 /** Options of {@link publish}. */
 export interface PublishOptions {
-  /** Replaces an existing file or link; never a folder or a device. */
+  /** Whether to replace an existing file or link. Folders and devices are never replaced. */
   force: boolean;
-  /** Whether the work so far was charged, for the error. Default 'yes'. */
+  /** Whether the work so far was charged, for the error. Default: 'yes'. */
   charged?: Charged;
-  /** Whether an earlier run had started to publish this file. An empty file of that run is replaced. */
+  /** Whether an earlier run had started to publish this file. If so, an empty file that it left is replaced. */
   isBegun?: boolean;
-  /** Called immediately before the file gets its name. If it throws, the file is not published. */
+  /** Called immediately before the file is published. If it throws, the file is not published. */
   assertLease?: () => void;
 }
 
 /**
- * Gives a finished file its name in one step, durably. The file is published only if it still has the content that was
- * hashed, and no other program has written to or replaced it. Without `force` an existing file is never replaced; if it
- * is already this file, it is left in place. If two processes publish one target, one succeeds. Calling it again after
- * a crash completes the step.
+ * Atomically and durably gives a finished file its name. Publishes the file only if it still has the content that was
+ * hashed, and no other program has written to or replaced it. Without `force`, an existing file is never replaced. If
+ * `target` is already this file, it is left in place. If two processes publish to the same target, only one succeeds.
+ * After a crash, a repeated call completes the operation.
  * @throws MgwError('output_exists' or 'local_io'), exit 10; the partial file is kept.
  */
 export async function publish(
@@ -69,7 +69,8 @@ export async function publish(
   }
 }
 
-// On file systems whose inode numbers change, the content is compared again.
+// Returns the file's version if it still has the sealed content. On file systems whose inode numbers change, compares
+// the content again.
 async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<FileVersion | undefined> {
   const { path, version } = file;
   const status = lstatSync(path, { bigint: true, throwIfNoEntry: false });
@@ -77,7 +78,7 @@ async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<Fil
   return isSealed ? version : intactVersion(file);
 }
 
-// Another file may have taken the name between the last check and the link or rename.
+// Throws if another file took the name between the last check and the link or rename.
 async function confirm(file: WholeFile, target: string, version: FileVersion): Promise<void> {
   const status = lstatSync(target, { bigint: true });
   if (isSameFile(status, version) || (await intactVersion({ ...file, path: target }))) return;
@@ -88,13 +89,13 @@ async function confirm(file: WholeFile, target: string, version: FileVersion): P
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
   const existing = statusOf(target);
   if (existing !== undefined && !isReplaceable(existing)) throw existsError(target, existing, charged);
-  // By definition, a rename between two links to the same file does nothing.
+  // POSIX defines that a rename between two links to the same file does nothing.
   if (existing !== undefined && isLinkTo(path, existing)) return false;
   renameSync(path, target);
   return true;
 }
 
-// Returns false if the file already exists.
+// Publishes without replacing another file. Returns false if `target` already is this file.
 async function publishOnce(
   file: WholeFile,
   target: string,
@@ -119,7 +120,7 @@ async function publishOnce(
   throw existsError(target, existing, charged);
 }
 
-// Some file systems have no hard links. An empty file claims the name, and the rename replaces only that file.
+// For file systems without hard links: an empty file claims the name, and the rename replaces only that file.
 function reserveName(target: string): boolean {
   try {
     closeSync(openSync(target, 'wx'));
@@ -146,8 +147,8 @@ function isLinkTo(path: string, existing: Stats): boolean {
 }
 
 /**
- * Checks, before anything is paid, that a file can be created at `target`: the path is free (with `force` it may be a
- * file or a link), and the folder accepts a new file with a name of the required length.
+ * Checks, before any payment, that a file can be created at `target`: the path is free (with `force`, it may be a file
+ * or a link), and the folder accepts a new file with a name of the required length.
  * @throws MgwError('output_exists' or 'local_io'), exit 10, charged 'no'.
  */
 export function checkOutput(target: string, options: PublishOptions): void {
@@ -160,8 +161,8 @@ export function checkOutput(target: string, options: PublishOptions): void {
 }
 
 /**
- * Checks that `target` is free; with `force` it may be a file or a link. With `isBegun` (see {@link PublishOptions}) it
- * may also be an empty file.
+ * Checks that `target` is free. With `force`, it may be a file or a link. With `isBegun` (see {@link PublishOptions}),
+ * it may also be an empty file.
  * @throws MgwError('output_exists' or 'local_io'), exit 10.
  */
 export function checkFree(
@@ -177,7 +178,7 @@ export function checkFree(
 function createTestFile(path: string): void {
   const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | regularFileFlags, 0o600);
   try {
-    // A file of at most one byte is the test file of another process, which may have been killed.
+    // A file of at most one byte is another process's test file. That process may have been killed.
     if (fstatSync(file).size > 1) throw Object.assign(new Error(`${path} exists`), { code: 'EEXIST' });
     try {
       writeSync(file, Buffer.alloc(1));

@@ -3,7 +3,7 @@ import { closeSync, constants, fstatSync, openSync, read, readSync, unlinkSync }
 import { promisify } from 'node:util';
 import { systemCode } from '../errors.ts';
 
-/** A file and its content. */
+/** A file and the size and hash of its content. */
 export interface WholeFile {
   path: string;
   bytes: number;
@@ -16,10 +16,10 @@ export interface SealedFile extends WholeFile {
   version: FileVersion;
 }
 
-/** Up to this many bytes are read and written synchronously, because the thread pool would take longer. */
+/** The maximum number of bytes to read or write synchronously, because the thread pool would take longer. */
 export const maxSyncBytes = 64 * 1024;
 
-/** Identifies a file and its state. */
+/** Identifies a file and its state at one time. */
 export interface FileVersion {
   dev: bigint;
   ino: bigint;
@@ -53,12 +53,12 @@ async function readAsync(file: number, piece: Buffer, at: number): Promise<numbe
 
 const readPiece = promisify(read);
 
-/** Whether a file exists with the recorded content. A link is followed. */
+/** Whether a file exists with the recorded content. Follows a link. */
 export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<boolean> {
   return (await versionIfIntact(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
 }
 
-/** Returns the version of a regular file, not a link, if it has the recorded content; else undefined. */
+/** Returns the version of a regular file with the recorded content; undefined for a link or other content. */
 export async function intactVersion({ path, bytes, sha256 }: WholeFile): Promise<FileVersion | undefined> {
   return versionIfIntact(path, { bytes, sha256 }, regularFileFlags);
 }
@@ -81,7 +81,7 @@ async function versionIfIntact(
   }
 }
 
-/** Returns the descriptor of a file; undefined if it cannot be opened. */
+/** Returns a file's descriptor; undefined if the file cannot be opened. */
 export function openIfPossible(path: string, flags: number): number | undefined {
   try {
     return openSync(path, flags);
@@ -95,7 +95,7 @@ export function isSameVersion(one: FileVersion, other: FileVersion): boolean {
   return isSameFile(one, other) && one.size === other.size && one.mtimeNs === other.mtimeNs;
 }
 
-/** Whether two versions are of the same file, even if it was changed. */
+/** Whether two versions are of the same file, even if the file was changed. */
 export function isSameFile(
   one: Pick<FileVersion, 'dev' | 'ino'>,
   other: Pick<FileVersion, 'dev' | 'ino'>,
@@ -103,7 +103,7 @@ export function isSameFile(
   return one.ino === other.ino && one.dev === other.dev;
 }
 
-/** Removes a file if it exists. (`rmSync` would need two system calls.) */
+/** Removes a file if it exists. (`rmSync` would make two system calls.) */
 export function removeFile(path: string): void {
   try {
     unlinkSync(path);

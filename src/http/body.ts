@@ -15,9 +15,9 @@ const sliceBytes = 1024;
 const maxUndecidedBytes = 256;
 
 /**
- * Decodes the content encoding of a body. mgw requests `identity`, but some gateways compress anyway. A body with an
- * unknown encoding, or that is not in the encoding it declares, is passed on unchanged. If decoding fails later, the
- * decoded part is passed on before the error is thrown.
+ * Decodes the content encoding of a body. mgw requests `identity`, but some gateways compress anyway. A body whose
+ * encoding is unknown, or differs from the declared one, is passed on unchanged. If decoding fails later, the decoded
+ * part is passed on before the error is thrown.
  */
 export function decodeBody(
   body: AsyncIterable<Uint8Array>,
@@ -44,7 +44,7 @@ async function* decodeWith(
       if (decoded.length > 0 || (undecided?.length ?? 0) > maxUndecidedBytes) undecided = undefined;
       yield* decoded.splice(0);
       if (failure === undefined) continue;
-      // A premature end does not mean that the body has another encoding.
+      // A premature end does not mean that the body has a different encoding.
       if (systemCode(failure) !== 'Z_BUF_ERROR') yield* undecided ?? [];
       throw failure;
     }
@@ -74,8 +74,8 @@ function decodeSlice(decoder: Transform, slice: Uint8Array): Promise<void> {
 }
 
 /**
- * Reads a body up to `maxBytes`. `complete` is false if it is longer or broke off. The bytes received until then are
- * returned, because they may contain a handle.
+ * Reads a body up to `maxBytes`. `complete` is false if the body is longer or was cut off. The bytes received until
+ * then are returned, because they may contain a handle.
  */
 export async function readBounded(
   body: AsyncIterable<Uint8Array>,

@@ -7,37 +7,37 @@ import { startLimit, type CallLimit } from './deadline.ts';
 import { readBytes } from '../media/buffers.ts';
 import { TransportError } from './transport-error.ts';
 
-/** The gateway of a client, and the credentials for it. */
+/** A client's gateway, and the credentials for it. */
 export interface ClientOptions {
-  /** Scheme, host, port, and a path prefix if any; no trailing slash. */
+  /** The scheme, host, port and path prefix, if any; no trailing slash. */
   baseUrl: URL;
   key: string;
   userAgent: string;
   connectTimeoutMs?: number;
-  /** Called with each request and the head of its response. The caller must redact the key. */
+  /** Receives each request and the head of its response. The caller must redact the key. */
   trace?: (line: string) => void;
 }
 
 /** Options of one call. */
 export interface CallOptions {
   auth: AuthScheme;
-  /** The limit for the whole call, including the body, in ms. */
+  /** The time limit for the whole call, including the body, in ms. */
   timeoutMs: number;
-  /** The deadline of the command. The call is cut one second later, in any phase. */
+  /** The command's deadline. The call is aborted one second later, in any phase. */
   deadline?: Deadline | undefined;
-  /** The maximum length of the body in bytes. A longer body is cut, and the reply is marked as incomplete. */
+  /** The maximum body length, in bytes. A longer body is truncated, and the reply is marked as incomplete. */
   maxBytes?: number;
   /**
-   * The maximum number of bytes of a streamed body to buffer. They are read immediately, so that received bytes survive
-   * a reset of the connection.
+   * The maximum number of bytes to buffer from a streamed body. They are read as soon as they arrive, so that received
+   * bytes survive a connection reset.
    */
   maxBuffered?: number;
   signal?: AbortSignal;
-  /** Aborts connecting. Once connected, only `signal` aborts the call. */
+  /** Aborts connecting. After that, only `signal` aborts the call. */
   connectSignal?: AbortSignal;
   /**
-   * Runs when the connection is open, before the first byte of the request. The call then has its own connection. If it
-   * throws, nothing is sent, and the call fails with that error.
+   * Runs when the connection is open, before the first byte of the request. If set, the call uses its own connection.
+   * If it throws, nothing is sent, and the call fails with that error.
    */
   onConnected?: (socket?: Socket) => Promise<void>;
   /** Runs immediately before the first byte of the request. If it throws, nothing is sent. */
@@ -48,7 +48,7 @@ export interface CallOptions {
 export interface StreamedReply {
   status: number;
   headers: Record<string, string>;
-  /** The body's bytes; throws TransportError (phase `sent`) if it is cut. */
+  /** The body's bytes; throws TransportError (phase `sent`) if the body is cut off. */
   body: AsyncIterable<Uint8Array>;
   /** Closes the connection. */
   close(): void;
@@ -56,7 +56,7 @@ export interface StreamedReply {
   clean?: (text: string) => string;
 }
 
-/** Calls to one gateway. Never retries, never follows a redirect. */
+/** Makes calls to one gateway. Never retries, and never follows a redirect. */
 export interface GatewayClient {
   readonly baseUrl: URL;
   /** The `trace` of {@link ClientOptions}, for code that opens its own connections. */
@@ -72,8 +72,8 @@ export interface GatewayClient {
    */
   stream(request: HttpRequest, options: CallOptions): Promise<StreamedReply>;
   /**
-   * Shared connections to the gateway's origin for results. The first caller opens them, and they remain open until the
-   * client is closed.
+   * Returns the connections to the gateway's origin that all result downloads share. The first caller opens them, and
+   * they remain open until the client is closed.
    */
   readonly downloadConnections: (open: () => Promise<Connections>) => Promise<Connections>;
   /** The deadline of every call, if there is one. It also ends retries. */
@@ -101,7 +101,7 @@ const defaultMaxBytes = 16 * 1024 * 1024;
 const defaultConnectTimeoutMs = 10_000;
 const defaultMaxBuffered = 512 * 1024;
 
-/** Opens a client; no connection is made before the first call. */
+/** Returns a client. It opens no connection before the first call. */
 export function createClient(options: ClientOptions): GatewayClient {
   const { baseUrl, trace, connectTimeoutMs: timeoutMs = defaultConnectTimeoutMs } = options;
   let shared: Promise<Connections> | undefined;
@@ -140,7 +140,7 @@ interface Call extends StreamedReply {
   limit: CallLimit;
 }
 
-// The time until the call is cut because of the command's deadline, in ms.
+// Returns the time in ms until the command's deadline ends the call.
 function msUntilCut({ deadline }: CallOptions): number {
   return (deadline?.remainingMs() ?? Infinity) + afterDeadlineMs;
 }
@@ -227,7 +227,7 @@ async function send(
     return { status, headers: response.headers, body: bodyOf(response, baseUrl, end), close, limit };
   } catch (error) {
     limit.end();
-    // Once aborted, the request does not start any more.
+    // An aborted request never starts.
     if (call.onConnected && limit.signal.aborted && !isStarted)
       throw TransportError.abortedBeforeSend('the call was stopped before its first byte');
     if (error instanceof TransportError || !limit.hasPassed) throw TransportError.sent(error, baseUrl);
@@ -251,8 +251,8 @@ async function* bodyOf(response: WireResponse, url: URL, end: () => void): Async
 }
 
 /**
- * Returns the path of a request, prefixed with the path of the base URL.
- * @throws TypeError if it is not percent-encoded.
+ * Returns a request's path, prefixed with the base URL's path.
+ * @throws TypeError if the path is not percent-encoded.
  */
 function pathFor(request: HttpRequest, baseUrl: URL): string {
   const path = baseUrl.pathname.replace(/\/$/, '') + request.path;
@@ -261,7 +261,10 @@ function pathFor(request: HttpRequest, baseUrl: URL): string {
   return path;
 }
 
-/** Returns all headers of a request, with the key if `auth` requires it. @throws TypeError if a header is invalid. */
+/**
+ * Returns all of a request's headers, including the key if `auth` requires it. @throws TypeError if a header is
+ * invalid.
+ */
 function headersFor(
   request: HttpRequest,
   auth: AuthScheme,

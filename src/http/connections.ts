@@ -17,15 +17,15 @@ export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
 
 /** Options of {@link openConnections}. */
 export interface ConnectionOptions {
-  /** Time limit for connecting, TLS included, ms. */
+  /** Time limit for connecting, including TLS, in ms. */
   timeoutMs: number;
-  /** The maximum number of connections. If it is 1, one connection is made, and never replaced. */
+  /** The maximum number of connections. If 1, the only connection is never replaced. */
   maxConnections: number;
-  /** For large bodies: the size in bytes of a reused buffer into which plain connections read. */
+  /** For large bodies: the size, in bytes, of a reused buffer into which connections without TLS read. */
   reusedBufferBytes?: number | undefined;
-  /** The base URL. Refuses addresses that it must not lead to, including those that DNS returns. */
+  /** The base URL. If set, addresses outside its reach are refused, including addresses that DNS returns. */
   within?: URL;
-  /** Signals that abort connecting, and have no effect on an open connection. */
+  /** Signals that abort connecting. They have no effect on an open connection. */
   signals?: readonly (AbortSignal | undefined)[];
   /**
    * Runs when a connection is open, before the first byte of a request. If it throws, the call fails with that error,
@@ -35,13 +35,13 @@ export interface ConnectionOptions {
 }
 
 /**
- * Prepares connections to the origin of a URL. The first request opens one. If the environment sets a proxy, they go
- * through a tunnel (never for loopback). TLS is verified for https.
+ * Prepares connections to a URL's origin. The first request opens one. If the environment sets a proxy, connections go
+ * through a tunnel, except to loopback. For https, the server's certificate is verified.
  * @throws TransportError `unsent` if the environment's proxy cannot be used.
  */
 export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
   try {
-    // Loaded on demand, because local commands do not need undici, and few commands need a proxy.
+    // Loaded on demand, because local commands do not need undici and few commands need a proxy.
     const address = proxyFor(url);
     const agent = address && (await import('./proxy-agent.ts')).proxyAgent;
     return new Connections(await import('./undici.ts'), agent ? { address, agent } : undefined, url, options);
@@ -55,8 +55,8 @@ export class Connections {
   /** Sends requests, without pipelining, retries or redirects. */
   readonly dispatcher: Dispatcher;
   /**
-   * The first connection, once it has been started. Rejected with TransportError `unsent` (no byte of a request was
-   * sent), `sent` if a plain connection was accepted and then reset, or the error of `onConnected`.
+   * The first connection, set when it is started. Rejected with TransportError `unsent` (no byte of a request was
+   * sent), `sent` if a connection without TLS was accepted and then reset, or the error of `onConnected`.
    */
   first: Promise<Socket> | undefined;
   /** The proxy, or '' for none; set when the first connection is started. */
@@ -67,7 +67,7 @@ export class Connections {
   readonly #options: ConnectionOptions;
   /** All connections that are open or being opened, including those to a proxy. */
   readonly #sockets = new Set<Socket>();
-  /** All connections that were opened. Removed when they close, unless they received excess bytes. */
+  /** All connections that were opened. A connection is removed when it closes, unless it received excess bytes. */
   readonly #opened = new Set<Socket>();
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
@@ -86,7 +86,7 @@ export class Connections {
     const { timeoutMs: timeout, reusedBufferBytes: readsUpTo, within } = options;
     // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable verification.
     const tls = { rejectUnauthorized: true, timeout };
-    // Not for TLS: a TLS socket copies the bytes anyway when it decrypts them.
+    // Not used with TLS, because a TLS socket copies the bytes anyway when it decrypts them.
     const onread = readsUpTo && url.protocol === 'http:' ? reuseBuffers(readsUpTo) : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
@@ -121,11 +121,11 @@ export class Connections {
   destroy(reason: Error): void {
     this.#isEnded = true;
     for (const socket of this.#sockets) socket.destroy(reason);
-    // Destroyed after the sockets, because the sockets' errors describe the failure of a request better.
+    // Destroyed after the sockets, because the sockets' errors describe a request's failure better.
     setImmediate(() => void this.dispatcher.destroy(reason));
   }
 
-  // No timeouts here: the caller limits the time of a response.
+  // Sets no timeouts, because the caller limits the response time.
   #pool(origin: string | URL, connect: Connector): Client | Pool {
     const connections = this.#options.maxConnections;
     return new this.#undici[connections === 1 ? 'Client' : 'Pool'](origin, {
@@ -186,8 +186,8 @@ export class Connections {
     return socket;
   }
 
-  // These listeners run before undici's own, which it adds to an open connection. If the end of the connection ends a
-  // response that is paused, undici 7 crashes the process with an assertion (its issue 5360).
+  // These listeners run before undici's own, which it adds to an open connection. If the connection's end also ends a
+  // paused response, undici 7 crashes the process with an assertion (its issue 5360).
   #guardEnd(socket: Socket): void {
     const { kParser } = this.#undici;
     const parserSocket = socket as Socket & { [kParser]?: Undici.Parser | null };
@@ -215,8 +215,8 @@ export class Connections {
   #connectError(error: unknown, deadline: CallLimit): TransportError {
     const { timeoutMs, maxConnections } = this.#options;
     if (deadline.signal.aborted && maxConnections === 1) this.destroy(new Error('it was abandoned'));
-    // Only a plain connection that was accepted can be reset. Whether the system reports this here or after the first
-    // byte is a matter of chance, and must not change the outcome.
+    // Only a connection without TLS that was accepted can be reset here. Whether the system reports this here or after
+    // the first byte is a matter of chance, and must not change the outcome.
     const isReset = systemCode(error) === 'ECONNRESET' && this.#url.protocol === 'http:' && this.proxy === '';
     if (isReset) return TransportError.sent(error, this.#url);
     const [, status] = /^Proxy response \((\d+)\)/.exec(messageOf(error)) ?? [];
@@ -229,7 +229,7 @@ export class Connections {
 
 const hasExcess = ({ errored }: Socket): boolean => errored?.message === 'bad response';
 
-// undici's own connector ignores the signal; the one for tunnels does not.
+// Aborts on the signal, which undici's own connector ignores. The connector for tunnels does not ignore it.
 function connectAsync(
   connector: Connector,
   target: buildConnector.Options & { signal: AbortSignal },
@@ -242,14 +242,14 @@ function connectAsync(
   });
 }
 
-/** The maximum number of bytes of a head to examine. undici rejects a longer head. */
+/** The maximum length of a head to examine, in bytes. undici rejects a longer head. */
 const maxHeadBytes = 64 * 1024;
 const headEnd = /\r?\n\r?\n/;
 
 /**
  * Lets undici read two kinds of heads that it would reject, on a connection for one response, because that response may
  * contain the handle of a paid task. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1). If a body has both a
- * length and chunks, the chunks count (RFC 9112 6.3).
+ * length and chunks, the chunks take precedence (RFC 9112 6.3).
  */
 function repairHead(socket: Readable): void {
   let head = '';

@@ -1,16 +1,16 @@
 import { maxTimerMs, type Deadline, type Clock } from '../clock.ts';
 import { TransportError } from './transport-error.ts';
 
-// Created once, because the stack of an error is expensive.
+// Created once, because capturing an error's stack is slow.
 const deadlinePassed = new Error('the deadline passed');
 
-/** The time limit of one call. The caller must end it, so that no timer outlives the call. */
+/** The time limit of one call. The caller must call `end`, so that no timer outlives the call. */
 export interface CallLimit {
   /** Aborts when the time runs out or a parent aborts. */
   signal: AbortSignal;
   /** Whether the time ran out before a parent aborted. */
   readonly hasPassed: boolean;
-  /** Restarts the time: `ms` from now, or no limit if infinite. It still follows the parents. */
+  /** Restarts the limit: `ms` milliseconds from now, or never if infinite. The parents can still abort the signal. */
   restart(ms: number): void;
   abort(reason: Error): void;
   /** Clears the timer and stops following the parents. */
@@ -18,8 +18,9 @@ export interface CallLimit {
 }
 
 /**
- * Starts a limit of `ms` milliseconds that also follows its parents. AbortSignal.any and AbortSignal.timeout would keep
- * their signals alive until the timer fires: a process that polls a thousand jobs would hold thousands.
+ * Starts a limit of `ms` milliseconds, whose signal also aborts when a parent does. AbortSignal.any and
+ * AbortSignal.timeout would keep their signals alive until the timer fires: a process that polls a thousand jobs would
+ * accumulate thousands of them.
  */
 export function startLimit(ms: number, parents: readonly (AbortSignal | undefined)[] = []): CallLimit {
   const controller = new AbortController();
@@ -53,7 +54,7 @@ export function startLimit(ms: number, parents: readonly (AbortSignal | undefine
   };
 }
 
-/** The time limits of a body. */
+/** The time limits for receiving a body. */
 export interface TimeLimits {
   /** The maximum time without a byte, in ms. */
   idleMs: number;
@@ -62,9 +63,9 @@ export interface TimeLimits {
 }
 
 /**
- * Passes a body on as it arrives, and abandons it after a time without bytes, or at the deadline. The time that the
- * reader takes does not count. The caller closes the connection.
- * @throws TransportError if the body is abandoned, or the error of the body
+ * Passes a body on as it arrives, and abandons it after a time without bytes, or at the deadline. The reader's own time
+ * is not measured. The caller closes the connection.
+ * @throws TransportError if the body is abandoned, or the body's own error
  */
 export async function* withIdleTimeout(
   body: AsyncIterable<Uint8Array>,
@@ -95,9 +96,9 @@ async function withinLimits<T>(read: Promise<T>, { idleMs, deadline }: TimeLimit
   return Promise.race([timeout, read]).finally(() => clearTimeout(timer));
 }
 
-/** Aborts a transfer on which no bytes arrive for too long, or whose deadline has passed. */
+/** Aborts a transfer that receives no bytes for too long, or whose deadline has passed. */
 export interface IdleWatch {
-  /** Aborts after the idle time, at the deadline, or when `parent` aborts. Its reason states the cause. */
+  /** Aborts after the idle time, at the deadline, or when `parent` aborts. The signal's reason states the cause. */
   readonly signal: AbortSignal;
   /** Restarts the idle time, because bytes have arrived. */
   touch(): void;

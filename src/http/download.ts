@@ -10,7 +10,7 @@ import { PartFile } from '../files/part-file.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 
-/** The address of a file, and whether it may need the key. */
+/** A file's address, and whether the key may be sent to it. */
 export interface DownloadSource {
   url: string;
   /** `own-site` sends the key if design 6 allows it for the address; `never` sends none. */
@@ -32,16 +32,16 @@ export interface DownloadDeps {
   deadline: Deadline;
   /** Aborts the download. Received bytes are kept for the next run. */
   signal?: AbortSignal;
-  /** Time limit for connecting, ms. Default 10 s. */
+  /** Time limit for connecting, in ms. Default: 10 s. */
   connectTimeoutMs?: number;
-  /** The maximum time without a byte, ms. Default 60 s. */
+  /** The maximum time without a byte, in ms. Default: 60 s. */
   idleTimeoutMs?: number;
   /** The maximum number of consecutive attempts without progress before the download is abandoned. */
   retries: number;
   /** Whether a response that is not media reports that the result is not ready yet. */
   notReady?: (reply: Reply) => boolean;
   onProgress?: (progress: DownloadProgress) => void;
-  /** Shows a line to the user. */
+  /** Prints a line for the user. */
   note?: (text: string) => void;
 }
 
@@ -59,12 +59,12 @@ export type DownloadOutcome =
 const maxPauseMs = 300_000;
 
 /**
- * Downloads a file into the `.part` file of an output. Continues an earlier download by range if a strong validator
- * proves that the file is the same. Checks the length and the MP4 boxes, hashes the file and makes it durable. Retries
- * with backoff while attempts fail without progress (design 6, specification 7.1). An unfinished part is kept if it can
- * be continued.
+ * Downloads a file into the `.part` file of an output. Continues an earlier download with a range request if a strong
+ * validator proves that the file is the same. Checks the length and the MP4 boxes, hashes the file and flushes it to
+ * disk. Retries with backoff while attempts fail without progress (design 6, specification 7.1). An unfinished part is
+ * kept if a later run can continue it.
  * @throws MgwError, charged 'yes': exit 8 at the deadline; 9 for an address that must not be fetched or does not serve
- * the file; 6 if reads keep failing; 10 if the disk fails. Also the signal's reason.
+ * the file; 6 if reads keep failing; 10 if the disk fails. Also throws the signal's reason.
  */
 export async function download(
   source: DownloadSource,
@@ -86,7 +86,7 @@ export async function download(
   }
 }
 
-/** Thrown if the server delivers a broken file. It contains the error to report. Nothing of the file is kept. */
+/** Thrown if the server delivers a broken file. Contains the error to report. The file is discarded. */
 class BrokenFile extends Error {
   readonly error: MgwError;
   constructor(error: MgwError) {
@@ -154,11 +154,13 @@ class StallCounter {
     this.#maxLength = file.length;
   }
 
-  /** The number of attempts in a row without progress, including this one; undefined if there were too many. */
+  /**
+   * Returns the number of consecutive attempts without progress, including this one; undefined if there were too many.
+   */
   next(): number | undefined {
     const { length, total = Infinity } = this.#file;
-    // A restart counts as progress only beyond the earlier length, and single bytes do not count. Otherwise the
-    // download might never end.
+    // A restart is progress only beyond the earlier length, and single bytes are not progress. Otherwise the download
+    // might never end.
     const hasProgressed = length >= this.#maxLength + Math.min(64 * 1024, Math.max(1, total / 100));
     if (hasProgressed) this.#maxLength = length;
     this.#stalledAttempts = hasProgressed ? 0 : this.#stalledAttempts + 1;
@@ -213,7 +215,7 @@ export function speedometer(clock: Clock, bytes: number): (bytes: number) => num
     const decay = Math.exp(-elapsed / averagingMs);
     average = average * decay + current * (1 - decay);
     previous = { at: clock.monotonic(), bytes: received };
-    // The average starts at zero. This removes the effect of that start.
+    // Corrects for the average's initial value of zero.
     return (speed = average / (1 - Math.exp((startedAt - previous.at) / averagingMs)));
   };
 }

@@ -2,7 +2,7 @@ import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { idAt, isObject, textAt, tryNestedJson, tryParseJson, type Json, at } from '../json.ts';
 
-// The paths of the message in an error, best first.
+// The paths of an error's message, best first.
 const messagePaths = [
   'error.message',
   'error',
@@ -28,7 +28,7 @@ const codePaths = [
 const requestIdPaths = ['Response.RequestId', 'request_id', 'requestId', 'header.reqid'];
 const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
 
-// The maximum length of a message in UTF-16 code units. Text is cut to this length before a pattern is applied.
+// The maximum message length, in UTF-16 code units. Text is truncated to this length before a pattern is applied.
 const maxMessageLength = 4000;
 const maxIdLength = 200;
 
@@ -38,7 +38,10 @@ export function bodyOf(reply: Reply): Json | undefined {
   return Array.isArray(body) && body.length === 1 && isObject(body[0]) && 'error' in body[0] ? body[0] : body;
 }
 
-/** Returns the gateway's id of a call, from its headers, its body, or `(request id: …)` at the end of a message. */
+/**
+ * Returns the gateway's id of a call, from the response's headers, its body, or `(request id: …)` at the end of a
+ * message; undefined if there is none.
+ */
 export function requestIdOf(reply: Reply, body: Json | undefined = bodyOf(reply)): string | undefined {
   const headerId = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
   const bodyId = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
@@ -73,9 +76,9 @@ export function nativeCodeIn(body: Json | undefined): string | undefined {
 }
 
 /**
- * Interprets an unsuccessful response. The code and the message come before the status, because a low balance may be
- * reported as 401 or 403, a missing model as 503, and "not found" as 400 (specification 7). For an error under 2xx, the
- * status in its code counts, if there is one.
+ * Interprets an unsuccessful response. The code and the message take precedence over the status, because a low balance
+ * may be reported as 401 or 403, a missing model as 503, and "not found" as 400 (specification 7). For an error under
+ * 2xx, the status in its code is used, if there is one.
  */
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);
@@ -146,15 +149,15 @@ export function classify(text: string, status: number): ErrorCode {
   );
 }
 
-// The maximum length of a page to examine, in UTF-16 code units.
+// The maximum page length to examine, in UTF-16 code units.
 const maxPageLength = 64 * 1024;
 
-/** Whether a body is a web page or other markup, as from proxies or for a wrong path. */
+/** Whether a body is a web page or other markup, as returned by a proxy or for a wrong path. */
 export function isMarkup(text: string): boolean {
   return /^\s*<(!doctype|!--|\?xml|[a-z][\w:-]*[\s/>])/i.test(text.slice(0, 1024));
 }
 
-/** Returns the text of a page on one line: its title, else its visible text; '' if there is none. */
+/** Returns the text of a page on one line: its title, or else its visible text; '' if it has neither. */
 export function markupText(page: string): string {
   const head = page.slice(0, maxPageLength);
   const title = /<title[^<>]*>([^<]*)/i.exec(head)?.[1] ?? '';
@@ -188,7 +191,7 @@ const adviceByCode: Partial<Record<ErrorCode, string>> = {
   balance: 'Top up the account of the key, or use the key of another account.',
 };
 
-/** Returns advice for a class of refusals (specification 5.1); undefined if there is none. */
+/** Returns advice on a refusal's error code (specification 5.1); undefined if there is none. */
 export function adviceFor(code: ErrorCode): string | undefined {
   return adviceByCode[code];
 }
@@ -198,7 +201,7 @@ export function withAdvice(message: string, advice: string | undefined): string 
   return advice === undefined ? message : `${asSentence(message)} ${advice}`;
 }
 
-/** Ends a string like a sentence, so that another one can follow. */
+/** Returns a text with a full stop at its end if needed, so that another sentence can follow. */
 export function asSentence(text: string): string {
   const trimmed = text.trimEnd();
   return /[.!?。！？]$/.test(trimmed) ? trimmed : `${trimmed}.`;
@@ -211,11 +214,11 @@ export function withRetryDelay(message: string, { retryAfterMs = 0 }: Pick<Failu
     : message;
 }
 
-// The maximum length of a header that is parsed, in UTF-16 code units.
+// The maximum length of a header to parse, in UTF-16 code units.
 const maxHeaderLength = 100;
 
 /**
- * Returns the minimum delay before a retry in ms, from `Retry-After` (seconds or an HTTP date), `retry-after-ms` or
+ * Returns the minimum delay before a retry, in ms, from `Retry-After` (seconds or an HTTP date), `retry-after-ms` or
  * Google's `RetryInfo`; undefined if none is valid. Never negative.
  */
 export function retryAfter(
@@ -236,7 +239,7 @@ export function retryAfter(
 
 function parseRetryAfter(value: string, now: number): number | undefined {
   if (/^\s*-?[\d.]+(e\d+)?\s*$/i.test(value)) return parseNumber(value, 1000);
-  // An HTTP date has a time of day. Date.parse would accept almost any word and number.
+  // An HTTP date contains a time of day. Date.parse alone would accept almost any word and number.
   const date = /\d\d:\d\d:\d\d/.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(date) ? undefined : date - now;
 }

@@ -3,12 +3,12 @@ import connect from 'undici/lib/api/api-connect.js';
 import Dispatcher from 'undici/lib/dispatcher/dispatcher.js';
 import EnvHttpProxyAgent from 'undici/lib/dispatcher/env-http-proxy-agent.js';
 
-// undici's index adds methods to dispatchers. A proxy agent needs the one that opens a tunnel.
+// undici's index, which mgw does not load, adds methods to dispatchers. A proxy agent needs `connect` to open a tunnel.
 Object.assign(Dispatcher.prototype, { connect });
 
 /**
- * Creates an agent that sends requests through tunnels of a proxy, with the TLS options `secure`, and directly to hosts
- * in NO_PROXY.
+ * Creates an agent that sends requests through a proxy's tunnels, with the TLS options `secure`. Requests to hosts in
+ * NO_PROXY are sent directly.
  */
 export function proxyAgent(
   proxy: string,
@@ -25,7 +25,7 @@ export function proxyAgent(
   });
 }
 
-// undici would omit a user without a password.
+// Returns the credentials for the proxy. undici would omit a user name without a password.
 function tokenFor({ username, password }: URL): string | undefined {
   if (username === '') return undefined;
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;

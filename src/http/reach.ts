@@ -5,7 +5,8 @@ import { isLoopbackHost } from '../exchange.ts';
 
 /**
  * The network of a host: the public internet, a private network, or this machine. `never`: no result is fetched from
- * the host, because it is link-local (where clouds serve their secrets), reserved, or hidden in an IPv6 address.
+ * the host, because its address is link-local (where cloud providers serve credentials), reserved, or hidden in an IPv6
+ * address.
  */
 export type Reach = 'public' | 'private' | 'loopback' | 'never';
 
@@ -18,7 +19,7 @@ const reachOfRange: Partial<Record<string, Reach>> = {
 };
 const privateName = /(^|\.)(localdomain|local|internal|lan|home\.arpa)$/;
 
-/** Returns the network of a host by its name or address, with or without IPv6's brackets. Makes no DNS lookup. */
+/** Returns a host's network according to its name or address, with or without IPv6 brackets. Makes no DNS lookup. */
 export function reachOf(host: string): Reach {
   const bare = bareHost(host);
   if (isAddress(bare)) return reachOfAddress(ipaddr.parse(bare));
@@ -26,10 +27,10 @@ export function reachOf(host: string): Reach {
   return !bare.includes('.') || privateName.test(bare) ? 'private' : 'public';
 }
 
-/** Whether a host is an IP address, with or without IPv6's brackets. */
+/** Whether a host is an IP address, with or without IPv6 brackets. */
 export function isAddress(host: string): boolean {
   const bare = bareHost(host);
-  // For a name, the library would create an error, which is slow.
+  // For a host name, the library would create an error, which is slow.
   return mayBeAddress.test(bare) && ipaddr.isValid(bare);
 }
 
@@ -55,8 +56,8 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 }
 
 /**
- * Whether a response of the gateway may refer to a host. Allowed are the host of the base URL, the public internet, and
- * networks that are not nearer to this machine than the base URL, according to its name or DNS addresses.
+ * Whether a gateway's response may refer to a host. Allowed are the base URL's host, the public internet, and networks
+ * that are not nearer to this machine than the base URL, according to the URL's name or DNS addresses.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
   const [bare, gatewayHost] = [bareHost(host), bareHost(baseUrl.hostname)];
@@ -68,7 +69,7 @@ export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean
   return gatewayReach === 'loopback' || gatewayReach === reach;
 }
 
-// In a company, the public name of the gateway may resolve to a private address.
+// Inside a company network, the gateway's public name may resolve to a private address.
 async function reachOfGateway(gatewayHost: string): Promise<Reach> {
   const writtenReach = reachOf(gatewayHost);
   if (writtenReach !== 'public' || isAddress(gatewayHost)) return writtenReach;
@@ -90,8 +91,8 @@ export function privateAddressError(host: string): Error {
 type Callback = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
 
 /**
- * Returns a DNS lookup for hosts from responses. It fails if an address is not within reach, so that a public name
- * cannot lead to a private address.
+ * Returns a DNS lookup function for hosts from responses. It fails if an address is not within reach, so that a public
+ * name cannot lead to a private address.
  */
 export function lookupWithin(
   baseUrl: URL,
@@ -117,22 +118,22 @@ async function addressesWithin(
   return addresses;
 }
 
-/** Returns a URL's host without the brackets of IPv6. */
+/** Returns a URL's host, without IPv6 brackets. */
 export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
-/** Whether a host, without the brackets of IPv6, is loopback, by name or by address. */
+/** Whether a host, given without IPv6 brackets, is loopback, by name or by address. */
 export function isLoopback(host: string): boolean {
   return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
 }
 
 /**
- * Returns the environment's proxy for a URL; '' for none, and for loopback. The caller applies NO_PROXY.
+ * Returns the environment's proxy for a URL; '' if there is none or the host is loopback. The caller applies NO_PROXY.
  * @throws Error if its protocol is not http or https.
  */
 export function proxyFor(url: URL): string {
-  // undici would use the http proxy for https too, and accept proxies that do not support tunnels.
+  // undici itself would use the http proxy for https too, and accept proxies that do not support tunnels.
   const name = url.protocol.replace(':', '_proxy');
   const value = isLoopback(hostOf(url)) ? '' : process.env[name] || process.env[name.toUpperCase()] || '';
   if (value === '' || /^https?:\/\//i.test(value)) return value;

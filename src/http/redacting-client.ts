@@ -3,12 +3,12 @@ import { TransportError } from './transport-error.ts';
 
 type Redact = (text: string) => string;
 
-/** The maximum number of bytes to read of a refusal's body. */
+/** The maximum number of bytes to read from a refusal's body. */
 export const maxRefusalBytes = 1024 * 1024;
 
 /**
- * Returns a client that removes secrets from responses, because gateways quote keys. Removes them before any text is
- * shortened, because half of a Base64 key is not recognised. Does not change a successful stream. A reader that
+ * Returns a client that removes secrets from responses, because gateways quote keys. Removes secrets before any text is
+ * truncated, because half of a Base64 key is not recognised. Does not change a successful stream: a reader that
  * converts the stream to text must call `clean`.
  */
 export function redactingClient(client: GatewayClient, redact: Redact): GatewayClient {
@@ -26,7 +26,7 @@ export function redactingClient(client: GatewayClient, redact: Redact): GatewayC
   };
 }
 
-/** Returns headers without the secrets in their values. */
+/** Returns headers with all secrets removed from their values. */
 export function cleanHeaders(headers: Record<string, string>, redact: Redact): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, redact(value)]));
 }

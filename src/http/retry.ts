@@ -10,7 +10,7 @@ export interface RetryOptions {
   retries: number;
   /** The number of retries if no connection can be made (default: `retries`). */
   unsentRetries?: number;
-  /** No attempt starts after this deadline. */
+  /** The time after which no attempt starts. */
   deadline?: Deadline | undefined;
   note: (text: string) => void;
   signal?: AbortSignal;
@@ -49,7 +49,7 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
   try {
     const reply = await call();
     if (reply.status !== 429 && reply.status < 500)
-      return { reply, problem: reply.complete ? undefined : 'the response was cut' };
+      return { reply, problem: reply.complete ? undefined : 'the response was truncated' };
     const { message, retryAfterMs, code } = readFailure(reply);
     const isPermanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;
     return { reply, problem: message, floorMs: retryAfterMs, isPermanent: isPermanent };
@@ -60,8 +60,8 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
 }
 
 /**
- * Returns the delay before the next attempt in ms: doubles from `baseMs` up to `capMs`, with 25 % jitter, and is never
- * less than `floorMs`, which the gateway requested.
+ * Returns the delay before the next attempt, in ms. It doubles from `baseMs` up to `capMs`, with 25 % jitter, and is
+ * never less than `floorMs`, which the gateway requested.
  */
 export function backoffMs(
   tries: number,
@@ -73,8 +73,8 @@ export function backoffMs(
 }
 
 /**
- * Returns the pause before the n-th further poll in ms: grows from `intervalMs` to twice that, with jitter in that
- * range (default: 5 to 10 s, specification 8).
+ * Returns the pause before the n-th further poll, in ms. It grows from `intervalMs` to twice that, with jitter within
+ * that range (default: 5 to 10 s, specification 8).
  */
 export function pollPauseMs(polls: number, intervalMs: number, random: () => number = Math.random): number {
   const factor = Math.min(2, 1.15 ** polls);

@@ -5,11 +5,11 @@ import type { Connections } from './connections.ts';
 type Controller = Dispatcher.DispatchController;
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
 
-/** A request as it is sent. Only the headers that HTTP/1.1 requires are added. */
+/** A request as it is sent. Only headers that HTTP/1.1 requires are added to it. */
 export interface WireRequest {
   method: string;
   origin: string;
-  /** Path and query, percent-encoded. */
+  /** The path and query, percent-encoded. */
   path: string;
   headers: Record<string, string>;
   body?: string | Uint8Array | undefined;
@@ -17,7 +17,7 @@ export interface WireRequest {
 
 /** Options for sending one request. */
 export interface SendOptions {
-  /** The maximum number of bytes of the body to buffer before the connection pauses. */
+  /** The maximum number of body bytes to buffer before the connection pauses. */
   maxBuffered: number;
   /** Ends the call. If it aborts before the first byte, nothing is sent. */
   signal: AbortSignal;
@@ -51,7 +51,7 @@ export class WireResponse extends Readable {
     this.#contentLength = contentLengthOf(headers);
   }
 
-  /** Whether the whole body was read, has the announced length, and nothing followed it. */
+  /** Whether the whole body was read, had the announced length, and was not followed by excess bytes. */
   get complete(): boolean {
     return this.readableEnded && this.broken === undefined && !this.#hasExcess();
   }
@@ -61,8 +61,7 @@ export class WireResponse extends Readable {
     this.#received += chunk.length;
     const isFull = chunk.length > 0 && !this.push(chunk);
     // Reading continues if all announced bytes have arrived, or if undici passes an empty chunk, as it does when the
-    // connection has ended. If the parser were paused then, it would see the end of the connection before the end of
-    // the response.
+    // connection has ended. A paused parser would then see the connection's end before the response's end.
     if (chunk.length === 0 || this.#received === this.#contentLength) this.#controller.resume();
     else if (isFull) this.#controller.pause();
   }
@@ -79,7 +78,7 @@ export class WireResponse extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
-    // An unread body must not keep its connection open.
+    // An unread body would keep its connection open.
     if (!this.#isEnded) this.#controller.abort(error ?? abandoned);
     callback(error);
   }
@@ -145,8 +144,8 @@ export function sendRequest(
   });
 }
 
-// The packet that breaks the framing of a body may contain a handle. undici attaches it to its error. The size line of
-// a chunk is framing, and is removed.
+// Returns the rest of the packet that broke a body's framing, which undici attaches to its error. It may contain a
+// handle. Removes a chunk's size line, which is framing.
 function remainingDataOf(error: Error): string {
   const { data } = error as { data?: unknown };
   return typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';
@@ -159,8 +158,8 @@ function joinValues(headers: Headers): Record<string, string> {
 }
 
 /**
- * The length of a body in bytes according to its head; undefined if the end of the body is marked in another way (RFC
- * 9112 6.3).
+ * Returns a body's length in bytes according to the response's head; undefined if the head marks the body's end in
+ * another way (RFC 9112 6.3).
  */
 export function contentLengthOf(headers: Record<string, string>): number | undefined {
   const declaredLength = headers['transfer-encoding'] === undefined ? headers['content-length'] : undefined;

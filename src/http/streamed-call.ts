@@ -5,16 +5,16 @@ import { withIdleTimeout } from './deadline.ts';
 import { readBounded } from './body.ts';
 import { maxRefusalBytes } from './redacting-client.ts';
 
-/** A call whose outcome depends only on the head of the response. The body is then read as a stream. */
+/** A call whose outcome depends only on the response's head. The body is then read as a stream. */
 export class StreamedCall {
-  /** The stream, after a head with status 2xx. */
+  /** The response as a stream, set once a head with status 2xx has arrived. */
   stream: StreamedReply | undefined;
   readonly #idleMs: number;
   readonly #deadline: Deadline;
   readonly #maxBuffered: number;
 
   /**
-   * @param idleMs the maximum idle time of a refusal's body, ms
+   * @param idleMs the maximum idle time of a refusal's body, in ms
    * @param deadline the time at which the call is abandoned
    * @param maxBuffered the maximum number of bytes of the stream to buffer
    */
@@ -25,7 +25,7 @@ export class StreamedCall {
   }
 
   /**
-   * Makes the call. Returns only the head of a 2xx response, and the whole of any other.
+   * Makes the call. Returns only the head of a 2xx response, and any other response in full.
    * @throws TransportError if no head arrived.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {

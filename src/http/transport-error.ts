@@ -65,10 +65,10 @@ function reasonOf(cause: unknown): TransportReason {
   return code === 'MGW_PRIVATE' ? 'private_address' : 'unreachable';
 }
 
-// An AggregateError (every address of a name failed) has an empty message.
+// The message of an AggregateError, thrown if every address of a host name failed, is empty.
 function causeText(cause: unknown): string {
   const inner: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
-  // OpenSSL's messages contain the file and line of its source, so only the code is shown.
+  // OpenSSL's messages contain the file and line of its source, so only the error code is shown.
   const code = systemCode(cause) ?? '';
   if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG)$/.test(code))
     return 'the server does not speak TLS (is it an http:// address?)';

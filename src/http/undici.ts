@@ -3,16 +3,17 @@ import symbols from 'undici/lib/core/symbols.js';
 import Client from 'undici/lib/dispatcher/client.js';
 import Pool from 'undici/lib/dispatcher/pool.js';
 
-// Loads only a quarter of undici. Its index would also load proxies, WebSocket, caches and fetch at every start.
+// Loads only the quarter of undici that mgw needs. undici's index would also load proxies, WebSocket, caches and fetch
+// at every start.
 export { buildConnector, Client, Pool };
 
-/** The symbol of a connection's response parser. */
+/** The symbol of the property that holds a connection's response parser. */
 export const { kParser } = symbols;
 
-/** The members of the parser that mgw uses. */
+/** The members of undici's response parser that mgw uses. */
 export interface Parser {
   /** Resumes reading after a pause. */
   resume(): void;
-  /** False if the end of the connection may be the end of the response. */
+  /** False if the connection's end may mark the response's end. */
   shouldKeepAlive: boolean;
 }

@@ -1,14 +1,12 @@
 import type { Readable } from 'node:stream';
 
-/** A growing buffer with a limit. */
+/** A buffer that grows up to a limit. */
 export class ByteBuffer {
   length = 0;
   #bytes = Buffer.alloc(0);
   readonly #limit: number;
 
-  /**
-   * @param limit the maximum length, bytes
-   */
+  /** @param limit the maximum length, in bytes */
   constructor(limit: number) {
     this.#limit = limit;
   }
@@ -22,21 +20,21 @@ export class ByteBuffer {
     return accepted.length === bytes.length;
   }
 
-  /** Removes everything from `start` on, and returns a copy of it. */
+  /** Removes all bytes from `start` on, and returns a copy of them. */
   cut(start: number): Buffer {
     const removed = Buffer.from(this.#bytes.subarray(start, this.length));
     this.length = start;
     return removed;
   }
 
-  /** Removes everything, and returns it, valid until the next {@link append}. */
+  /** Removes all bytes and returns them, valid until the next {@link append}. */
   takeAll(): Buffer {
     const content = this.#bytes.subarray(0, this.length);
     this.length = 0;
     return content;
   }
 
-  /** The bytes decoded as UTF-8. */
+  /** Returns the bytes, decoded as UTF-8. */
   toString(): string {
     return this.#bytes.toString('utf8', 0, this.length);
   }
@@ -57,9 +55,9 @@ interface ReadInto {
   callback: (length: number, buffer: Uint8Array) => boolean;
 }
 
-/** The initial size of a read in bytes, and the size for small bodies. */
+/** The initial size of a read, in bytes. Small bodies are read in this size. */
 export const readBytes = 256 * 1024;
-/** The maximum number of bytes that are kept for reuse, for each buffer size. */
+/** The maximum number of bytes to keep for reuse, for each buffer size. */
 const maxFree = 16 * 1024 * 1024;
 
 /** Free buffers by size. */
@@ -72,7 +70,9 @@ export function acquireBuffer(size = readBytes): Buffer {
   return freeBuffers.get(size)?.pop() ?? Buffer.allocUnsafeSlow(size);
 }
 
-/** Returns the filled part of a buffer of {@link acquireBuffer}. It belongs to its reader until it is released. */
+/**
+ * Returns the filled part of a buffer from {@link acquireBuffer}. The part belongs to its reader until it is released.
+ */
 export function filledBuffer(buffer: Buffer, length: number): Buffer {
   // A small part is copied, so that it does not keep the whole buffer in use.
   if (length < buffer.length / 4) {
@@ -85,9 +85,9 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
 }
 
 /**
- * Reads from a plain connection in large chunks, into memory that is reused when the reader releases it. By default
- * Node allocates memory for each read, which takes a third of the time of a large body.
- * @param maxReadBytes the size of a read in bytes while that much arrives; the cost of a read does not depend on its
+ * Returns options for reading from a connection without TLS in large chunks, into memory that is reused when the reader
+ * releases it. By default, Node allocates memory for each read, which takes a third of a large body's time.
+ * @param maxReadBytes the size of a read, in bytes, while that much data arrives; a read's cost does not depend on its
  * size
  */
 export function reuseBuffers(maxReadBytes: number): ReadInto {
@@ -103,7 +103,7 @@ export function reuseBuffers(maxReadBytes: number): ReadInto {
 
 /**
  * Releases a chunk after its last use. Only a chunk that fills its whole buffer is reused, because other parts of a
- * buffer may still be in use. Anything else is ignored.
+ * buffer may still be in use. Other chunks are ignored.
  */
 export function releaseBuffer(chunk: Uint8Array): void {
   const filledPart = filledParts.get(chunk.buffer);

@@ -4,16 +4,17 @@ import { readSync } from 'node:fs';
 export interface Id3Tag {
   /** 2, 3 or 4. */
   version: number;
-  /** The offset of the tag, of a new frame, and of the end without the footer, in the file. */
+  /** The file offsets of the tag, of a new frame, and of the end without the footer. */
   start: number;
   frameOffset: number;
   end: number;
   hasFooter: boolean;
   /**
-   * Names of version 2 are converted to those of later versions. Text has no zero bytes of UTF-16, and is cut at 4 KiB.
+   * Frame names of version 2 are converted to those of later versions. Texts are truncated to 4 KiB, and omit the zero
+   * bytes of UTF-16.
    */
   frames: { id: string; text: string }[];
-  /** False if a part of the tag cannot be read, or a checksum or a restriction forbids another frame. */
+  /** False if part of the tag cannot be read, or a checksum or restriction forbids another frame. */
   canGrow: boolean;
 }
 
@@ -27,8 +28,8 @@ const footerFlag = 0x10;
 const laterNames: Partial<Record<string, string>> = { GEO: 'GEOB', TXX: 'TXXX', COM: 'COMM' };
 
 /**
- * Reads the ID3v2 tags at the beginning of a file, at most 16 MiB of each (ID3v2.2 to 2.4).
- * @param file its descriptor, open for reading
+ * Returns the ID3v2 tags at the beginning of a file (ID3v2.2 to 2.4). Reads at most 16 MiB of each tag.
+ * @param file the file's descriptor, open for reading
  * @throws the errors of the file system
  */
 export function id3Tags(file: number): Id3Tag[] {
@@ -50,7 +51,7 @@ function tagAt(file: number, start: number): Id3Tag | undefined {
   const raw = bytesAt(file, start + headerBytes, Math.min(size, maxTagBytes));
   const extension = (flags & 0x40) === 0 ? { bytes: 0, canGrow: true } : extensionIn(raw, version);
   const body = raw.subarray(extension.bytes);
-  // Since version 4, the size of a frame counts its bytes in the file.
+  // From version 4 on, a frame's size is the number of its bytes in the file.
   const isPadded = version < 4 && (flags & unsynchronisedFlag) !== 0;
   const {
     frames,
@@ -68,7 +69,7 @@ function tagAt(file: number, start: number): Id3Tag | undefined {
   };
 }
 
-// A checksum or a restriction of the tag's size forbids a change.
+// Reads the extended header. A checksum, or a restriction of the tag's size, forbids a change.
 function extensionIn(body: Buffer, version: number): { bytes: number; canGrow: boolean } {
   if (body.length < headerBytes || version < 3) return { bytes: 0, canGrow: false };
   const bytes = version === 4 ? decodeSyncsafe(body, 0) : body.readUInt32BE(0) + 4;
@@ -102,7 +103,7 @@ function framesIn(
   }
 }
 
-// Unsynchronisation inserts a zero after each 0xff byte.
+// Removes the zero that unsynchronisation inserts after each 0xff byte.
 function removeUnsynchronisation(body: Buffer): Buffer {
   return Buffer.from(body.toString('latin1').replaceAll('\xff\0', '\xff'), 'latin1');
 }
@@ -112,7 +113,7 @@ function bytesAt(file: number, at: number, length: number): Buffer {
   return bytes.subarray(0, readSync(file, bytes, 0, length, at));
 }
 
-// Decodes a number from seven bits of each of four bytes.
+// Decodes a number from the low seven bits of four bytes.
 function decodeSyncsafe(bytes: Buffer, at: number): number {
   return bytes.subarray(at, at + 4).reduce((sum, byte) => sum * 128 + (byte & 0x7f), 0);
 }
@@ -120,7 +121,7 @@ function decodeSyncsafe(bytes: Buffer, at: number): number {
 const maxSize = 0x0fff_ffff;
 
 /**
- * Returns the edits that add a TXXX frame to a file: to its first tag, or in a new one.
+ * Returns the edits that add a TXXX frame to a file, either to its first tag or in a new one.
  * @returns undefined if the tag would be too long
  */
 export function textFrameEdits(

@@ -5,10 +5,10 @@ import { BoxWalk, type Content, HeaderReader, startsMp4 } from './mp4.ts';
 const maxTracks = 64;
 
 /**
- * Measures an MP4 (or QuickTime) file by its boxes: whole or fragmented, the index first or last (design 19). Reads
- * only the relevant boxes, a few KiB at a time.
- * @param file its descriptor, open for reading
- * @returns undefined if it is not an MP4, has no track, or has more boxes and entries than any clip
+ * Measures an MP4 (or QuickTime) file from its boxes. The file may be whole or fragmented, with the index first or last
+ * (design 19). Reads only the relevant boxes, a few KiB at a time.
+ * @param file the file's descriptor, open for reading
+ * @returns undefined if the file is not an MP4, has no track, or has more boxes and entries than any clip
  * @throws the errors of the file system.
  */
 export function measureMp4(file: number): Delivered | undefined {
@@ -23,11 +23,14 @@ class Track {
   /** The duration in the media header, in ticks of the timescale. */
   headerTicks = 0;
   samples = 0;
-  /** The total duration of all samples. */
+  /** The total duration of all samples, in ticks. */
   ticks = 0;
-  /** The duration of the samples in fragments. */
+  /** The duration of the samples in fragments, in ticks. */
   fragmentTicks = 0;
-  /** The duration in the edit list, without empty edits, in ticks of the movie; undefined if the list has none. */
+  /**
+   * The duration in the edit list, without empty edits, in ticks of the movie's timescale; undefined if the list has
+   * none.
+   */
   editTicks: number | undefined;
   width = 0;
   height = 0;
@@ -55,7 +58,7 @@ class Movie {
     this.#walk = walk;
   }
 
-  /** Reads all boxes; false if there are too many. */
+  /** Reads all boxes. Returns false if there are too many. */
   read(size: number): boolean {
     const file = { start: 0, end: size };
     this.#walk.each(file, (box) => {
@@ -239,7 +242,7 @@ class Movie {
     return bytes.length === 12 ? Number(bytes.readBigUInt64BE(4)) : bytes.readUInt32BE(4);
   }
 
-  /** Returns the duration of the run, in ticks. */
+  /** Reads a run of samples. Returns its duration, in ticks. */
   #readRun(box: Content, track: Track, defaultTicks: number): number {
     const head = this.#walk.bytes(box, 8);
     if (head === undefined) return 0;
@@ -267,14 +270,14 @@ class Movie {
   }
 }
 
-// Some encoders include the pixel shape in the size of the track header; others state it only next to the codec.
+// Some encoders include the pixel shape in the track header's size. Others state it only next to the codec.
 function displaySize({ width, height, codedWidth, codedHeight, pixelRatio }: Track): [number, number] {
   const [displayWidth, displayHeight] = [width || codedWidth, height || codedHeight];
   const isCodedSize = displayWidth === codedWidth && displayHeight === codedHeight;
   return [Math.round(isCodedSize ? displayWidth * pixelRatio : displayWidth), Math.round(displayHeight)];
 }
 
-// The matrix rotates by 90 degrees if its first row points along the other axis.
+// Whether a matrix rotates by 90 degrees: its first row then points along the other axis.
 function isRotatedBy(bytes: Buffer, at: number): boolean {
   return Math.abs(bytes.readInt32BE(at + 4)) > Math.abs(bytes.readInt32BE(at));
 }

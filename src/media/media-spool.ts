@@ -8,20 +8,20 @@ export type { MediaSink };
 export interface MediaSpoolOptions {
   /** Names of the members whose strings are media, at any depth. */
   members: readonly string[];
-  /** Opens the destination of the media with this index, counted from 0 in order of arrival. */
+  /** Opens the destination for the media with this index, counted from 0 in order of arrival. */
   openSink: (index: number) => Promise<MediaSink & { path?: string }>;
-  /** The maximum length of the text, bytes. A longer body overflows. */
+  /** The maximum text length, in bytes. A longer body overflows. */
   maxTextBytes: number;
   /**
-   * Strings of up to this many bytes, as encoded in the JSON, remain text. Default 0: every non-empty string of a
-   * watched member is media, so that none can imitate a placeholder.
+   * Strings of up to this many bytes, as encoded in the JSON, remain text. Default: 0, so that every non-empty string
+   * of a watched member is media, and none can imitate a placeholder.
    */
   threshold?: number;
 }
 
 /** A body that was split. */
 export interface SpooledBody {
-  /** The JSON with `"mgw-spool:<index>"` in place of each string that was diverted; incomplete if the body was. */
+  /** The JSON with `"mgw-spool:<index>"` in place of each diverted string; incomplete if the body was. */
   text: string;
   spooled: SpooledMedia[];
   /** True if text was lost because there was more text, or more media, than allowed. */
@@ -31,10 +31,10 @@ export interface SpooledBody {
 const maxMedia = 256;
 
 /**
- * Splits a JSON body while it streams (design 6, "A"). Strings of the watched members are decoded as strict Base64
- * (specification 2.2, 4.1) into sinks, and everything else remains text. Memory is bounded regardless of the body's
- * size. Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string without an
- * end. An error of a sink is thrown, once the sink has been closed.
+ * Splits a JSON body as it arrives (design 6, "A"). Strings of the watched members are decoded as strict Base64
+ * (specification 2.2, 4.1) into sinks, and the rest remains text. Memory is bounded regardless of the body's size.
+ * Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string without an end.
+ * A sink's error is thrown once the sink has been closed.
  */
 export class MediaSpool {
   readonly #options: MediaSpoolOptions;
@@ -43,7 +43,7 @@ export class MediaSpool {
   readonly #spooled: SpooledMedia[] = [];
   #buffers: SpoolBuffers | undefined;
   #current: SpooledString | undefined;
-  /** The offset in the text of an incomplete watched string that is not longer than the threshold so far. */
+  /** The text offset of an incomplete watched string that has not exceeded the threshold so far. */
   #pendingStart: number | undefined;
   #escaped = false;
   #overflow = false;
@@ -69,13 +69,13 @@ export class MediaSpool {
     }
   }
 
-  /** Ends the body, complete or cut. */
+  /** Ends the body, which may be incomplete. */
   async end(): Promise<SpooledBody> {
     if (this.#current !== undefined) await this.#close(this.#current, true);
     return { text: this.#text.toString(), spooled: this.#spooled, overflow: this.#overflow };
   }
 
-  // Processes text up to the opening quote of a watched string; returns where the scan ended.
+  // Processes text up to the opening quote of a watched string. Returns the offset at which the scan ended.
   #scanText(bytes: Buffer, from: number): number {
     let at = from;
     let isOpened = false;
@@ -85,7 +85,7 @@ export class MediaSpool {
     return at;
   }
 
-  // A watched string remains text until it is longer than the threshold.
+  // Processes a watched string, which remains text until it is longer than the threshold.
   async #scanPending(pendingStart: number, bytes: Buffer, from: number): Promise<number> {
     const capacity = (this.#options.threshold ?? 0) + 1 - (this.#text.length - pendingStart);
     const pending = bytes.subarray(from, from + capacity);
@@ -156,8 +156,8 @@ const [quote, backslash, colon] = [0x22, 0x5c, 0x3a];
 const maxNameLength = 256;
 
 /**
- * Follows JSON byte by byte, only to find where the string value of a watched member begins, at any depth. It does not
- * check that the text is valid JSON.
+ * Reads JSON byte by byte, only to find where a watched member's string value begins, at any depth. Does not check that
+ * the text is valid JSON.
  */
 export class MemberWatch {
   readonly #members: ReadonlySet<string>;
@@ -184,7 +184,7 @@ export class MemberWatch {
     return false;
   }
 
-  /** Reports that the watched string has been closed. */
+  /** Informs the watch that the watched string has been closed. */
   noteClosed(): void {
     this.#lastToken = 'other';
   }

@@ -3,21 +3,21 @@ import { fstatSync, readSync } from 'node:fs';
 const windowBytes = 4096;
 const minHeaderBytes = 8;
 const maxHeaderBytes = 16;
-// No video has more boxes, or entries in their tables; walking them would take too long. A clip has a few hundred
-// boxes, and at most one entry per frame.
+// The maximum number of boxes and table entries to read, because reading more would take too long. A clip has a few
+// hundred boxes, and at most one entry per frame.
 const maxBoxes = 1_000_000;
 
-/** True for bytes that begin an MP4 (or QuickTime) file: `ftyp` at bytes 4 to 8. */
+/** Whether bytes begin an MP4 (or QuickTime) file: `ftyp` at bytes 4 to 8. */
 export function startsMp4(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1', 4, 8) === 'ftyp';
 }
 
-// File access is synchronous, because the data was just written, and the thread pool takes ten times as long.
+// File access is synchronous, because the data was just written and the thread pool takes ten times as long.
 
 /**
- * Checks that an MP4 is a complete video. Walks its top-level boxes, including those with 64-bit sizes and a last box
- * of open size. The boxes must end at the end of the file, and include an index (of the whole file or of a fragment)
- * and media data. Reads headers only.
+ * Checks that an MP4 is a complete video. Reads its top-level boxes, including boxes with 64-bit sizes and a last box
+ * of open size. The boxes must end where the file ends, and include an index (of the whole file or of a fragment) and
+ * media data. Reads only headers.
  * @param file its descriptor, open for reading
  * @returns undefined if the file is not an MP4
  * @throws the errors of the file system
@@ -43,22 +43,22 @@ function findFlaw(reader: HeaderReader, size: number): string | undefined {
   return hasIndex && hasContent ? undefined : 'it contains nothing to play';
 }
 
-/** The header of a box. */
+/** A box's header. */
 interface Box {
   type: string;
-  /** The size in bytes, including the header. */
+  /** The box's size in bytes, including the header. */
   size: number;
   headerSize: number;
 }
 
 /**
- * Reads the header of a box; `remaining` bytes of the file follow from its start. Returns the problem if the box is not
- * valid.
+ * Parses a box's header. `remaining` is the number of file bytes from the box's start. Returns a description of the
+ * problem if the box is invalid.
  */
 function boxAt(header: Buffer, remaining: number): Box | string {
   if (header.length < minHeaderBytes) return 'a box header is truncated';
   const type = header.toString('latin1', 4, 8);
-  // Four printable characters; the copyright sign is QuickTime's.
+  // A type has four printable characters. QuickTime types also contain the copyright sign.
   if (!/^[\x20-\x7e\xa9]{4}$/.test(type)) return 'there is no box';
   const declaredSize = header.readUInt32BE(0);
   const headerSize = declaredSize === 1 ? maxHeaderBytes : minHeaderBytes;
@@ -69,10 +69,10 @@ function boxAt(header: Buffer, remaining: number): Box | string {
   return size > remaining ? `box ${type} extends beyond the end` : { type, size, headerSize };
 }
 
-// Shared by all walks, because one ends before the next begins.
+// Shared by all walks, because each one ends before the next begins.
 const windowBuffer = Buffer.alloc(windowBytes);
 
-/** Reads a few bytes at any position of a file. Reads ahead, so that many small boxes do not need one read each. */
+/** Reads a few bytes at any position in a file. Reads ahead, so that small boxes do not each need a read. */
 export class HeaderReader {
   readonly #file: number;
   #start = 0;
@@ -83,8 +83,8 @@ export class HeaderReader {
   }
 
   /**
-   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. They are valid until the
-   * next call.
+   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. The bytes are valid until
+   * the next call.
    */
   at(position: number, length = maxHeaderBytes): Buffer {
     const isInside = position >= this.#start && position + length <= this.#start + this.#length;
@@ -107,7 +107,7 @@ export class HeaderReader {
   }
 }
 
-/** The content of a box, in bytes from the beginning of the file. */
+/** The position of a box's content, in bytes from the beginning of the file. */
 export interface Content {
   type: string;
   start: number;
@@ -115,8 +115,8 @@ export interface Content {
 }
 
 /**
- * Reads the boxes of a file and the entries of their tables, a few KiB at a time. Stops at invalid boxes, and after
- * more boxes and entries than any clip has.
+ * Reads a file's boxes and their table entries, a few KiB at a time. Stops at an invalid box, and after more boxes and
+ * entries than any clip has.
  */
 export class BoxWalk {
   readonly #reader: HeaderReader;
@@ -127,7 +127,7 @@ export class BoxWalk {
     this.#reader = new HeaderReader(file);
   }
 
-  /** Whether the file had too many boxes and entries to be a clip. */
+  /** Whether the file has too many boxes and entries to be a clip. */
   get isExhausted(): boolean {
     return this.#steps > maxBoxes;
   }
@@ -148,7 +148,7 @@ export class BoxWalk {
   }
 
   /**
-   * Returns the first `length` bytes of a box (at most 4096), valid until the next call; undefined if it is shorter.
+   * Returns a box's first `length` bytes (at most 4096), valid until the next call; undefined if the box is shorter.
    */
   bytes({ start, end }: Pick<Content, 'start' | 'end'>, length: number): Buffer | undefined {
     if (end - start < length) return undefined;
@@ -156,12 +156,15 @@ export class BoxWalk {
     return bytes.length === length ? bytes : undefined;
   }
 
-  /** Whether a box has version 1: its times have 64 bits. */
+  /** Whether a box has version 1, in which times have 64 bits. */
   isLong(box: Content): boolean {
     return this.bytes(box, 1)?.[0] === 1;
   }
 
-  /** Visits the entries of a table: a count, then `skipped` bytes, then the entries. Ends at the end of the box. */
+  /**
+   * Visits the entries of a table, which consists of a count, `skipped` bytes, and the entries. Stops at the end of the
+   * box.
+   */
   entries(table: Content, size: number, visit: (entry: Buffer) => void, skipped = 0): void {
     const count = this.bytes(table, 4)?.readUInt32BE(0) ?? 0;
     const firstEntry = table.start + 4 + skipped;
@@ -172,19 +175,19 @@ export class BoxWalk {
     }
   }
 
-  /** Counts a step; false if there were too many. */
+  /** Counts a step. Returns false if there were too many steps. */
   #step(): boolean {
     this.#steps += 1;
     return !this.isExhausted;
   }
 }
 
-/** The number of first bytes of a body that {@link isText} needs. */
+/** The number of bytes that {@link isText} needs from the beginning of a body. */
 export const headBytes = 64;
 
 /**
- * Whether a body is text (JSON, HTML, XML, plain) and not media, by its type and first bytes. An MP4 is always media,
- * regardless of its declared type.
+ * Whether a body is text (JSON, HTML, XML, plain) and not media, according to its type and first bytes. An MP4 is
+ * always media, regardless of its declared type.
  */
 export function isText(head: Uint8Array, contentType: string | undefined): boolean {
   if (startsMp4(head)) return false;
@@ -203,7 +206,7 @@ export function isTextType(contentType: string | undefined): boolean {
 }
 
 /**
- * Returns the MIME type of a body: the type in its header if that is a media type, else `video/mp4` for an MP4, else
+ * Returns a body's MIME type: the type in its header if that is a media type, or else `video/mp4` for an MP4; otherwise
  * undefined.
  */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {

@@ -4,27 +4,27 @@ import { BoxWalk, type Content, HeaderReader, startsMp4 } from './mp4.ts';
 import { type Id3Tag, id3Tags } from './id3.ts';
 
 const c2paId = 'd8fec3d61b0e483c92975828877ec481';
-/** The user type of a box with XMP. */
+/** The user type of a box that contains XMP. */
 export const xmpId = Buffer.from('be7acfcb97a942e89c71999491e3afac', 'hex');
-/** The maximum length of XMP that is read, bytes. */
+/** The maximum XMP length to read, in bytes. */
 export const maxXmpBytes = 1024 * 1024;
-// This many bytes of a packet or frame identify it. BoxWalk reads no more at a time.
+// The number of bytes that suffice to identify a packet or frame, and the maximum that BoxWalk reads at a time.
 const headBytes = 4096;
 // A video has one or two packets, nested no deeper than `moov/udta/meta`.
 const [maxPackets, maxDepth] = [8, 4];
 
-/** Statements in a file about its origin. */
+/** A file's statements about its own origin. */
 export interface Origins {
-  /** Without duplicates. */
+  /** The kinds of statements, without duplicates. */
   kinds: Provenance[];
-  /** The first XMP packets of an MP4, at most 8: the box, and the text in it. */
+  /** The first XMP packets of an MP4, at most 8: each packet's box, and the text in it. */
   packets: { box: Content; content: Content }[];
 }
 
 /**
- * Detects statements about the origin of a file (design 19): a C2PA manifest, XMP and the `AIGC` label, in the boxes of
+ * Detects a file's statements about its origin (design 19): a C2PA manifest, XMP and the `AIGC` label, in the boxes of
  * an MP4 or the ID3v2 frames of an MP3. Signatures are not verified. Reads headers, and at most 1 MiB of XMP.
- * @param file its descriptor, open for reading
+ * @param file the file's descriptor, open for reading
  * @throws the errors of the file system
  */
 export function originsIn(file: number): Origins {
@@ -35,7 +35,7 @@ export function originsIn(file: number): Origins {
   return { kinds: [...kinds].sort(), packets };
 }
 
-/** Returns the statements in the tags of an MP3, without duplicates. */
+/** Returns the kinds of statements in an MP3's tags, without duplicates. */
 export function kindsIn(tags: readonly Id3Tag[]): Provenance[] {
   const kinds = new Set<Provenance>();
   for (const { id, text } of tags.flatMap(({ frames }) => frames)) {
@@ -80,7 +80,7 @@ function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packe
   walk.each({ start: 0, end: fstatSync(file).size }, (box) => visit(box));
 }
 
-/** Returns the text of an XMP packet, cut at 1 MiB. */
+/** Returns an XMP packet's text, truncated to 1 MiB. */
 export function textIn(file: number, { start, end }: Pick<Content, 'start' | 'end'>): string {
   const bytes = Buffer.alloc(Math.min(end - start, maxXmpBytes));
   return bytes.toString('utf8', 0, readSync(file, bytes, 0, bytes.length, start));

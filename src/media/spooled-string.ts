@@ -8,16 +8,16 @@ const [minus, underscore, equals] = [0x2d, 0x5f, 0x3d];
 const strictBase64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
 /**
- * Whether a string is strict Base64 (specification 2.1, 4.1): the standard alphabet, padded to a multiple of four, no
- * white space, no Data URL prefix. The empty string is valid.
+ * Whether a string is strict Base64 (specification 2.1, 4.1): the standard alphabet, padded to a multiple of four,
+ * without white space or a Data URL prefix. The empty string is valid.
  */
 export function isBase64(text: string): boolean {
   return text.length % 4 === 0 && strictBase64.test(text);
 }
 
 /**
- * Decodes strict Base64 that arrives in pieces of any length. Unused bits before the padding are ignored, since they
- * encode no byte.
+ * Decodes strict Base64 that arrives in pieces of any length. Ignores unused bits before the padding, since they encode
+ * no byte.
  */
 export class Base64Stream {
   /** The first reason why the input is not strict Base64. Decoding stops there. */
@@ -28,8 +28,8 @@ export class Base64Stream {
   readonly #group = Buffer.alloc(4);
 
   /**
-   * Decodes the next piece into `out` at `offset`, which must have room for {@link maxDecodedLength} bytes.
-   * Returns the number of bytes written.
+   * Decodes the next piece into `out` at `offset`, where there must be room for {@link maxDecodedLength} bytes. Returns
+   * the number of bytes written.
    */
   decode(piece: Buffer, out: Buffer, offset: number): number {
     if (this.fault !== undefined) return 0;
@@ -86,13 +86,13 @@ export class Base64Stream {
   }
 }
 
-/** The space in bytes that decoding `length` characters may need. */
+/** Returns the maximum number of bytes that `length` characters may decode to. */
 export function maxDecodedLength(length: number): number {
   return Math.ceil((length + 3) / 4) * 3;
 }
 
-// Node's decoder skips invalid characters, so a result of full length proves that there are none, except the two
-// URL-safe ones.
+// Returns undefined if the input contains invalid characters. Node's decoder skips them, so a result of full length
+// proves that there are none, except the two URL-safe ones.
 function decodeClean(bytes: Buffer, out: Buffer, offset: number): number | undefined {
   const written = out.write(bytes.toString('latin1'), offset, 'base64');
   const isComplete = written === (bytes.length / 4) * 3;
@@ -108,19 +108,19 @@ export interface MediaSink {
 
 const [quote, backslash] = [0x22, 0x5c];
 const pieceSize = 64 * 1024;
-// The size of sixteen decoded pieces, for few writes and little memory.
+// The size of sixteen decoded pieces: a compromise between few writes and little memory.
 const bufferSize = maxDecodedLength(pieceSize) * 16;
 // Represents a character that does not fit in a byte. It is outside the Base64 alphabet.
 const foreignByte = 0xff;
 const controlCodes: Record<string, number> = { b: 0x08, f: 0x0c, n: 0x0a, r: 0x0d, t: 0x09 };
 
-/** Buffers that are reused for one string after another. */
+/** Buffers that successive strings reuse. */
 export class SpoolBuffers {
   readonly decoded = Buffer.allocUnsafeSlow(bufferSize);
   readonly unescaped = Buffer.allocUnsafeSlow(pieceSize);
 }
 
-/** One JSON string whose Base64 content is decoded into a sink while its bytes arrive. */
+/** Decodes the Base64 content of one JSON string into a sink as its bytes arrive. */
 export class SpooledString {
   readonly #sink: MediaSink & { path?: string };
   readonly #buffers: SpoolBuffers;
@@ -135,8 +135,8 @@ export class SpooledString {
   }
 
   /**
-   * Processes the string's bytes as encoded in the JSON, from the offset `from` on. Returns the position of its closing
-   * quote, or -1 if the chunk ends before it. Throws the errors of the sink.
+   * Processes the string's bytes as encoded in the JSON, from the offset `from` on. Returns the position of the
+   * string's closing quote, or -1 if the chunk ends before it. Throws the sink's errors.
    */
   async push(chunk: Buffer, from: number): Promise<number> {
     let at = from;
@@ -152,8 +152,8 @@ export class SpooledString {
   }
 
   /**
-   * Writes the remaining bytes, closes the sink and returns the result; with the fault `cut` if the closing quote never
-   * arrived.
+   * Writes the remaining bytes, closes the sink and returns the result. The result has the fault `cut` if the closing
+   * quote never arrived.
    */
   async close(cut = false): Promise<SpooledMedia> {
     if (!cut) this.#base64.end();
@@ -163,7 +163,7 @@ export class SpooledString {
     return { path: this.#sink.path, bytes: this.#bytes, ...(fault !== undefined && { fault }) };
   }
 
-  /** Closes the sink after a disk error, which is reported instead of any error here. */
+  /** Closes the sink after a disk error. An error while closing is ignored, because the disk error is reported. */
   async abandon(): Promise<void> {
     await this.#sink.close().catch(() => undefined);
   }
@@ -199,7 +199,7 @@ export class SpooledString {
     return at;
   }
 
-  // Returns the character of an escape once the escape is complete, else undefined.
+  // Returns an escape's character once the escape is complete; until then undefined.
   #stepEscape(byte: number): number | undefined {
     const escape = `${this.#escape ?? ''}${String.fromCharCode(byte)}`;
     const isComplete = !escape.startsWith('u') || escape.length === 5;

@@ -7,8 +7,8 @@ import { shownValue } from './violations.ts';
 import { reachOf } from '../http/reach.ts';
 
 /**
- * The schema of a body lists every field of the specification. Each message in it states what is allowed. Unlisted
- * fields pass, unless they look like a typing error.
+ * The schema of a body. It lists every field of the specification, and its messages state what is allowed. Unlisted
+ * fields pass, unless they look like typing errors.
  */
 export type BodySchema = z.ZodMiniObject;
 
@@ -26,17 +26,17 @@ export function wholeNumber(allowed: string, min?: number, max?: number): z.ZodM
   return z.int({ error: allowed }).check(...limits);
 }
 
-/** Returns a schema for true or false. */
+/** Returns a schema for a boolean. */
 export function trueOrFalse(): z.ZodMiniBoolean {
   return z.boolean({ error: 'true or false' });
 }
 
-/** Returns a schema for one of a list of words, with exact spelling. */
+/** Returns a schema for one of a list of words, spelled exactly as listed. */
 export function oneOfWords(words: readonly string[], allowed = words.join(', ')): z.ZodMiniType<string> {
   return z.enum(words as [string], { error: allowed });
 }
 
-/** Returns a schema for the address of an asset, which the provider must be able to reach (specification 2.3, 8). */
+/** Returns a schema for an asset's URL, which the provider must be able to reach (specification 2.3, 8). */
 export function assetUrl(): z.ZodMiniString {
   const allowed = 'an http(s) URL that the public internet can reach';
   const judge = (url: string): string | undefined => {
@@ -67,10 +67,10 @@ export function withDescriptions<T extends BodySchema>(schema: T, flags: readonl
   return schema;
 }
 
-// The issues found by `check` are reused by `advise`, so that the thousands of bodies of a batch are validated once.
+// `advise` reuses the issues that `check` found, so that each of a batch's thousands of bodies is validated only once.
 const shapes = new WeakMap<JsonObject, { schema: BodySchema; issues: readonly z.core.$ZodIssue[] }>();
 
-/** Returns every field of a body that breaks the schema, each once, and every field that is probably misnamed. */
+/** Returns a violation for each field of a body that breaks the schema or is probably misnamed. */
 export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly Flag[]): Violation[] {
   const issues = z.safeParse(schema, body).error?.issues ?? [];
   shapes.set(body, { schema, issues });
@@ -92,8 +92,8 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   return violations.filter(({ field }) => !names.has(field) && names.add(field));
 }
 
-// Returns the path of a field whose text or name contains NUL, where other programs would end the text. Not recursive,
-// because a body from a caller of the library may be nested deeper than the stack.
+// Returns the path of a field whose text or name contains NUL, at which other programs would end the text. Not
+// recursive, because a library caller's body may be nested too deeply for the stack.
 function pathOfNul(body: JsonObject): string | undefined {
   const queue: { path: string; value: Json | undefined }[] = [{ path: '', value: body }];
   for (const { path, value } of queue) {
@@ -126,7 +126,7 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
   return [`Not in the specification, sent unchanged: ${fields.slice(0, maxUnlisted).join(', ')}${more}.`];
 }
 
-// Returns a similar field name of the same object, or the path of a similar field or flag elsewhere. Names inside lists
+// Returns a similar field name in the same object, or the path of a similar field or flag elsewhere. Names inside lists
 // are too general to be suggested.
 function similarName(
   schema: BodySchema,
@@ -179,8 +179,8 @@ function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefin
 
 /**
  * Returns the problem of an asset's URL, phrased to follow "it" (`points into a private network`); undefined if it may
- * be sent. Allowed are http(s) URLs that the public internet can reach (specification 2.3, 8), and names of uploaded
- * files. Host names are judged as written, without a DNS lookup.
+ * be sent. http(s) URLs that the public internet can reach (specification 2.3, 8) and names of uploaded files are
+ * allowed. Host names are judged without a DNS lookup.
  */
 export function checkAssetUrl(url: string): string | undefined {
   if (isStoredName(url)) return undefined;

@@ -3,14 +3,14 @@ import { parseBodyJson, type Json, type JsonObject, isObject } from '../json.ts'
 import type { Flag, Protocol, Violation } from './protocol.ts';
 import { shownValue, valueInFile, violationMessage } from './violations.ts';
 
-/** The value of one flag as given on the command line. For `file` flags, this is the file's bytes. */
+/** A flag's value, as given on the command line. For `file` flags, this is the file's bytes. */
 export type FlagValue = string | string[] | boolean | Uint8Array;
 
-/** The sources of a body. Later ones override earlier ones: defaults, body, flags, set. */
+/** The sources of a body, in ascending precedence: defaults, body, flags, set. */
 export interface ComposeInput {
-  /** The body of `--body`, with the protocol's own field names. It is not changed. */
+  /** The body given by `--body`, with the protocol's own field names. Not modified. */
   body?: JsonObject;
-  /** The config's defaults by long flag name without dashes. */
+  /** The config's defaults, by long flag name without dashes. */
   defaults?: Record<string, unknown>;
   /** The given flags, by long name without dashes: `last-frame`. */
   flags: Record<string, FlagValue>;
@@ -20,10 +20,10 @@ export interface ComposeInput {
   fromFiles?: readonly string[];
 }
 
-// Cached, because each row of a batch needs them many times.
+// Long names of flags, cached because each row of a batch needs them many times.
 const longNames = new WeakMap<Flag, string>();
 
-/** A broken rule about a field, with the flag that sets it if there is just one. */
+/** Returns the violation of a field's rule, including the flag if only one flag sets the field. */
 export function violation(
   flags: readonly Flag[],
   field: string,
@@ -36,7 +36,7 @@ export function violation(
   return { field, value: shownValue(value), allowed, flag };
 }
 
-/** The long name of a flag without its dashes: `last-frame`. */
+/** Returns a flag's long name, without dashes: `last-frame`. */
 export function longName(flag: Flag): string {
   const cached = longNames.get(flag);
   if (cached !== undefined) return cached;
@@ -49,8 +49,7 @@ export function longName(flag: Flag): string {
 /**
  * Composes the body of a submission (design 1): `--set` takes precedence over flags, flags over `--body`, and
  * configured defaults fill only missing fields. The lists of flags that share a field (two kinds of reference) are
- * joined in the order of the table. Does not resolve aliases or check anything; `normalise` and `check` do that
- * afterwards.
+ * joined in table order. Does not resolve aliases or check anything; `normalise` and `check` do that afterwards.
  * @throws MgwError('usage') naming the flag, or `--set` and its path.
  */
 export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
@@ -61,7 +60,7 @@ export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
   return body;
 }
 
-/** Returns the path of the local file that the value of a flag refers to; undefined if it refers to none. */
+/** Returns the path of the local file that a flag's value refers to; undefined if it refers to none. */
 export function fileNamedBy({ kind, atFile }: Flag, value: FlagValue): string | undefined {
   if (typeof value !== 'string') return undefined;
   if (kind === 'file') return value.startsWith('@') ? undefined : value;
@@ -175,7 +174,7 @@ function write(body: JsonObject, path: string, value: Json, label: string): void
   }
 }
 
-// A default is skipped if the field or an equivalent one is present.
+// Skips a default if its field or an equivalent one is present.
 function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<string, unknown>): void {
   const table = new Map(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]));
   for (const [name, value] of Object.entries(defaults)) {
@@ -207,8 +206,8 @@ export function dottedPath(path: string): string {
 }
 
 /**
- * Splits the path of a field: `instances.0.prompt`.
- * @throws Error if there are too many, or one is empty or would reach an inherited member.
+ * Splits a field's path, such as `instances.0.prompt`, into its steps.
+ * @throws Error if there are too many steps, or a step is empty or would reach an inherited member.
  */
 export function fieldSteps(path: string): string[] {
   const steps = path.split('.', maxSteps + 1);
@@ -219,7 +218,7 @@ export function fieldSteps(path: string): string[] {
   return steps;
 }
 
-/** Whether a path has a value, or passes through a value without members. */
+/** Whether a path leads to a value, or passes through a value that has no members. */
 export function hasField(body: JsonObject, steps: readonly string[]): boolean {
   let current: Json | undefined = body;
   for (const step of steps) {
@@ -232,7 +231,7 @@ export function hasField(body: JsonObject, steps: readonly string[]): boolean {
 
 /**
  * Sets the value at a path, in place. Creates missing parents: a list if the next step is a number, else an object.
- * @throws Error if a parent is neither, or an index is beyond the end of its list.
+ * @throws Error if a parent is neither a list nor an object, or an index is beyond the end of its list.
  */
 function setField(body: JsonObject, steps: readonly string[], value: Json): void {
   let container: Json = body;

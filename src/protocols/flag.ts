@@ -1,6 +1,6 @@
 import type { AssetKind, Flag } from './protocol.ts';
 
-/** Defines a flag with one value (default: non-empty text). */
+/** Defines a flag with one value, by default non-empty text. */
 export function valueFlag(
   flags: string,
   field: string,
@@ -31,25 +31,25 @@ export function switchFlag(
 }
 
 /*
- * Parsers for the values of flags. Each receives the value from the command line, and throws an Error whose message
- * states what is allowed without naming the flag. They are strict: no white space, no `1e3`, no leading zeros or `+`.
+ * Parsers for flag values. Each receives the value from the command line, and throws an Error whose message states what
+ * is allowed without naming the flag. They are strict: no white space, no `1e3`, no leading zeros or `+`.
  */
 
-/** A whole number of any sign, exact in a double. */
+/** Parses a whole number of any sign that a double represents exactly. */
 export function wholeNumber(value: string | boolean): number {
   const number = /^(0|-?[1-9]\d*)$/.test(String(value)) ? Number(value) : Number.NaN;
   if (!Number.isSafeInteger(number)) throw new Error('a whole number in digits, such as 5');
   return number;
 }
 
-/** A decimal number of any sign, written in plain digits: `5`, `-1.25`. */
+/** Parses a decimal number of any sign, written in plain digits: `5`, `-1.25`. */
 export function decimalNumber(value: string | boolean): number {
   const number = /^-?(0|[1-9]\d*)(\.\d+)?$/.test(String(value)) ? Number(value) : Number.NaN;
   if (!Number.isFinite(number)) throw new Error('a number in digits, such as 5');
   return number;
 }
 
-/** Any text that is not blank, unchanged. */
+/** Returns text unchanged, and refuses blank text. */
 export function text(value: string | boolean): string {
   if (typeof value !== 'string' || value.trim() === '') throw new Error('non-empty text');
   return value;
@@ -63,10 +63,10 @@ export function oneOf(...words: readonly string[]): (value: string | boolean) =>
   };
 }
 
-/** The largest assets that the specification allows, bytes (8). */
+/** The maximum sizes of assets, in bytes (specification 8). */
 export const maxAssetBytes = { image: 20 * 1024 * 1024, audio: 50 * 1024 * 1024 } as const;
 
-/** Returns what an asset flag takes, by its name. */
+/** Returns the kind of asset that a flag accepts, according to the flag's name. */
 export function assetKind(flag: string): AssetKind {
   if (/audio/.test(flag)) return 'audio';
   return /video/.test(flag) ? 'video' : 'image';
@@ -91,7 +91,7 @@ const signatures: [mime: string, begins: (head: Buffer) => boolean][] = [
   ['image/avif', brand('avif', 'avis')],
 ];
 
-// The first bytes of other files. Containers of video may hold only audio.
+// The first bytes of other file types. A video container may hold only audio.
 const otherSignatures: typeof signatures = [
   ['audio/mpeg', (head) => starts(0, 'ID3')(head) || /^\xff[\xfb\xf3\xf2]/.test(head.toString('latin1'))],
   ['audio/wav', (head) => starts(0, 'RIFF')(head) && starts(8, 'WAVE')(head)],
@@ -106,7 +106,7 @@ const otherSignatures: typeof signatures = [
   ['application/zip', starts(0, 'PK\x03\x04')],
 ];
 
-/** The known MIME types of images. */
+/** The MIME types of the image formats that mgw recognises. */
 export const imageTypes = signatures.map(([mime]) => mime);
 
 /** Returns the MIME type of an image from its first 64 bytes; undefined if it is unknown. */
@@ -119,10 +119,10 @@ function typeIn(known: typeof signatures, head: Uint8Array): string | undefined 
   return known.find(([, begins]) => begins(bytes))?.[0];
 }
 
-// Some images are text, such as SVG.
+// Returns false for images in a text format, such as SVG.
 function isPlainText(bytes: Uint8Array): boolean {
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 1024)).toString('utf8');
-  // The last character may be cut.
+  // The last character may be truncated.
   const text = bytes.length > 1024 ? head.replace(/\ufffd{1,3}$/, '') : head;
   return !/[^\P{Cc}\t\n\r\f]|\ufffd/u.test(text) && !/<svg|^P[1-3]\s|XPM/.test(text);
 }
@@ -132,7 +132,7 @@ export function deniedAsset(bytes: Uint8Array, kind: AssetKind): string | undefi
   const type =
     typeIn([...signatures, ...otherSignatures], bytes) ?? (isPlainText(bytes) ? 'text/plain' : undefined);
   if (type === undefined || type.startsWith(`${kind}/`)) return undefined;
-  // A container of video may hold only audio, and an animated image may be accepted as a video.
+  // A video container may hold only audio, and an animated image may be accepted as a video.
   const isPossible = kind === 'audio' ? type.startsWith('video/') : kind === 'video' && type === 'image/gif';
   return isPossible ? undefined : type;
 }

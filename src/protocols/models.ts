@@ -12,7 +12,7 @@ export function listModels(): Exchange {
 }
 
 /**
- * The exchange that requests one model. Gateways respond with 200 even for an unknown model, which {@link readModels}
+ * Returns the request for one model. Gateways respond with 200 even for an unknown model, which {@link readModels}
  * detects.
  * @throws MgwError('usage') if the id cannot be put into a path.
  */
@@ -46,13 +46,13 @@ function saysFailure(body: Json | undefined): boolean {
 
 function refusalUnder200(reply: Reply): Failure {
   const failure = readFailure(reply);
-  // The gateway reported a failure: the response itself was readable.
+  // The response was readable, and reports a failure.
   return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
 }
 
-// A listing that is too long is not parsed.
+// Returns the failure for a listing that is truncated or too long, which is not parsed.
 function cutFailure(reply: Reply): Failure {
-  const message = `the model list was cut off, or is too long: ${reply.text.length} characters received`;
+  const message = `the model list is truncated or too long: ${reply.text.length} characters received`;
   return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };
 }
 
@@ -89,7 +89,7 @@ function modelOf(entry: JsonObject): Model[] {
   ];
 }
 
-// Gemini's format has `name: models/<id>` in place of an id.
+// Gemini's format contains `name: models/<id>` in place of an id.
 function idOf(entry: JsonObject): string | undefined {
   return idAt(entry, 'id') ?? textAt(entry, 'name')?.replace(/^models\/(?=.)/, '');
 }
@@ -100,7 +100,7 @@ function createdOf(entry: JsonObject): number | undefined {
   return typeof seconds === 'number' && Number.isFinite(seconds) ? seconds : undefined;
 }
 
-// Some listings have one entry for each version. Merges all their data.
+// Merges entries with the same id, because some listings contain one entry for each version.
 function mergeById(models: Model[]): Model[] {
   const byId = new Map<string, Model[]>();
   for (const model of models) {
@@ -138,7 +138,7 @@ const endpointFields = [
 const allProtocols: readonly Protocol[] = Object.values(protocols);
 const nameKeys = ['name', 'id', 'type', 'protocol'];
 
-/** Every mark of an entry, unchanged and without duplicates. */
+/** Returns every mark of an entry, unchanged and without duplicates. */
 function marksOf(entry: JsonObject): string[] {
   return [
     ...new Set(
@@ -148,9 +148,9 @@ function marksOf(entry: JsonObject): string[] {
 }
 
 /**
- * Returns the protocols that an entry is marked for. A field with protocols takes precedence over a field with
- * endpoints. Listed versions imply the protocol that has versions (specification 2.7). A model of the specification
- * belongs to its protocol if the entry has no mark.
+ * Returns the protocols that an entry is marked for. A field with protocols takes precedence over one with endpoints.
+ * Listed versions imply the protocol that has versions (specification 2.7). An unmarked model belongs to the protocol
+ * that the specification assigns it to.
  */
 function protocolsOf(id: string, entry: JsonObject, hasVersions: boolean): string[] {
   const byField = protocolsNamed(entry, protocolFields);
@@ -173,8 +173,8 @@ function protocolsIn(mark: string): string[] {
 }
 
 /**
- * Returns the non-empty strings in a string, a number, an object that has one under a key of `keys` (the first such key
- * counts), or an array of these. Looks no deeper, so that no nesting can exhaust the stack.
+ * Returns the text of a value, which is a string, a number, an object with a text under one of `keys` (the first in
+ * that order), or an array of these. Omits empty strings. Looks no deeper, so that nesting cannot exhaust the stack.
  */
 function textsIn(value: Json | undefined, keys: string[]): string[] {
   if (value === undefined || value === null) return [];

@@ -3,54 +3,52 @@ import type { AuthScheme, Exchange, Failure, Model, Reply, SubmitVerdict } from 
 import { type Json, type JsonObject, isObject } from '../json.ts';
 
 /**
- * A flag of `submit` and the body field that it sets. The table of a protocol is data: the command line, the
- * help, the defaults of the config and the error messages are all read from it.
+ * A flag of `submit` and the body field that it sets. A protocol's flag table is data: the command line, the help, the
+ * config defaults and the error messages are all derived from it.
  */
 export interface Flag {
-  /** In commander's syntax: `--duration <seconds>`, `--reference-image <url...>`, `--audio`. */
+  /** The flag in commander's syntax: `--duration <seconds>`, `--reference-image <url...>`, `--audio`. */
   flags: string;
   description: string;
-  /** Path of the field in the body: `parameters.durationSeconds`, `instances.0.prompt`. */
+  /** The field's path in the body: `parameters.durationSeconds`, `instances.0.prompt`. */
   field: string;
   /**
-   * `text` one value; `list` may be repeated; `switch` also has a `--no-` form; `file` is a path whose bytes are read
-   * and passed to `fromFile`.
+   * `text` accepts one value; `list` may be repeated; `switch` also has a `--no-` form; `file` is the path of a file
+   * whose bytes are passed to `fromFile`.
    */
   kind: 'text' | 'list' | 'switch' | 'file';
   /**
-   * Turns the text of the command line (for `switch` the boolean) into the field's value.
+   * Converts the text from the command line (for `switch`, the boolean) to the field's value.
    * @throws Error whose message states what is allowed without naming the flag.
    */
   parse?: (value: string | boolean) => Json;
-  /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
+  /** Converts a file's bytes to the field's value (kind `file`). Throws like `parse`. */
   fromFile?: (bytes: Uint8Array) => Json;
-  /** Returns the field's value with the name of a frame in place of its bytes (kind `file`). */
+  /** Returns the field's value with a frame's name in place of its bytes (kind `file`). */
   fromFrame?: (name: string) => Json;
-  /** Whether `@FILE` on the command line means the text of that file (kind `text`). */
+  /** Whether `@FILE` on the command line is replaced with that file's text (kind `text`). */
   atFile?: true;
-  /**
-   * Whether the field accepts the URL of an asset, so that the flag also accepts a file that mgw uploads (design 17).
-   */
+  /** Whether the field accepts an asset's URL. If so, the flag also accepts a file, which mgw uploads (design 17). */
   isAsset?: true;
   /** Other fields with the same meaning. If one is present, a configured default does not apply. */
   aliases?: readonly string[];
-  /** Group in the help. */
+  /** The heading under which the help lists the flag. */
   group?: string;
-  /** Values that completion offers; a model may accept others. */
+  /** Values that shell completion offers. A model may accept others. */
   words?: readonly string[];
 }
 
 /**
- * How the listing is used: to find the protocol of a model (`find`), to fill in a missing field (`fill`), or only to check
- * the body (`check`).
+ * How the model listing is used: to find a model's protocol (`find`), to fill in a missing field (`fill`), or only to
+ * check the body (`check`).
  */
 export type ListingUse = 'find' | 'fill' | 'check';
 
 /** One broken rule of the specification, found before anything is sent. */
 export interface Violation {
-  /** The body's field, by the protocol's own name. */
+  /** The body's field, under the protocol's own name. */
   field: string;
-  /** The value, short and printable. */
+  /** The value in short, printable form. */
   value: string;
   /** What is allowed, in words: `5 to 15 seconds`. */
   allowed: string;
@@ -62,15 +60,15 @@ export interface Violation {
   allowedAnyway?: string;
 }
 
-/** The local checks of a protocol's bodies (design 7), which only a command that makes a body loads. */
+/** The local checks of a protocol's bodies (design 7). Only commands that compose a body load this module. */
 export interface Checks {
   /** The body's fields with their types, limits and descriptions. */
   readonly schema: $ZodType;
-  /** Every broken rule, and every field that is probably misnamed; empty if the body may be sent. */
+  /** Returns every broken rule, and every field that is probably misnamed; empty if the body may be sent. */
   readonly check: (body: JsonObject) => Violation[];
-  /** The flags, by long name, that a body leaves to the model's defaults (specification 2.1, 9). */
+  /** Returns the long names of the flags that a body leaves to the model's defaults (specification 2.1, 9). */
   readonly unsetFlags: (body: JsonObject) => string[];
-  /** Notes for the user about a valid body. */
+  /** Returns notes for the user about a valid body. */
   readonly advise: (body: JsonObject) => string[];
 }
 
@@ -78,22 +76,22 @@ export interface Checks {
 export interface Quantity {
   /** Absent if the request contains no valid number. */
   videos?: number;
-  /** The total seconds of all videos; absent if nothing limits them. */
+  /** The total duration of all videos, in seconds; absent if nothing limits it. */
   seconds?: number;
-  /** True if the request leaves the length of its videos to the gateway. */
+  /** True if the request leaves the video length to the gateway. */
   isLengthOpen?: boolean;
-  /** The number of reference images, which are not first or last frames; absent for 0. */
+  /** The number of reference images, excluding first and last frames; absent if 0. */
   referenceImages?: number;
   /** The number of characters in the spoken text, and how many of them are not white space. */
   characters?: number;
   visibleCharacters?: number;
-  /** The body, completed with the defaults of the specification. */
+  /** The body, completed with the specification's defaults. */
   body: JsonObject;
 }
 
 /** The location of one result. The sources of one result are tried in order. */
 export type Source =
-  /** On the gateway itself, below the base URL; the key is sent. */
+  /** A path on the gateway itself, below the base URL. The key is sent. */
   | { kind: 'gateway'; path: string }
   /** An absolute URL. `own-site` sends the key if design 6 allows it; `never` sends none. */
   | { kind: 'url'; url: string; key: 'own-site' | 'never' }
@@ -103,9 +101,9 @@ export type Source =
 /** One file of a finished job. */
 export interface Result {
   sources: Source[];
-  /** MIME type if the gateway returned one. */
+  /** The MIME type, if the gateway returned one. */
   mime?: string;
-  /** The gateway's metadata of the file (B's `MetaData`), for `--json`. */
+  /** The gateway's metadata for the file (B's `MetaData`), for `--json`. */
   details?: JsonObject;
 }
 
@@ -115,7 +113,7 @@ export interface Observation {
   state: 'queued' | 'running' | 'succeeded' | 'failed';
   /** The status word as received, or '' if there was none. */
   nativeStatus: string;
-  /** Percent, 0 to 100, only if the gateway returned it. */
+  /** The percentage, 0 to 100; absent if the gateway returned none. */
   progress?: number;
   /** The reason why the task failed (state `failed`). */
   failure?: Failure;
@@ -141,55 +139,55 @@ export type QueryVerdict =
   /** The key is refused (401, or a 403 that is not about the balance). */
   | { kind: 'unauthorized'; failure: Failure }
   /**
-   * The response proves nothing about the task: rate limit, server error, or unreadable response. Query again later.
-   * `isWell` if the gateway responded normally, but has no state yet.
+   * The response proves nothing about the task: a rate limit, a server error, or an unreadable response. The caller
+   * queries again later. `isWell` is true if the gateway responded normally, but has no state yet.
    */
   | { kind: 'again'; failure: Failure; isWell?: true };
 
 /**
- * One video protocol. Every method is pure: it builds a request or reads a response. It never sleeps, loops, retries,
- * prints or touches the disk. The caller decides how to act on a verdict.
+ * One video protocol. Every method is pure: it builds a request or reads a response. No method sleeps, retries, prints
+ * or accesses the disk. The caller decides how to act on a verdict.
  */
 export interface Protocol {
   readonly name: string;
-  /** One line of help: the protocol and its style. */
+  /** The help line that describes the protocol and its style. */
   readonly about: string;
-  /** Command lines in the help of `submit`, which a test runs against the sandbox. */
+  /** Example command lines in the help of `submit`. A test runs them against the sandbox. */
   readonly examples: readonly string[];
-  /** The syntax of `--set`, with the protocol's own field names: `parameters.seed=7`. */
+  /** An example value of `--set`, with the protocol's own field names: `parameters.seed=7`. */
   readonly setExample: string;
   /**
-   * Matches the marks of this protocol's models in a model listing (specification 2.7): letters and digits, in lower
-   * case.
+   * Matches the marks of this protocol's models in a model listing (specification 2.7), after reduction to lower-case
+   * letters and digits.
    */
   readonly modelMarks: RegExp;
   /** Models that the specification assigns to this protocol, if the listing does not specify another one. */
   readonly models?: readonly string[];
-  /** True if a model with listed versions belongs to this protocol. */
+  /** Whether models with listed versions belong to this protocol. */
   readonly hasVersions?: true;
   /** How the key is sent (specification 5). */
   readonly auth: AuthScheme;
   /** The setting that replaces `auth`, if there is one (specification 5.5). */
   readonly authSetting?: 'cAuth';
-  /** The flags of `submit`, in the order of the help. */
+  /** The flags of `submit`, in help order. */
   readonly flags: readonly Flag[];
-  /** The places of asset URLs in a body; `*` is any index of a list: `FileInfos.*.Url`. */
+  /** The paths of asset URLs in a body; `*` matches any list index: `FileInfos.*.Url`. */
   readonly assetFields?: readonly string[];
   /** Whether assets are sent as Base64 in the body, so that no store is needed. */
   readonly inlineAssets?: true;
-  /** Returns the maximum size of an asset for a model, in bytes; undefined if the specification gives none. */
+  /** Returns a model's maximum asset size, in bytes; undefined if the specification gives none. */
   maxAssetBytes?(kind: AssetKind, model: string): number | undefined;
 
-  /** Members of a poll's response whose long Base64 strings are media, and are decoded while they stream. */
+  /** Members of a poll's response whose long Base64 strings are media. mgw decodes them as they arrive. */
   readonly inlineMedia?: readonly string[];
-  /** Names of the equivalent paths of a submission, the default first, if there are several. */
+  /** Names of the equivalent submission paths, default first, if there are several. */
   readonly endpoints?: readonly string[];
-  /** Returns the number of files that a body requests, if the protocol can make several. Default 1. */
+  /** Returns the number of files that a body requests, if the protocol supports several. Default: 1. */
   countOf?(body: JsonObject): number;
-  /** Why the model listing is needed (specification 2.7); undefined if it is not. */
+  /** Returns how the model listing is used for a body (specification 2.7); undefined if it is not needed. */
   needsListing?(body: JsonObject): ListingUse | undefined;
   /**
-   * The body completed from the listing and checked against it.
+   * Returns the body, completed from the model listing and checked against it.
    * @throws MgwError('usage') listing the choices.
    */
   complete?(body: JsonObject, models: readonly Model[]): JsonObject;
@@ -197,50 +195,50 @@ export interface Protocol {
   /** Returns the body with the protocol's aliases replaced by one spelling. Called before the checks. */
   normalise(body: JsonObject): JsonObject;
   /**
-   * Returns the resolution that the gateway makes instead of the requested one, according to the specification;
-   * undefined if it makes the requested one.
+   * Returns the resolution that the gateway produces instead of the requested one, according to the specification;
+   * undefined if it produces the requested one.
    */
   convertedResolution?(body: JsonObject): string | undefined;
-  /** The maximum that a body requests, to compute its cost. */
+  /** Returns the maximum that a body requests, from which its cost is computed. */
   quantityOf(body: JsonObject): Quantity;
-  /** The model of a body, for the job's record. */
+  /** Returns a body's model, for the job's record. */
   modelOf(body: JsonObject): string | undefined;
   /**
-   * The exchange that submits a body. `endpoint` chooses between equivalent paths.
+   * Returns the request that submits a body. `endpoint` chooses between equivalent paths.
    * @throws MgwError('usage') if the model's name cannot be put into a path.
    */
   submission(body: JsonObject, options?: { endpoint?: string }): Exchange;
   /** Reads the response to a submission, complete or truncated; never throws. */
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
-   * The exchange that queries a task's state. `model` is the submitted model, if known.
+   * Returns the request that queries a task's state. `model` is the submitted model, if known.
    * @throws MgwError('result_unavailable') if the handle cannot be part of a path, or belongs to another model.
    */
   query(handle: string, model?: string): Exchange;
   /** Reads the response to a status query; never throws. */
   readQuery(reply: Reply, handle: string): QueryVerdict;
   /**
-   * Whether a response that is not media reports that the result is not ready yet (specification 4.3), so that it is
-   * requested again.
+   * Whether a response that is not media reports that the result is not ready yet, so that mgw requests it again
+   * (specification 4.3).
    */
   notReady(reply: Reply): boolean;
 }
 
-/** What an asset is. */
+/** The media type of an asset. */
 export type AssetKind = 'image' | 'video' | 'audio';
 
 const storedForm = /^sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?$/;
 
 /**
- * Whether a string names a file by its content: `sha256:`, the SHA-256, and its extension; `#first` or `#last` after it
- * is a frame of that video. It replaces the URL in fingerprints and in the ledger, because the signature of a URL
- * changes, and the bytes of a frame depend on the version of ffmpeg (design 17).
+ * Whether a string names a file by its content: `sha256:`, the SHA-256 hash and the extension. A trailing `#first` or
+ * `#last` means a frame of that video. Fingerprints and the ledger contain such a name instead of a URL, because a
+ * URL's signature changes, and a frame's bytes depend on the ffmpeg version (design 17).
  */
 export function isStoredName(text: string): boolean {
   return storedForm.test(text);
 }
 
-/** Whether an asset's value is the path of a local file: it is not a URL. A leading `@` is reserved for jobs. */
+/** Whether an asset's value is a local file's path: neither a URL nor `@JOB`. */
 export function isLocalPath(value: string): boolean {
   return value.trim() !== '' && !/^(@|[a-z][a-z\d+.-]+:)/i.test(value) && !/\p{Cc}/u.test(value);
 }
@@ -250,9 +248,7 @@ export function isEarlierJob(value: string): boolean {
   return /^@./.test(value) && !/\p{Cc}/u.test(value);
 }
 
-/**
- * Returns a copy of a body with each string at the places of the protocol's assets replaced by what `change` returns.
- */
+/** Returns a copy of a body in which each asset's value is replaced with the result of `change`. */
 export function withAssets(
   { assetFields = [] }: Protocol,
   body: JsonObject,

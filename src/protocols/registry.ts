@@ -4,10 +4,10 @@ import { c } from './c/protocol.ts';
 import type { Protocol } from './protocol.ts';
 import { usageError } from '../errors.ts';
 
-/** The video protocols by name (specification 1). A protocol is added by its folder and its name here. */
+/** The video protocols by name (specification 1). To add a protocol, add its folder and an entry here. */
 export const protocols = { a, b, c } satisfies Record<string, Protocol>;
 
-/** The name of a video protocol of this build. */
+/** The name of a video protocol in this build. */
 export type ProtocolName = keyof typeof protocols;
 
 const byName: Readonly<Record<string, Protocol>> = protocols;
@@ -15,12 +15,12 @@ const byName: Readonly<Record<string, Protocol>> = protocols;
 /** The names of the video protocols, in the order of the registry. */
 export const protocolNames: readonly string[] = Object.keys(byName);
 
-/** Finds a protocol by name; undefined if there is none, as for speech or a job of a newer mgw. */
+/** Returns the protocol with a name; undefined if there is none, such as for speech or for a newer mgw's job. */
 export function findProtocol(name: string): Protocol | undefined {
   return Object.hasOwn(byName, name) ? byName[name] : undefined;
 }
 
-/** Returns the protocol of a name. @throws MgwError('usage') listing the protocols. */
+/** Returns the protocol with a name. @throws MgwError('usage') listing the protocols. */
 export function protocolNamed(name: string): Protocol {
   const protocol = findProtocol(name);
   if (protocol === undefined)

@@ -6,7 +6,7 @@ import { findProtocol } from './registry.ts';
 type Request = Pick<Job, 'protocol' | 'request'>;
 
 /**
- * Returns the value of a flag in a job's request, by its long name, such as `seed`. For speech, the value of `prompt`
+ * Returns a flag's value in a job's request, by the flag's long name, such as `seed`. For speech, the value of `prompt`
  * is the text.
  */
 export function requestedValue({ protocol, request }: Request, name: string): Json | undefined {
@@ -17,8 +17,8 @@ export function requestedValue({ protocol, request }: Request, name: string): Js
 }
 
 /**
- * Returns the minimum and maximum of the short side, in pixels, that the name of a resolution can mean: `720p`,
- * `1280x720`, `2K` (1080 lines in cinemas, 1440 on screens); undefined for other words.
+ * Returns the minimum and maximum of the short side, in pixels, that a resolution name can mean: `720p`, `1280x720`,
+ * `2K` (1080 lines in cinemas, 1440 on screens); undefined for any other word.
  */
 export function shortSides(resolution: string): readonly [number, number] | undefined {
   const text = resolution.trim().toLowerCase();
@@ -34,9 +34,7 @@ const sidesOfK = new Map<string, readonly [number, number]>([
   ['8k', [4320, 4320]],
 ]);
 
-/**
- * Returns the width divided by the height for an aspect ratio such as `16:9`; undefined for words such as `adaptive`.
- */
+/** Returns an aspect ratio such as `16:9` as width divided by height; undefined for words such as `adaptive`. */
 export function ratioOf(text: string): number | undefined {
   const [, width, height] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(text) ?? [];
   const ratio = Number(width) / Number(height);
@@ -49,7 +47,7 @@ export function sizeOf(job: Request): string {
   return parts.map((part) => JSON.stringify(part)).join(' ');
 }
 
-/** Returns the prompt of a job, or the text that it speaks; undefined if its record contains none. */
+/** Returns a job's prompt or, for speech, its text; undefined if the job's record contains neither. */
 export function promptOf(job: Request): string | undefined {
   const prompt = requestedValue(job, 'prompt');
   return typeof prompt === 'string' && prompt !== '' ? prompt : undefined;

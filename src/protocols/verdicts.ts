@@ -3,7 +3,7 @@ import { bodyOf, classify, messageIn, nativeCodeIn, readFailure, requestIdOf } f
 import { isObject, parseCutJson, type Json, at, idAt, textAt, tryNestedJson } from '../json.ts';
 import type { QueryVerdict } from './protocol.ts';
 
-/** Whether the status of a response is 2xx. */
+/** Whether a response's status is 2xx. */
 export function isSuccess({ status }: Reply): boolean {
   return status >= 200 && status < 300;
 }
@@ -12,8 +12,8 @@ const definiteStatuses = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
  * Judges a response outside 2xx to a paid call, by the table of design 5. A response that contains a task's id is never
- * a refusal, and a refusal counts only if it arrived whole. A 307 or 308 tells the client to resend elsewhere, so
- * nothing was handled. A 301, 302 or 303 may be sent after a task was created.
+ * a refusal, and neither is a truncated response. A 307 or 308 tells the client to resend elsewhere, so nothing was
+ * handled. A 301, 302 or 303 may be sent after a task was created.
  * @param sent the body of the request, whose ids a refusal may quote
  */
 export function judgeFailedSubmission(reply: Reply, sent?: Json): SubmitVerdict {
@@ -29,12 +29,12 @@ export function judgeFailedSubmission(reply: Reply, sent?: Json): SubmitVerdict 
 }
 
 const ownHeaders = ['retry-after', 'x-api-status-code'];
-// The messages of Envoy and of load balancers, even if they are configured to write JSON.
+// Matches messages of Envoy and of load balancers, which may be configured to return JSON.
 const envoyWords = /upstream connect error|reset before headers/i;
 const statusPhrase = /^service (temporarily )?unavailable\.?$/i;
 
-// An error of the gateway itself proves that nothing was handled. An error of a proxy (a page, a sentence, an empty
-// body) may replace the lost response about a task that was created.
+// Whether an error comes from the gateway itself, which proves that nothing was handled. A proxy's error (a page, a
+// sentence, an empty body) may replace the lost response for a task that was created.
 function isOfGateway(reply: Reply): boolean {
   if (ownHeaders.some((name) => reply.headers[name] !== undefined)) return true;
   const body = bodyOf(reply);
@@ -43,7 +43,7 @@ function isOfGateway(reply: Reply): boolean {
   return nativeCodeIn(body) !== undefined || (message !== '' && !statusPhrase.test(message));
 }
 
-// An exhausted balance and a missing model are also reported with 429 and 503. A retry cannot help.
+// An exhausted balance or a missing model may also be reported as 429 or 503, but a retry cannot help.
 function judgeUnavailable(failure: Failure): SubmitVerdict {
   const isPermanent = failure.code === 'balance' || failure.code === 'not_found';
   return { kind: isPermanent ? 'rejected' : 'unavailable', failure };
@@ -58,7 +58,7 @@ function redirectFailure(reply: Reply, failure: Failure): Failure {
   };
 }
 
-// A wrong base path causes a 404 (specification 4.5), and so does a missing model, which the message contains.
+// A 404 is caused by a wrong base path (specification 4.5), or by a missing model, which the message then contains.
 function notFoundFailure(failure: Failure): Failure {
   const { message, nativeCode = '' } = failure;
   if (/model_not_found|model [^/]{0,80}\bnot\b/i.test(`${nativeCode} ${message}`)) return failure;
@@ -77,7 +77,7 @@ export function judgeFailedQuery(reply: Reply): QueryVerdict {
   return { kind: 'again', failure };
 }
 
-/** Returns the verdict on a query's response without a state: query again. */
+/** Returns the verdict to query again, for a response that contains no state. */
 export function inconclusive(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
   return { kind: 'again', failure: unreadable(reply, what) };
 }
@@ -92,7 +92,7 @@ export function taskFailure(reply: Reply, body: Json, message: string, nativeCod
   return { code, message, nativeCode, requestId: requestIdOf(reply, body) };
 }
 
-/** Returns the failure of a 2xx response that is unreadable. */
+/** Returns the failure for an unreadable 2xx response. */
 export function unreadable(reply: Reply, what: string): Failure {
   const excerpt = reply.text.trim().slice(0, 200);
   const message =
@@ -123,14 +123,14 @@ const idPaths = [
   'video_id',
   'job_id',
 ];
-// The paths that are tried last. They contain the id of the call, not of the task, if the response has another field
-// for a task's id.
+// The paths to try last. If another field may contain the task's id, they contain the call's id instead.
 const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
 /**
- * The task's id in a response to a submission of Protocol C, as exact text. `isDoubtful` is for a response that was
- * truncated or that reports an error. In that case, an id that may be something else, such as a row number, is ignored.
+ * Returns the task's id from a response to a Protocol C submission, unchanged; undefined if there is none. `isDoubtful`
+ * is true if the response was truncated or reports an error. An id that may be something else, such as a row number, is
+ * then ignored.
  */
 export function taskIdIn(body: Json | undefined, isDoubtful: boolean): string | undefined {
   const taskId = idPaths.map((path) => idWithin(body, path, isDoubtful)).find((id) => id !== undefined);
@@ -147,7 +147,7 @@ function idWithin(body: Json | undefined, path: string, isDoubtful: boolean): st
   return path !== 'data' || looksLikeId(id, isDoubtful) ? id : undefined;
 }
 
-// The field `data` may also contain a sentence.
+// Whether the value of `data` is an id. The field may contain a sentence instead.
 function looksLikeId(value: string, isDoubtful: boolean): boolean {
   return isDoubtful ? /^(?=.*\d)[\w-]{12,}$/.test(value) : !/\s/.test(value);
 }
@@ -160,7 +160,7 @@ const actionIdPaths = [
   'task_id',
 ];
 
-/** The task's id in a response of Protocol B. Relays write zero if there is none. */
+/** Returns the task's id from a Protocol B response; undefined if there is none, for which relays send zero. */
 export function actionTaskIdIn(body: Json | undefined): string | undefined {
   return actionIdPaths.map((path) => idAt(body, path)).find((id) => id && !/^(0|-\d+)$/.test(id));
 }
@@ -195,8 +195,8 @@ const taskIdPaths = ['error.task_id', ...idPaths.filter((path) => /task_?id$/i.t
 const placeholder = /^(none|null|nil|undefined|unknown|n\/a)$/i;
 
 /**
- * The id of a task in the fields of an error response, in the format of any protocol: an operation's name (A), a
- * `TaskId` (B), or an id of Protocol C. Some errors have a word as their `id`.
+ * Returns a task's id from the fields of an error response, in any protocol's format: an operation's name (A), a
+ * `TaskId` (B), or an id of Protocol C. Ignores a word as the `id`, which some errors contain.
  */
 function taskIdInFields(body: Json | undefined): string | undefined {
   const name = textAt(body, 'name');
@@ -210,8 +210,8 @@ function taskIdInFields(body: Json | undefined): string | undefined {
   return otherId !== undefined && /\d|^task_[a-z]{20}/i.test(otherId) ? otherId : undefined;
 }
 
-// Patterns of task ids in a sentence: ids that begin with `task_`, names of operations, and the word after "task id".
-// The ids of calls (request id, log id, trace) have other labels. Each pattern takes linear time.
+// Patterns of task ids in a sentence: ids that begin with `task_`, operation names, and the word after "task id". Call
+// ids (request id, log id, trace) have other labels. Each pattern matches in linear time.
 const taskIdPatterns = [
   /(?<![\w-])(task[_-](?:(?=[a-z-]*\d)[a-z\d-]{8,200}|[a-z]{20,200}))(?!\w)/gi,
   /(?<![\w-])(models\/[\w.-]{1,200}\/operations\/[\w-]{1,200})/g,
@@ -222,13 +222,13 @@ function taskIdsInWords(text: string): (string | undefined)[] {
   return taskIdPatterns.flatMap((pattern) => [...text.matchAll(pattern)].map(([, id]) => id));
 }
 
-// The limits of the search in a response: the nesting depth of JSON in strings, and the number of strings.
+// Limits of the search: the nesting depth of JSON in strings, and the number of strings.
 const maxNesting = 3;
 const maxTexts = 1000;
 
 /**
- * Returns the strings and numbers in a value, outermost first, each after its name, and the JSON in the strings. A
- * gateway's message may be the JSON of the upstream's own response.
+ * Returns the strings and numbers in a value, outermost first, each preceded by its name, and the JSON values in the
+ * strings. A gateway's message may be the JSON of the upstream's own response.
  */
 function textsIn(body: Json | undefined): { texts: string[]; values: Json[] } {
   const texts: string[] = [];
@@ -248,7 +248,7 @@ function textsIn(body: Json | undefined): { texts: string[]; values: Json[] } {
   return { texts, values };
 }
 
-// A shorter id may be a number in a prompt by coincidence.
+// A shorter id could match a number in a prompt by coincidence.
 const minQuoteLength = 8;
 
 // Whether text contains an id as a separate word.

@@ -1,6 +1,6 @@
 import type { Violation } from './protocol.ts';
 
-/** Replaces a value from a file, because errors never quote files. */
+/** Shown instead of a value from a file, because errors never quote files. */
 export const valueInFile = 'the value in the file';
 
 const maxLength = 60;
@@ -8,7 +8,7 @@ const maxQuotedLength = 10_000;
 
 /**
  * Formats a value for error messages: at most 60 characters, with control and format characters escaped and the
- * password of a URL masked. A string is quoted only if it could be mistaken for another value. For a very long string,
+ * password in a URL masked. A string is quoted only if it could be mistaken for another value. For a very long string,
  * only the length is shown. Returns '' for undefined.
  */
 export function shownValue(value: unknown): string {
@@ -23,7 +23,7 @@ export function shownValue(value: unknown): string {
   return looksLikeText(value) ? shorten(shown, maxLength) : `"${shorten(shown, maxLength - 2)}"`;
 }
 
-/** Returns the number of characters of a string in code points, the unit of the limits of prompts. */
+/** Returns a string's length in code points, the unit of prompt limits. */
 export function charactersIn(text: string): number {
   return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0);
 }
@@ -32,7 +32,7 @@ function looksLikeText(value: string): boolean {
   return value.trim() === value && !/^(|true|false|null|-?\d+(\.\d+)?)$/.test(value);
 }
 
-// Examines only the start, because the displayed text is short, and a value may be a whole file.
+// Examines only the start of a value, because the displayed text is short and the value may be a whole file.
 function printable(value: string): string {
   return value
     .slice(0, 4 * maxLength)
@@ -51,7 +51,7 @@ function shorten(value: string, max: number): string {
  */
 export function violationMessage(violations: readonly Violation[], model?: string): string {
   const name = shownValue(model);
-  // A message about the model itself has no "for MODEL".
+  // A message about the model itself does not repeat it as "for MODEL".
   const scope = ({ value }: Violation): string => (name === '' || value === name ? '' : ` for ${name}`);
   return violations.map((violation) => formatViolation(violation, scope(violation))).join('\n');
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { MODELS } from './models.ts';
 import { listFolder, readWhole, writeWhole } from './state.ts';
 
-/** The key that every sandbox issues, in addition to the keys that the user names. */
+/** The key that every sandbox issues, in addition to the keys that the user specifies. */
 export const DEFAULT_KEY = 'sandbox-key';
 
 /** The sender of a request: the hash of its key, and the models that the key may use. */
@@ -16,20 +16,20 @@ export interface Caller {
 /** How a request sends its key: `bearer` and `x-api-key` as in specification 5, `none` for signed URLs. */
 export type AuthScheme = 'bearer' | 'x-api-key' | 'none';
 
-/** Returns the hash that replaces a key in bills and tasks, so that the key itself is stored in one place only. */
+/** Returns the hash that replaces a key in bills and tasks, so that the key itself is stored in only one place. */
 export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex').slice(0, 32);
 }
 
-/** A malformed key. The message lists what is allowed. */
+/** Thrown for a malformed key. The message states what is allowed. */
 export class KeySyntaxError extends Error {
   override readonly name = 'KeySyntaxError';
 }
 
 /**
  * Records keys as issued: `KEY` for every model, `KEY=MODEL,MODEL` for these models only. If a key is given twice, the
- * last entry counts. Every later sandbox with the same state directory accepts the keys too. Throws KeySyntaxError
- * before anything is recorded.
+ * last entry takes precedence. Every later sandbox with the same state directory also accepts the keys. Throws
+ * KeySyntaxError before any key is recorded.
  */
 export function issueKeys(stateDir: string, keys: readonly string[]): void {
   const issued = new Map([DEFAULT_KEY, ...keys].map(parseKey));
@@ -53,8 +53,8 @@ function parseKey(text: string): [key: string, models: string[]] {
 }
 
 /**
- * Returns the sender of a request, identified by the key. Undefined if the key is missing, malformed or not issued; the
- * response is then HTTP 401 (specification 5).
+ * Returns the sender of a request, identified by the key. Returns undefined if the key is missing, malformed or not
+ * issued. The response is then HTTP 401 (specification 5).
  */
 export function authenticate(
   stateDir: string,
@@ -70,7 +70,7 @@ export function authenticate(
   return { key: hash, mayUse: (model) => models.length === 0 || models.includes(model) };
 }
 
-/** Whether a header or the query contains an issued key, or a header for keys is present. */
+/** Whether a header or the query contains an issued key, or a header meant for keys is present. */
 export function carriesKey(stateDir: string, headers: IncomingHttpHeaders, query: string): boolean {
   if (KEY_HEADERS.some((name) => headers[name] !== undefined)) return true;
   const values = [...Object.values(headers).flat(), query].join('\n');

@@ -7,51 +7,54 @@ import { limitExceeded, type Call, type ExceededLimit, type Limits, RefusedCall 
 
 export { reset } from './state.ts';
 
-/** A charge of the bill. */
+/** A charge on the bill. */
 export interface BillLine {
-  /** Id of the task, or of the call if there is no task (speech, Responses). */
+  /** The id of the task, or of the call if there is no task (speech, Responses). */
   task: string;
   area: Area;
   model: string;
-  /** The amount in credits, which have no currency. An exact decimal. */
+  /** The amount in credits, which have no currency, as an exact decimal. */
   amount: number;
-  /** The part of the amount that no price explains (fault extra-charge). */
+  /** The part of the amount beyond the price (fault `extra-charge`). */
   extra?: number;
   /**
    * The seconds that the request declared. They determine the charge, even if the video is shorter (specification 8).
    */
   seconds?: number;
-  /** The number of billable characters of a speech call. */
+  /** The number of billable characters in a speech call. */
   characters?: number;
-  /** Hash of the canonical body, which is equal for equal requests. */
+  /** The hash of the canonical body, which is the same for equal requests. */
   fingerprint: string;
-  /** Hash of the prompt, text or input alone; absent if there is none. */
+  /** The hash of only the prompt, text or input; absent if there is none. */
   subject?: string;
-  /** Hash of the key that was charged. */
+  /** The hash of the key that was charged. */
   key: string;
   /** The time of the charge, in milliseconds since 1970. */
   at: number;
-  /** The time at which the task ends, in milliseconds since 1970; null for never, absent for a call without a task. */
+  /**
+   * The time at which the task ends, in milliseconds since 1970; null if it never ends; absent for a call without a
+   * task.
+   */
   endsAt?: number | null;
   /** Present if the charge was refunded. */
   refunded?: true;
 }
 
-/** A record of the bill's file. */
+/** A record in the bill's file. */
 export type BillEntry =
   | { kind: 'charge'; line: BillLine }
   /** The charge was refunded at `at`, in milliseconds since 1970. */
   | { kind: 'refund'; task: string; at: number }
-  /** The charge exceeded a limit, and does not count. (A charge is written before it is checked.) */
+  /** The charge exceeded a limit and is void. (A charge is written before it is checked.) */
   | { kind: 'void'; task: string };
 
-/** Whether a record of the bill's file is an entry. */
+/** Whether a record in the bill's file is a valid entry. */
 export function isBillEntry(value: unknown): value is BillEntry {
   if (!isObject(value)) return false;
   return value.kind === 'charge' ? isObject(value.line) : typeof value.task === 'string';
 }
 
-/** Returns the path of the bill of a state directory. */
+/** Returns the path of a state directory's bill. */
 export function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }
@@ -61,18 +64,18 @@ export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
   appendRecords(billPath(stateDir), entries);
 }
 
-/** Appends the bill of another state directory that is about to be removed. */
+/** Appends the bill from another state directory that is about to be removed. */
 export function importBill(stateDir: string, other: string): void {
   const entries = readRecords(billPath(other), isBillEntry);
   if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
 
-/** Returns every charge under a state directory in order, with the refunds up to `now`. */
+/** Returns every charge in a state directory in order, with the refunds up to `now`. */
 export function readBill(stateDir: string, now: number = Date.now()): BillLine[] {
   return linesOf(readRecords(billPath(stateDir), isBillEntry), now);
 }
 
-/** Returns the charges among the entries of a bill, with the refunds up to `now`. */
+/** Returns the charges among a bill's entries, with the refunds up to `now`. */
 export function linesOf(entries: readonly BillEntry[], now: number): BillLine[] {
   const refunded = new Set(
     entries.flatMap((entry) => (entry.kind === 'refund' && entry.at <= now ? [entry.task] : [])),
@@ -84,7 +87,7 @@ export function linesOf(entries: readonly BillEntry[], now: number): BillLine[] 
   });
 }
 
-/** Returns the exact sum of the charges that were not refunded, in credits. */
+/** Returns the exact sum, in credits, of the charges that were not refunded. */
 export function totalOf(lines: readonly BillLine[]): number {
   return sumOf(lines.filter(({ refunded }) => !refunded).map(({ amount }) => amount));
 }
@@ -96,7 +99,7 @@ export function fingerprint(value: unknown): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
-/** Returns the `subject` of a request for its prompt, text or input; none if that is blank. */
+/** Returns a request's `subject` for its prompt, text or input; an empty object if that is blank. */
 export function subjectOf(text: string): { subject?: string } {
   return text.trim() === '' ? {} : { subject: fingerprint(text.trim()) };
 }
@@ -108,16 +111,16 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(members.map(([name, member]) => [name, sorted(member)]));
 }
 
-/** A paid request: its `body`, and the prompt, text or input in it. */
+/** A paid request: its `body`, and the prompt, text or input in that body. */
 interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
   body: unknown;
   text: string;
 }
 
 /**
- * Charges the key of a call for a paid request. `refundAt` is the time of the refund in milliseconds since 1970, if the
+ * Charges a call's key for a paid request. `refundAt` is the time of the refund, in milliseconds since 1970, if the
  * task will fail.
- * @throws RefusedCall, and charges nothing, if the charge exceeds a limit of the account
+ * @throws RefusedCall, and charges nothing, if the charge exceeds one of the account's limits
  */
 export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt?: number): void {
   const { gateway, key, requestId } = call;
@@ -129,9 +132,9 @@ export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt
 const MINUTE_MS = 60_000;
 
 /**
- * Makes a charge. If it exceeds a limit, voids it and returns that limit. `refundAt` is as in {@link chargeFor}. Works
- * across processes without a lock: each process appends its line first, and voids the line if the remaining limit after
- * the lines before it is too low.
+ * Makes a charge. If the charge exceeds a limit, voids it and returns that limit. `refundAt` is as in {@link
+ * chargeFor}. Works across processes without a lock: each process appends its line first, and voids the line if the
+ * lines before it leave too little of the limit.
  */
 function chargeWithin(
   stateDir: string,
@@ -160,11 +163,11 @@ function exceededBy(line: BillLine, before: readonly BillLine[], limits: Limits)
   return sumOf([totalOf(before), line.amount]) > balance ? { limit: 'balance' } : undefined;
 }
 
-/** Returns the charges before a line of the bill, with the refunds up to its time. */
+/** Returns the charges before a line of the bill, with the refunds up to that line's time. */
 function linesBefore(stateDir: string, { task, at }: BillLine): BillLine[] {
   const entries = entriesOf(stateDir);
   const own = entries.findLastIndex((entry) => entry.kind === 'charge' && entry.line.task === task);
-  // Refunds and voided charges count even if their entries are after the line.
+  // Refunds and voided charges are included even if their entries follow the line.
   return linesOf(
     entries.filter((entry, index) => index < own || entry.kind !== 'charge'),
     at,
@@ -173,7 +176,7 @@ function linesBefore(stateDir: string, { task, at }: BillLine): BillLine[] {
 
 const read = new Map<string, { inode: number; end: number; entries: BillEntry[] }>();
 
-/** Returns the entries of the bill. Reads only the new ones if the file has grown. */
+/** Returns the bill's entries. Reads only the new entries if the file has grown. */
 function entriesOf(stateDir: string): BillEntry[] {
   const path = billPath(stateDir);
   const { ino: inode, size } = statSync(path);

@@ -3,12 +3,12 @@ import { isIPv4 } from 'node:net';
 import { gatewayError, type Call, RefusedCall } from './exchange.ts';
 import { isObject, parseJson } from './state.ts';
 
-/** The maximum size of a request body in bytes: an image of 20 MB as Base64, plus the other fields. */
+/** The maximum size of a request body, in bytes: enough for an image of 20 MB as Base64 and the other fields. */
 export const LARGEST_BODY = 32 * 1024 * 1024;
 
 /**
- * Reads the body of a request. Rejects with RefusedCall (HTTP 413) as soon as it exceeds LARGEST_BODY. The rest is then
- * read and discarded, because a client that is still writing would not read the response.
+ * Returns a request's body. Rejects with RefusedCall (HTTP 413) as soon as the body exceeds LARGEST_BODY. The rest is
+ * then read and discarded, because a client that is still writing would not read the response.
  */
 export function readBody(message: IncomingMessage): Promise<Buffer> {
   let pieces: Buffer[] = [];
@@ -30,8 +30,8 @@ export function readBody(message: IncomingMessage): Promise<Buffer> {
 }
 
 /**
- * Returns the body as a JSON object; undefined if it is not one in valid UTF-8.
- * @throws RefusedCall (HTTP 400) if it is nested too deeply
+ * Returns the body as a JSON object; undefined if the body is not a JSON object in valid UTF-8.
+ * @throws RefusedCall (HTTP 400) if the JSON is nested too deeply
  */
 export function jsonObject(call: Call): Record<string, unknown> | undefined {
   const value = parseJson(utf8(call.body) ?? '');
@@ -39,7 +39,7 @@ export function jsonObject(call: Call): Record<string, unknown> | undefined {
   return isObject(value) ? value : undefined;
 }
 
-/** Parses JSON text inside a body; undefined if it is not JSON, or nested too deeply. */
+/** Parses JSON text inside a body; undefined if the text is not JSON or is nested too deeply. */
 export function parseBounded(text: string): unknown {
   const value = parseJson(text);
   return isShallow(value) ? value : undefined;
@@ -47,7 +47,10 @@ export function parseBounded(text: string): unknown {
 
 const DEEPEST = 100;
 
-/** Checks level by level, because recursion over deeply nested JSON could overflow the stack. */
+/**
+ * Whether a value is nested no deeper than allowed. Checks level by level, because recursion over deeply nested JSON
+ * could overflow the stack.
+ */
 function isShallow(value: unknown): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth += 1) {
@@ -72,7 +75,7 @@ function utf8(bytes: Buffer): string | undefined {
   }
 }
 
-// Keeps the connection open, because closing it while the client is writing would reset it and lose the response.
+// Leaves the connection open, because closing it while the client is writing would reset it and lose the response.
 function tooLarge(): RefusedCall {
   const message = `The request body exceeds ${LARGEST_BODY} bytes`;
   const reply = gatewayError(413, message, { code: 'read_request_body_failed' });
@@ -86,7 +89,7 @@ export function isHttpUrl(value: unknown): value is string {
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '';
 }
 
-/** Whether the URL is unreachable from the public internet (specification 8). */
+/** Whether a URL is unreachable from the public internet (specification 8). */
 export function isUnreachable(url: string): boolean {
   const { hostname } = new URL(url);
   const isName = !isIPv4(hostname) && !hostname.startsWith('[');

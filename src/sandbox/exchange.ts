@@ -3,21 +3,21 @@ import type { AuthScheme, Caller } from './auth.ts';
 import type { FaultHit, FaultName, FaultSubject, RouteKind } from './faults.ts';
 import type { Area } from './models.ts';
 
-/** The limits for all clients of a state directory together. An absent member is unlimited. */
+/** The limits for all clients of a state directory together. An absent limit means unlimited. */
 export interface Limits {
   /** The balance in credits, before the first charge. */
   balance?: number;
-  /** The maximum number of video tasks in progress, and of speech streams of one sandbox. */
+  /** The maximum number of video tasks in progress, and of speech streams in one sandbox. */
   concurrency?: number;
   /** The maximum number of paid calls in any 60 seconds. */
   perMinute?: number;
 }
 
-/** The limit that a paid call exceeds; `retryAfter` in seconds. */
+/** The limit that a paid call exceeds. `retryAfter` is in seconds. */
 export type ExceededLimit =
   { limit: 'balance' } | { limit: 'concurrency' } | { limit: 'rate'; retryAfter: number };
 
-/** The state of a gateway. Two gateways with one state directory share its tasks. */
+/** A gateway's state. Gateways with the same state directory share its tasks. */
 export interface Gateway {
   stateDir: string;
   /** Returns the time in milliseconds since 1970. */
@@ -26,7 +26,7 @@ export interface Gateway {
   paceMs: number;
   seed: number | undefined;
   limits: Limits;
-  /** Voices in addition to the sandbox's own. */
+  /** Voices in addition to the sandbox's own voices. */
   voices: readonly string[];
   /** Removes the real key, which a prompt may contain by mistake, from stored tasks. */
   redact: (text: string) => string;
@@ -36,8 +36,8 @@ export interface Gateway {
   url: string;
   fileUrl: string;
   /**
-   * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline it because of its
-   * percentage; it is then not counted.
+   * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline the fault because of
+   * its percentage, in which case it is not counted.
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
   /** Returns a random fault for a call, if the sandbox was started with `chaos`. */
@@ -47,7 +47,7 @@ export interface Gateway {
 /** A complete request. Its key is '' on routes without one. */
 export interface Call extends Caller {
   method: string;
-  /** The request's path, still percent-encoded. */
+  /** The request's path, percent-encoded. */
   path: string;
   query: URLSearchParams;
   headers: IncomingHttpHeaders;
@@ -61,33 +61,33 @@ export interface Route {
   method: 'GET' | 'POST';
   pattern: RegExp;
   area: Area | 'models';
-  /** A function if one path has several operations, as in Protocol B. */
+  /** The kind of call; a function if one path has several operations, as in Protocol B. */
   kind: RouteKind | ((call: Call) => RouteKind);
   auth: AuthScheme;
   handle(call: Call, ...groups: string[]): Reply | Promise<Reply>;
 }
 
-/** A response. An iterable body is streamed. Any other gets a `Content-Length`. */
+/** A response. An iterable body is streamed. Any other body is sent with a `Content-Length`. */
 export interface Reply {
   status: number;
   headers: Record<string, string>;
   body: string | Uint8Array | AsyncIterable<Uint8Array>;
-  /** The call was refused, although its HTTP status is a success (Protocol B). */
+  /** Whether the call was refused, even if its HTTP status is a success (Protocol B). */
   refused?: true;
-  /** Breaks the connection after this many bytes of the body; -1 breaks it before the status line. */
+  /** The number of body bytes after which the connection breaks; -1 breaks it before the status line. */
   cutAt?: number;
-  /** Sends this many bytes of the body, then nothing, and leaves the connection open. */
+  /** The number of body bytes after which nothing more is sent, while the connection remains open. */
   stallAt?: number;
   /** The number of milliseconds to wait before responding. */
   delayMs?: number;
   /**
-   * Called once at the end of the response, with the number of bytes of the body that were written to the network, and
-   * whether that was the whole body. Not called for a HEAD request.
+   * Called once at the end of the response, with the number of body bytes that were written to the network, and whether
+   * that was the whole body. Not called for a HEAD request.
    */
   ended?: (bytes: number, whole: boolean) => void;
 }
 
-/** Thrown to refuse a call: the router sends `reply`. */
+/** Thrown to refuse a call. The router sends `reply`. */
 export class RefusedCall extends Error {
   readonly reply: Reply;
   constructor(reply: Reply) {
@@ -105,7 +105,7 @@ export function json(status: number, value: unknown, headers: Record<string, str
   };
 }
 
-/** Builds an error of the gateway itself, without an upstream: about keys, models, limits and unknown paths. */
+/** Builds an error of the gateway itself, not of an upstream: about keys, models, limits and unknown paths. */
 export function gatewayError(
   status: number,
   message: string,
@@ -138,23 +138,23 @@ export function unknownPath(method: string, path: string): Reply {
   return json(404, { error: { message, type: 'invalid_request_error', param: '', code: '' } });
 }
 
-/** Builds an error about a task of Protocol C. */
+/** Builds an error about a Protocol C task. */
 export function taskError(status: number, code: string, message: string): Reply {
   return json(status, { code, message, data: null });
 }
 
-/** Builds an error of Protocol A, in the upstream's format. */
+/** Builds a Protocol A error, in the upstream's format. */
 export function operationError(code: number, status: string, message: string): Reply {
   return json(code, { error: { code, message, status } });
 }
 
-/** Builds an error of Protocol B: a business failure under HTTP 200 (specification 2.4, 7). */
+/** Builds a Protocol B error: a business failure under HTTP 200 (specification 2.4, 7). */
 export function actionError(code: string, message: string, requestId: string): Reply {
   const error = { Error: { Code: code, Message: message }, RequestId: requestId };
   return { ...json(200, { Response: error }), refused: true };
 }
 
-/** Builds the response to a call that exceeds a limit: HTTP 429, or the area's error for a low balance. */
+/** Builds the response to a call that exceeds a limit: HTTP 429, or the area's error for an insufficient balance. */
 export function limitExceeded(area: Area, exceeded: ExceededLimit, requestId: string): Reply {
   if (exceeded.limit === 'balance') return insufficientBalance(area, requestId);
   if (exceeded.limit === 'rate') {

@@ -13,19 +13,19 @@ import {
 import { spanOf } from './files.ts';
 import { canStrike, FAULTS, type FaultHit, type FaultName } from './faults.ts';
 
-/** The effect of a fault on a call. Faults that decide the outcome of a task or stream are not listed here. */
+/** A fault's effect on a call. Faults that determine the outcome of a task or stream are not listed here. */
 interface Effect {
-  /** Responds instead of the handler. */
+  /** Returns the response in place of the handler. */
   instead?: (call: Call, route: Route) => Reply;
-  /** Changes the handler's response. */
+  /** Returns the handler's response with changes. */
   change?: (reply: Reply, hit: FaultHit, call: Call) => Reply;
-  /** False if the fault would not change the response at this percentage. */
+  /** Returns false if the fault would not change the response at this percentage. */
   fits?: (reply: Reply, percent: number) => boolean;
 }
 
 /**
- * Runs a handler with the faults of the sandbox. If a fault refuses the call, the handler does not run. A fault that
- * damages a response applies only to successful responses, because other calls had no effect.
+ * Runs a handler with the sandbox's faults. If a fault refuses the call, the handler does not run. A fault that damages
+ * a response applies only to successful responses, because refused calls had no effect.
  */
 export async function withFaults(
   received: Call,
@@ -45,7 +45,7 @@ export async function withFaults(
   return hadNoEffect ? reply : damaged(call, names, reply);
 }
 
-/** Returns the call with its random fault, if any, in addition to the configured ones. */
+/** Returns the call with its random fault, if any, in addition to the configured faults. */
 function withChance(call: Call, struck: FaultHit | undefined): Call {
   if (struck === undefined) return call;
   const { gateway } = call;
@@ -90,7 +90,7 @@ const cut = (reply: Reply, { percent }: FaultHit): Reply => ({
 });
 
 /**
- * Returns the number of bytes of this response before a position in the whole file; negative if the response begins
+ * Returns the number of bytes in this response before a position in the whole file; negative if the response begins
  * after that position.
  */
 function bytesBefore(reply: Reply, percent: number): number {

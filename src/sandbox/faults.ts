@@ -3,10 +3,10 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { claim, listFolder } from './state.ts';
 
-/** A fault of the sandbox. The help and the documentation list all of them. */
+/** A fault that the sandbox can simulate. The help and the documentation list all faults. */
 export interface FaultEntry {
   name: string;
-  /** The calls that the fault strikes, with the protocol in brackets if there is only one: `submit (b)`. */
+  /** The calls that the fault affects, with the protocol in brackets if there is only one: `submit (b)`. */
   on: string;
   does: string;
   /** The default percentage, if the fault has one: a position in the response, or a probability. */
@@ -14,8 +14,8 @@ export interface FaultEntry {
 }
 
 /**
- * Every fault. `name` strikes each time, `namexN` the first N times, and `name@P%` at P percent of the response
- * (`chaos`: with that probability). Both may be combined: `download-cutx2@40%`.
+ * Every fault. `name` strikes each time, `namexN` strikes the first N times, and `name@P%` strikes at P percent of the
+ * response (`chaos`: with that probability). The forms can be combined: `download-cutx2@40%`.
  */
 export const FAULTS = [
   fault('auth-401', 'every call with a key', 'Refuses the key: HTTP 401.'),
@@ -26,20 +26,20 @@ export const FAULTS = [
   fault('submit-500', 'submit', 'HTTP 500; nothing is created, which the client cannot know.'),
   fault('submit-reset', 'submit', 'Breaks the connection; nothing is created, which the client cannot know.'),
   fault('submit-reply-lost', 'submit', 'Creates and charges the task, then breaks the connection.'),
-  fault('submit-500-after-accept', 'submit', 'Creates and charges the task, then answers HTTP 500.'),
+  fault('submit-500-after-accept', 'submit', 'Creates and charges the task, then returns HTTP 500.'),
   fault(
     'submit-502-after-accept',
     'submit',
-    'Creates and charges the task, then answers HTTP 502 with HTML.',
+    'Creates and charges the task, then returns HTTP 502 with HTML.',
   ),
-  fault('submit-slow', 'submit', 'Creates the task, and answers after the time that one generation takes.'),
+  fault('submit-slow', 'submit', 'Creates the task, and responds after the duration of one generation.'),
   fault(
     'client-gives-up',
     'submit, tts, responses',
-    'Creates and charges, and answers after 30 times --pace: 90 seconds, longer than the timeout of most agent tool calls.',
+    'Creates and charges the task, and responds after 30 times --pace (default: 90 seconds), longer than the timeout of most agent tool calls.',
   ),
-  fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with a body that is not JSON.'),
-  fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
+  fault('submit-garbled', 'submit', 'Creates the task, and returns HTTP 200 with a body that is not JSON.'),
+  fault('submit-empty', 'submit', 'Creates the task, and returns HTTP 200 with no body.'),
   fault(
     'submit-cut',
     'submit',
@@ -50,7 +50,7 @@ export const FAULTS = [
   fault(
     'b-submit-internal-error',
     'submit (b)',
-    'Creates the task, and answers HTTP 200 with InternalError.',
+    'Creates the task, and returns HTTP 200 with InternalError.',
   ),
   fault('task-fails', 'submit', 'The task is accepted, fails at its end, and is refunded.'),
   fault('never-finishes', 'submit', 'The task is accepted, and never finishes.'),
@@ -69,7 +69,7 @@ export const FAULTS = [
   fault('poll-reset', 'poll', 'Breaks the connection before the response.'),
   fault('poll-garbled', 'poll', 'HTTP 200 with a body that is not JSON.'),
   fault('poll-cut', 'poll', 'Breaks the connection in the middle of the response.', 50),
-  fault('poll-notfound', 'poll', 'Says that there is no such task.'),
+  fault('poll-notfound', 'poll', 'Reports that there is no such task.'),
   fault(
     'download-cut',
     'download',
@@ -108,7 +108,7 @@ function fault<Name extends string>(name: Name, on: string, does: string, percen
   return { name, on, does, percent } satisfies FaultEntry;
 }
 
-/** Whether a fault can strike calls of a kind (`submit`, `poll`, `list`…) in an area. */
+/** Whether a fault can affect calls of a kind (`submit`, `poll`, `list`…) in an area. */
 export function canStrike({ on }: FaultEntry, kind: string, area: string): boolean {
   const call = kind === 'list' ? 'models' : kind;
   return (
@@ -116,38 +116,38 @@ export function canStrike({ on }: FaultEntry, kind: string, area: string): boole
   );
 }
 
-/** The action of a request, which determines the faults that can strike it. */
+/** A request's action, which determines the faults that can affect it. */
 export type RouteKind = 'submit' | 'poll' | 'download' | 'list' | 'tts' | 'responses';
 
-/** Identifies a call for random faults: `subject` is equal for calls about the same task or body. */
+/** Identifies a call for random faults. `subject` is the same for all calls about one task or body. */
 export interface FaultSubject {
   kind: RouteKind;
-  /** The protocol, or another part of the gateway. */
+  /** The protocol, or another area of the gateway. */
   area: string;
   subject: string;
 }
 
-/** The name of a fault in the catalogue. */
+/** The name of a fault in {@link FAULTS}. */
 export type FaultName = (typeof FAULTS)[number]['name'];
 
-/** One strike of a fault. */
+/** One occurrence of a fault. */
 export interface FaultHit {
   name: FaultName;
   percent: number;
 }
 
-/** A configured fault: its name, its maximum number of strikes, and its position in the response. */
+/** A configured fault: its name, its maximum number of occurrences, and its position in the response. */
 export interface Fault {
   name: FaultName;
-  /** The maximum number of strikes; Infinity for every time. */
+  /** The maximum number of occurrences; Infinity for every time. */
   times: number;
-  /** The position in the response at which it strikes, 0 to 100 percent. */
+  /** The position in the response at which the fault strikes, 0 to 100 percent. */
   percent: number;
-  /** The fault as the user wrote it. Its count is stored under this text. */
+  /** The fault as the user wrote it. Its occurrences are stored under this text. */
   text: string;
 }
 
-/** An unknown or malformed fault. The message lists the faults. */
+/** Thrown for an unknown or malformed fault. The message explains the problem. */
 export class FaultSyntaxError extends Error {
   override readonly name = 'FaultSyntaxError';
 }
@@ -155,7 +155,7 @@ export class FaultSyntaxError extends Error {
 const MOST_TIMES = 10_000;
 
 /**
- * Parses faults: `name`, `namexN` or `name@P%`, with several in one string separated by commas.
+ * Parses faults: `name`, `namexN` or `name@P%`. A string may contain several, separated by commas.
  * @throws FaultSyntaxError naming similar faults
  */
 export function parseFaults(texts: readonly string[]): Fault[] {
@@ -164,8 +164,8 @@ export function parseFaults(texts: readonly string[]): Fault[] {
 }
 
 /**
- * Counts and returns one occurrence of a fault. Undefined if the fault is not configured, has struck as often as it
- * should, or is declined by `fits`. Counts are files, so that processes with the same state directory share them.
+ * Counts and returns one occurrence of a fault; undefined if the fault is not configured, has reached its maximum, or
+ * is declined by `fits`. Counts are files, so that processes with the same state directory share them.
  */
 export function useFault(
   stateDir: string,
@@ -188,9 +188,9 @@ function parseFault(text: string): Fault {
   const entry = FAULTS.find((candidate) => candidate.name === name);
   if (entry === undefined) throw new FaultSyntaxError(unknownFault(text, name ?? text));
   if (early !== undefined && late !== undefined)
-    throw new FaultSyntaxError(`A fault takes only one count: ${text}`);
+    throw new FaultSyntaxError(`A fault accepts only one count: ${text}`);
   if (percent !== undefined && entry.percent === undefined) {
-    throw new FaultSyntaxError(`${entry.name} takes no percentage: ${text}`);
+    throw new FaultSyntaxError(`${entry.name} accepts no percentage: ${text}`);
   }
   return {
     name: entry.name,
@@ -211,7 +211,7 @@ function timesOf(text: string, digits: string | undefined): number {
 function percentOf(text: string, digits: string | undefined): number | undefined {
   if (digits === undefined) return undefined;
   const percent = Number(digits);
-  if (percent > 100) throw new FaultSyntaxError(`A percentage is 0 to 100: ${text}`);
+  if (percent > 100) throw new FaultSyntaxError(`A percentage must be from 0 to 100: ${text}`);
   return percent;
 }
 
@@ -233,7 +233,7 @@ function unknownFault(text: string, name: string): string {
   return `There is no fault ${JSON.stringify(text)}.${hint} To list all faults: mgw sandbox faults.`;
 }
 
-/** Returns the Levenshtein distance of two names. */
+/** Returns the Levenshtein distance between two names. */
 function distance(left: string, right: string): number {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index);
   for (let i = 1; i <= left.length; i += 1) {
@@ -247,10 +247,10 @@ function distance(left: string, right: string): number {
   return row[right.length] ?? 0;
 }
 
-/** Determines at random whether and how a call fails; `probability` is a percentage. */
+/** Determines at random whether and how a call fails. `probability` is a percentage. */
 type Chaos = (call: FaultSubject, probability: number) => FaultHit | undefined;
 
-/** Patterns for the names of the faults from which `chaos` chooses, by kind of call. */
+/** Patterns for the names of faults that `chaos` may choose, by kind of call. */
 const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
   submit: /^(b-)?submit-/,
   poll: /^poll-/,
@@ -264,8 +264,8 @@ const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
 const NEVER: readonly string[] = ['download-stall'];
 
 /**
- * Returns repeatable random faults: with the same seed, the n-th call of a kind about one subject always gets the same
- * fault, regardless of other calls.
+ * Returns repeatable random faults: with the same seed, the n-th call of a kind with the same subject always gets the
+ * same fault, regardless of other calls.
  */
 export function startChaos(seed: number): Chaos {
   const counts = new Map<string, number>();

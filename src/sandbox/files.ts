@@ -5,18 +5,18 @@ import { parseRange } from './listener.ts';
 import { renderVideo } from './media/video.ts';
 import type { Task } from './tasks.ts';
 
-/** A file to serve. `madeAt` is the time at which the bytes were made, in milliseconds since 1970. */
+/** A file to serve. `madeAt` is the time at which its content was created, in milliseconds since 1970. */
 interface ServedFile {
   bytes: Uint8Array;
   type: string;
   madeAt: number;
   /**
-   * Called at the end of the response, with the range of bytes that was sent: `start` up to, but not including, `end`.
+   * Called at the end of the response with the byte range that was sent: from `start` up to, but not including, `end`.
    */
   fetched: (start: number, end: number) => void;
 }
 
-/** Serves a video of a task, and records in the journal which bytes were sent. */
+/** Serves one of a task's videos, and records the sent bytes in the journal. */
 export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): Reply {
   const { stateDir, now } = call.gateway;
   const bytes = videoOf(task, sample);
@@ -52,7 +52,7 @@ function serveFile(call: Call, file: ServedFile): Reply {
   };
 }
 
-/** Returns the offset of a response's bytes in the whole file, and the length of that file, in bytes. */
+/** Returns the offset of a response's body in the whole file, and the file's length, both in bytes. */
 export function spanOf(reply: Reply): { start: number; total: number } {
   const match = /^bytes (\d+)-\d+\/(\d+)$/.exec(reply.headers['Content-Range'] ?? '');
   if (match) return { start: Number(match[1]), total: Number(match[2]) };
@@ -81,11 +81,11 @@ function rangeCounts(
   return method === 'GET' && (condition === undefined || condition === ETag || condition === modified);
 }
 
-/** The number of videos cached in memory, so that a video is not rendered for each range of a download. */
+/** The number of videos to cache in memory, so that a video is not rendered for each range of a download. */
 const KEPT = 4;
 const kept = new Map<string, Uint8Array>();
 
-/** Returns the video of a task's sample, counted from 0. Renders it on demand; the bytes are always the same. */
+/** Returns the video for a task's sample, counted from 0. Renders the video on demand, always with the same bytes. */
 export function videoOf({ prompt, seconds, width, height, audio }: Task, sample = 0): Uint8Array {
   const options = {
     prompt: sample === 0 ? prompt : `${prompt} #${sample + 1}`,

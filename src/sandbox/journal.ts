@@ -6,15 +6,15 @@ import { appendRecords, isObject, readRecords } from './state.ts';
 /** The actions of clients that are not in the bill. `at` is in milliseconds since 1970. */
 export type JournalEntry =
   /**
-   * A client learned the state of a task. `open` if the task had not finished, `mgw` if the client's user agent is mgw,
-   * `content` if the client requested the result itself.
+   * A client received a task's state. `open` is set if the task had not finished, `mgw` if the client's user agent is
+   * mgw, and `content` if the client requested the result itself.
    */
   | { kind: 'polled'; at: number; task: string; open?: boolean; mgw?: boolean; content?: boolean }
-  /** The response to a paid call was sent completely, so the client can know the task. */
+  /** The response to a paid call was sent completely, so the client can know about the task. */
   | { kind: 'told'; at: number; task: string }
-  /** The bytes from `start` up to, but not including, `end` of a task's file were sent. `sample` counts from 0. */
+  /** The bytes of a task's file from `start` up to, but not including, `end` were sent. `sample` counts from 0. */
   | { kind: 'fetched'; at: number; task: string; sample: number; start: number; end: number; total: number }
-  /** A client received speech, or a response of the Responses endpoint, that failed or was cut off. */
+  /** A client received speech, or a response from the Responses endpoint, that failed or was cut off. */
   | { kind: 'broke-off'; at: number; task: string; subject?: string }
   /** A request to Protocol B's file host contained a key. */
   | { kind: 'key-at-file-host'; at: number; path: string };
@@ -37,7 +37,7 @@ export function readJournal(stateDir: string): JournalEntry[] {
 
 /**
  * Returns the response to a paid call, and records when it was sent. A client that has not received the response cannot
- * know the task.
+ * know about the task.
  */
 export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply {
   const act = (): void => note(gateway.stateDir, { kind: 'told', at: gateway.now(), task });

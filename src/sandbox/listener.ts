@@ -19,10 +19,9 @@ export interface Request {
 }
 
 /**
- * Listens on 127.0.0.1 (port 0 chooses a free one) and responds to each request with the result of `handle`. Refuses
- * requests from web pages, and requests with a foreign host name, with HTTP 403. Responds with HTTP 500 if `handle`
- * throws. Rejects with the system's error if the port is in use. With `unref`, the server does not keep the process
- * running.
+ * Listens on 127.0.0.1 (port 0 chooses a free port) and responds to each request with the result of `handle`. Responds
+ * with HTTP 403 to requests from web pages or with a foreign host name, and with HTTP 500 if `handle` throws. Rejects
+ * with the system's error if the port is in use. With `unref`, the server does not keep the process running.
  */
 export function listen(
   port: number,
@@ -63,17 +62,20 @@ function crashed(error: unknown): Reply {
   return gatewayError(500, `The sandbox failed: ${message}`, { code: 'sandbox_error' });
 }
 
-/** The number of bytes to write at a time, so that the sandbox knows how many were sent when a client disconnects. */
+/**
+ * The number of bytes to write at a time. Small pieces let the sandbox know how many were sent when a client
+ * disconnects.
+ */
 const PIECE = 64 * 1024;
 
-/** How much of a body was written to the network. */
+/** The amount of a body that was written to the network. */
 interface Progress {
   bytes: number;
   whole: boolean;
 }
 
 /**
- * Sends a response, and breaks or stalls it if the response requests that. Resolves when the response is sent or
+ * Sends a response, and breaks or stalls it if the response so specifies. Resolves when the response has been sent or
  * broken, or the client has disconnected. Rejects if a streamed body throws.
  */
 async function sendReply(message: IncomingMessage, response: ServerResponse, reply: Reply): Promise<void> {
@@ -115,7 +117,7 @@ async function sendBody(
     if (progress.bytes === end) break;
   }
   if (stallAt !== undefined && !left.aborted) await once(left, 'abort');
-  // Wait, because the bytes before the break must arrive.
+  // Wait until the bytes before the break have been sent.
   if (cutAt !== undefined) await written;
   if (stallAt !== undefined || cutAt !== undefined) return;
   response.end();
@@ -132,7 +134,7 @@ async function* piecesOf(body: Reply['body']): AsyncGenerator<Uint8Array> {
   for (let start = 0; start < bytes.length; start += PIECE) yield bytes.subarray(start, start + PIECE);
 }
 
-/** Waits for a promise that rejects only if the client has disconnected. */
+/** Waits for a promise, and ignores its rejection, which means only that the client has disconnected. */
 async function orLeft(waiting: Promise<unknown>): Promise<void> {
   await waiting.catch(() => undefined);
 }
@@ -141,15 +143,15 @@ export type { IncomingMessage, ServerResponse } from 'node:http';
 
 /** A server on loopback that is ready for requests. */
 export interface Listener {
-  /** The origin of the server, `http://127.0.0.1:PORT`. */
+  /** The server's origin, `http://127.0.0.1:PORT`. */
   origin: string;
   /** Closes every connection immediately, and resolves when the port is free. */
   close(): Promise<void>;
 }
 
 /**
- * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port is in use. With
- * `unref`, the server does not keep the process alive.
+ * Listens on 127.0.0.1 (port 0 chooses a free port). Rejects with the system's error if the port is in use. With
+ * `unref`, the server does not keep the process running.
  */
 export async function listenOnLoopback(
   port: number,
@@ -182,7 +184,7 @@ function stop(server: Server): Promise<void> {
 }
 
 /**
- * Whether a request comes from a web page of another origin, or used a foreign host name (DNS rebinding). A web page
+ * Whether a request comes from a web page of another origin, or uses a foreign host name (DNS rebinding). Such a page
  * must not be able to cause charges or read results. Requests from the address bar and from the browser's player
  * (`same-origin`) are allowed. `origin` is `http://127.0.0.1:PORT`.
  */
@@ -201,7 +203,7 @@ function ownHosts(origin: string): string[] {
   return ['127.0.0.1', 'localhost'].flatMap((name) => [`${name}:${port}`, ...(port === '80' ? [name] : [])]);
 }
 
-/** A range of bytes in a file. */
+/** A byte range in a file. */
 interface Span {
   start: number;
   /** The offset after the last byte. */
@@ -209,8 +211,8 @@ interface Span {
 }
 
 /**
- * Parses a `Range` header (RFC 9110 section 14). Returns the range; `whole` if the header is absent, malformed or has
- * several ranges; `beyond` if no byte of the file is in the range.
+ * Parses a `Range` header (RFC 9110 section 14). Returns the range; `whole` if the header is absent, malformed or
+ * contains several ranges; `beyond` if the range contains no byte of the file.
  */
 export function parseRange(header: string, total: number): Span | 'whole' | 'beyond' {
   const match = /^bytes=\s*(\d*)-(\d*)\s*$/.exec(header);

@@ -1,10 +1,10 @@
-/** The areas that are billed: the three video protocols, speech and Responses. */
+/** The billed areas: the three video protocols, speech and Responses. */
 export type Area = 'a' | 'b' | 'c' | 'tts' | 'responses';
 
 /** The areas whose requests become tasks. */
 export type VideoArea = 'a' | 'b' | 'c';
 
-/** A model of the sandbox, with its differences from the other models of its area. */
+/** A model in the sandbox, with its differences from the other models in its area. */
 export interface Model {
   id: string;
   area: Area;
@@ -22,7 +22,7 @@ export interface Model {
   extended?: true;
 }
 
-/** Every model of the sandbox. The specification lists only those of C. */
+/** Every model in the sandbox. The specification lists only Protocol C's models. */
 export const MODELS: readonly Model[] = [
   { id: 'video-a', area: 'a', audio: true, image: true },
   { id: 'video-a-fast', area: 'a', image: true },
@@ -38,7 +38,9 @@ export const MODELS: readonly Model[] = [
   { id: 'text-1', area: 'responses' },
 ];
 
-/** Finds a model of an area by its exact, case-sensitive name. Undefined if the key may not use it. */
+/**
+ * Returns an area's model with the exact, case-sensitive name; undefined if there is none or the key may not use it.
+ */
 export function findModel(
   area: Area,
   id: unknown,
@@ -47,7 +49,7 @@ export function findModel(
   return MODELS.find((model) => model.area === area && model.id === id && mayUse(model.id));
 }
 
-/** The price of one unit of a model in credits, and the surcharges. All amounts are exact decimals. */
+/** A model's price per unit, in credits, and its surcharges. All amounts are exact decimals. */
 export interface Price {
   area: Area;
   model: string;
@@ -59,16 +61,16 @@ export interface Price {
    * resolution.
    */
   resolution?: string;
-  /** The seconds that are billed if a request has no duration. */
+  /** The number of seconds to bill if a request has no duration. */
   defaultSeconds?: number;
   /** The price of each reference image beyond `freeReferenceImages` (default 0). */
   referenceImage?: string;
   freeReferenceImages?: number;
-  /** The minimum price of a video. */
+  /** The minimum price per video. */
   minimum?: string;
 }
 
-/** Every price of the sandbox. */
+/** Every price in the sandbox. */
 export const PRICES: readonly Price[] = [
   ...perSecond('a', 8, { 'video-a': '12', 'video-a-fast': '6', 'video-a-inline': '12' }),
   ...perSecond('b', 5, { 'Video-B': '10' }, { referenceImage: '2.5', freeReferenceImages: 1 }),
@@ -88,12 +90,12 @@ export const PRICES: readonly Price[] = [
   { area: 'responses', model: 'text-1', unit: '1k_tokens', price: '1' },
 ];
 
-/** Returns the prices of a model: the general price, followed by the prices for single resolutions. */
+/** Returns a model's prices: the general price, followed by the prices for specific resolutions. */
 export function pricesOf(area: string, model: string): Price[] {
   return PRICES.filter((price) => price.area === area && price.model === model);
 }
 
-/** Returns the price of a request. @throws RangeError for a model without a price */
+/** Returns a request's price. @throws RangeError if the model has no price */
 export function priceFor(area: Area, model: string, resolution?: string): Price {
   const prices = pricesOf(area, model);
   const price =
@@ -104,8 +106,8 @@ export function priceFor(area: Area, model: string, resolution?: string): Price 
 }
 
 /**
- * Returns the prices of a model in the syntax of mgw's configuration: `second=10 default_seconds=5; resolution=2K: …`.
- * Undefined for a model without a price.
+ * Returns a model's prices in the syntax of mgw's configuration: `second=10 default_seconds=5; resolution=2K: …`;
+ * undefined if the model has no price.
  */
 export function priceText(area: string, model: string): string | undefined {
   const texts = pricesOf(area, model).map(({ resolution, ...price }) => {
@@ -141,16 +143,14 @@ function perSecond(
   }));
 }
 
-/**
- * The billed quantities of a request: the units of its price and, for video, the number of videos and reference images.
- */
+/** A request's billed quantities: the units of its price and, for video, the number of videos and reference images. */
 interface Billed {
   units: number;
   videos?: number;
   referenceImages?: number;
 }
 
-/** Returns the cost of a request in credits, rounded down to a millionth. */
+/** Returns a request's cost in credits, rounded down to a millionth. */
 export function cost(price: Price, { units, videos = 1, referenceImages = 0 }: Billed): number {
   const { referenceImage = '0', freeReferenceImages = 0, minimum = '0' } = price;
   const images = Math.max(0, referenceImages - freeReferenceImages);
@@ -173,7 +173,7 @@ function microsOf(amount: string, count: number): bigint {
   return (one.digits * other.digits * BigInt(MICROS_PER_CREDIT)) / 10n ** BigInt(one.places + other.places);
 }
 
-/** Parses a decimal number. A number too small for plain digits, such as 1e-7, counts as zero. */
+/** Parses a decimal number. A number too small for plain digits, such as 1e-7, is treated as zero. */
 function decimal(text: string): { digits: bigint; places: number } {
   const [, whole = '0', fraction = ''] = /^(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
   return { digits: BigInt(whole + fraction), places: fraction.length };

@@ -35,7 +35,7 @@ const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
   responses: ['openai-response'],
 };
 
-/** The model list, `GET /v1/models` (specification 2.7, 4.5), and a single model by its id. */
+/** The routes for the model list, `GET /v1/models` (specification 2.7, 4.5), and for a single model by its id. */
 const modelRoutes: readonly Route[] = [
   { method: 'GET', pattern: /^\/v1\/models$/, area: 'models', kind: 'list', auth: 'bearer', handle: listAll },
   {
@@ -86,29 +86,29 @@ function entryOf(call: Call, { id, area, versions }: Model): object {
 
 /** The options of {@link startSandbox}. */
 export interface SandboxOptions {
-  /** The folder of tasks, bill and journal. Several sandboxes may share it at the same time. */
+  /** The folder for tasks, the bill and the journal. Several sandboxes can share it at the same time. */
   stateDir: string;
-  /** The port; 0, the default, chooses a free one. */
+  /** The port; 0, the default, chooses a free port. */
   port?: number;
   /** The address to listen on: always loopback. */
   host?: '127.0.0.1';
-  /** The duration of one generation, in milliseconds; default 3000. A change does not affect existing tasks. */
+  /** The duration of one generation, in milliseconds. Default: 3000. A change does not affect existing tasks. */
   paceMs?: number;
   /** Keys in addition to the default key: `KEY`, or `KEY=MODEL,MODEL` for these models only. */
   keys?: readonly string[];
-  /** Voices in addition to the sandbox's own. */
+  /** Voices in addition to the sandbox's own voices. */
   voices?: readonly string[];
-  /** The limits of the account; default none. */
+  /** The account's limits. Default: none. */
   limits?: Limits;
   /** The faults to simulate, in the syntax of {@link parseFaults}. */
   faults?: string[];
-  /** Makes task ids and random faults repeatable, if the state directory is empty and the calls are the same. */
+  /** Makes task ids and random faults repeatable if the state directory is empty and the calls are the same. */
   seed?: number;
   /** Removes the real key from stored tasks. */
   redact?: (text: string) => string;
-  /** Whether the process may end while the sandbox listens. */
+  /** Whether the process may exit while the sandbox is listening. */
   unref?: boolean;
-  /** Returns the time in milliseconds since 1970. Tests replace it. */
+  /** Returns the time in milliseconds since 1970. Tests replace this function. */
   now?: () => number;
 }
 
@@ -137,7 +137,7 @@ const ROUTES: readonly Route[] = [
 ];
 
 /**
- * Starts a simulated gateway on loopback (design 9). It makes real media, validates requests like the real one, and
+ * Starts a simulated gateway on loopback (design 9). It creates real media, validates requests like a real gateway, and
  * records a bill in `stateDir` (created with mode 0700). Rejects with FaultSyntaxError, KeySyntaxError, or the system's
  * error if the port or the folder is not available.
  */
@@ -174,8 +174,8 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 }
 
 /**
- * The file host reuses its first port, so that file URLs survive a restart. If that port is in use, for example by
- * another sandbox with the same state directory, it chooses a free one.
+ * Starts the file host on its first port, so that file URLs survive a restart. If that port is in use, for example by
+ * another sandbox with the same state directory, the host chooses a free port.
  */
 async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Promise<Listener> {
   const handle = (request: Request): Promise<Reply> => answer(gateway, fileHost, request);
@@ -187,8 +187,8 @@ async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Pro
 }
 
 /**
- * Returns the function that chooses random faults, at most N of them for `chaosxN`. A call without a fault does not
- * count.
+ * Returns the function that chooses random faults. For `chaosxN`, it chooses at most N faults, regardless of the number
+ * of calls.
  */
 function chanceOf(
   faults: readonly Fault[],
@@ -206,7 +206,7 @@ function chanceOf(
 
 /**
  * Responds to a request with the first route that matches its method and path: checks the key, applies faults, and runs
- * the handler. `HEAD` uses the route of `GET`. Every response has `X-Oneapi-Request-Id`.
+ * the handler. `HEAD` uses the `GET` route. Every response has `X-Oneapi-Request-Id`.
  */
 export async function answer(gateway: Gateway, routes: readonly Route[], request: Request): Promise<Reply> {
   const requestId = randomBytes(12).toString('hex');
@@ -241,7 +241,7 @@ function groups(pattern: RegExp, path: string): string[] {
   return (pattern.exec(path)?.slice(1) ?? []).map(decode);
 }
 
-/** Decodes a group of a path. Returns a badly encoded group unchanged, because no task has such a name. */
+/** Decodes a matched part of a path. Returns a badly encoded part unchanged, because no task has such a name. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -23,7 +23,7 @@ export function writeWhole(path: string, text: string | Uint8Array): void {
   renameSync(draft, path);
 }
 
-/** Returns the text of a file; undefined if it does not exist. */
+/** Returns a file's text; undefined if the file does not exist. */
 export function readWhole(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -33,7 +33,7 @@ export function readWhole(path: string): string | undefined {
   }
 }
 
-/** Returns the sorted names in a folder; none if the folder does not exist. */
+/** Returns the sorted names in a folder; an empty list if the folder does not exist. */
 export function listFolder(path: string): string[] {
   try {
     return readdirSync(path).sort();
@@ -60,15 +60,15 @@ export function writeOnce(path: string, text: string): boolean {
   }
 }
 
-/** Appends records as JSON Lines in one write, so that records of several processes never mix. */
+/** Appends records as JSON Lines in one write, so that records from several processes never mix. */
 export function appendRecords(path: string, records: readonly object[]): void {
   makeFolder(dirname(path));
-  // Starts with the line break, so that the incomplete line of a killed writer does not corrupt the next line.
+  // Starts with a line break, so that a killed writer's incomplete line does not corrupt the next line.
   const text = records.map((record) => `\n${JSON.stringify(record)}`).join('');
   appendFileSync(path, text, { mode: OWN_FILE });
 }
 
-/** Returns the records of a JSON Lines file in order. Skips incomplete lines, and lines that are not records. */
+/** Returns the records in a JSON Lines file, in order. Skips incomplete lines and lines that are not records. */
 export function readRecords<T>(path: string, isRecord: (value: unknown) => value is T): T[] {
   return (readWhole(path) ?? '').split('\n').map(parseJson).filter(isRecord);
 }

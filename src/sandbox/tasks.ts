@@ -8,20 +8,20 @@ import { claim, isObject, listFolder, parseJson, readWhole, writeWhole } from '.
 /** The reason why a task fails. Each protocol has its own messages and codes for it. */
 export type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
 
-/** The outcome of a task. It is determined when the task is accepted, so that polls never contradict each other. */
+/** A task's outcome, determined when the task is accepted, so that polls never contradict each other. */
 export type Outcome =
   /** The content policy removes `filtered` of the samples (Protocol A). */
   | { end: 'succeeds'; filtered: number }
   | { end: 'fails'; reason: FailureReason; message: string }
   | { end: 'never' };
 
-/** A submission that has passed the checks of its protocol. */
+/** A submission that has passed its protocol's checks. */
 export interface Order {
   model: Model;
   prompt: string;
   /** The number of billed seconds. */
   declaredSeconds: number;
-  /** The duration of the video in seconds. */
+  /** The video's duration, in seconds. */
   seconds: number;
   resolution: string;
   ratio: string;
@@ -30,12 +30,12 @@ export interface Order {
   samples: number;
   /** Whether the videos have sound. */
   audio?: boolean;
-  /** Protocol B only: whether usage is reported. */
+  /** Protocol B only: whether to report usage. */
   returnUsage?: boolean;
-  /** The price in credits. */
+  /** The price, in credits. */
   amount: number;
   outcome: Outcome;
-  /** The request's body, by which repeated requests are recognised. */
+  /** The request's body, which identifies repeated requests. */
   body: unknown;
 }
 
@@ -44,16 +44,16 @@ export interface Task extends Omit<Order, 'model' | 'body'> {
   id: string;
   area: VideoArea;
   model: string;
-  /** Hash of the key that submitted the task. */
+  /** The hash of the key that submitted the task. */
   key: string;
   createdAt: number;
   paceMs: number;
 }
 
-/** The state of a task at some time. */
+/** A task's state at a given time. */
 export interface Progress {
   state: 'queued' | 'running' | 'succeeded' | 'failed';
-  /** The progress, from 0 to 100. */
+  /** The progress in percent, 0 to 100. */
   percent: number;
   /** Absent while the task is queued. */
   startedAt?: number;
@@ -63,8 +63,8 @@ export interface Progress {
 const QUEUED_SHARE = 0.2;
 
 /**
- * Charges for an order, and then creates its task. In this order, no task can exist without a charge.
- * @throws RefusedCall if the charge exceeds a limit of the account
+ * Charges for an order, and then creates its task, so that no task can exist without a charge.
+ * @throws RefusedCall if the charge exceeds one of the account's limits
  */
 export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   const { gateway, key } = call;
@@ -102,14 +102,14 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   return task;
 }
 
-/** Returns the charged amount: the price, unless a fault adds to it. */
+/** Returns the amount to charge: the price, plus any amount that a fault adds. */
 function charged({ take }: Gateway, { amount }: Order): { amount: number; extra?: number } {
   if (!take('extra-charge')) return { amount };
   const extra = sumOf([amount / 2]);
   return { amount: sumOf([amount, extra]), extra };
 }
 
-/** Returns the values that a fault changes. */
+/** Returns the task values that faults change. */
 function faultyValues({ take }: Gateway, { seconds, width, height }: Order): Partial<Task> {
   const half = (pixels: number): number => 2 * Math.max(8, Math.round(pixels / 4));
   return {
@@ -119,13 +119,13 @@ function faultyValues({ take }: Gateway, { seconds, width, height }: Order): Par
   };
 }
 
-/** Finds a task of an area by its exact id; undefined if there is none. */
+/** Returns an area's task with the exact id; undefined if there is none. */
 export function findTask(stateDir: string, area: VideoArea, id: string): Task | undefined {
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(id)) return undefined;
   return readTask(taskPath(stateDir, id)).find((task) => task.area === area);
 }
 
-/** Returns every task under a state directory. */
+/** Returns every task in a state directory. */
 export function listTasks(stateDir: string): Task[] {
   return listFolder(join(stateDir, 'tasks'))
     .filter((name) => name.endsWith('.json'))
@@ -145,7 +145,7 @@ function isTask(value: unknown): value is Task {
   );
 }
 
-/** Returns the state of a task at `now`: queued for the first fifth of its pace, then running, then finished. */
+/** Returns a task's state at `now`: queued for the first fifth of the task's pace, then running, then finished. */
 export function progressOf(task: Task, now: number): Progress {
   const { createdAt, paceMs, outcome } = task;
   const startedAt = createdAt + Math.round(paceMs * QUEUED_SHARE);
@@ -178,7 +178,7 @@ function newId(gateway: Gateway, area: VideoArea, order: string): string {
   }
 }
 
-/** Formats an id as the real services do. */
+/** Returns an id in the format of the real services. */
 function shapeId(area: VideoArea, digits: string): string {
   if (area === 'a') return digits.slice(0, 24);
   if (area === 'b') return `1400000000-AigcVideo-${digits.slice(0, 32)}t`;
@@ -193,11 +193,11 @@ function taskPath(stateDir: string, id: string): string {
 export const MAGIC_WORDS = [
   { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (in Protocol B, with an ErrCode).' },
   { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },
-  { word: '[filtered]', areas: 'a, b, c', does: 'The result is held back by the content policy.' },
-  { word: '[partly-filtered]', areas: 'a', does: 'The last sample is held back; the others are delivered.' },
+  { word: '[filtered]', areas: 'a, b, c', does: 'The content policy blocks the result.' },
+  { word: '[partly-filtered]', areas: 'a', does: 'The content policy blocks the last sample only.' },
   { word: '[never]', areas: 'a, b, c', does: 'The task never finishes.' },
-  { word: '[speech-error]', areas: 'tts', does: 'An error frame in place of all audio.' },
-  { word: '[speech-breaks]', areas: 'tts', does: 'An error frame in place of the second half.' },
+  { word: '[speech-error]', areas: 'tts', does: 'An error frame replaces all audio.' },
+  { word: '[speech-breaks]', areas: 'tts', does: 'An error frame replaces the second half.' },
   { word: '[speech-cut]', areas: 'tts', does: 'The stream ends half way, without its end frame.' },
   { word: '[no-audio]', areas: 'tts', does: 'The end frame arrives without any audio.' },
   { word: '[voice-denied]', areas: 'tts', does: 'HTTP 403: the voice is not authorised.' },
@@ -207,14 +207,14 @@ export const MAGIC_WORDS = [
 ] as const;
 
 /**
- * Returns the outcome of a task that is about to be accepted. The prompt takes precedence, then a fault. If neither
- * applies, the task succeeds.
+ * Returns the outcome of a task that is about to be accepted. A magic word in the prompt takes precedence over a fault.
+ * If neither applies, the task succeeds.
  */
 export function settleOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
   return byPrompt(area, prompt, samples) ?? byFault(call, area, samples) ?? { end: 'succeeds', filtered: 0 };
 }
 
-/** Returns the outcome of a task that fails. Each reason has a default message. */
+/** Returns the outcome of a failing task. Each reason has a default message. */
 export function failure(reason: FailureReason, message?: string): Outcome {
   return { end: 'fails', reason, message: message ?? MESSAGES[reason] };
 }

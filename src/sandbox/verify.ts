@@ -9,17 +9,17 @@ interface VerifyOptions {
    */
   minPollMs?: number;
   /**
-   * Whether the client reported success; default true. Unfetched results and ignored failures are findings only if it
+   * Whether the client reported success. Default: true. Unfetched results and ignored failures are findings only if it
    * did.
    */
   succeeded?: boolean;
   /** Ignores everything before this time, in milliseconds since 1970. */
   since?: number;
-  /** The current time in milliseconds since 1970; default: now. */
+  /** The current time in milliseconds since 1970. Default: the system's time. */
   now?: number;
 }
 
-/** Returns the mistakes of all clients of a state directory. */
+/** Returns the mistakes of all clients that used a state directory. */
 export function verify(stateDir: string, options: VerifyOptions = {}): Finding[] {
   const { minPollMs, succeeded = true, since = 0, now = Date.now() } = options;
   const journal = readJournal(stateDir).filter(({ at }) => at >= since);
@@ -36,14 +36,14 @@ export function verify(stateDir: string, options: VerifyOptions = {}): Finding[]
 
 /** Specification 8: "Poll every 5–10 seconds until finished". */
 const POLL_MS = 5000;
-/** A script that sleeps for 5 s may poll a little early. */
+/** The factor by which a poll may be early, because a script that sleeps for 5 s may poll slightly sooner. */
 const SLACK = 0.9;
 
 function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | undefined): Finding[] {
   const polls = journal.filter((entry) => entry.kind === 'polled');
   const judged = minPollMs === undefined ? polls.filter(({ mgw }) => !mgw) : polls;
   const least = minPollMs ?? POLL_MS * SLACK;
-  // Separates content requests from polls, because a client may request the content right after the status.
+  // Separates content requests from polls, because a client may request the content immediately after the status.
   const addresses = groupBy(judged, ({ task, content }) => `${task} ${String(content)}`);
   return [...addresses.values()].flatMap((entries) => {
     const gap = shortestGap(entries, minPollMs === undefined);
@@ -54,7 +54,7 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   });
 }
 
-/** Returns the shortest time in ms between two polls. With `whileOpen`, ignores polls of a finished task. */
+/** Returns the minimum time between two polls, in ms. With `whileOpen`, ignores polls of a finished task. */
 function shortestGap(polls: readonly { at: number; open?: boolean }[], whileOpen: boolean): number {
   const gaps = polls.slice(1).flatMap(({ at }, index) => {
     const before = polls[index];
@@ -70,7 +70,7 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
   });
 }
 
-/** A mistake of a client. */
+/** A client's mistake. */
 export interface Finding {
   kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched' | 'failure-ignored';
   /** The ids of the tasks in the finding. */
@@ -97,8 +97,8 @@ function repeats(bill: readonly BillLine[]): Finding[] {
 }
 
 /**
- * Finds different requests with the same key and the same prompt, text or input, if the response to the first of them
- * was lost. If it was not lost, the client wants several versions.
+ * Finds different requests with the same key and the same prompt, text or input, if the response to the first request
+ * was lost. Otherwise the client wants several versions.
  */
 function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
   const wishes = groupBy(
@@ -118,7 +118,7 @@ function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding
   });
 }
 
-/** Groups the three video protocols, because they make the same product. */
+/** Returns the kind of an area. The three video protocols are one kind, because they make the same product. */
 function kindOf(area: BillLine['area']): string {
   return area === 'a' || area === 'b' || area === 'c' ? 'video' : area;
 }
@@ -176,21 +176,21 @@ function failureIgnored(
   });
 }
 
-/** Returns the ids of the tasks that a client knows of. */
+/** Returns the ids of the tasks that clients know about. */
 function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
   return new Set(
     journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
   );
 }
 
-/** Returns the indexes of the samples that can be fetched at `now`. */
+/** Returns the indexes of a task's samples that can be fetched at `now`. */
 function deliveredOf(task: Task, now: number): number[] {
   const { outcome, samples } = task;
   if (outcome.end !== 'succeeds' || progressOf(task, now).state !== 'succeeded') return [];
   return Array.from({ length: Math.max(0, samples - outcome.filtered) }, (_, sample) => sample);
 }
 
-/** Whether the sent ranges of a file cover all of it, in any order. */
+/** Whether the sent ranges, in any order, cover the whole file. */
 function isWhole(spans: readonly { start: number; end: number; total: number }[] = []): boolean {
   let reached = 0;
   for (const { start, end } of spans.toSorted((left, right) => left.start - right.start))
@@ -198,7 +198,7 @@ function isWhole(spans: readonly { start: number; end: number; total: number }[]
   return spans.some(({ total }) => reached >= total);
 }
 
-/** Groups items by name, in the order of first appearance. */
+/** Groups items by name, in order of first appearance. */
 function groupBy<T>(items: readonly T[], nameOf: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {

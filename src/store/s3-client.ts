@@ -15,10 +15,10 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 const timeoutMs = 300_000;
 
-/** How long the URLs of temporary credentials are valid if their expiry is unknown. */
+/** The validity, in ms, of URLs signed with temporary credentials whose expiry is unknown. */
 const temporaryValidityMs = 3_600_000;
 
-// The gateway may need this long to fetch a URL.
+// The minimum validity of a URL, in ms: the gateway may need this long to fetch it.
 const minValidMs = 60_000;
 
 /** One request to a bucket. */
@@ -31,7 +31,7 @@ export interface S3Request {
   body?: Uint8Array | string;
 }
 
-/** The calls to one bucket of an S3-compatible service, signed by AWS Signature Version 4. */
+/** Makes calls to one bucket of an S3-compatible service, signed with AWS Signature Version 4. */
 export class S3Client {
   readonly #client: GatewayClient;
   readonly #account: AwsAccount;
@@ -52,7 +52,7 @@ export class S3Client {
   }
 
   /**
-   * Opens a bucket. It is a part of the host name at AWS, and of the path at any other endpoint.
+   * Opens a bucket. At AWS, the bucket is part of the host name. At any other endpoint, it is part of the path.
    * @throws MgwError('config') if there are no credentials, or the endpoint cannot be used.
    */
   static async open(
@@ -67,8 +67,8 @@ export class S3Client {
   }
 
   /**
-   * Makes a request that may be repeated: retries after 429, 5xx, a 200 with an error inside, and a 409 because another
-   * request wrote the same object at the same time.
+   * Makes a request that may be repeated. Retries after 429, 5xx, a 200 with an error inside, and a 409 caused by a
+   * concurrent write to the same object.
    * @returns the last response; a 200 with an error inside and that 409 have the status 500
    * @throws MgwError('store'), exit 6, if no response arrived.
    */
@@ -118,8 +118,8 @@ export class S3Client {
   }
 
   /**
-   * Returns a URL by which anyone can read an object for a limited time. With temporary credentials, that time may be
-   * shorter than `expiresMs`, which is noted once.
+   * Returns a URL with which anyone can read an object for a limited time. With temporary credentials, that time may be
+   * shorter than `expiresMs`. A note reports this once.
    * @throws MgwError('store'), exit 10, if the credentials expire within a minute.
    */
   async presigned(key: string, expiresMs: number): Promise<string> {
@@ -131,7 +131,7 @@ export class S3Client {
     if (validMs < expiresMs && !this.#hasNotedShortValidity) {
       this.#hasNotedShortValidity = true;
       const minutes = Math.ceil(validMs / 60_000);
-      note(`The credentials of the store are temporary: its URLs are valid for at most ${minutes} minutes.`);
+      note(`The credentials for the store are temporary: its URLs are valid for at most ${minutes} minutes.`);
     }
     const url = new URL(this.#url(key));
     url.searchParams.set('X-Amz-Expires', String(Math.floor(validMs / 1000)));
@@ -143,7 +143,7 @@ export class S3Client {
     const code = xmlText(text, 'Code') ?? '';
     const words = status < 300 ? `the response (HTTP ${status}) is not from S3` : `HTTP ${status}`;
     const reason = printableLine(code === '' ? words : `${code} (HTTP ${status})`, 200);
-    // The upload with its parts is made anew by the next run.
+    // The next run starts the upload and its parts again.
     const isTemporary = status === 429 || status >= 500 || status < 300 || code === 'NoSuchUpload';
     const minutesOff = Math.round((this.#deps.clock.now() - Date.parse(headers['date'] ?? '')) / 60_000);
     const isSkewed = code === 'RequestTimeTooSkewed' || (status === 403 && Math.abs(minutesOff) >= 15);
@@ -177,18 +177,18 @@ export class S3Client {
     const leftMs = (this.#account.expiresAt ?? Infinity) - this.#deps.clock.now();
     if (leftMs > validMs) return;
     const text = leftMs > 0 ? 'expire within a minute' : 'have expired';
-    throw storeError(`The credentials of the store s3://${this.bucket} ${text}: renew them.`, false);
+    throw storeError(`The credentials for the store s3://${this.bucket} ${text}: renew them.`, false);
   }
 
   #url(key: string): string {
-    // Encode the path as the signature does: not every service encodes it again before it compares signatures.
+    // Encode the path as the signature does, because not every service encodes it again before comparing signatures.
     const path = encodeURIComponent(key)
       .replaceAll('%2F', '/')
       .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
     return `${this.#base.origin}${this.#base.pathname.replace(/\/$/, '')}/${path}`;
   }
 
-  // Without headers the signature goes into the query.
+  // Without headers, the signature is added to the query.
   #signed(method: string, url: string, headers?: Record<string, string>): ReturnType<AwsV4Signer['sign']> {
     const { accessKeyId, secretAccessKey, sessionToken, region } = this.#account;
     const credentials = { accessKeyId, secretAccessKey, region, ...(sessionToken && { sessionToken }) };
@@ -198,7 +198,7 @@ export class S3Client {
   }
 }
 
-/** A service that does not know a header responds with 501, which is not retried. */
+/** Thrown for a 501, with which services respond to a header that they do not support. A 501 is not retried. */
 class UnsupportedRequest extends Error {
   constructor(readonly reply: Reply) {
     super('not implemented');
@@ -223,24 +223,24 @@ function bucketUrl(bucket: string, region: string, endpoint: string | undefined)
     const url = parseEndpoint(endpoint);
     return new URL(`${url.href.replace(/\/$/, '')}/${bucket}`);
   } catch (error) {
-    throw new MgwError('config', `The endpoint of the store must be ${(error as Error).message}.`);
+    throw new MgwError('config', `The store's endpoint must be ${(error as Error).message}.`);
   }
 }
 
-/** The credentials and the region of an S3-compatible service. */
+/** The credentials and region for an S3-compatible service. */
 export interface AwsAccount {
   accessKeyId: string;
   secretAccessKey: string;
   /** Present only for temporary credentials. */
   sessionToken?: string | undefined;
-  /** When temporary credentials expire, ms since 1970, if known. */
+  /** The time at which temporary credentials expire, in ms since 1970, if known. */
   expiresAt?: number | undefined;
   region: string;
 }
 
 /**
- * Reads credentials and region from the standard AWS variables, then from the standard AWS files (design 17).
- * @throws MgwError('config'), exit 2, if there are none; the message never contains a value.
+ * Reads the credentials and region from the standard AWS variables, or else from the standard AWS files (design 17).
+ * @throws MgwError('config'), exit 2, if there are no credentials; the message never contains a value.
  */
 export async function awsAccount(env: Env): Promise<AwsAccount> {
   const [accessKey, secretKey] = [env['AWS_ACCESS_KEY_ID'], env['AWS_SECRET_ACCESS_KEY']];
@@ -280,7 +280,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
   );
 }
 
-// Returns the first of the named sections of a file in the INI format of AWS; empty if there is no such file.
+// Returns the first of the named sections in a file in AWS's INI format; empty if there is no such file.
 async function section(path: string, names: readonly string[]): Promise<Record<string, string>> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (systemCode(error) === 'ENOENT') return '';

@@ -9,29 +9,29 @@ import { isContradicted, md5, sendUntilStored } from './store.ts';
 export interface UploadedFile {
   path: string;
   bytes: number;
-  /** Lower-case hexadecimal. */
+  /** The SHA-256 hash, in lower-case hexadecimal. */
   sha256: string;
   mime?: string | undefined;
 }
 
 /** How a file is uploaded. */
 export interface UploadOptions {
-  /** Replaces an existing object. */
+  /** Whether to replace an existing object. */
   force: boolean;
   /** Multipart uploads that an earlier run started for this object. */
   earlierUploads: readonly StartedUpload[];
-  /** Records a multipart upload, first before it is created and again once its id is known. */
+  /** Records a multipart upload, both before it is created and once its id is known. */
   onStarted: (upload: StartedUpload) => Promise<void>;
 }
 
-/** A multipart upload; without an id, one that was about to be created. */
+/** A multipart upload. Without an id, the upload was about to be created. */
 export interface StartedUpload {
   id?: string | undefined;
-  /** When it was about to be created, by the store's clock, ISO 8601. */
+  /** The time, by the store's clock, at which the upload was about to be created, in ISO 8601. */
   since: string;
 }
 
-/** How long the URL of an object is valid. */
+/** The validity of an object's URL, in ms. */
 const urlValidMs = 3_600_000;
 
 const checksumHeader = 'x-amz-meta-sha256';
@@ -41,13 +41,13 @@ interface ObjectStatus {
   exists: boolean;
   bytes: number;
   sha256?: string | undefined;
-  /** Whether the service computed another MD5 than mgw did before the upload. */
+  /** Whether the service computed a different MD5 from the one that mgw computed before the upload. */
   isCorrupt: boolean;
-  /** The time by the store's clock, ISO 8601. */
+  /** The time by the store's clock, in ISO 8601. */
   now: string;
 }
 
-/** An object of a bucket. Its methods throw the errors of `ObjectStore`. */
+/** An object in a bucket. Its methods throw the errors of `ObjectStore`. */
 export class S3Object {
   readonly #client: S3Client;
   readonly #key: string;
@@ -95,7 +95,7 @@ export class S3Object {
     const current = await this.find();
     if (options.earlierUploads.length > 0) await this.#abort(options.earlierUploads);
     if (isSame(current, file)) return;
-    // An object with the checksum of this file but other content is a corrupt upload of mgw.
+    // An object with this file's checksum but other content is a corrupt upload from mgw.
     const force = options.force || current.sha256 === file.sha256;
     if (current.exists && !force) throw this.existsError('yes');
     const content = await open(file.path, 'r');
@@ -115,7 +115,7 @@ export class S3Object {
       'content-md5': md5(body, 'base64'),
     };
     const put = (isCorrupt: boolean): Promise<Reply> =>
-      // Content that this run stored incorrectly is replaced.
+      // Replaces content that this run stored incorrectly.
       this.#sendConditionally(force || isCorrupt, (condition) =>
         this.#client.call({ method: 'PUT', key: this.#key, headers: { ...headers, ...condition }, body }),
       );
@@ -171,7 +171,7 @@ export class S3Object {
     }
   }
 
-  // The store's checksum of each part is compared before the upload is completed.
+  // Uploads a part. The store's checksum is compared before the whole upload is completed.
   async #part(id: string, number: number, body: Uint8Array): Promise<string> {
     const query = { partNumber: String(number), uploadId: id };
     const headers = { 'content-md5': md5(body, 'base64') };
@@ -204,7 +204,7 @@ export class S3Object {
     try {
       reply = await this.#sendConditionally(force, complete);
     } catch (error) {
-      // The response may be lost although the object is complete.
+      // The object may be complete even if the response was lost.
       if (await this.has(file)) return;
       throw error;
     }
@@ -229,7 +229,7 @@ export class S3Object {
     return send({});
   }
 
-  // An earlier attempt may have succeeded although its response was lost.
+  // Throws if the upload failed. An earlier attempt may have succeeded even if its response was lost.
   async #checkOutcome(reply: Reply, file: UploadedFile, force: boolean): Promise<void> {
     if (reply.status >= 200 && reply.status < 300) return;
     const current = await this.find();
@@ -239,7 +239,7 @@ export class S3Object {
     throw this.#client.refusedError('store', this.#key, reply);
   }
 
-  // A service that cannot list uploads is accepted: uploads with known ids are still aborted.
+  // Aborts uploads. If a service cannot list uploads, only those with known ids are aborted.
   async #abort(started: readonly StartedUpload[]): Promise<void> {
     const ids = new Set(started.flatMap(({ id }) => id ?? []));
     const last = started.at(-1);

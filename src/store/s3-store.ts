@@ -47,7 +47,8 @@ export async function openS3Store(
   };
 }
 
-// A page has at most 1000 objects. Objects with other names than uploads do not belong to mgw.
+// Lists uploads page by page, at most 1000 objects each. Omits objects whose names are not those of uploads, because
+// they do not belong to mgw.
 async function listUploads(client: S3Client, folder: string): Promise<UploadedInput[]> {
   const uploads: UploadedInput[] = [];
   for (let token: string | undefined; ;) {
@@ -73,7 +74,7 @@ async function listUploads(client: S3Client, folder: string): Promise<UploadedIn
   }
 }
 
-// The size and the service's own checksum must be those of the content, if it is available.
+// Whether the object exists. If the content is available, the size and the service's checksum must match it.
 async function isStored(
   client: S3Client,
   key: string,
@@ -89,7 +90,7 @@ async function isStored(
   );
 }
 
-// Repeating is safe: an object's name is the hash of its content.
+// Uploading again is safe, because an object's name is the hash of its content.
 async function upload(
   client: S3Client,
   key: string,
@@ -109,7 +110,7 @@ async function upload(
   };
   const reply = await sendUntilStored(body, name, note, send, () => isStored(client, key, name, body)).catch(
     async (error: unknown) => {
-      // Remove wrong content. Otherwise the next run would take it for the file with that name. After any other error, an
+      // Remove wrong content, which the next run would mistake for the file with that name. After any other error, an
       // existing object may belong to another run.
       if (isWrong) await client.call({ method: 'DELETE', key }).catch(() => undefined);
       throw error;
@@ -136,29 +137,31 @@ function typeOf(name: string): string {
   return mimeTypes[extname(name)] ?? 'application/octet-stream';
 }
 
-/** Results in buckets (design 17). Every method throws MgwError('store'): exit 6 if a retry may succeed, else 10. */
+/**
+ * Stores results in buckets (design 17). Every method throws MgwError('store'): exit 6 if a retry may succeed, else 10.
+ */
 export interface ObjectStore {
   /**
-   * Makes sure, before anything is paid, that an object can be created.
-   * @throws MgwError('output_exists') if it exists, unless `force` is set.
+   * Checks, before any payment, that an object can be created.
+   * @throws MgwError('output_exists') if the object exists, unless `force` is set.
    */
   checkFree(url: string, force: boolean): Promise<void>;
-  /** Whether the object is this file, by its size and checksum. */
+  /** Whether the object is this file, according to its size and checksum. */
   has(url: string, file: UploadedFile): Promise<boolean>;
   /**
-   * Uploads a file, unless the object is already that file. Aborts unfinished uploads of an earlier run.
+   * Uploads a file, unless the object is already that file. Aborts an earlier run's unfinished uploads.
    * @throws MgwError('output_exists') if another object exists, unless `force` is set.
    */
   put(url: string, file: UploadedFile, options: UploadOptions): Promise<void>;
-  /** Returns a URL by which anyone can read the object for an hour. */
+  /** Returns a URL with which anyone can read the object for an hour. */
   address(url: string): Promise<string>;
   close(): void;
 }
 
-/** The size of a part in bytes. A file of up to this size is uploaded in one request. */
+/** The part size, in bytes. A file of up to this size is uploaded in one request. */
 const defaultPartBytes = 8 * 1024 * 1024;
 
-/** Opens buckets of an S3-compatible service by name. Reads no credentials before the first call. */
+/** Returns access to an S3-compatible service's buckets by name. Reads no credentials before the first call. */
 export function openObjectStore(
   endpoint: string | undefined,
   env: Readonly<Record<string, string | undefined>>,

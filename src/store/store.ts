@@ -10,7 +10,7 @@ import { printableLine } from '../printable.ts';
 /** The place to which input files are uploaded, so that the gateway can fetch them by URL (design 17). */
 export interface Store {
   /**
-   * Uploads a file unless the store has it, and returns a URL by which anyone can read it for a limited time.
+   * Uploads a file unless the store has it, and returns a URL with which anyone can read the file for a limited time.
    * @param name the name from {@link storedName}
    * @param read returns the file's content; absent if the content is not available
    * @throws MgwError('store'): exit 6 if the store may respond later, else 10; MgwError('usage') if the store does not
@@ -18,18 +18,18 @@ export interface Store {
    */
   url(name: string, read?: () => Promise<Uint8Array>): Promise<string>;
   /**
-   * Returns the type and size of a stored file. Absent if the store is a program.
+   * Returns a stored file's MIME type and size in bytes. Absent if the store is a program.
    * @throws MgwError('store')
    */
   describe?(name: string): Promise<{ mime: string; bytes: number }>;
-  /** Absent if the store is a program. */
+  /** The files that mgw has uploaded. Absent if the store is a program. */
   uploads?: Uploads;
   close(): void;
 }
 
 /** The files that mgw has uploaded. Every method throws MgwError('store') as {@link Store} does. */
 export interface Uploads {
-  /** Lists the files by name, without other objects of the bucket. */
+  /** Lists the files by name, without the bucket's other objects. */
   list(): Promise<UploadedInput[]>;
   /** Removes a file, if it still exists. */
   remove(name: string): Promise<void>;
@@ -39,14 +39,14 @@ export interface Uploads {
 export interface UploadedInput {
   /** The name from {@link storedName}. */
   name: string;
-  /** `s3://BUCKET/KEY` */
+  /** The object's URL: `s3://BUCKET/KEY`. */
   url: string;
   bytes: number;
-  /** ISO 8601 */
+  /** The time of the upload, in ISO 8601. */
   uploaded_at: string;
 }
 
-/** The dependencies of a store. */
+/** A store's dependencies. */
 export interface StoreDeps {
   clock: Clock;
   deadline: Deadline;
@@ -59,26 +59,32 @@ export interface StoreDeps {
   secrets: readonly string[];
 }
 
-/** The settings of a store. */
+/** A store's settings. */
 export interface StoreSettings {
-  /** `s3://BUCKET/PREFIX` */
+  /** The bucket and prefix: `s3://BUCKET/PREFIX`. */
   url?: string | undefined;
   /** The URL of an S3-compatible service (default: `AWS_ENDPOINT_URL_S3`, or else AWS). */
   endpoint?: string | undefined;
   /** The program that uploads instead, and its arguments. */
   command?: readonly string[] | undefined;
-  /** How long a URL is valid, ms. */
+  /** The validity of a URL, in ms. */
   expiresMs: number;
 }
 
-/** Names a file by its content: `sha256:HEX.ext`. The extension is kept because gateways may judge a URL by it. */
+/**
+ * Returns the name of a file, derived from its content: `sha256:HEX.ext`. The extension is kept because gateways may
+ * judge a URL by it.
+ */
 export function storedName(path: string, content: Uint8Array): string {
   const extension = extname(path).toLowerCase();
   const hash = createHash('sha256').update(content).digest('hex');
   return `sha256:${hash}${/^\.[a-z\d]{1,8}$/.test(extension) ? extension : ''}`;
 }
 
-/** Returns the error of a store; nothing was sent to the gateway. `isPassing` if a retry may succeed. */
+/**
+ * Returns a store's error, thrown before anything was sent to the gateway. `isTemporary` is true if a retry may
+ * succeed.
+ */
 export function storeError(message: string, isTemporary: boolean, cause?: unknown): MgwError {
   const details = { charged: 'no', retry: isTemporary ? 'safe' : 'never', cause } as const;
   return new MgwError('store', message, {
@@ -91,9 +97,9 @@ export function storeError(message: string, isTemporary: boolean, cause?: unknow
 const maxTries = 3;
 
 /**
- * Sends content until the store shows that it has it, at most three times. A success without an ETag may be the answer
- * of a proxy: then `isStored` decides.
- * @param send makes one request with Content-MD5; `isCorrupt` if the store stored other content at the previous try
+ * Sends content, at most three times, until the store proves that it has the content. A success without an ETag may be
+ * a proxy's response, so `isStored` then decides.
+ * @param send makes one request with Content-MD5; `isCorrupt` is true if the previous try stored other content
  * @param isStored whether the object exists with the right size and checksum
  * @throws MgwError('store'), exit 6, if the content was not stored correctly.
  */
@@ -127,8 +133,8 @@ function isRefusedAsCorrupt({ status, text }: Reply): boolean {
 }
 
 /**
- * Whether the ETag of a response is an MD5, but not the expected one. If the service encrypts with its own key, the ETag
- * is not an MD5; the service has then checked Content-MD5.
+ * Whether a response's ETag is an MD5, but not the expected one. If the service encrypts with its own key, the ETag is
+ * not an MD5. The service has then checked Content-MD5.
  */
 export function isContradicted(headers: Reply['headers'], expected: string | undefined): boolean {
   const etag = (headers['etag'] ?? '').replaceAll('"', '').toLowerCase();
@@ -139,7 +145,7 @@ export function isContradicted(headers: Reply['headers'], expected: string | und
   return isMd5 && expected !== undefined && etag !== expected;
 }
 
-/** Returns the MD5 of some content, which S3 accepts in Base64 and returns in hexadecimal. */
+/** Returns the MD5 of content. S3 accepts it in Base64 and returns it in hexadecimal. */
 export function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
   return createHash('md5').update(body).digest(encoding);
 }
@@ -147,8 +153,8 @@ export function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
 const maxOutputBytes = 16 * 1024;
 
 /**
- * Opens a store that is a program: it reads the file from stdin, receives `MGW_OBJECT_NAME`, and prints a URL (design
- * 17). It runs without a shell, and without variables that contain a secret of mgw.
+ * Opens a store that is a program. The program reads the file from stdin and the name from `MGW_OBJECT_NAME`, and
+ * prints a URL (design 17). It runs without a shell, and without variables that contain mgw's secrets.
  */
 export function openCommandStore(
   [program = '', ...args]: readonly string[],
@@ -168,7 +174,7 @@ export function openCommandStore(
         AbortSignal.timeout(Math.min(Math.ceil(deadline.remainingMs()), maxTimerMs)),
       ]),
     });
-    // If the program exits without reading its input, its exit code gives the reason.
+    // If the program exits without reading its input, its exit code is reported instead.
     child.stdin.on('error', () => undefined);
     child.stdin.end(content);
     const closing = once(child, 'close') as Promise<[number | null]>;

@@ -43,7 +43,7 @@ describe('the fault syntax', () => {
     ['unheard-of-fault', /There is no fault "unheard-of-fault"\. To list all faults: mgw sandbox faults/],
     ['poll-502x0', /1 to 10000/],
     ['poll-502x99999', /1 to 10000/],
-    ['poll-502@40%', /takes no percentage/],
+    ['poll-502@40%', /accepts no percentage/],
     ['download-cut@101%', /0 to 100/],
     ['download-cutx1@40%x2', /only one count/],
     ['poll-502x', /There is no fault/],

@@ -170,7 +170,7 @@ test.each([
     error: {
       code: 'store',
       charged: 'no',
-      message: `The credentials of the store s3://bucket ${words}: renew them.`,
+      message: `The credentials for the store s3://bucket ${words}: renew them.`,
     },
   });
   expect(sent()).toHaveLength(0);

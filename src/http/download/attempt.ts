@@ -29,7 +29,7 @@ export interface AttemptOptions {
   connectTimeoutMs: number;
   idleTimeoutMs: number;
   notReady: (reply: Reply) => boolean;
-  /** Called with each batch before it is written to disk. */
+  /** Called for each batch before it is written to disk. */
   onBytes: () => void;
 }
 
@@ -47,7 +47,7 @@ const batchMs = 1000;
 const textBytes = 64 * 1024;
 
 /**
- * Sends one GET that continues the partial file if that is safe, or else starts from the beginning.
+ * Sends one GET that continues the partial file if that is safe, and otherwise starts from the beginning.
  * @throws MgwError if a retry cannot help: result_corrupt, result_unavailable, local_io.
  */
 export async function attempt(
@@ -86,7 +86,7 @@ function retryLater(code: ErrorCode, message: string): Attempt {
   return { kind: 'again', failure: { code, message } };
 }
 
-// A retry cannot fix an invalid certificate or a private address.
+// Returns the error's message. Throws if a retry cannot help, as for an invalid certificate or a private address.
 function reasonOf(error: unknown): string {
   if (!(error instanceof TransportError)) return printableLine(messageOf(error), 300);
   const { reason, message } = error;
@@ -199,12 +199,11 @@ async function receiveRange(reply: MediaReply, part: PartFile, work: RunningAtte
 
 async function rangeNotSatisfiable(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const statedTotal = readContentRange(reply.headers['content-range'])?.total;
-  // The Content-Length may have been too large. The size in this response is correct if it is for the same
+  // The Content-Length may have been too large. The size in this response is correct if the response is for the same
   // representation.
   if (statedTotal === part.length && identifiesRepresentation(reply.headers, part.validator))
     part.setTotal(statedTotal);
-  // A body of unknown length is complete if the response to the request for the rest states the length that was
-  // received.
+  // A body of unknown length is complete if the response to a request for the rest states the length that was received.
   const total = part.total ?? statedTotal;
   if (part.length !== total || (statedTotal ?? total) !== total)
     return startOver(reply, part, 'no such range');
@@ -239,7 +238,7 @@ async function receive(
   return { kind: 'received', contentType: reply.headers['content-type'] };
 }
 
-// Returns the reason why the body broke off, if it did. Throws disk errors.
+// Returns the reason why the body was cut off; undefined if it was not. Throws disk errors.
 async function writeBody(
   body: AsyncIterable<Buffer[]>,
   part: PartFile,
@@ -261,7 +260,7 @@ function brokenOffMessage({ length, total }: PartFile, why: string): string {
   return `the file broke off at byte ${length}${total === undefined ? '' : ` of ${total}`} (${why})`;
 }
 
-/** The error (exit 9) for an address that serves something other than the file. */
+/** Returns the error (exit 9) for an address that serves something other than the file. */
 export function corrupt(message: string, failure?: Failure): MgwError {
   return new MgwError('result_corrupt', message.endsWith('.') ? message : `${message}.`, {
     charged: 'yes',

@@ -7,11 +7,11 @@ type Body = Readable & { readonly complete: boolean };
 
 /** Options of {@link readBatches}. */
 export interface BatchOptions {
-  /** The minimum size of the first batch in bytes, if the body is that long. */
+  /** The minimum size of the first batch, in bytes, if the body is that long. */
   minFirstBytes: number;
-  /** The minimum size in bytes of every later batch except the last. */
+  /** The minimum size of every later batch except the last, in bytes. */
   minBytes: number;
-  /** The age in ms at which a batch, except the first, is returned regardless of its size. */
+  /** The age, in ms, at which a batch other than the first is returned regardless of its size. */
   maxAgeMs: number;
   clock: Clock;
   watch: IdleWatch;
@@ -19,7 +19,7 @@ export interface BatchOptions {
 
 /**
  * Collects a body into batches that are large enough to be worth a write. While the reader handles one batch, the next
- * is collected, then the sender must wait. If the body breaks, the bytes before the break are returned before the error
+ * is collected. The sender must then wait. If the body breaks, the bytes before the break are returned before the error
  * is thrown.
  */
 export async function* readBatches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
@@ -54,7 +54,7 @@ class BatchReader {
     message.once('error', (error) => (this.#error = error));
     message.once('end', () => this.#finish(message.complete ? 'ended' : 'broken'));
     message.once('close', () => this.#finish('broken'));
-    // The body may have broken before these listeners were added, and then emits no more events.
+    // A body that broke before these listeners were added emits no more events.
     if (message.destroyed) {
       this.#error = message.errored ?? this.#error;
       this.#finish('broken');

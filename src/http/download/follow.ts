@@ -8,14 +8,14 @@ import { isAddress, isWithinReach } from '../reach.ts';
 import { openConnections, type Connections } from '../connections.ts';
 import { TransportError } from '../transport-error.ts';
 
-/** The gateway of a result, and the credentials for it. */
+/** A result's gateway, and the credentials for it. */
 export interface DownloadGateway extends TrustedGateway {
   key: string;
   auth: AuthScheme;
   userAgent?: string;
-  /** Shared connections for results, see {@link GatewayClient}. */
+  /** The connections that result downloads share, see {@link GatewayClient}. */
   downloadConnections?: GatewayClient['downloadConnections'];
-  /** Called with each request and the head of its response. The query is omitted, because it may contain a secret. */
+  /** Receives each request and the head of its response. Queries are omitted, because they may contain a secret. */
   trace?: (line: string) => void;
 }
 
@@ -29,7 +29,7 @@ export interface FollowOptions {
   onHead: () => void;
 }
 
-/** The response at the end of the redirects, whose body is still arriving. */
+/** The response after all redirects, with a body that is still arriving. */
 export interface MediaReply {
   url: URL;
   status: number;
@@ -38,7 +38,7 @@ export interface MediaReply {
   /** Whether the key was sent to this address. */
   isKeySent: boolean;
   redirects: number;
-  /** Removes the key from text of the response. */
+  /** Removes the key from the response's text. */
   clean: (text: string) => string;
 }
 
@@ -125,8 +125,8 @@ export interface TrustedGateway {
 }
 
 /**
- * Whether the key may be sent to an address (design 6, specification 4.1). Allowed are the origin of the base URL,
- * https on its registrable domain, any port of the same host on loopback, and origins that the user trusts.
+ * Whether the key may be sent to an address (design 6, specification 4.1). Allowed are the base URL's origin, https on
+ * its registrable domain, any port of the same host on loopback, and origins that the user trusts.
  */
 export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {
   if (url.origin === baseUrl.origin) return true;
@@ -139,7 +139,7 @@ export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGa
   return areSecureNames && (await isSameSite(url.hostname, baseUrl.hostname));
 }
 
-// Private suffixes count as well: two customers of one hosting domain are different sites.
+// Private suffixes are public suffixes too: two customers of one hosting domain are different sites.
 async function isSameSite(host: string, otherHost: string): Promise<boolean> {
   const { getDomain } = await import('tldts');
   const site = getDomain(host, { allowPrivateDomains: true });
@@ -147,9 +147,9 @@ async function isSameSite(host: string, otherHost: string): Promise<boolean> {
 }
 
 /**
- * Returns the address of a result, or of a redirect from `from`, if it may be fetched. It must be http or https without
- * credentials. A redirect from https to http is not allowed, nor is a private or local address unless the base URL is
- * one.
+ * Returns the address of a result, or of a redirect from `from`, if it may be fetched. The address must be http or
+ * https, without credentials. A redirect from https to http is refused, and so is a private or local address unless the
+ * base URL is one.
  * @throws MgwError('result_unavailable') before any request.
  */
 export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {
@@ -168,7 +168,7 @@ export async function checkTarget(address: string, gateway: TrustedGateway, from
   return url;
 }
 
-// A query may be a signature, and the part before an @ a password, so neither is shown.
+// Shows neither the query, which may be a signature, nor the part before an @, which may be a password.
 function refusedError(address: string, why: string): MgwError {
   const printableAddress = printableLine(
     address.replace(/[?#].*$/s, '?…').replace(/\/\/[^/]*@/, '//…@'),
@@ -190,12 +190,12 @@ interface GetOptions {
   connectTimeoutMs: number;
   /** The gateway's base URL. Hosts nearer to this machine are refused (see `isWithinReach`). */
   baseUrl: URL;
-  /** Shared connections to the gateway's origin. If absent, each GET opens its own. */
+  /** Shared connections to the gateway's origin. If absent, each GET opens its own connection. */
   downloadConnections?: GatewayClient['downloadConnections'] | undefined;
   signal: AbortSignal;
 }
 
-/** The number of bytes that are read at a time and may be buffered. */
+/** The maximum number of bytes to read at a time and to buffer. */
 const highWaterMark = 1024 * 1024;
 
 // Created once, because destroying a socket with a new error formats its stack, which is slow.
@@ -205,8 +205,9 @@ const downloadEnded = new Error('the download has ended');
 const maxSharedConnections = 1024;
 
 /**
- * Sends one GET, and returns the head of the response, whose body is still arriving. Follows no redirects. Requests to
- * the gateway's origin use a shared connection if possible. Other requests, and those that fail on it, open their own.
+ * Sends one GET, and returns the response when its head has arrived. Follows no redirects. A request to the gateway's
+ * origin uses a shared connection if possible. Any other request, and one that fails on a shared connection, opens its
+ * own.
  * @throws TransportError if no head arrived.
  */
 async function get(url: URL, options: GetOptions): Promise<WireResponse> {
@@ -218,7 +219,7 @@ async function get(url: URL, options: GetOptions): Promise<WireResponse> {
     } catch (error) {
       const isUnsent = error instanceof TransportError && error.phase === 'unsent';
       if (isUnsent || signal.aborted) throw TransportError.sent(error, url);
-      // The server may have closed the idle connection. This proves nothing about the result.
+      // The server may have closed the idle connection, which proves nothing about the result.
     }
   }
   const ownConnections = await openFor(url, options, 1);
@@ -241,7 +242,7 @@ function openFor(
     timeoutMs,
     maxConnections,
     within: baseUrl,
-    // A shared connection must not end with this GET.
+    // A shared connection must survive this GET.
     ...(maxConnections === 1 && { signals: [signal] }),
     reusedBufferBytes: highWaterMark,
   });

@@ -1,10 +1,10 @@
-// The minimum time between `Last-Modified` and `Date` that a clock error cannot explain. RFC 9110 8.8.2.2 does not
-// define the value.
+// The minimum time between `Last-Modified` and `Date`, in ms, that a clock error cannot explain. RFC 9110 8.8.2.2 does
+// not define a value.
 const clockDoubtMs = 60_000;
 
 /**
- * Returns the validator by which a later request can prove that the representation is unchanged. It is a strong entity
- * tag, or a modification date that counts as strong because the response is clearly newer (RFC 9110 8.8.2.2, 13.1.5).
+ * Returns the validator with which a later request can prove that the representation is unchanged. It is a strong
+ * entity tag, or a modification date that is strong because the response is clearly newer (RFC 9110 8.8.2.2, 13.1.5).
  * If undefined, a part of the representation must not be continued.
  */
 export function strongValidator(headers: Record<string, string>): string | undefined {
@@ -15,15 +15,12 @@ export function strongValidator(headers: Record<string, string>): string | undef
   return age >= clockDoubtMs ? lastModified : undefined;
 }
 
-/**
- * Whether the headers of a response may belong to the representation of the validator: false if they identify another
- * one.
- */
+/** Whether a response's headers may belong to the validator's representation: false if they identify another one. */
 export function isSameRepresentation(headers: Record<string, string>, validator: string): boolean {
   return validatorIn(headers, validator) === undefined || identifiesRepresentation(headers, validator);
 }
 
-/** Whether the headers of a response identify the representation of the validator. */
+/** Whether a response's headers identify the validator's representation. */
 export function identifiesRepresentation(
   headers: Record<string, string>,
   validator: string | undefined,
@@ -42,7 +39,7 @@ export interface ContentRange {
   total?: number;
 }
 
-/** Reads a `Content-Range` in bytes; undefined if it is missing, malformed or contradicts itself. */
+/** Parses a `Content-Range` in bytes; undefined if it is missing, malformed or contradicts itself. */
 export function readContentRange(value: string | undefined): ContentRange | undefined {
   const [, start, end, total] =
     /^bytes (?:(\d{1,15})-(\d{1,15})|\*)\/(\d{1,15}|\*)$/i.exec(value?.trim() ?? '') ?? [];

@@ -49,7 +49,7 @@ const parameters = z.strictObject(
   { error: 'an object' },
 );
 
-/** The body of specification 2.1, with the model, which is sent in the path. */
+/** The schema of the body (specification 2.1), and of the model, which is sent in the path. */
 export const schema = withDescriptions(
   z.strictObject({
     model: z.string({ error: modelRule }).check(z.refine(isRelativePath, { error: modelRule })),
@@ -59,21 +59,24 @@ export const schema = withDescriptions(
   flags,
 );
 
-/** Every local check of Protocol A (specification 2.1; design 7); empty if the body may be sent. */
+/**
+ * Returns every violation that Protocol A's local checks find (specification 2.1; design 7); empty if the body may be
+ * sent.
+ */
 export function check(body: JsonObject): Violation[] {
   const { instances = [] } = body;
   const isEmpty = Array.isArray(instances) && instances.length === 0;
   return checkShape(schema, isEmpty ? { ...body, instances: [{}] } : body, flags);
 }
 
-// Specification 2.1 recommends sending these, since the models' defaults differ.
+// The fields that specification 2.1 recommends sending, since the models' defaults differ.
 const explicitFields = [
   ['durationSeconds', 'duration'],
   ['resolution', 'resolution'],
   ['generateAudio', 'audio'],
 ] as const;
 
-/** Returns the flags that are left to the model's defaults. */
+/** Returns the flags that a body leaves to the model's defaults. */
 export function unsetFlags(body: JsonObject): string[] {
   return explicitFields.flatMap(([field, flag]) =>
     at(body, `parameters.${field}`) === undefined ? [flag] : [],

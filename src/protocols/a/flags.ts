@@ -4,7 +4,7 @@ import { isBase64 } from '../../media/spooled-string.ts';
 import type { Json } from '../../json.ts';
 
 /**
- * Converts a file to the `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that its bytes imply
+ * Converts a file to Protocol A's `image`: Base64 with no Data URL prefix, and the MIME type that its bytes imply
  * (specification 2.1).
  * @throws Error stating what is allowed, if the file is empty, over 20 MiB, or not an image of a known type.
  */
@@ -16,7 +16,9 @@ export function imageFromFile(bytes: Uint8Array): Json {
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
 }
 
-/** Returns `image` with the name of a frame, whose bytes replace it when the request is sent. Frames are PNG. */
+/**
+ * Returns an `image` that contains a frame's name. The frame's bytes, a PNG, replace the name when the request is sent.
+ */
 function imageFromFrame(name: string): Json {
   return { bytesBase64Encoded: name, mimeType: 'image/png' };
 }
@@ -43,12 +45,12 @@ function shortName(mime: string): string {
   return mime.slice('image/'.length);
 }
 
-// Longer names are invalid, and would not fit into a request line. A name must not leave the path or end it, so it must
-// not contain a query, fragment, drive, host or unprintable character.
+// Longer names would not fit into a request line. A name must not leave the path or end it, so it must not contain a
+// query, fragment, drive, host or unprintable character.
 const maxNameLength = 2048;
 const unsafeCharacters = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
-/** Whether the name of a model or of an operation can be put into the path of a request (specification 4.1). */
+/** Whether the name of a model or operation can be put into a request's path (specification 4.1). */
 export function isRelativePath(name: string): boolean {
   const segments = name.split('/');
   return (

@@ -12,7 +12,7 @@ import { shownValue } from '../violations.ts';
  */
 export const inlineMedia = ['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video'] as const;
 
-// The path in the specification comes first.
+// The paths of the samples. The specification's path comes first.
 const samplePaths = [
   'generateVideoResponse.generatedSamples',
   'generateVideoResponse.generatedVideos',
@@ -37,8 +37,7 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
   return body['error'] === undefined ? inconclusive(reply, 'operation') : judgeFailedQuery(reply);
 }
 
-// An absent `done` is false, and only `true` means finished. An `error` with neither a code nor a message is not an
-// error.
+// An absent `done` is false, and only `true` means finished. An `error` with neither a code nor a message is ignored.
 function observe(reply: Reply, body: JsonObject, handle: string): Observation {
   const outcome = body.done === true ? readFinished(reply, body) : readUnfinished(body);
   const warning = [outcome.warning, foreignNameWarning(body, handle)]
@@ -91,7 +90,7 @@ function unprovenOutcome(warning: string): Outcome {
 function fetchableOutcome(samples: Json[], response: Json, reply: Reply): Outcome {
   const parsed = samples.map((sample) => resultOf(sample, reply));
   const reasons = filterReasons(response);
-  // A sample with nothing to fetch remains a result without sources, so that it is not overlooked.
+  // A sample with nothing to fetch becomes a result without sources, so that it is still reported.
   const faults = parsed.flatMap(({ fault }, index) =>
     fault === undefined ? [] : [`Sample ${index + 1} of ${parsed.length} ${fault}.`],
   );
@@ -108,7 +107,7 @@ function noSamples(response: Json, reply: Reply, body: Json): Failure {
   return { ...failure, code: 'content_policy' };
 }
 
-/** Describes what the safety filter removed; undefined if nothing. */
+/** Returns the reasons for which the safety filter removed videos; undefined if it removed none. */
 function filterReasons(response: Json): string | undefined {
   const prefixes = ['generateVideoResponse.', ''];
   const valueOf = (name: string) =>
@@ -122,13 +121,13 @@ function filterReasons(response: Json): string | undefined {
   return count > 0 ? `${count} without a reason` : undefined;
 }
 
-// The name should identify the task. A different name is reported, and has no effect.
+// Returns a warning if the response is for another operation. A different name has no other effect.
 function foreignNameWarning({ name }: JsonObject, handle: string): string | undefined {
   if (name === undefined || name === handle) return undefined;
   return `The response is for ${shownValue(name)}, not the requested operation.`;
 }
 
-// Returns the samples of an operation's `response`; undefined if their member contains something else.
+// Returns the samples of an operation's `response`; undefined if the member for them is not a list.
 function samplesOf(response: Json): Json[] | undefined {
   const holder = at(response, 'generateVideoResponse') ?? {};
   const candidates = samplePaths.map((path) => at(response, path) ?? []);
@@ -180,7 +179,7 @@ function addressSource(address: string): Source | undefined {
   return /^\/[^/]/.test(address) ? { kind: 'gateway', path: address } : undefined;
 }
 
-/** True for an `error` with content: a Go relay sends an empty one next to a success. */
+/** Whether an `error` has content. A Go relay sends an empty one with a success. */
 export function isError(error: Json | undefined): boolean {
   if (!isObject(error)) return error !== undefined && error !== null && error !== '' && error !== false;
   const code = at(error, 'code') ?? 0;

@@ -44,17 +44,17 @@ export const a: Protocol = {
   readSubmission,
   query,
   readQuery,
-  // The URL exists only once the file does (specification 3.1).
+  // The gateway returns the URL only once the file exists (specification 3.1).
   notReady: () => false,
 };
 
-// Some listings contain the name with the `models/` that precedes it in the path.
+// Removes the prefix `models/`, which belongs to the path but precedes the name in some listings.
 function normalise(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
 }
 
-// `sampleCount` (default 1) for each instance; undefined if that is not a valid number of videos.
+// Returns `sampleCount` (default 1) for each instance; undefined if that is not a valid number of videos.
 function videosIn({ instances, parameters }: JsonObject): number | undefined {
   const sampleCount = at(parameters, 'sampleCount') ?? 1;
   const samples = typeof sampleCount === 'string' ? Number(sampleCount) : sampleCount;
@@ -63,12 +63,12 @@ function videosIn({ instances, parameters }: JsonObject): number | undefined {
   return Number.isSafeInteger(videos) && videos >= 1 ? videos : undefined;
 }
 
-/** The number of videos that a body requests, or 1 if it requests no valid number. */
+/** Returns the number of videos that a body requests, or 1 if the number is invalid. */
 function countOf(body: JsonObject): number {
   return videosIn(body) ?? 1;
 }
 
-/** The maximum that a body requests. If it has no duration, the model chooses one (specification 2.1). */
+/** Returns the maximum that a body requests. If the body has no duration, the model chooses one (specification 2.1). */
 function quantityOf(body: JsonObject): Quantity {
   const videos = videosIn(body);
   const seconds = at(body, 'parameters.durationSeconds');
@@ -81,14 +81,14 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-/** The model of a composed body, which is sent in the path and not in the body. */
+/** Returns a composed body's model, which is sent in the path and not in the body. */
 function modelOf(body: JsonObject): string | undefined {
   return textAt(body, 'model');
 }
 
 /**
- * The exchange that submits (specification 4.1): `model` moves into the path, percent-encoded, and the rest is the
- * body, exactly as it was composed.
+ * Returns the request that submits a body (specification 4.1). `model` moves into the path, percent-encoded. The rest
+ * is the body, exactly as composed.
  * @throws MgwError('usage') if the model's name is missing or cannot be put into a path.
  */
 function submission(body: JsonObject): Exchange {
@@ -100,8 +100,8 @@ function submission(body: JsonObject): Exchange {
 }
 
 /**
- * The request that queries an operation (specification 4.1) by its complete name with slashes, percent-encoded where
- * necessary. `model` is the submitted model, if known; an operation of another model is refused.
+ * Returns the request that queries an operation (specification 4.1) by its complete name with slashes, percent-encoded
+ * if necessary. `model` is the submitted model, if known. Another model's operation is refused.
  * @throws MgwError('result_unavailable') if the name is invalid.
  */
 function query(handle: string, model?: string): Exchange {
@@ -138,8 +138,8 @@ function warningsIn(handle: string, answer: Json | undefined, model?: string): s
 }
 
 // Returns the reason why an operation cannot be queried by its name, phrased to follow "it". The specification's format
-// is `models/<model>/operations/<id>` (2.2); longer names with the same ending are accepted. An operation of another
-// model cannot belong to this task.
+// is `models/<model>/operations/<id>` (2.2); longer names with the same ending are accepted. Another model's operation
+// cannot belong to this task.
 function operationFault(name: string, model?: string): string | undefined {
   if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
   if (!isRelativePath(name)) return 'does not have the form models/<model>/operations/<id>';
@@ -158,7 +158,7 @@ function modelIn(name: string): string | undefined {
   return isLast ? /(?:^|\/)models\/([^]+)$/.exec(name.slice(0, end))?.[1] : undefined;
 }
 
-// Characters that RFC 3986 allows in a segment are not encoded, because a gateway may compare names without decoding
+// Does not encode characters that RFC 3986 allows in a segment, because a gateway may compare names without decoding
 // them.
 function encodeSegment(segment: string): string {
   return encodeURIComponent(segment).replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);

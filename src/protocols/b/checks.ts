@@ -18,10 +18,10 @@ import { shownValue } from '../violations.ts';
 import { checkExtInfo } from './ext-info.ts';
 import { flags } from './flags.ts';
 
-// The listed values of fields for which the specification also allows other values (2.3).
+// The values that specification 2.3 lists for fields that also allow other values.
 const listedValues = { Type: ['Url'], Category: ['Image'], Usage: ['FirstFrame', 'Reference'] };
 
-// Other values pass, but a listed value in another letter case is an error.
+// Returns a schema that accepts any word, except a listed one in the wrong letter case.
 function listedWord(name: keyof typeof listedValues): z.ZodMiniString {
   const words = listedValues[name];
   const correctWord = (value: string): string | undefined =>
@@ -56,7 +56,7 @@ const output = z.strictObject(
   { error: 'an object' },
 );
 
-/** The body of specification 2.3, and mgw's own `ReturnUsage`. */
+/** The schema of the body (specification 2.3), and of mgw's own `ReturnUsage`. */
 export const schema = withDescriptions(
   z.strictObject({
     ModelName: text('the name of a model in the model list'),
@@ -71,7 +71,7 @@ export const schema = withDescriptions(
   flags,
 );
 
-/** Every local check of Protocol B (design 7, specification 2.3). */
+/** Returns every violation that Protocol B's local checks find (design 7, specification 2.3). */
 export function check(body: JsonObject): Violation[] {
   const { FileInfos: files = [], Prompt, ExtInfo, ReturnUsage } = body;
   const needsPrompt = Array.isArray(files) && files.length === 0 && Prompt === undefined;
@@ -85,7 +85,7 @@ export function check(body: JsonObject): Violation[] {
   ];
 }
 
-// Two flags set FileInfos. The entry's Usage determines which flag set it.
+// Two flags set FileInfos, so the entry's Usage determines which flag to report.
 function withUsage(broken: Violation, body: JsonObject): Violation {
   const [entry, member] = broken.field.split(/\.(?=\w+$)/);
   if (!entry?.startsWith('FileInfos.') || member !== 'Url') return broken;
@@ -93,7 +93,7 @@ function withUsage(broken: Violation, body: JsonObject): Violation {
   return { ...broken, flag };
 }
 
-// The violation if `normalise` could not merge `ReturnUsage` into `ExtInfo`.
+// Reported if `normalise` could not merge `ReturnUsage` into `ExtInfo`.
 const unmergedUsage = violation(
   flags,
   'ReturnUsage',
@@ -146,14 +146,14 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// Returns the value inside JSON text that may be serialized several times. A long number becomes a string, which
-// decodes to itself.
+// Returns the value inside JSON text that may have been serialised several times. A long number is decoded to the same
+// text, which ends the recursion.
 function unwrapJson(json: string): Json | undefined {
   const value = tryParseJson(json);
   return typeof value === 'string' && value !== json ? unwrapJson(value) : value;
 }
 
-/** Returns the flags that are left to a default, which may differ between versions (specification 9). */
+/** Returns the flags that a body leaves to a default, which may differ between model versions (specification 9). */
 export function unsetFlags(body: JsonObject): string[] {
   return flags
     .filter(({ field }) => /Duration|Resolution|Audio/.test(field) && at(body, field) === undefined)

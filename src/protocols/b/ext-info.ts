@@ -7,7 +7,7 @@ import { flags } from './flags.ts';
 const maxExampleLength = 300;
 
 /**
- * Returns `ExtInfo` with `ReturnUsage` set, serialized at both levels (specification 2.3): the text of an object whose
+ * Returns `ExtInfo` with `ReturnUsage` set, serialised at both levels (specification 2.3): the text of an object whose
  * `ExtVideoParameters` is the text of an object. Undefined if the existing text is invalid, or contains a number that
  * would change.
  */
@@ -19,7 +19,7 @@ export function withReturnUsage(extInfo: Json | undefined): string | undefined {
   return JSON.stringify({ ...ext, ExtVideoParameters: JSON.stringify({ ...parameters, ReturnUsage: true }) });
 }
 
-/** Every broken rule of `ExtInfo`'s double serialisation (specification 2.3). */
+/** Returns every violation of `ExtInfo`'s double serialisation (specification 2.3). */
 export function checkExtInfo(extInfo: Json | undefined): Violation[] {
   if (extInfo === undefined) return [];
   if (typeof extInfo !== 'string') return [wrongFormat('ExtInfo', extInfo, extInfo)];
@@ -73,7 +73,7 @@ function wrongFormat(field: string, value: Json | undefined, intended: Json | un
   };
 }
 
-// Returns the intended value in the format of the body; an example if it is too long or unclear.
+// Returns the intended value as it must appear in the body, or an example if the value is too long or unclear.
 function expectedFormat(intended: Json | undefined): string {
   const ext = isObject(intended) ? intended : { ExtVideoParameters: { ReturnUsage: true } };
   const parameters = ext['ExtVideoParameters'];
@@ -88,7 +88,7 @@ function objectIn(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-// An integer beyond 2^53 would become a string or another number.
+// Returns undefined if an integer is beyond 2^53, because it would become a string or another number.
 function exactObjectIn(text: Json): JsonObject | undefined {
   try {
     const value = typeof text === 'string' ? parseBodyJson(text) : undefined;

@@ -4,7 +4,7 @@ import type { Flag } from '../protocol.ts';
 
 const assets = { group: 'Assets' };
 
-/** The flags of `mgw video b submit` (specification 2.3). `ReturnUsage` is folded into `ExtInfo` by `normalise`. */
+/** The flags of `mgw video b submit` (specification 2.3). `normalise` moves `ReturnUsage` into `ExtInfo`. */
 export const flags: readonly Flag[] = [
   valueFlag(
     '-m, --model <name>',
@@ -19,7 +19,7 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '--prompt <text>',
     'Prompt',
-    'what the video shows; required without --first-frame and --reference',
+    'what the video shows; required without --first-frame or --reference',
   ),
   valueFlag('-d, --duration <seconds>', 'OutputConfig.Duration', 'length, in whole seconds', {
     parse: wholeNumber,
@@ -53,7 +53,7 @@ export const flags: readonly Flag[] = [
     'ReturnUsage',
     'ask an extension model to report its usage (ExtInfo, serialised twice)',
   ),
-  // A list of one: the lists of flags that share a field are joined.
+  // A list with one entry, because the lists of flags that share a field are joined.
   valueFlag(
     '--first-frame <url|file|@job>',
     'FileInfos',

@@ -26,7 +26,7 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
   const { outcome, failure } = readCallError(reply, error);
   if (outcome === 'unlisted') return judgeFailedQuery(reply);
   if (outcome === 'rejected' && failure.code === 'auth') return { kind: 'unauthorized', failure };
-  // The body of a query contains only a task id, so a refused parameter must be the id.
+  // A query's body contains only the task id, so InvalidParameter must refer to that id.
   const isMissing = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
   return isMissing
     ? { kind: 'missing', failure: { ...failure, code: 'not_found' } }
@@ -34,8 +34,8 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
 }
 
 // Returns undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or empty
-// `ErrCodeExt`. `FINISH` without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing
-// to fetch.
+// `ErrCodeExt`. `FINISH` without a readable `ErrCode` or a sign of failure is an unproven success, with nothing to
+// fetch.
 function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
   const observation = readState(reply, body);
   const foreignWarning = foreignTaskWarning(body, handle);
@@ -46,7 +46,7 @@ function observe(reply: Reply, body: Json | undefined, handle: string): Observat
   };
 }
 
-// The id should identify the task. A different id is reported, and has no effect.
+// Returns a warning if the response is for another task. A different id has no other effect.
 function foreignTaskWarning(body: Json | undefined, handle: string): string | undefined {
   const id = idAt(body, 'Response.AigcVideoTask.TaskId');
   if (id === undefined || id === handle) return undefined;
@@ -118,11 +118,11 @@ function filesOf(task: Json | undefined): Json[] {
   return Array.isArray(files) ? files : [];
 }
 
-// Members that do not describe the file, or may be the file itself.
+// Members of a file that its details omit: the URL, and the content itself.
 const hiddenMembers = new Set(['FileUrl', 'FileContent']);
 
-// The host of the file is not the gateway, so the key is never sent there (specification 4.2). A file without a URL
-// remains a result without sources, so that it is not overlooked.
+// The file's host is not the gateway, so the key is never sent there (specification 4.2). A file without a URL becomes
+// a result without sources, so that it is still reported.
 function resultOf(file: Json): Result {
   const url = textAt(file, 'FileUrl');
   if (!isObject(file)) return { sources: [] };
@@ -144,7 +144,8 @@ function mimeOf(file: JsonObject): string | undefined {
   return type.includes('/') ? type : mimeByType.get(type);
 }
 
-// Lists the URLs without their queries, which may be signatures, because this text is logged.
+// Returns a warning that lists the URLs without their queries. Warnings are logged, and a query may contain a
+// signature.
 function filesDespiteFailure(task: Json | undefined): string | undefined {
   const urls = filesOf(task)
     .flatMap((file) => textAt(file, 'FileUrl') ?? [])
@@ -163,15 +164,15 @@ function progressOf(task: Json | undefined): number | undefined {
 }
 
 /**
- * The meaning of a call's error, as in the verdict on a submission. `unknown`: the call may have been handled.
- * `unlisted`: the code is not known.
+ * What a call's error proves. `unavailable`, `rejected` and `unknown` are the kinds of a submission's verdict; with
+ * `unknown`, the call may have been handled. `unlisted`: the error code has no known prefix.
  */
 type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 
 // Checked before the code's prefix: if the balance is too low, nothing was created.
 const emptyBalance = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
 
-// The outcome for each prefix of the dotted code. Only a code that is returned before anything is created counts as a
+// The outcome for each prefix of the dotted error code. Only a code that is returned before anything is created is a
 // refusal.
 const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^RequestLimitExceeded$/, 'unavailable', 'rate_limited'],
@@ -193,16 +194,16 @@ const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^(RequestSizeLimitExceeded|DryRunOperation)$/, 'rejected', 'invalid_request'],
   [/^(ResourceNotFound|model_not_found)$/, 'rejected', 'not_found'],
   [/^(insufficient_user_quota|pre_consume_token_quota_failed)$/, 'rejected', 'balance'],
-  // A quota or pool is exhausted: refused for now, and a person decides when to retry.
+  // A quota or resource pool is exhausted. The user decides when to retry.
   [/^(LimitExceeded|ResourceInsufficient)$/, 'rejected', 'rate_limited'],
-  // HTTP 503 proves that nothing was handled. These codes come with HTTP 200, and prove nothing.
+  // Unlike HTTP 503, which proves that nothing was handled, these codes come with HTTP 200 and prove nothing.
   [/^(InternalError|FailedOperation|ServiceUnavailable)$/, 'unknown', 'server_error'],
   [/^(ResourceInUse|ResourceUnavailable|ResponseSizeLimitExceeded)$/, 'unknown', 'server_error'],
 ];
 
 /**
- * The error of a call, `Response.Error` (specification 2.4, 7). Undefined if it is absent, null or empty, as in
- * responses of relays that send all members.
+ * Returns a call's error, `Response.Error` (specification 2.4, 7); undefined if it is absent, null or empty. Relays
+ * that send every member send an empty one.
  */
 export function callError(body: Json | undefined): Json | undefined {
   const error = at(body, 'Response.Error');
@@ -210,7 +211,7 @@ export function callError(body: Json | undefined): Json | undefined {
   return values.every((value) => value === undefined || value === null || value === '') ? undefined : error;
 }
 
-/** Reads a call's error under HTTP 200: what it proves, and the failure to report. */
+/** Returns what an error under HTTP 200 proves about the call, and the failure to report. */
 export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome; failure: Failure } {
   const nativeCode = idAt(error, 'Code');
   const known = knownOutcome(nativeCode ?? '');

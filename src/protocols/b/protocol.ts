@@ -42,7 +42,7 @@ export const b: Protocol = {
   readSubmission,
   query,
   readQuery,
-  // The result is a plain file on another host, which never responds that it is not ready yet.
+  // The result is a plain file on another host, which never reports that a file is not ready yet.
   notReady: () => false,
 };
 
@@ -54,7 +54,7 @@ function normalise(body: JsonObject): JsonObject {
   return merged === undefined ? body : { ...rest, ExtInfo: merged };
 }
 
-/** Returns the maximum that a body requests. Without a duration, the model chooses one (specification 2.3). */
+/** Returns the maximum that a body requests. If the body has no duration, the model chooses one (specification 2.3). */
 function quantityOf(body: JsonObject): Quantity {
   const seconds = at(body, 'OutputConfig.Duration');
   const isLengthOpen = seconds === undefined;
@@ -67,7 +67,7 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// Only a first frame is certainly not a reference: without a Usage, the gateway decides (specification 2.3).
+// Counts every file that is not marked as a first frame: without a Usage, the gateway decides (specification 2.3).
 function referenceImagesIn(files: Json | undefined): number {
   if (!Array.isArray(files)) return 0;
   return files.filter((file) => at(file, 'Usage') !== 'FirstFrame').length;
@@ -75,21 +75,21 @@ function referenceImagesIn(files: Json | undefined): number {
 
 const maxListed = 12;
 
-/** Returns the versions of a model in the listing; empty if it has no such model or no versions. */
+/** Returns a model's versions from the listing; empty if the listing contains no such model or no versions of it. */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
 
-/** The listing fills in or checks the version of every body that specifies a model. */
+/** If the body specifies a model, the listing supplies a missing version or checks the given one. */
 function needsListing(body: JsonObject): ListingUse | undefined {
   if (textAt(body, 'ModelName') === undefined) return undefined;
   return body['ModelVersion'] === undefined ? 'fill' : 'check';
 }
 
 /**
- * Returns the body with the missing version, if the list has just one for its model (design 7).
- * @throws MgwError('usage') if the list contradicts the model or version, or has several versions: the message lists
- * the choices.
+ * Returns the body. Adds a missing version if the listing contains only one for the model (design 7).
+ * @throws MgwError('usage') if the listing contradicts the model or version, or contains several versions. The message
+ * lists the choices.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);
@@ -102,9 +102,9 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
 }
 
 /**
- * Returns the violations of the listing: an unknown model, or an unknown version of the model (specification 2.3, 2.7).
- * Versions are compared as exact text, since they do not substitute for one another (specification 8). A model without
- * listed versions proves nothing. Empty if the model or version is missing, which `check` reports.
+ * Returns a violation if the listing does not contain the model, or the version of the model (specification 2.3, 2.7).
+ * Versions are compared as exact text, since they cannot replace one another (specification 8). Any version is accepted
+ * if the listing contains none. Returns no violation for a missing model or version, which `check` reports.
  */
 export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {
   const name = textAt(body, 'ModelName');
@@ -138,19 +138,19 @@ function listSome(values: readonly string[]): string {
 
 type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
 
-// The path is the root (specification 4.2). The version refers to the interface, not to the model.
+// The path is the root (specification 4.2). The version header refers to the interface, not to the model.
 function call(action: Action, body: JsonObject): Exchange {
   const headers = { ...jsonHeaders, 'X-TC-Version': '2018-07-17', 'X-TC-Action': action };
   return { method: 'POST', path: '/', headers, body: jsonBody(body) };
 }
 
-/** The exchange that creates a task (specification 4.2). */
+/** Returns the request that creates a task (specification 4.2). */
 function submission(body: JsonObject): Exchange {
   return call('CreateAigcVideoTask', body);
 }
 
 /**
- * The request that queries a task. The id is in the body, so it may be any text.
+ * Returns the request that queries a task. The task id is in the body, so it may be any text.
  * @throws MgwError('result_unavailable') if the handle is blank.
  */
 function query(handle: string): Exchange {

@@ -37,7 +37,7 @@ const imageSource = z.any().check(({ value, issues }) => {
     issues.push({ code: 'custom', path, message, input: value });
 });
 
-// The fields of specification 2.5, with the limits of section 8 if the family of the model is known.
+// Returns the schema for the fields of specification 2.5, with the limits of section 8 if the model's family is known.
 function bodyOf(model: z.core.$ZodType, family: Family | undefined, overrides: z.core.$ZodShape): BodySchema {
   const shortest = family?.minSeconds;
   const allowed =
@@ -110,7 +110,7 @@ function schemaOf(body: JsonObject): BodySchema {
   return family === undefined ? schemas.other : family === official ? schemas.official : schemas.selfHosted;
 }
 
-/** The bodies of specification 2.5, with the limits of section 8 for the models that it lists. */
+/** The schema of a body (specification 2.5), with the limits of section 8 for the models that it lists. */
 export const schema = z.union([schemas.official, schemas.selfHosted, schemas.other]);
 
 /** Returns every rule of specification 2.5 and 8 that a body breaks. */
@@ -154,7 +154,7 @@ function checkPair(body: JsonObject, unified: string, native: string): Violation
   return [violation(flags, unified, body[unified], `${unified} or ${native}, not both`)];
 }
 
-/** Returns the flags that are left to the model's defaults. */
+/** Returns the flags that a body leaves to the model's defaults. */
 export function unsetFlags(body: JsonObject): string[] {
   return [
     ...(body['duration'] === undefined && body['seconds'] === undefined ? ['duration'] : []),
@@ -199,7 +199,7 @@ interface ModeAssets {
   references?: boolean;
 }
 
-// Specification 2.5. A single image may be the reference of `r2v`.
+// The modes of specification 2.5. In `r2v`, a single image may be the reference.
 const modes = new Map<unknown, ModeAssets>([
   ['t2v', { first: false, last: false, references: false }],
   ['t2va', { first: false, last: false, references: false }],

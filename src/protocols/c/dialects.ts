@@ -1,11 +1,11 @@
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
 
 /**
- * The specification does not show the responses of Protocol C (2.5, 3.3). This module lists what such gateways send:
- * their own envelopes, and the bodies of upstreams that relays pass on.
+ * The specification does not show Protocol C's responses (2.5, 3.3). This module lists what gateways send: their own
+ * envelopes, and the upstream bodies that relays pass on.
  */
 
-/** The meaning of a status word. */
+/** A task's state, according to a status word. */
 export type TaskState = 'queued' | 'running' | 'succeeded' | 'failed';
 
 const vocabulary: Record<TaskState, string> = {
@@ -36,9 +36,9 @@ export interface ReportedTask {
 }
 
 /**
- * Finds the task in the response to a query; undefined if there is no state. A word at the top level is the state of
- * the task if the top level also has the task's id or video. Otherwise it may belong to the envelope
- * (`"status":"success"` around a running task). Only strings count, since some upstreams send a number too.
+ * Finds the task in the response to a query; undefined if the body contains no state. A status word at the top level is
+ * the task's if the top level also contains the task's id or video. Otherwise it may be the envelope's
+ * (`"status":"success"` around a running task). Ignores numbers, which some upstreams send in addition.
  */
 export function taskIn(body: JsonObject): ReportedTask | undefined {
   const outer = taskAt(body);
@@ -49,7 +49,7 @@ export function taskIn(body: JsonObject): ReportedTask | undefined {
   return mayBeEnvelope && !hasOwnId(body) && !provesVideo(body) ? undefined : outer;
 }
 
-// Vidu and Zhipu send no id in the response to a query.
+// Whether a body is a task's, even without an id: Vidu's and Zhipu's query responses contain none.
 function provesVideo(body: JsonObject): boolean {
   const isTaskWord = ['task_status', 'taskStatus'].some((name) => typeof body[name] === 'string');
   return isTaskWord || urlPaths.some((path) => isWebUrl(textAt(body, path) ?? ''));
@@ -79,8 +79,8 @@ const successCodes = new Set([
 ]);
 
 /**
- * Whether an object reports an error, regardless of the HTTP status: `error`, `success:false`, or a code that is not
- * known as a success.
+ * Whether an object reports an error, regardless of the HTTP status: `error`, `success:false`, or a code that is not a
+ * known success code.
  */
 export function reportsError(value: Json | undefined): boolean {
   if (!isObject(value)) return false;
@@ -98,7 +98,10 @@ function isBadCode(code: Json | undefined): boolean {
 
 const progressNames = ['progress', 'info.progress'];
 
-/** The progress in percent, 0 to 100, from `37`, `"37%"`, `"37"`, or 0.37 (a fraction if it is below 1). */
+/**
+ * Returns the progress in percent, 0 to 100, from `37`, `"37%"`, `"37"`, or 0.37 (a number below 1 is a fraction);
+ * undefined if there is none.
+ */
 export function progressIn(task: JsonObject): number | undefined {
   return progressNames.map((path) => percent(at(task, path))).find((progress) => progress !== undefined);
 }
@@ -112,7 +115,7 @@ function percent(value: Json | undefined): number | undefined {
   return Math.round(Math.min(100, Math.max(0, isFraction ? number * 100 : number)));
 }
 
-// Paths of a video's URL, best first. Never a cover image, a polling URL or a path on the server's disk.
+// Paths of a video's URL, best first. Excludes cover images, polling URLs and paths on the server's disk.
 const urlPaths = [
   'result_url',
   'url',
@@ -134,7 +137,7 @@ const urlPaths = [
   'unsigned_urls.0',
   'videos.0.url',
 ];
-// The response itself, its envelopes, and the raw body of the upstream that some gateways include.
+// The response itself, its envelopes, and the raw upstream body, which some gateways include.
 const urlRoots = [
   '',
   'data.',
@@ -153,12 +156,15 @@ const allUrlPaths = [
   ...legacyUrlPaths,
 ].flatMap((path) => [path, `${path}.0`]);
 
-/** The http(s) URL of a finished video, if the response has one. Older gateways put it into `fail_reason`. */
+/**
+ * Returns a finished video's http(s) URL; undefined if the response contains none. Older gateways put it into
+ * `fail_reason`.
+ */
 export function videoUrlIn(body: JsonObject): string | undefined {
   return allUrlPaths.map((path) => textAt(body, path)).find((url) => url !== undefined && isWebUrl(url));
 }
 
-/** True for an absolute http(s) URL without white space, control characters or a password. */
+/** Whether a URL is an absolute http(s) URL without white space, control characters, a user name or a password. */
 export function isWebUrl(url: string): boolean {
   if (!/^https?:\/\/[^\s\p{Cc}]+$/iu.test(url) || !URL.canParse(url)) return false;
   const { username, password } = new URL(url);
@@ -179,7 +185,10 @@ const reasonPaths = [
   'err_code',
 ];
 
-/** Returns the gateway's reason why a task failed: from the task, or else from its enclosing object. */
+/**
+ * Returns the gateway's reason why a task failed: from the task, or else from the object that encloses it; undefined if
+ * there is none.
+ */
 export function reasonIn(task: JsonObject, body: JsonObject): string | undefined {
   const texts = [task, body].flatMap((holder) => reasonPaths.map((path) => textAt(holder, path)));
   return texts.find(
@@ -189,7 +198,7 @@ export function reasonIn(task: JsonObject, body: JsonObject): string | undefined
 
 const nativeCodePaths = ['error.code', 'err_code', 'code', 'base_resp.status_code', 'error.type'];
 
-/** The upstream's own code of a failure. */
+/** Returns the upstream's own error code for a failed task; undefined if there is none. */
 export function nativeCodeOf(task: JsonObject, body: JsonObject): string | undefined {
   const codes = [task, body].flatMap((holder) => nativeCodePaths.map((path) => idAt(holder, path)));
   return codes.find((code) => code !== undefined && isBadCode(code));

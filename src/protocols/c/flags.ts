@@ -17,7 +17,7 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '--prompt <text>',
     'prompt',
-    'what the video shows; the self-hosted models take at most 30000 characters',
+    'what the video shows; at most 30000 characters for the self-hosted models',
   ),
   valueFlag(
     '-d, --duration <seconds>',

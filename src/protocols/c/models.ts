@@ -4,22 +4,22 @@ import type { Model } from '../../exchange.ts';
 import type { ListingUse } from '../protocol.ts';
 import { shownValue, violationMessage } from '../violations.ts';
 
-/** The limits of a family of models (specification 8). */
+/** The limits of a model family (specification 8). */
 export interface Family {
   models: readonly string[];
-  /** The minimum duration of a video in seconds. */
+  /** The minimum video duration, in seconds. */
   minSeconds: number;
   resolutions: readonly string[];
-  /** The allowed names of resolutions, as a phrase for error messages. */
+  /** The allowed resolution names, as a phrase for error messages. */
   resolutionRule: string;
-  /** The values that are billed if a body has none. For the self-hosted models only the maximum is known. */
+  /** The values that are billed if a body omits them. For the self-hosted models, only the maximum is known. */
   defaults: { duration: number; resolution: string };
 }
 
 /** The aspect ratios of the self-hosted models; the specification lists none for the official model. */
 export const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 
-/** The maximum duration of a video in seconds. */
+/** The maximum video duration, in seconds. */
 export const maxSeconds = 15;
 
 export const official: Family = {
@@ -38,23 +38,26 @@ export const selfHosted: Family = {
   defaults: { duration: maxSeconds, resolution: '720p' },
 };
 
-/** Returns the family of a body's model; undefined if the specification does not list the model. */
+/** Returns the family of a body's model; undefined if the specification does not list that model. */
 export function familyOf({ model }: JsonObject): Family | undefined {
   return [official, selfHosted].find(({ models }) => models.includes(model as string));
 }
 
-/** Returns 720p if a body requests 768P from a self-hosted model, which has no 768P (specification 8). */
+/**
+ * Returns 720p if a body requests 768P from a self-hosted model, which has no 768P (specification 8); otherwise
+ * undefined.
+ */
 export function convertedResolution(body: JsonObject): string | undefined {
   const isConverted = familyOf(body) === selfHosted && textAt(body, 'resolution')?.toLowerCase() === '768p';
   return isConverted ? '720p' : undefined;
 }
 
-/** A model that the specification does not list must be in the model listing (design 7). */
+/** Returns `check` for a model that the specification does not list: the model listing must contain it (design 7). */
 export function needsListing(body: JsonObject): ListingUse | undefined {
   return textAt(body, 'model') === undefined || familyOf(body) !== undefined ? undefined : 'check';
 }
 
-/** Returns the body. @throws MgwError('usage') if its model is not in the listing. */
+/** Returns the body unchanged. @throws MgwError('usage') if the listing does not contain its model. */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const model = textAt(body, 'model') ?? '';
   if (models.some(({ id }) => id === model)) return body;

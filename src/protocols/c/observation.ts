@@ -14,7 +14,10 @@ import {
   type ReportedTask,
 } from './dialects.ts';
 
-/** Reads the response to a status query, in every dialect. `content` is the path of the result, if there is one. */
+/**
+ * Reads the response to a status query, in every dialect. `content` is the result's path on the gateway, if there is
+ * one.
+ */
 export function readQuery(reply: Reply, content: string | undefined): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = tryParseJson(reply.text);
@@ -69,8 +72,8 @@ function observe(
   return { ...common, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
 
-// Whether a finished task without a video was refused. Its envelope has no code, but a message such as "Pre Img Risk
-// Not Pass".
+// Whether a finished task without a video was refused. A refusal's envelope has no code, but a message such as "Pre Img
+// Risk Not Pass".
 function isDenialMessage(body: JsonObject): boolean {
   const message = textAt(body, 'message') ?? '';
   return /fail|reject|denied|blocked/i.test(message) || classify(message, 400) === 'content_policy';
@@ -99,7 +102,8 @@ function resultsOf(task: JsonObject, content: string | undefined, url: string | 
   return sources.length > 0 ? [{ sources, details: objectIn(task, 'metadata') }] : [];
 }
 
-// URLs are not shown, because some grant access without a key.
+// Returns the numbers and short texts of an object's member; undefined if there are none. Omits URLs, because some
+// grant access without a key.
 function objectIn(holder: JsonObject, name: string): JsonObject | undefined {
   const value = holder[name];
   if (!isObject(value)) return undefined;
@@ -118,7 +122,7 @@ const waitWords =
 
 /**
  * Whether the response from a result's URL reports that the video is not ready yet. A response for a failed task has
- * the same wording, but does not count: `Task is not completed yet, current status: FAILURE`.
+ * the same wording, but is not such a report: `Task is not completed yet, current status: FAILURE`.
  */
 export function notReady(reply: Reply): boolean {
   if (![200, 202, 400, 404, 409, 422, 425].includes(reply.status)) return false;

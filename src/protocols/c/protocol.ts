@@ -23,7 +23,7 @@ const submitPaths = new Map([
   ['generations', '/v1/video/generations'],
   ['videos', '/v1/videos'],
 ]);
-// The names of the two paths of a submission, which are equivalent.
+// The names of the two equivalent submission paths.
 const endpoints = [...submitPaths.keys()];
 
 /** Protocol C, the unified task style (specification 2.5, 3.3 and 4.3). */
@@ -71,7 +71,7 @@ export const c: Protocol = {
   notReady,
 };
 
-// `ratio` and `aspect_ratio` mean the same. A body with both is left unchanged, and the checks refuse it.
+// Replaces `ratio` with its synonym `aspect_ratio`. Does not change a body with both, which the checks refuse.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
@@ -87,7 +87,7 @@ function quantityOf(body: JsonObject): Quantity {
   const durations = [body['duration'], body['seconds']].filter((value) => value !== undefined);
   const requested = durations.filter((value) => value !== null);
   const seconds = maxDuration(requested.length > 0 ? requested : [completed['duration']]);
-  // A price may depend on the duration. If it is not certain, the highest price counts.
+  // A price may depend on the duration. If the duration is uncertain, the highest price applies.
   const usual = familyOf(body) === selfHosted ? null : completed['duration'];
   const duration = requested.length > 1 ? null : (requested[0] ?? usual);
   return {
@@ -99,14 +99,14 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// Which of two durations takes precedence is not specified.
+// Returns the longest duration, because the specification does not define which one takes precedence.
 function maxDuration(durations: readonly (Json | undefined)[]): number | undefined {
   const seconds = durations.map((value) => (typeof value === 'string' ? Number(value) : value));
   return seconds.every((value) => typeof value === 'number') ? Math.max(...seconds) : undefined;
 }
 
-// A self-hosted model has one resolution. For any other resolution, the highest price counts, because the specification
-// (8) does not list it.
+// A self-hosted model has one resolution. For any other resolution, the highest price applies, because specification 8
+// does not list it.
 function billedResolution(body: JsonObject): JsonObject {
   const { resolution } = body;
   if (familyOf(body) !== selfHosted || typeof resolution !== 'string') return {};
@@ -116,7 +116,7 @@ function billedResolution(body: JsonObject): JsonObject {
     : { resolution: null };
 }
 
-// In reference mode, image and input_reference are references, too (specification 2.5).
+// In reference mode, image and input_reference are also references (specification 2.5).
 function referenceImagesIn(body: JsonObject): number {
   const count = (...fields: string[]): number =>
     fields.reduce((sum, field) => sum + lengthOf(body[field]), 0);
@@ -132,20 +132,20 @@ const references = [
   'audios',
 ];
 
-// Without a mode, the service infers it from the assets (specification 2.5).
+// If a body has no mode, the service infers it from the assets (specification 2.5).
 function isDecidedByAssets(body: JsonObject): boolean {
   return (body['generation_mode'] ?? '') === '' && references.some((field) => lengthOf(body[field]) > 0);
 }
 
-// A single value counts as a list of one.
+// A single value is treated as a list of one.
 function lengthOf(list: Json | undefined): number {
   if (Array.isArray(list)) return list.length;
   return list === undefined || list === null ? 0 : 1;
 }
 
 /**
- * The exchange that submits (specification 4.3).
- * @throws MgwError('usage') if there is no such endpoint.
+ * Returns the request that submits a body (specification 4.3).
+ * @throws MgwError('usage') if `endpoint` is unknown.
  */
 function submission(body: JsonObject, { endpoint = 'generations' } = {}): Exchange {
   const path = submitPaths.get(endpoint);
@@ -155,7 +155,7 @@ function submission(body: JsonObject, { endpoint = 'generations' } = {}): Exchan
 }
 
 /**
- * The exchange that queries a task.
+ * Returns the request that queries a task.
  * @throws MgwError('result_unavailable') if the handle cannot be put into a path.
  */
 function query(handle: string): Exchange {
@@ -165,7 +165,7 @@ function query(handle: string): Exchange {
   throw new MgwError('result_unavailable', text, { charged: 'yes' });
 }
 
-/** The path of a task's result; undefined if the handle cannot be put into one. */
+/** Returns the path of a task's result; undefined if the handle cannot be put into a path. */
 function contentPath(handle: string): string | undefined {
   const step = pathStep(handle);
   return step && `/v1/videos/${step}/content`;
@@ -173,15 +173,18 @@ function contentPath(handle: string): string | undefined {
 
 const maxHandleLength = 2048;
 
-// A handle comes from the gateway. One that could change the path is not sent.
+// Returns a handle as a path step; undefined if it could change the path, because the gateway chooses the handle.
 function pathStep(handle: string): string | undefined {
-  // Most handles are plain. This check saves compiling the Unicode classes below.
+  // Most handles are plain. This check avoids compiling the Unicode classes below.
   if (/^[\w-]{1,64}$/.test(handle)) return handle;
   if (handle.length > maxHandleLength || handle.trim() === '' || handle === '.') return undefined;
   return /[\p{Cc}\p{Cs}?#]|\.\.|:\/\//u.test(handle) ? undefined : encodeURIComponent(handle);
 }
 
-/** Reads the response to a submission, in every dialect; a handle counts even next to an error. */
+/**
+ * Reads the response to a submission, in every dialect. A response with a handle is accepted even if it also contains
+ * an error.
+ */
 function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, sent);
   const json = tryParseJson(reply.text);
@@ -209,7 +212,7 @@ function acceptanceWarning(body: Json | undefined, isError: boolean, isCut: bool
   return isCut ? 'The response was truncated after the task id.' : undefined;
 }
 
-// A task without an id was still created.
+// Whether a task was created, even if the response contains no id.
 function isCreated(task: ReportedTask | undefined): boolean {
   return task !== undefined && stateOf(task.word) !== 'failed';
 }
@@ -224,8 +227,8 @@ const refusals = new Set<Failure['code']>([
 
 const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
 
-// An error with HTTP 200 may hide a created task, unless its message excludes that. Only a code is reliable enough to
-// resend the request.
+// An error with HTTP 200 may hide a created task, unless its message excludes that. Only a code, not a message, is
+// reliable enough to resend the request.
 function judgeReportedError(failure: Failure): SubmitVerdict {
   if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))
     return { kind: 'unavailable', failure };

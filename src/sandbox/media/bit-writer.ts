@@ -39,7 +39,7 @@ export class BitWriter {
     return this.#pendingBits === 0 ? this : this.bits(0, 8 - this.#pendingBits);
   }
 
-  /** Returns a copy of the whole bytes written so far. */
+  /** Returns a copy of the complete bytes written so far. */
   toBytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.slice(0, this.#length);
   }

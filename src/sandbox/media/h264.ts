@@ -3,8 +3,8 @@ import type { Colour } from './scene.ts';
 
 /**
  * The quantiser at which one coefficient step is exactly one step of the sample value, so that a flat block is coded
- * without error. For luma: 16 * 16 * 2^(28 / 6 - 6) / 4 = 64 before the final shift by 6 (H.264 8.5.10). Chroma DC
- * coefficients weigh double (8.5.11), hence 6 less.
+ * without error. For luma, a step is 16 * 16 * 2^(28 / 6 - 6) / 4 = 64 before the final shift by 6 (H.264 8.5.10).
+ * Chroma DC coefficients weigh twice as much (8.5.11), so their quantiser is 6 lower.
  */
 const LUMA_QP = 28;
 /** The `chroma_qp_index_offset` that matches {@link LUMA_QP}. */
@@ -23,9 +23,9 @@ const MID_GREY = 0x808080;
 type Neighbour = keyof typeof LUMA_MODES;
 
 /**
- * Writes one 16x16 block of a single colour: predicted from the nearest neighbour (or from mid grey), and corrected by
+ * Writes one 16x16 block of a single colour, predicted from the nearest neighbour (or from mid grey) and corrected by
  * one DC coefficient for each component. `left` and `above` are the colours of the coded neighbours, undefined at the
- * edge of the picture; both must be flat as well.
+ * picture's edge. Both neighbours must also be flat.
  */
 function writeFlatMacroblock(
   bits: BitWriter,
@@ -59,7 +59,7 @@ function distance(a: Colour, b: Colour): number {
   return Math.abs(step(a, b, 16)) + Math.abs(step(a, b, 8)) + Math.abs(step(a, b, 0));
 }
 
-/** Returns the difference of two colours in one component, which begins at bit `shift`. */
+/** Returns the difference between two colours in the component that begins at bit `shift`. */
 function step(colour: Colour, from: Colour, shift: number): number {
   return ((colour >>> shift) & 0xff) - ((from >>> shift) & 0xff);
 }
@@ -98,7 +98,7 @@ function writeLevel(bits: BitWriter, level: number): void {
   else bits.bits(1, 16).bits(code - 30, 12);
 }
 
-/** Side of a macroblock in pixels. Pictures are coded in whole macroblocks, and cropped. */
+/** The side of a macroblock, in pixels. Pictures are coded in whole macroblocks, and then cropped. */
 export const MACROBLOCK = 16;
 
 /** `profile_idc` and its constraint flags for Constrained Baseline, which every player decodes. */
@@ -108,8 +108,8 @@ const NAL = { slice: 0x61, idrSlice: 0x65, sequenceParameters: 0x67, picturePara
 const SLICE_TYPE = { i: 7, p: 5 };
 const FRAME_NUM_BITS = 4;
 
-// H.264 table A-1: level_idc, macroblocks a second, macroblocks a picture. Starts at level 3.0, because lower levels
-// allow too low a bit rate.
+// H.264 table A-1: level_idc, macroblocks per second, macroblocks per picture. Starts at level 3.0, because the bit
+// rate of lower levels is too low.
 const LEVELS = [
   [30, 40_500, 1620],
   [31, 108_000, 3600],
@@ -121,7 +121,7 @@ const LEVELS = [
   [60, 4_177_920, 139_264],
 ] as const;
 
-/** The size in pixels and the frame rate of one stream. */
+/** A stream's size in pixels and frame rate. */
 export interface VideoFormat {
   width: number;
   height: number;
@@ -146,7 +146,7 @@ export function sequenceParameterSet(format: VideoFormat): Uint8Array {
   const [columns, rows] = [Math.ceil(format.width / MACROBLOCK), Math.ceil(format.height / MACROBLOCK)];
   const bits = new BitWriter();
   bits.bits(PROFILE.idc, 8).bits(PROFILE.constraints, 8).bits(levelFor(format), 8);
-  bits.ue(0); // its id
+  bits.ue(0); // the parameter set's id
   bits.ue(FRAME_NUM_BITS - 4);
   bits.ue(2); // pic_order_cnt_type: displayed in coding order
   bits.ue(1).bits(0, 1); // one reference frame, without gaps
@@ -179,7 +179,7 @@ function writeUsability(bits: BitWriter, fps: number): void {
     .bits(1, 16)
     .bits(0, 16)
     .bits(fps * 2, 16)
-    .bits(1, 1); // ticks: two a picture, fixed
+    .bits(1, 1); // ticks: two per picture, fixed
   bits.bits(0b000, 3); // no HRD parameters of either kind, no pic_struct
   bits.bits(1, 1).bits(1, 1); // bitstream_restriction, motion vectors over the edges
   for (const limit of [0, 0, 10, 10, 0, 1]) bits.ue(limit); // ... no reordering, one frame buffered
@@ -201,8 +201,8 @@ export function pictureParameterSet(): Uint8Array {
 }
 
 /**
- * Encodes a picture independently of others. `ordinal` counts such pictures, because two in a row must differ in
- * `idr_pic_id`.
+ * Encodes a picture independently of other pictures. `ordinal` counts such pictures, because two consecutive ones must
+ * differ in `idr_pic_id`.
  */
 export function encodeIdr(picture: Uint32Array, columns: number, ordinal: number): Uint8Array {
   const bits = new BitWriter();
@@ -216,8 +216,8 @@ export function encodeIdr(picture: Uint32Array, columns: number, ordinal: number
 }
 
 /**
- * Encodes only the blocks of a picture that differ from the previous picture. `distance` counts the pictures since the
- * last IDR.
+ * Encodes only the blocks in which a picture differs from the previous picture. `distance` is the number of pictures
+ * since the last IDR.
  */
 export function encodeDifference(
   picture: Uint32Array,
@@ -243,7 +243,7 @@ export function encodeDifference(
   return nalUnit(NAL.slice, bits);
 }
 
-/** Turns the deblocking filter off, so that blocks remain flat. The prediction relies on that. */
+/** Turns off the deblocking filter, so that blocks remain flat, as the prediction requires. */
 function writeSliceQuality(bits: BitWriter): void {
   bits.se(0).ue(1);
 }

@@ -2,13 +2,13 @@ import { BitWriter } from './bit-writer.ts';
 import type { Melody } from './scene.ts';
 
 /**
- * The header fields of an MPEG Layer III stream at a sample rate. The versions are MPEG 1 (ISO 11172-3), MPEG 2 (ISO
+ * The header fields for an MPEG Layer III stream at a sample rate. The versions are MPEG 1 (ISO 11172-3), MPEG 2 (ISO
  * 13818-3), and MPEG 2.5 with half its sample rates.
  */
 interface Layout {
   versionBits: number;
   rateIndex: number;
-  /** The number of granules, of 576 samples each, in a frame. */
+  /** The number of granules per frame, of 576 samples each. */
   granules: number;
   bitRateIndex: number;
 }
@@ -17,7 +17,7 @@ const BIT_RATE = 64_000;
 const SAMPLES_PER_GRANULE = 576;
 const FRAGMENT_SECONDS = 0.4;
 
-// Sample rate in hertz, version bits, rate index, granules, bit rate index.
+// The columns are the sample rate in hertz, version bits, rate index, granules, and bit rate index.
 const LAYOUTS: ReadonlyMap<number, Layout> = new Map(
   (
     [
@@ -38,7 +38,7 @@ const LAYOUTS: ReadonlyMap<number, Layout> = new Map(
 );
 
 /**
- * Yields a melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of whole frames, about 0.4 s
+ * Yields a melody as a mono MP3 stream at a constant 64 kbit/s without tags, in fragments of whole frames, about 0.4 s
  * each. Throws RangeError for a sample rate that MP3 does not support.
  */
 export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
@@ -67,9 +67,7 @@ export function* mp3Frames(melody: Melody, sampleRate: number): Generator<Uint8A
   }
 }
 
-/**
- * Returns the number of samples in a frame at a sample rate. Throws RangeError for a rate that MP3 does not support.
- */
+/** Returns the number of samples per frame at a sample rate. Throws RangeError for a rate that MP3 does not support. */
 export function mp3FrameSamples(sampleRate: number): number {
   return layoutFor(sampleRate).granules * SAMPLES_PER_GRANULE;
 }
@@ -81,7 +79,8 @@ function layoutFor(sampleRate: number): Layout {
 }
 
 /**
- * Whether a frame is padded. If the bit rate gives no whole number of bytes per frame, some frames are a byte longer.
+ * Whether a frame is padded. If the bit rate does not result in a whole number of bytes per frame, some frames are one
+ * byte longer.
  */
 function isPadded(size: number, frameSamples: number, sampleRate: number): boolean {
   return size > Math.floor((frameSamples * BIT_RATE) / 8 / sampleRate);
@@ -95,8 +94,8 @@ interface Tone {
 
 /**
  * Returns the tone of each granule of a frame; undefined for silence. The windows of the granules overlap. A line that
- * sounds in every granule gives a pure tone of constant loudness if its sign is constant (even lines) or alternates
- * (odd lines). The pitch of the tone is the lower edge of the line.
+ * sounds in every granule produces a pure tone of constant loudness if its sign is constant (even lines) or alternates
+ * (odd lines). The tone's pitch is the line's lower edge.
  */
 function tones(melody: Melody, layout: Layout, sampleRate: number, frame: number): (Tone | undefined)[] {
   return Array.from({ length: layout.granules }, (_, offset) => {
@@ -128,20 +127,20 @@ function encodeFrame(
   return bits.toBytes();
 }
 
-/** The loudness: 210 is full scale, and four steps halve or double it. */
+/** The loudness: 210 is full scale, and every four steps halve or double the amplitude. */
 const GLOBAL_GAIN = 199;
 
 function writeGranuleInfo(bits: BitWriter, layout: Layout, tone: Tone | undefined): void {
   bits.bits(tone === undefined ? 0 : spectrumBits(tone), 12); // part2_3_length
   bits.bits(0, 9).bits(GLOBAL_GAIN, 8); // no big_values
-  bits.bits(0, layout.granules === 2 ? 4 : 9); // scalefac_compress: none are sent
+  bits.bits(0, layout.granules === 2 ? 4 : 9); // scalefac_compress: no scale factors are sent
   bits.bits(0, 1).bits(0, 15).bits(0, 7); // long window, tables and regions of the big values
   bits.bits(0, layout.granules === 2 ? 2 : 1).bits(1, 1); // preflag, scalefac_scale, count1 table B
 }
 
 /**
- * Writes the lines in groups of four. Table B uses four inverted bits for each group, followed by a sign for each value
- * that is not 0.
+ * Writes the frequency lines in groups of four. Table B uses four inverted bits for each group, followed by a sign for
+ * each nonzero value.
  */
 function writeSpectrum(bits: BitWriter, { line, negative }: Tone): void {
   for (let first = 3; first < line; first += 4) bits.bits(0b1111, 4);

@@ -4,14 +4,14 @@ export interface VideoSample {
   key: boolean;
 }
 
-/** A mono track of MP3 frames with `frameSamples` samples each, at `sampleRate` samples a second. */
+/** A mono track of MP3 frames with `frameSamples` samples each, at `sampleRate` samples per second. */
 export interface AudioTrack {
   sampleRate: number;
   frameSamples: number;
   frames: readonly Uint8Array[];
 }
 
-/** An H.264 track with its parameters and samples, and its sound. */
+/** An H.264 track with its parameters and samples, and a sound track. */
 export interface Film {
   width: number;
   height: number;
@@ -28,9 +28,12 @@ interface Track {
   /** The duration of each sample, in units of the timescale. */
   ticks: number;
   samples: readonly Uint8Array[];
-  /** The numbers, from 1, of the samples at which decoding can start; absent if it can start at every sample. */
+  /**
+   * The numbers, counted from 1, of the samples at which decoding can start; absent if decoding can start at every
+   * sample.
+   */
   keys?: readonly number[];
-  /** 0 for a track without a picture. */
+  /** The width in pixels; 0 for a track without a picture. */
   width: number;
   height: number;
   handler: 'vide' | 'soun';
@@ -46,7 +49,7 @@ interface Chunk {
 }
 
 const LENGTH_PREFIX = 4;
-/** Ticks per picture. Many muxers use this number. */
+/** Ticks per picture, a number that many muxers use. */
 const TICKS = 512;
 const MATRIX = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
 
@@ -57,8 +60,8 @@ const MATRIX = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
 export function muxMp4(film: Film): Uint8Array {
   const tracks = film.audio ? [videoTrack(film), audioTrack(film.audio)] : [videoTrack(film)];
   const head = box('ftyp', 'isom', u32(512), 'isom', 'iso2', 'avc1', 'mp41');
-  // The offset of the data depends on the size of the boxes before it. That size does not depend on the offsets in the
-  // boxes, so 0 serves to measure it.
+  // The data's offset depends on the size of the boxes before it. Their size does not depend on the offsets that they
+  // contain, so an offset of 0 is enough to measure it.
   const dataStart = head.length + movie(tracks, chunksOf(tracks, 0)).length + 8;
   const chunks = chunksOf(tracks, dataStart);
   return concat([head, movie(tracks, chunks), box('mdat', ...chunks.flatMap(({ samples }) => samples))]);
@@ -160,7 +163,7 @@ function media(track: Track, chunks: readonly Chunk[]): Uint8Array {
 function sampleTable({ samples, keys, ticks, entry }: Track, chunks: readonly Chunk[]): Uint8Array {
   const sizes = samples.map(({ length }) => length);
   const counts = chunks.map((chunk) => chunk.samples.length);
-  // One entry for each chunk whose number of samples differs from that of the chunk before.
+  // One entry for each chunk whose number of samples differs from the previous chunk's.
   const runs = counts.flatMap((count, index) => (count === counts[index - 1] ? [] : [index + 1, count, 1]));
   return box(
     'stbl',

@@ -2,7 +2,7 @@ import type { Melody } from './scene.ts';
 
 const PRE_SKIP = 312;
 const PACKETS_PER_PAGE = 20;
-/** The gain that players apply, in 1/256 dB, because the packets are quieter than the other formats. */
+/** The gain that players apply, in 1/256 dB. It compensates for packets that are quieter than the other formats. */
 const OUTPUT_GAIN = 10 * 256;
 const SERIAL = 1;
 const PAGE = { first: 2, last: 4, middle: 0 };
@@ -88,29 +88,34 @@ function checksum(bytes: Uint8Array): number {
   return crc >>> 0;
 }
 
-/** Opus always counts samples at 48 kHz. */
+/** The rate at which Opus always counts samples, in hertz. */
 const OPUS_RATE = 48_000;
 /** The number of samples in a packet, which lasts 20 ms. */
 const PACKET_SAMPLES = 960;
 
-/** The first byte of each packet (RFC 6716 3.1): CELT only, 4 kHz bandwidth, 20 ms, mono, one frame. */
+/**
+ * The first byte of each packet (RFC 6716 3.1), which specifies: CELT only, 4 kHz bandwidth, 20 ms, mono, one frame.
+ */
 const FRAME_OF_4_KHZ = 0x98;
 /** A packet of 20 ms of silence. */
 const SILENCE = Uint8Array.of(FRAME_OF_4_KHZ, 0xff, 0xfe);
 
 /**
- * For each band up to 4 kHz, the probability in 256ths that its energy is as expected. From the table `e_prob_model` of
- * RFC 6716, for 20 ms without prediction from the previous frame (every second number).
+ * For each band up to 4 kHz, the probability, in 256ths, that its energy is as expected. Taken from the table
+ * `e_prob_model` in RFC 6716, for 20 ms without prediction from the previous frame (every second number).
  */
 const AS_EXPECTED = [22, 63, 74, 84, 92, 103, 96, 96, 101, 107, 113, 118, 125];
-/** The minimum number of bits left for the energy of a band. With fewer bits, the decoder expects a shorter code. */
+/**
+ * The minimum number of bits that must be left for a band's energy. With fewer bits, the decoder expects a shorter
+ * code.
+ */
 const BITS_FOR_ENERGY = 15;
 const HIGHEST_GAIN = 7;
 
 /**
  * Returns a self-contained packet of 20 ms at a pitch in hertz (0 for silence). The packet has too few bits for the
- * shape of the spectrum, so the decoder fills the bands with noise. The decoder's pitch filter (RFC 6716 4.3.7.1) turns
- * the noise into a tone.
+ * spectrum's shape, so the decoder fills the bands with noise. The decoder's pitch filter (RFC 6716 4.3.7.1) turns the
+ * noise into a tone.
  */
 function opusPacket(pitch: number): Uint8Array {
   if (pitch === 0) return SILENCE;
@@ -132,7 +137,7 @@ function writePitchFilter(encoder: RangeEncoder, period: number): void {
   const octave = Math.floor(Math.log2((period + 1) / 16));
   encoder.bit(true, 1).symbol(octave, octave + 1, 6);
   encoder.raw(period + 1 - 16 * 2 ** octave, 4 + octave).raw(HIGHEST_GAIN, 3);
-  encoder.symbol(0, 2, 4); // its narrowest form
+  encoder.symbol(0, 2, 4); // the filter's narrowest form
 }
 
 /**
@@ -150,12 +155,12 @@ class RangeEncoder {
   #raw = 0;
   #rawBits = 0;
 
-  /** The number of bits that the decoder counts as used (`ec_tell`). */
+  /** The number of bits that the decoder considers used (`ec_tell`). */
   get bits(): number {
     return 1 + this.#shifts * 8 + Math.clz32(this.#range) + this.#rawBits;
   }
 
-  /** Writes a symbol that has the frequencies from `low` up to, but not including, `high` of `total`. */
+  /** Writes a symbol that has the frequencies from `low` up to, but not including, `high`, out of `total`. */
   symbol(low: number, high: number, total: number): this {
     const step = Math.floor(this.#range / total);
     if (low > 0) this.#low += this.#range - step * (total - low);
@@ -164,20 +169,22 @@ class RangeEncoder {
     return this;
   }
 
-  /** Writes a bit that is set with a probability of 1 in 2^`rarity`. */
+  /** Writes a bit whose probability of being set is 1 in 2^`rarity`. */
   bit(isSet: boolean, rarity: number): this {
     const total = 2 ** rarity;
     return isSet ? this.symbol(total - 1, total, total) : this.symbol(0, total - 1, total);
   }
 
-  /** Writes the low `bits` of a value at the back. */
+  /** Writes a value's low `bits` bits at the back. */
   raw(value: number, bits: number): this {
     this.#raw += value * 2 ** this.#rawBits;
     this.#rawBits += bits;
     return this;
   }
 
-  /** Ends the encoding, and returns the packet. `size` is its length in bytes, which must have room for `bits`. */
+  /**
+   * Ends the encoding, and returns the packet. `size` is the packet's length in bytes, which must have room for `bits`.
+   */
   finish(size: number): Uint8Array {
     this.#end();
     const packet = new Uint8Array(size);
@@ -187,7 +194,7 @@ class RangeEncoder {
     return packet;
   }
 
-  /** Writes as few bits as are needed for the decoder to read the same symbols, regardless of what follows. */
+  /** Writes the fewest bits from which the decoder reads the same symbols, regardless of what follows. */
   #end(): void {
     let bits = Math.clz32(this.#range);
     let unit = 2 ** (31 - bits);

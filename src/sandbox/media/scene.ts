@@ -2,11 +2,11 @@
 export interface Scene {
   readonly columns: number;
   readonly rows: number;
-  /** Returns the colours of picture `frame` (counted from 0), in a new array. */
+  /** Returns the colours of picture number `frame`, counted from 0, in a new array. */
   paint(frame: number): Uint32Array;
 }
 
-/** The input of a scene: text, a size in blocks, the number of pictures and the frame rate. */
+/** A scene's input: the text, the size in blocks, the number of pictures and the frame rate. */
 interface SceneOptions {
   prompt: string;
   columns: number;
@@ -52,8 +52,8 @@ export function sceneFor(options: SceneOptions): Scene {
 }
 
 /**
- * Returns the colours of the mosaic. The number of tiles is the same for every size, so 4K needs few more bytes than
- * 720p.
+ * Returns the mosaic's colours. The number of tiles is the same for every size, so 4K needs only slightly more bytes
+ * than 720p.
  */
 function mosaic(columns: number, rows: number, hue: number, random: Random): Uint32Array {
   const tile = Math.max(1, Math.round(Math.min(columns, rows) / 22));
@@ -104,8 +104,8 @@ function bounce(length: number, radius: number, random: Random): Path {
 }
 
 /**
- * Returns a 32-bit hash of a string (FNV-1a over its UTF-8 bytes). As a seed, it makes the media of each prompt
- * different.
+ * Returns a 32-bit hash of a string (FNV-1a over its UTF-8 bytes). Used as a seed, so that each prompt produces
+ * different media.
  */
 export function hashText(text: string): number {
   let hash = 0x811c9dc5;
@@ -114,7 +114,8 @@ export function hashText(text: string): number {
 }
 
 /**
- * Returns a repeatable source of numbers in [0, 1) (mulberry32). The same seed gives the same media on every machine.
+ * Returns a repeatable source of numbers in [0, 1) (mulberry32). The same seed produces the same media on every
+ * machine.
  */
 export function seededRandom(seed: number): () => number {
   let state = seed;
@@ -126,15 +127,15 @@ export function seededRandom(seed: number): () => number {
   };
 }
 
-/** One flat colour as `Y << 16 | Cb << 8 | Cr`, 8-bit BT.709 in studio range. */
+/** A colour as `Y << 16 | Cb << 8 | Cr`, in 8-bit BT.709 in studio range. */
 export type Colour = number;
 
-/** Packs three 8-bit components. */
+/** Packs three 8-bit components into a colour. */
 export function packColour(y: number, cb: number, cr: number): Colour {
   return (y << 16) | (cb << 8) | cr;
 }
 
-/** Returns the colour of a hue in degrees. Saturation and lightness are clamped to 0..1. */
+/** Returns the colour for a hue, in degrees. Saturation and lightness are clamped to 0..1. */
 export function hslColour(hue: number, saturation: number, lightness: number): Colour {
   const light = Math.min(1, Math.max(0, lightness));
   const chroma = Math.min(1, Math.max(0, saturation)) * Math.min(light, 1 - light);
@@ -152,27 +153,30 @@ function fromRgb(red: number, green: number, blue: number): Colour {
   return packColour(Math.round(16 + 219 * luma), Math.round(128 + 224 * cb), Math.round(128 + 224 * cr));
 }
 
-/** The melody of spoken text: one short note for each character, and a rest for a character that is not spoken. */
+/** The melody for spoken text: one short note for each character, and a rest for a character that is not spoken. */
 export interface Melody {
-  /** The duration in seconds. */
+  /** The duration, in seconds. */
   readonly seconds: number;
-  /** Returns the pitch at a time, in hertz; 0 in a rest and after the end. Fastest if called with ascending times. */
+  /** Returns the pitch, in hertz, at a time; 0 in a rest and after the end. Calls with ascending times are fastest. */
   pitchAt(seconds: number): number;
 }
 
 const SHORTEST_MS = 500;
 const LOWEST_HERTZ = 220;
-/** Semitones of two pentatonic octaves, in which no two notes sound wrong together. */
+/** Two octaves of a pentatonic scale, in semitones. No two of its notes are dissonant. */
 const SCALE = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
 
-/** The duration of a character in milliseconds. A character of Chinese, Japanese or Korean counts as a syllable. */
+/**
+ * The duration of a character, in milliseconds. Chinese, Japanese and Korean characters are syllables, which last
+ * longer.
+ */
 const LETTER_MS = 60;
 const SYLLABLE_MS = 200;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /**
- * Returns the melody of text: 60 ms for each character (code point), or 200 ms if it is a syllable; at least half a
- * second.
+ * Returns a text's melody: 60 ms for each character (code point), or 200 ms for a syllable; at least half a second in
+ * total.
  */
 export function melodyOf(text: string): Melody {
   const characters = Array.from(text);
@@ -191,7 +195,7 @@ export function melodyOf(text: string): Melody {
   };
 }
 
-/** Returns a tune of `seconds` in notes of a quarter of a second, chosen by `random` (0 to 1). */
+/** Returns a tune of `seconds` seconds, in notes of a quarter of a second that `random` (0 to 1) chooses. */
 export function tuneOf(random: () => number, seconds: number): Melody {
   const notes = Array.from({ length: Math.ceil(seconds * 4) }, () =>
     noteOf(Math.floor(random() * SCALE.length)),

@@ -11,7 +11,7 @@ const FORMATS = {
   ogg_opus: oggOpusFragments,
 } satisfies Record<string, Fragments>;
 
-/** An audio format for speech, spelled as in `audio_params.format`. */
+/** A speech format, spelled as in `audio_params.format`. */
 export type SpeechFormat = keyof typeof FORMATS;
 
 /** The text to speak, the format, and the sample rate in hertz. */
@@ -27,10 +27,10 @@ export function isSpeechFormat(format: string): format is SpeechFormat {
 }
 
 /**
- * Yields soft tones in place of speech, 60 ms for each character and at least 0.5 s, in fragments of about 0.4 s. Makes
- * one fragment at a time, so that hours of speech need little memory. The same options give the same bytes. `pcm` is
- * signed 16-bit little-endian mono. Every fragment of `wav` has its own header, as in the real service. Fragments of
- * `mp3` and `ogg_opus` are whole frames and pages. Throws RangeError, at the first fragment, for a sample rate that is
+ * Yields soft tones in place of speech, 60 ms for each character and at least 0.5 s, in fragments of about 0.4 s.
+ * Renders one fragment at a time, so that hours of speech need little memory. The same options produce the same bytes.
+ * `pcm` is signed 16-bit little-endian mono. Every `wav` fragment has its own header, as in the real service. `mp3` and
+ * `ogg_opus` fragments are whole frames and pages. Throws RangeError, at the first fragment, for a sample rate that is
  * not a positive integer or that MP3 does not support.
  */
 export function* speechChunks({ text, format, sampleRate }: SpeechOptions): Generator<Uint8Array> {
@@ -45,7 +45,7 @@ export function renderSpeech(options: SpeechOptions): Uint8Array {
 }
 
 const PEAK = 0.15 * 0x7fff;
-/** The time in which a tone fades in or out, to avoid a click. */
+/** The time, in seconds, in which a tone fades in or out, to avoid a click. */
 const FADE_SECONDS = 0.008;
 const FRAGMENT_SECONDS = 0.4;
 const WAV_HEADER_BYTES = 44;
@@ -63,7 +63,7 @@ function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array
   }
 }
 
-/** Returns the samples of a wave whose pitch changes but whose phase never jumps. */
+/** Returns a function for the samples of a wave whose pitch changes but whose phase never jumps. */
 function oscillator(melody: Melody, sampleRate: number): (index: number) => number {
   const step = 1 / (FADE_SECONDS * sampleRate);
   let phase = 0;
@@ -94,12 +94,12 @@ function wavHeader(dataBytes: number, sampleRate: number): Uint8Array {
   header.write('RIFF', 0);
   header.writeUInt32LE(WAV_HEADER_BYTES - 8 + dataBytes, 4);
   header.write('WAVEfmt ', 8);
-  header.writeUInt32LE(16, 16); // bytes of the format that follows
+  header.writeUInt32LE(16, 16); // size of the format fields that follow, in bytes
   header.writeUInt16LE(1, 20); // PCM
   header.writeUInt16LE(1, 22); // mono
   header.writeUInt32LE(sampleRate, 24);
   header.writeUInt32LE(sampleRate * 2, 28);
-  header.writeUInt16LE(2, 32); // bytes per sample of all channels
+  header.writeUInt16LE(2, 32); // bytes per sample for all channels
   header.writeUInt16LE(16, 34); // bits per sample
   header.write('data', 36);
   header.writeUInt32LE(dataBytes, 40);

@@ -9,7 +9,7 @@ import { tuneOf, hashText, type Scene, sceneFor, seededRandom } from './scene.ts
 import { mp3Frames, mp3FrameSamples } from './mp3.ts';
 import { type AudioTrack, type VideoSample, muxMp4 } from './mp4.ts';
 
-/** The content and size of a video. `seconds` may be a fraction; `width` and `height` are even numbers of pixels. */
+/** A video's content and size. `seconds` may be a fraction; `width` and `height` are even numbers of pixels. */
 export interface VideoOptions {
   prompt: string;
   seconds: number;
@@ -22,12 +22,15 @@ export interface VideoOptions {
 
 const SECONDS_BETWEEN_KEYS = 2;
 const AUDIO_RATE = 48_000;
-/** The maximum duration. All pictures are in memory at once, because no model makes long films. */
+/**
+ * The maximum duration, in seconds. All pictures are in memory at once, so it must be limited. No model makes long
+ * films.
+ */
 const LONGEST_SECONDS = 600;
 
 /**
  * Returns a playable MP4 (H.264 Constrained Baseline, and MP3 if `audio`) of exactly `seconds * fps` pictures, at least
- * one. The same options give the same bytes. A different prompt gives different colours, motion and sound. Throws
+ * one. The same options produce the same bytes. Different prompts produce different colours, motion and sound. Throws
  * RangeError for a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive
  * or exceeds ten minutes.
  */
@@ -48,7 +51,7 @@ export function renderVideo(options: VideoOptions): Uint8Array {
   });
 }
 
-/** Returns the sound of a video. No frame of it extends beyond the last picture. */
+/** Returns a video's sound, of which no frame extends beyond the last picture. */
 function soundOf(prompt: string, seconds: number): AudioTrack {
   const frameSamples = mp3FrameSamples(AUDIO_RATE);
   const frames = [...mp3Frames(tuneOf(seededRandom(hashText(prompt)), seconds), AUDIO_RATE)];
@@ -84,13 +87,13 @@ const SHORT_SIDES_OF_K: Readonly<Record<string, number>> = { '2k': 1440, '4k': 2
 const DEFAULT_SHORT_SIDE = 720;
 const DEFAULT_RATIO = [16, 9] as const;
 const LARGEST_SHORT_SIDE = 2160;
-/** A ratio beyond this is probably a typing error, and would result in a useless picture size. */
+/** The maximum aspect ratio. A greater ratio is probably a typing error, and would result in a useless picture size. */
 const STEEPEST_RATIO = 4;
 
 /**
  * Returns the size for a resolution and an aspect ratio, spelled as in requests (specification 2.1, 2.3, 2.5). `720p`,
  * `768P`, `2K` and so on, in either letter case, specify the short side (2K is 1440), and `W:H` specifies the ratio. An
- * unknown resolution counts as 720p; an unknown ratio, or `adaptive`, counts as 16:9.
+ * unknown resolution is treated as 720p. An unknown ratio, or `adaptive`, is treated as 16:9.
  */
 export function videoSize(resolution: string, aspectRatio: string): VideoSize {
   const short = shortSide(resolution.trim().toLowerCase());

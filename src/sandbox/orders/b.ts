@@ -9,7 +9,7 @@ import { canFetch } from '../store/service.ts';
 type Body = Record<string, unknown>;
 type Rule = (value: unknown) => boolean;
 
-/** Fields of Tencent-like clouds that this gateway does not accept at any depth (specification 2.3). */
+/** Fields of Tencent-like clouds that this gateway refuses at any depth (specification 2.3). */
 const FORBIDDEN = [
   'SubAppId',
   'FileId',
@@ -32,7 +32,7 @@ const FILE_FIELDS = ['Type', 'Url', 'Category', 'Usage'];
 
 /**
  * The allowed values of `OutputConfig` (specification 2.3). They are case-sensitive. If the specification defines no
- * range, the sandbox has its own.
+ * range, the sandbox uses its own.
  */
 const OUTPUT: Readonly<Record<string, Rule>> = {
   StorageMode: (value) => value === 'Temporary',
@@ -42,7 +42,9 @@ const OUTPUT: Readonly<Record<string, Rule>> = {
   AudioGeneration: (value) => value === 'Enabled' || value === 'Disabled',
 };
 
-/** Reads the body of `CreateAigcVideoTask`. Throws RefusedCall with `Response.Error` if the gateway refuses it. */
+/**
+ * Parses the body of `CreateAigcVideoTask`. Throws RefusedCall with `Response.Error` if the gateway refuses the body.
+ */
 export function orderB(call: Call, body: Body): Order {
   const refuse = refuser(call);
   refuseForbidden(refuse, body);
@@ -83,7 +85,7 @@ function refuser(call: Call): Refuse {
   };
 }
 
-/** Also checks the JSON inside strings such as `ExtInfo`, in which the fields are forbidden too. */
+/** Refuses forbidden fields, including those in the JSON inside strings such as `ExtInfo`. */
 function refuseForbidden(refuse: Refuse, value: unknown): void {
   if (typeof value === 'string' && /^\s*[[{]/.test(value)) refuseForbidden(refuse, parseBounded(value));
   if (typeof value !== 'object' || value === null) return;
@@ -122,7 +124,7 @@ function readPrompt(refuse: Refuse, { Prompt, NegativePrompt }: Body, hasAssets:
   return prompt;
 }
 
-/** An image of a request, and its use. */
+/** An image in a request, and its usage. */
 interface File {
   url: string;
   usage: 'FirstFrame' | 'Reference';
@@ -156,9 +158,8 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
 }
 
 /**
- * Whether the request requires usage to be reported. `ExtInfo` is a string that contains a JSON object. For a model
- * with extension parameters, its `ExtVideoParameters` is again a string that contains a JSON object (specification
- * 2.3).
+ * Whether the request asks for its usage. `ExtInfo` is a string that contains a JSON object. For a model with extension
+ * parameters, the object's `ExtVideoParameters` is also a string that contains a JSON object (specification 2.3).
  */
 function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
   if (extInfo === undefined) return false;

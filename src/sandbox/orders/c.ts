@@ -7,18 +7,18 @@ import { canFetch } from '../store/service.ts';
 
 type Body = Record<string, unknown>;
 
-/** The assets of a request, by their role (specification 2.5). */
+/** A request's assets, by role (specification 2.5). */
 interface Assets {
   /** The images that may be the first or last frame. */
   frames: string[];
-  /** The frames except the last frame: `image` and `input_reference`, which may also be references. */
+  /** All frames but the last: `image` and `input_reference`, which may also be references. */
   sources: string[];
   images: string[];
   videos: string[];
   audios: string[];
 }
 
-/** The requested values, before the limits of the model are applied. */
+/** The requested values, before the model's limits are applied. */
 interface Wish {
   prompt: string;
   seconds: number;
@@ -29,13 +29,18 @@ interface Wish {
 }
 
 const LONGEST_PROMPT = 30_000;
-/** A self-hosted model is billed for any declared duration. The limit of one day bounds the bill. */
+/**
+ * The maximum duration, in seconds. Self-hosted models are billed for any declared duration, so a limit of one day
+ * bounds the bill.
+ */
 const LONGEST_SECONDS = 86_400;
 const RATIOS = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 const MODES = ['', 't2v', 'i2v', 'r2v'];
 const NATIVE_MODES = ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'];
 
-/** Reads a submission to Protocol C (specification 2.5, 7, 8). Throws RefusedCall if the gateway refuses it. */
+/**
+ * Parses a Protocol C submission (specification 2.5, 7, 8). Throws RefusedCall if the gateway refuses the submission.
+ */
 export function orderC(call: Call, model: Model, body: Body): Order {
   const wish = readWish(model, body);
   if (!model.selfHosted) refuseOutOfRange(wish);
@@ -111,7 +116,7 @@ function allOf({ frames, images, videos, audios }: Assets): string[] {
   return [...frames, ...images, ...videos, ...audios];
 }
 
-/** Refuses values outside the limits of the official model (specification 8). */
+/** Refuses values outside the official model's limits (specification 8). */
 function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): void {
   if (seconds < 4 || seconds > 15) refuse('invalid_duration', 'duration must be 4 to 15 seconds');
   if (!['768P', '2K'].includes(resolution)) refuse('invalid_resolution', 'resolution must be 768P or 2K');
@@ -126,8 +131,8 @@ function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): v
 }
 
 /**
- * Returns the number of images that are billed as references. Without a mode, an image counts as a reference if the
- * request has another reference. A last frame never counts.
+ * Returns the number of images that are billed as references. Without a mode, an image is billed as a reference if the
+ * request has another reference. A last frame is never billed as one.
  */
 function referenceImagesOf({ mode, assets: { sources, images, videos, audios } }: Wish): number {
   const refers = mode === '' ? images.length + videos.length + audios.length > 0 : isReferenceMode(mode);
@@ -139,7 +144,8 @@ function isReferenceMode(mode: string): boolean {
 }
 
 /**
- * Returns the values that a self-hosted upstream uses. It ignores values that it does not support (specification 7, 8).
+ * Returns the values that a self-hosted upstream uses. The upstream ignores values that it does not support
+ * (specification 7, 8).
  */
 function upstreamValues({ seconds, ratio }: Wish): Pick<Wish, 'seconds' | 'resolution' | 'ratio'> {
   const known = RATIOS.includes(ratio) ? ratio : '16:9';

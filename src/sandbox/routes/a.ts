@@ -32,7 +32,7 @@ const FILE = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
 /** The time for which the upstream stores result files: two days. */
 const FILE_LIFE_MS = 2 * 24 * 3600 * 1000;
 
-/** Protocol A (specification 4.1). */
+/** The routes of Protocol A (specification 4.1). */
 export const protocolA: readonly Route[] = [
   { ...A, method: 'POST', pattern: SUBMIT, kind: 'submit', handle: submit },
   { ...A, method: 'GET', pattern: OPERATION, kind: 'poll', handle: showOperation },
@@ -107,7 +107,7 @@ function download(call: Call, file: string): Reply {
   return serveVideo(call, task, finishedAt, Number(sample));
 }
 
-/** Returns the number of samples that can be downloaded: those that are not filtered, and 0 if the task has failed. */
+/** Returns the number of samples that can be downloaded, which excludes filtered ones; 0 if the task has failed. */
 function deliveredOf({ samples, outcome }: Task): number {
   return outcome.end === 'succeeds' ? samples - outcome.filtered : 0;
 }
@@ -121,7 +121,9 @@ function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): 
   }
 }
 
-/** Finds a task. Throws RefusedCall (HTTP 403) for any key other than the one that submitted it (specification 5). */
+/**
+ * Finds a task. Throws RefusedCall (HTTP 403) for any key other than the one that submitted the task (specification 5).
+ */
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'a', id);
   if (task !== undefined && task.key !== call.key) {
@@ -150,7 +152,7 @@ const isFlag: Rule = (value) => typeof value === 'boolean';
 
 /**
  * The fields of `parameters` (specification 2.1) and the values that the sandbox's models accept. The specification
- * defines no ranges: these are the ranges of models that use this protocol elsewhere.
+ * defines no ranges, so these are the ranges of models that use this protocol elsewhere.
  */
 const PARAMETERS: Readonly<Record<string, Rule>> = {
   sampleCount: oneOf(1, 2, 3, 4),
@@ -166,7 +168,7 @@ const PARAMETERS: Readonly<Record<string, Rule>> = {
 
 const IMAGE_TYPES = ['image/png', 'image/jpeg', 'image/webp'];
 
-/** Reads a submission to Protocol A. Throws RefusedCall with the model's error for any unsupported field or value. */
+/** Parses a Protocol A submission. Throws RefusedCall with the model's error for any unsupported field or value. */
 function orderA(call: Call, model: Model, body: Body): Order {
   onlyKnown('', body, ['instances', 'parameters']);
   const prompt = readInstance(model, body.instances);
@@ -216,7 +218,7 @@ function checkImage(model: Model, image: unknown): void {
   }
 }
 
-/** Whether a string is standard Base64 with padding, and not empty. */
+/** Whether a string is non-empty standard Base64 with padding. */
 function isBase64(text: string): boolean {
   return text.length > 0 && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }

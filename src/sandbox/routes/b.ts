@@ -21,10 +21,10 @@ const CREATE = 'CreateAigcVideoTask';
 const DESCRIBE = 'DescribeTaskDetail';
 const VERSION = '2018-07-17';
 
-/** The time for which a task can be queried: three days, after which its mapping has expired (specification 3.2). */
+/** The time for which a task can be queried: three days, after which its mapping expires (specification 3.2). */
 const TASK_LIFE_MS = 3 * 24 * 3600 * 1000;
 
-/** Protocol B: one path for both operations (specification 4.2). */
+/** The routes of Protocol B: one path for both operations (specification 4.2). */
 export const protocolB: readonly Route[] = [
   { method: 'POST', pattern: /^\/$/, area: 'b', kind: kindOf, auth: 'bearer', handle: act },
 ];
@@ -88,7 +88,7 @@ function detail(call: Call, task: Task, progress: Progress): object {
       SessionId: '',
       SessionContext: '',
     },
-    // The upstream also lists its other kinds of task, each as null.
+    // The upstream also lists its other task types, each as null.
     ProcedureTask: null,
     AigcImageTask: null,
   };
@@ -133,14 +133,14 @@ function time(ms: number): string {
 const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
 
 /**
- * The host of Protocol B's result files, a separate origin. It accepts signed URLs only, and must never receive a key
- * (specification 4.2). A request with a key gets HTTP 400, and is recorded as a finding.
+ * The routes of the host for Protocol B's result files, a separate origin. It accepts signed URLs only, and must never
+ * receive a key (specification 4.2). A request with a key is refused with HTTP 400 and recorded as a finding.
  */
 export const fileHost: readonly Route[] = [
   { method: 'GET', pattern: /^\/(.+)\.mp4$/, area: 'b', kind: 'download', auth: 'none', handle: serve },
 ];
 
-/** Returns a new signed URL of a finished task's file, and the time at which it expires, in milliseconds since 1970. */
+/** Returns a new signed URL for a finished task's file, and its expiry time in milliseconds since 1970. */
 function signedUrl(gateway: Gateway, task: Task): { url: string; expiresAt: number } {
   const expiresAt = gateway.now() + ADDRESS_LIFE_MS;
   const url = `${gateway.fileUrl}/${task.id}.mp4?t=${expiresAt}&sign=${sign(task, String(expiresAt))}`;
@@ -163,7 +163,10 @@ function serve(call: Call, id: string): Reply {
   return serveVideo(call, task, finishedAt);
 }
 
-/** The secret consists of fields of the task's file, which all processes share and only this user can read. */
+/**
+ * Returns a URL's signature. The secret consists of fields in the task's file, which all processes share and only this
+ * user can read.
+ */
 function sign({ id, key, createdAt }: Task, expiry: string): string {
   return createHmac('sha256', `${key} ${createdAt}`).update(`${id} ${expiry}`).digest('hex');
 }

@@ -18,7 +18,7 @@ import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../
 
 const C = { area: 'c', auth: 'bearer' } as const;
 
-/** Protocol C (specification 4.3), and the paths below `/v1/videos` that such gateways offer as well. */
+/** The routes of Protocol C (specification 4.3), and the paths below `/v1/videos` that such gateways also support. */
 export const protocolC: readonly Route[] = [
   { ...C, method: 'POST', pattern: /^\/v1\/video\/generations$/, kind: 'submit', handle: submit },
   { ...C, method: 'POST', pattern: /^\/v1\/videos$/, kind: 'submit', handle: submit },
@@ -127,7 +127,8 @@ const VIDEO_WORDS = {
 } as const;
 
 /**
- * Finds a task. Undefined for any key other than the one that submitted it: for other keys, the task does not exist.
+ * Finds a task. Returns undefined for any key other than the one that submitted the task, because the task does not
+ * exist for other keys.
  */
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'c', id);

@@ -7,7 +7,7 @@ import type { FaultHit } from '../faults.ts';
 import { recordSent, recordFailure } from '../journal.ts';
 import { findModel, cost, priceFor } from '../models.ts';
 
-/** The Responses endpoint (specification 4.5), with and without a stream. */
+/** The routes of the Responses endpoint (specification 4.5), with and without a stream. */
 export const responsesRoutes: readonly Route[] = [
   {
     method: 'POST',
@@ -48,7 +48,9 @@ function invalid(message: string, param: string | null): Reply {
   return json(400, { error: { message, type: 'invalid_request_error', param, code: null } });
 }
 
-/** Returns all text of an input, which is a string, or messages whose content is a string or a list of parts. */
+/**
+ * Returns all text in an input, which is a string, or a list of messages whose content is a string or a list of parts.
+ */
 function inputText(input: unknown): string | undefined {
   if (typeof input === 'string') return input === '' ? undefined : input;
   if (!Array.isArray(input) || input.length === 0) return undefined;
@@ -67,7 +69,10 @@ function whole(call: Call, answer: Answer): Reply {
   return json(200, responseObject(answer, call.requestId, Math.floor(call.gateway.now() / 1000)));
 }
 
-/** Returns the answer as server-sent events. A cut omits the events after its position, and always the last event. */
+/**
+ * Returns the answer as server-sent events. A `cut` omits the events after its position, and always omits the last
+ * event.
+ */
 function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
   const events = eventsOf(answer, call.requestId, Math.floor(call.gateway.now() / 1000));
   const kept = cut ? events.slice(0, Math.floor(((events.length - 1) * cut.percent) / 100)) : events;
@@ -80,7 +85,7 @@ function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply 
 
 const LONGEST_PAUSE_MS = 20;
 
-/** Yields the events one by one, with a pause after each: a client must not rely on receiving them together. */
+/** Yields the events one by one, with a pause after each, because a client must not rely on receiving them together. */
 async function* paced(events: readonly { type: string }[], pauseMs: number): AsyncGenerator<Uint8Array> {
   for (const { type, ...rest } of events) {
     yield Buffer.from(`event: ${type}\ndata: ${JSON.stringify({ type, ...rest })}\n\n`);
@@ -99,7 +104,7 @@ interface Answer {
 }
 
 /**
- * Returns an answer that repeats the input, in at maxWords `maxWords` words. Special words in the input cause a failure or a
+ * Returns an answer that repeats the input, in at most `maxWords` words. Magic words in the input cause a failure or a
  * refusal.
  */
 function answerTo(model: string, input: string, maxWords: number): Answer {
@@ -157,13 +162,13 @@ function responseHead({ model }: Answer, id: string, createdAt: number): Record<
   };
 }
 
-/** Returns the only item of the output. Without content, the item is still in progress. */
+/** Returns the output's only item. Without content, the item is still in progress. */
 function messageItem({ status }: Answer, id: string, content: object[]): Record<string, unknown> {
   const state = content.length === 0 ? 'in_progress' : status;
   return { id: `msg_${id}`, type: 'message', role: 'assistant', status: state, content };
 }
 
-/** Returns the only content part of the message. */
+/** Returns the message's only content part. */
 function contentPart({ refused }: Answer, text: string): Record<string, unknown> {
   return refused
     ? { type: 'refusal', refusal: text }
@@ -174,7 +179,7 @@ function countWords(text: string): number {
   return text.split(/\s+/).filter((word) => word !== '').length;
 }
 
-/** One server-sent event, without its sequence number. */
+/** A server-sent event, without its sequence number. */
 type Event = Record<string, unknown> & { type: string };
 
 /** Returns the events of a streamed response in order. The last event contains the outcome. */

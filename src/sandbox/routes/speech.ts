@@ -19,10 +19,10 @@ import { isObject } from '../state.ts';
 const MODEL = 'speech-tts-2.0';
 const SAMPLE_RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 const VOICES = ['en_female_1', 'en_male_1', 'zh_female_1', 'zh_male_1'];
-/** An existing voice that no key may use. */
+/** A voice that exists but that no key may use. */
 const FORBIDDEN_VOICE = 'forbidden-voice';
 
-/** Streaming speech (specification 4.4), and the response to a wrong path. */
+/** The routes for streaming speech (specification 4.4) and for wrong paths. */
 export const speechRoutes: readonly Route[] = [
   {
     method: 'POST',
@@ -42,7 +42,7 @@ export const speechRoutes: readonly Route[] = [
   },
 ];
 
-/** Returns the available voices. A request without `speaker` gets the first one. */
+/** Returns the available voices. A request without `speaker` uses the first voice. */
 export function voicesOf({ gateway }: Call): string[] {
   return [...VOICES, ...gateway.voices];
 }
@@ -58,7 +58,7 @@ function speak(call: Call): Reply {
   return refusal(call, headers) ?? begun(call, headers);
 }
 
-/** Returns the HTTP error for an invalid call, before its text is checked; undefined if the call is valid. */
+/** Returns the HTTP error for an invalid call, without checking its text; undefined if the call is valid. */
 function refusal(call: Call, headers: Record<string, string>): Reply | undefined {
   const refuse = (status: number, code: number, message: string): Reply =>
     json(status, { code, message }, headers);
@@ -81,7 +81,7 @@ function refusal(call: Call, headers: Record<string, string>): Reply | undefined
   return text.includes('[no-balance]') ? insufficientQuota(call.requestId) : undefined;
 }
 
-/** Returns the stream. Errors about the text are inside the stream, under HTTP 200 (specification 7). */
+/** Returns the streamed response. Errors about the text are inside the stream, under HTTP 200 (specification 7). */
 function begun(call: Call, headers: Record<string, string>): Reply {
   const body = jsonObject(call) ?? {};
   const params = paramsOf(body);
@@ -112,7 +112,7 @@ function countStream({ gateway: { streams } }: Call, reply: Reply): Reply {
 
 const UNREADABLE = 'No readable text!';
 
-/** Returns the text, format and sample rate of the speech, or the message of the error. */
+/** Returns the speech's text, format and sample rate, or an error message. */
 function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
   const audio = isObject(params.audio_params) ? params.audio_params : {};
   const { format = 'mp3', sample_rate: sampleRate = 24_000 } = audio;
@@ -127,7 +127,8 @@ function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
 const MAGIC = /\[[a-z-]+\]/g;
 
 /**
- * Returns how the stream ends. Special words in the text determine this, else a fault; otherwise the stream succeeds.
+ * Returns how the stream ends, which depends on a magic word in the text, or else on a fault. Otherwise the stream
+ * succeeds.
  */
 function endOf({ gateway }: Call, text: string): SpeechEnd {
   if (text.includes('[speech-error]')) return { kind: 'error', percent: 0 };
@@ -169,7 +170,7 @@ type SpeechEnd =
   | { kind: 'complete' }
   /** An error frame replaces the remaining frames. */
   | { kind: 'error'; percent: number }
-  /** The remaining frames are missing, but the body ends regularly. */
+  /** The remaining frames are missing, but the body ends normally. */
   | { kind: 'cut'; percent: number }
   /** The connection breaks. */
   | { kind: 'reset'; percent: number }
@@ -177,9 +178,9 @@ type SpeechEnd =
   | { kind: 'silent' };
 
 /**
- * Returns the body of a speech response (specification 2.6, 4.4). Some frames follow each other directly, others have
- * separators, and chunks end at irregular places. `usage` is in the end frame if it was requested. Throws in the middle
- * if the connection must break.
+ * Returns the body of a speech response (specification 2.6, 4.4). Some frames follow each other directly, others are
+ * separated, and chunks end at irregular positions. The end frame contains `usage` if it was requested. Throws in the
+ * middle of the stream if the connection must break.
  */
 function speechStream(
   options: SpeechOptions,
@@ -223,14 +224,14 @@ function count(options: SpeechOptions): number {
 }
 
 function frameText(frame: object): string {
-  // Such services escape slashes, and some non-ASCII characters.
+  // Such services escape slashes and some non-ASCII characters.
   return JSON.stringify(frame)
     .replaceAll('/', '\\/')
     .replace(/[\u00c0-\u024f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 const GAPS = ['\n', '', '\r\n', '', '\n\n', ' '];
-/** The sizes of successive chunks in bytes. They cut frames, escapes and characters in two, and also combine frames. */
+/** The sizes of successive chunks, in bytes. They split frames, escapes and characters, and combine frames. */
 const CHUNKS = [40, 1, 3, 2000, 7, 64, 32_768, 500];
 
 function* irregularChunks(texts: Iterable<string>): Generator<Uint8Array> {

@@ -7,12 +7,12 @@ import { isObject, listFolder, parseJson, writeWhole } from '../state.ts';
 export interface ObjectHead {
   bucket: string;
   key: string;
-  /** The headers to return with the object: its media type and metadata. */
+  /** The headers to return with the object: the media type and metadata. */
   headers: Record<string, string>;
   bytes: number;
   /** The entity tag, including its quotation marks. */
   etag: string;
-  /** The time of the last change, in ms since 1970. */
+  /** The modification time, in ms since 1970. */
   modified: number;
 }
 
@@ -24,8 +24,8 @@ export interface Upload extends Pick<ObjectHead, 'bucket' | 'key' | 'headers'> {
 }
 
 /**
- * The objects and uploads of a state directory, each in a file: a line of JSON, followed by the content. Several
- * processes may use them at the same time.
+ * The objects and uploads in a state directory. Each is a file with a line of JSON, followed by the content. Several
+ * processes can use them at the same time.
  */
 export class Objects {
   readonly #objects: string;
@@ -36,13 +36,13 @@ export class Objects {
     this.#uploads = join(stateDir, 'store', 'uploads');
   }
 
-  /** Returns an object; undefined if it does not exist. */
+  /** Returns an object; undefined if the object does not exist. */
   read(bucket: string, key: string): { head: ObjectHead; content: Buffer } | undefined {
     const found = readParts(this.#path(bucket, key));
     return isHead(found?.head) ? { head: found.head, content: found.content } : undefined;
   }
 
-  /** Returns the objects of a bucket whose keys begin with a prefix, sorted by key. */
+  /** Returns a bucket's objects whose keys begin with a prefix, sorted by key. */
   list(bucket: string, prefix: string): ObjectHead[] {
     const folder = join(this.#objects, bucket);
     const heads = listFolder(folder).map((name) => readParts(join(folder, name))?.head);
@@ -50,7 +50,7 @@ export class Objects {
     return found.sort((one, other) => (one.key < other.key ? -1 : 1));
   }
 
-  /** Stores an object. Returns false if it exists and must not be replaced. */
+  /** Stores an object. Returns false if the object exists and must not be replaced. */
   write(head: ObjectHead, content: Uint8Array, mayReplace: boolean): boolean {
     const path = this.#path(head.bucket, head.key);
     const whole = joined(head, content);
@@ -81,7 +81,7 @@ export class Objects {
     return id;
   }
 
-  /** Returns an upload to an object; undefined if it does not exist. */
+  /** Returns a multipart upload for an object; undefined if the upload does not exist. */
   upload(id: string, bucket: string, key: string): Upload | undefined {
     return this.uploads(bucket).find((upload) => upload.id === id && upload.key === key);
   }
@@ -95,7 +95,7 @@ export class Objects {
     writeWhole(join(this.#uploads, id, String(number)), content);
   }
 
-  /** Returns a part of an upload; undefined if it does not exist. */
+  /** Returns a part of an upload; undefined if the part does not exist. */
   part({ id }: Upload, number: number): Buffer | undefined {
     return readBytes(join(this.#uploads, id, String(number)));
   }

@@ -6,14 +6,14 @@ import { type Request, parseRange } from '../listener.ts';
 import { Objects, type Upload } from './objects.ts';
 import { checkSignature, decode, pairsOf, type Refusal } from './signature.ts';
 
-/** The path below which the sandbox is an S3-compatible service. Buckets need not be created. */
+/** The path under which the sandbox is an S3-compatible service. Buckets need not be created. */
 export const storePath = '/s3';
 
 /** A request with a valid signature. */
 interface StoreCall {
   method: string;
   bucket: string;
-  /** The key of the object; '' for the bucket itself. */
+  /** The object's key; '' for the bucket itself. */
   key: string;
   query: Map<string, string>;
   headers: Request['message']['headers'];
@@ -77,7 +77,8 @@ function placeOf(path: string): { bucket: string; key: string } {
   return { bucket, key: decode(key) };
 }
 
-// Decodes a body in chunks, as SDKs send a stream: each chunk follows its length, and checksums follow the last chunk.
+// Decodes a chunked body, as sent by SDKs for a stream: each chunk follows its length, and checksums follow the last
+// chunk.
 function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefined {
   if (!String(headers['x-amz-content-sha256']).startsWith('STREAMING-')) return body;
   const chunks: Buffer[] = [];
@@ -97,7 +98,7 @@ function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefi
 function operate(call: StoreCall): Reply {
   const { method, bucket, key, query, headers, objects } = call;
   if (key === '') return bucketReply(call);
-  // Without this check, a copy would be stored as an empty object.
+  // Without this check, a copy request would store an empty object.
   if (headers['x-amz-copy-source'] !== undefined) return unknownOperation();
   const id = query.get('uploadId');
   if (id !== undefined) {

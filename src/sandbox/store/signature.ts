@@ -1,16 +1,14 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 
-/**
- * The credentials of the sandbox's object storage, by the names of the AWS variables. They give access to nothing else.
- */
+/** The credentials for the sandbox's object storage, by AWS variable name. They give access to nothing else. */
 export const storeAccount = {
   AWS_ACCESS_KEY_ID: 'AKIASANDBOX',
   AWS_SECRET_ACCESS_KEY: 'sandbox-store-secret',
   AWS_REGION: 'us-east-1',
 } as const;
 
-/** A request to object storage; `path` and `query` are still percent-encoded. */
+/** A request to object storage. `path` and `query` are percent-encoded. */
 export interface SignedRequest {
   method: string;
   path: string;
@@ -19,14 +17,14 @@ export interface SignedRequest {
   body: Uint8Array;
 }
 
-/** The reason why a request is refused: the error code of S3, its status, and its message. */
+/** The reason why a request is refused: the S3 error code, the HTTP status, and the message. */
 export interface Refusal {
   status: number;
   code: string;
   message: string;
 }
 
-/** The parts of a signature, in the query of a presigned URL or in the header of a call. */
+/** The parts of a signature, from a presigned URL's query or a call's header. */
 interface Signature {
   credential: string[];
   signedHeaders: string[];
@@ -38,7 +36,9 @@ interface Signature {
   expiresAt?: number;
 }
 
-/** Checks a request's AWS Signature Version 4; `now` in ms since 1970. Returns undefined if it is valid. */
+/**
+ * Checks a request's AWS Signature Version 4. `now` is in ms since 1970. Returns undefined if the signature is valid.
+ */
 export function checkSignature(request: SignedRequest, now: number): Refusal | undefined {
   const pairs = pairsOf(request.query);
   const found = inQuery(pairs) ?? inHeader(request.headers);
@@ -59,7 +59,7 @@ export function checkSignature(request: SignedRequest, now: number): Refusal | u
   return undefined;
 }
 
-/** Returns the decoded names and values of a query. A `+` is a plus sign. */
+/** Returns a query's names and values, decoded. A `+` is a plus sign, not a space. */
 export function pairsOf(query: string): [string, string][] {
   const parts = query.split('&').filter((part) => part !== '');
   return parts.map((part) => {
@@ -68,7 +68,7 @@ export function pairsOf(query: string): [string, string][] {
   });
 }
 
-/** Decodes a percent-encoded string. Returns an invalid one unchanged. */
+/** Decodes a percent-encoded string. Returns an invalid string unchanged. */
 export function decode(text: string): string {
   try {
     return decodeURIComponent(text);
