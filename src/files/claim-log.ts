@@ -141,9 +141,9 @@ export interface LogFile {
 }
 
 /**
- * Opens a log, creating it if it is missing. Returns undefined if the path is taken by another user's file, a link or a
- * folder.
- * @throws the errors of the file system
+ * Opens a log, creating it if it is missing. Returns undefined if the path is taken by another user's file, a
+ * link or a folder.
+ * @throws the file system's errors
  */
 export function openLog(path: string): LogFile | undefined {
   let file: number;
@@ -166,7 +166,7 @@ export function isOwnFile(status: Stats): boolean {
   return status.isFile() && (process.getuid === undefined || status.uid === process.getuid());
 }
 
-/** Returns the whole text of a log. */
+/** Returns a log's whole text. */
 export function textOf({ file }: LogFile): string {
   // Starts with a small buffer, which Node takes from its pool.
   for (let capacity = 2048; ; capacity *= 4) {
@@ -177,8 +177,8 @@ export function textOf({ file }: LogFile): string {
 }
 
 /**
- * The log of the process that this one waits for. It stays open, so that its last notes can be read after that process
- * has removed it.
+ * The log of the process that this one waits for. It stays open, so that its last notes can be read after that
+ * process has removed it.
  */
 export class WatchedLog {
   #log: LogFile | undefined;
@@ -271,8 +271,8 @@ export function logsOf(target: string, identity: string): [string, string] {
 }
 
 /**
- * Returns the path of a test file that shows whether an output can be created. It is as long as the longest path used
- * for the output.
+ * Returns the path of a test file that shows whether an output can be created. It is as long as the longest path
+ * used for the output.
  */
 export function testFileOf(target: string): string {
   return logOf(`${target}.00000000`);

@@ -31,8 +31,8 @@ export class HashedFile {
   /**
    * @param file the descriptor, open for reading and writing; this class closes it
    * @param length the number of existing bytes to keep
-   * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread needs tens of MB, and
-   * time to start
+   * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread needs tens of MB,
+   * and time to start
    */
   constructor(path: string, file: number, length = 0, maxHashedHere = Infinity) {
     this.path = path;
@@ -227,7 +227,7 @@ export class HashThread {
 
   /**
    * Starts a thread for a file, which must remain open for reading until {@link end} has returned. Returns undefined if
-   * there is no spare processor, because a thread would then only compete with this one.
+   * there is no spare processor, because the thread would then only compete with the current one.
    */
   static begin(fd: number): HashThread | undefined {
     try {

@@ -30,7 +30,7 @@ export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
 
 /**
  * Like {@link makeFolder}, for files that other users must not access. A link to a folder is accepted if `mayBeLink`.
- * @throws the same errors, or one that explains why an existing folder is not safe ({@link folderFault})
+ * @throws the same errors, or an error that explains why an existing folder is not safe ({@link folderFault})
  */
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
@@ -93,7 +93,7 @@ async function createFolder(folder: string, mode: number): Promise<void> {
   await syncFolder(path.dirname(folder));
 }
 
-/** Whether the path is a folder or a link to one; false if that cannot be determined. */
+/** Whether a path leads to a folder, directly or through a link; false if that cannot be determined. */
 export function isFolder(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -173,8 +173,8 @@ export function ownerFault({ uid }: Pick<Stats, 'uid'>, user: User = thisUser())
 }
 
 /**
- * Returns the {@link ownerFault} of a link, phrased to follow "it"; undefined if there is no fault or no link at the
- * path.
+ * Returns the {@link ownerFault} of a link, phrased to follow "it"; undefined if there is no fault or no
+ * link at the path.
  */
 export function linkFault(path: string, user: User = thisUser()): string | undefined {
   const stat = lstatSync(path, { throwIfNoEntry: false });

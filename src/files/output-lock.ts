@@ -168,7 +168,7 @@ export class OutputLock {
     return this.#metadata;
   }
 
-  /** Adds to the metadata, for later processes. @throws the errors of the file system */
+  /** Adds to the metadata, for later processes. @throws the file system's errors */
   async note(note: Note): Promise<void> {
     this.assertLease();
     this.#metadata = withNote(this.#metadata, note);
@@ -179,9 +179,9 @@ export class OutputLock {
   }
 
   /**
-   * Opens the file for the output: the leftover of an earlier process for the same result, or a new one next to the
-   * output. Never opens any other file.
-   * @throws the errors of the file system
+   * Opens the file for the output: an earlier process's leftover for the same result, or a new file next to the output.
+   * Never opens any other file.
+   * @throws the file system's errors
    */
   async openPart(): Promise<OpenedPart> {
     const { part, durable } = this.#metadata;
@@ -233,8 +233,8 @@ export class OutputLock {
     const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);
     if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
     closeSync(file);
-    // After a crash between publishing the file and removing its first name, this file is the output, and must not be
-    // written to.
+    // After a crash between publishing the file and removing its first name, this file is the output, and must
+    // not be written to.
     if (isOwn) unlinkSync(path);
     return undefined;
   }
@@ -258,7 +258,7 @@ export class OutputLock {
 /**
  * Removes an output's leftovers, once the output exists or will never be created. Keeps files of live processes, files
  * of other results, and any temporary file that may contain more than the output.
- * @throws the errors of the file system
+ * @throws the file system's errors
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
   removeTestFile(target);

@@ -118,8 +118,8 @@ export class PartFile {
       await Promise.allSettled([this.#syncing, this.#file.settle()]);
       const isWorthKeeping = outcome === 'whole' || (outcome === 'part' && this.length > 0);
       if (!isWorthKeeping) unlinkAll(this.#lock.target, [basename(this.path)]);
-      // An error here must not hide the error that ended the download. If the sync fails, only the latest bytes are
-      // lost.
+      // An error here must not hide the error that ended the download. If the sync fails, only the
+      // latest bytes are lost.
       else if (outcome === 'part') await this.#sync().catch(() => undefined);
     } finally {
       await this.#file.close();

@@ -83,7 +83,7 @@ async function confirm(file: WholeFile, target: string, version: FileVersion): P
   const status = lstatSync(target, { bigint: true });
   if (isSameFile(status, version) || (await intactVersion({ ...file, path: target }))) return;
   unlinkSync(target);
-  throw new Error('another program replaced its partial file');
+  throw new Error('another program replaced the partial file');
 }
 
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
@@ -95,7 +95,7 @@ function replace({ path }: WholeFile, target: string, charged: Charged): boolean
   return true;
 }
 
-// Publishes without replacing another file. Returns false if `target` already is this file.
+// Publishes without replacing another file. Returns false if `target` is already this file.
 async function publishOnce(
   file: WholeFile,
   target: string,

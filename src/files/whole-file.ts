@@ -27,7 +27,7 @@ export interface FileVersion {
   mtimeNs: bigint;
 }
 
-/** Returns the version of an open file. @throws the errors of the file system */
+/** Returns the version of an open file. @throws the file system's errors */
 export function versionOf(file: number): FileVersion {
   const { dev, ino, size, mtimeNs } = fstatSync(file, { bigint: true });
   return { dev, ino, size, mtimeNs };

@@ -67,8 +67,8 @@ export interface GatewayClient {
    */
   exchange(request: HttpRequest, options: CallOptions): Promise<Reply>;
   /**
-   * Like {@link exchange}, but returns the body as it arrives. `timeoutMs` limits the time to the head, `deadline` the
-   * whole call.
+   * Like {@link exchange}, but returns the body as it arrives. `timeoutMs` limits the time to the head,
+   * `deadline` the whole call.
    */
   stream(request: HttpRequest, options: CallOptions): Promise<StreamedReply>;
   /**
@@ -262,8 +262,8 @@ function pathFor(request: HttpRequest, baseUrl: URL): string {
 }
 
 /**
- * Returns all of a request's headers, including the key if `auth` requires it. @throws TypeError if a header is
- * invalid.
+ * Returns all of a request's headers, including the key if `auth` requires it. @throws TypeError if a
+ * header is invalid.
  */
 function headersFor(
   request: HttpRequest,

@@ -168,7 +168,7 @@ export class Connections {
 
   async #open(connector: Connector, target: buildConnector.Options): Promise<Socket> {
     if (this.#isEnded || (this.#options.maxConnections === 1 && this.first !== undefined))
-      throw TransportError.sent(new Error('it is not opened again'), this.#url);
+      throw TransportError.sent(new Error('mgw does not reopen it'), this.#url);
     const socket = await this.#connectSocket(connector, target);
     this.#opened.add(socket);
     socket.once('close', () => {

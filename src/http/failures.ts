@@ -32,7 +32,7 @@ const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
 const maxMessageLength = 4000;
 const maxIdLength = 200;
 
-/** Returns the JSON of a body. Unwraps an array of one element, which some Google endpoints send. */
+/** Returns a body's JSON value. Unwraps an array with one element, which some Google endpoints send. */
 export function bodyOf(reply: Reply): Json | undefined {
   const body = tryParseJson(reply.text);
   return Array.isArray(body) && body.length === 1 && isObject(body[0]) && 'error' in body[0] ? body[0] : body;
@@ -54,8 +54,8 @@ function idInWords(words: string): string | undefined {
 }
 
 /**
- * Returns the message of an error body in any format that gateways use, at most 4000 UTF-16 code units; undefined if
- * there is none. Converts a web page to its text.
+ * Returns an error body's message, in any format that gateways use, up to 4000 UTF-16 code units; undefined if there is
+ * none. Converts a web page to its text.
  */
 export function messageIn(body: Json | undefined): string | undefined {
   const message = fullMessage(body);
@@ -76,9 +76,9 @@ export function nativeCodeIn(body: Json | undefined): string | undefined {
 }
 
 /**
- * Interprets an unsuccessful response. The code and the message take precedence over the status, because a low balance
- * may be reported as 401 or 403, a missing model as 503, and "not found" as 400 (specification 7). For an error under
- * 2xx, the status in its code is used, if there is one.
+ * Returns the failure that an unsuccessful response reports. The code and the message take precedence over the status,
+ * because a low balance may be reported as 401 or 403, a missing model as 503, and "not found" as 400 (specification
+ * 7). For an error under 2xx, the status in its code is used, if there is one.
  */
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);
@@ -132,8 +132,8 @@ const codeByStatus: Record<number, ErrorCode> = {
 };
 
 /**
- * Returns the error code for a message and a status. The message takes precedence. Examines only the start of a long
- * message.
+ * Returns the error code for a message and an HTTP status. The message takes precedence. Examines only the start
+ * of a long message.
  */
 export function classify(text: string, status: number): ErrorCode {
   const words = text.slice(0, maxMessageLength + 2 * maxIdLength);
@@ -157,7 +157,7 @@ export function isMarkup(text: string): boolean {
   return /^\s*<(!doctype|!--|\?xml|[a-z][\w:-]*[\s/>])/i.test(text.slice(0, 1024));
 }
 
-/** Returns the text of a page on one line: its title, or else its visible text; '' if it has neither. */
+/** Returns a page's text on one line: its title, or else its visible text; '' if it has neither. */
 export function markupText(page: string): string {
   const head = page.slice(0, maxPageLength);
   const title = /<title[^<>]*>([^<]*)/i.exec(head)?.[1] ?? '';

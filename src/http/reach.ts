@@ -4,9 +4,9 @@ import ipaddr from 'ipaddr.js';
 import { isLoopbackHost } from '../exchange.ts';
 
 /**
- * The network of a host: the public internet, a private network, or this machine. `never`: no result is fetched from
- * the host, because its address is link-local (where cloud providers serve credentials), reserved, or hidden in an IPv6
- * address.
+ * The network of a host: the public internet, a private network, or this machine. `never`: no result is fetched
+ * from the host, because its address is link-local (where cloud providers serve credentials), reserved, or hidden
+ * in an IPv6 address.
  */
 export type Reach = 'public' | 'private' | 'loopback' | 'never';
 

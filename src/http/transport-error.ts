@@ -26,11 +26,11 @@ export class TransportError extends Error {
     this.reason = reason;
   }
 
-  /** Returns the error of a connection that could not be made. */
+  /** Returns the error for a connection that could not be made. */
   static unsent(cause: unknown, url: URL): TransportError {
     if (cause instanceof TransportError) return cause;
     const reason = reasonOf(cause);
-    const hint = reason === 'certificate' ? ': the certificate is not valid for it' : '';
+    const hint = reason === 'certificate' ? ': its certificate is not valid' : '';
     return new TransportError(
       'unsent',
       reason,
@@ -39,12 +39,12 @@ export class TransportError extends Error {
     );
   }
 
-  /** Returns the error of a request that was stopped immediately before its first byte. */
+  /** Returns the error for a request that was stopped immediately before its first byte. */
   static abortedBeforeSend(why: string): TransportError {
     return new TransportError('unsent', 'aborted_before_send', why);
   }
 
-  /** Returns the error of a connection that broke or timed out after the first byte may have been sent. */
+  /** Returns the error for a connection that broke or timed out after the first byte may have been sent. */
   static sent(cause: unknown, url: URL, reason: TransportReason = 'broken'): TransportError {
     if (cause instanceof TransportError) return cause;
     return new TransportError(

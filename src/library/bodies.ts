@@ -41,7 +41,7 @@ export type BodyB = {
   ModelName: string;
   /** One of the model's versions; may be omitted if the listing has just one. */
   ModelVersion?: string;
-  /** What the video shows; required without --first-frame and --reference. */
+  /** What the video shows; required without --first-frame or --reference. */
   Prompt?: string;
   /** What must not appear, if the model supports negative prompts. */
   NegativePrompt?: string;
@@ -99,7 +99,7 @@ export type BodyC = {
   | {
       /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
       model: 'vendor-h3';
-      /** What the video shows; the self-hosted models take at most 30000 characters. */
+      /** What the video shows; at most 30000 characters for the self-hosted models. */
       prompt?: string;
       /** 768P (default) or 2K for vendor-h3, 720p for the self-hosted models. */
       resolution?: '768P' | '2K';
@@ -113,7 +113,7 @@ export type BodyC = {
   | {
       /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
       model: 'vendor-h3-base' | 'vendor-h3-base-fast' | 'vendor-h3-mini';
-      /** What the video shows; the self-hosted models take at most 30000 characters. */
+      /** What the video shows; at most 30000 characters for the self-hosted models. */
       prompt: string;
       /** 768P (default) or 2K for vendor-h3, 720p for the self-hosted models. */
       resolution?: '720p' | '768P';
@@ -127,7 +127,7 @@ export type BodyC = {
   | {
       /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
       model: string;
-      /** What the video shows; the self-hosted models take at most 30000 characters. */
+      /** What the video shows; at most 30000 characters for the self-hosted models. */
       prompt?: string;
       /** 768P (default) or 2K for vendor-h3, 720p for the self-hosted models. */
       resolution?: string;

@@ -1,6 +1,6 @@
 import { readSync } from 'node:fs';
 
-/** An ID3v2 tag, which precedes the audio of an MP3. */
+/** An ID3v2 tag, which precedes an MP3's audio. */
 export interface Id3Tag {
   /** 2, 3 or 4. */
   version: number;
@@ -30,7 +30,7 @@ const laterNames: Partial<Record<string, string>> = { GEO: 'GEOB', TXX: 'TXXX', 
 /**
  * Returns the ID3v2 tags at the beginning of a file (ID3v2.2 to 2.4). Reads at most 16 MiB of each tag.
  * @param file the file's descriptor, open for reading
- * @throws the errors of the file system
+ * @throws the file system's errors
  */
 export function id3Tags(file: number): Id3Tag[] {
   const tags: Id3Tag[] = [];

@@ -9,7 +9,7 @@ const maxTracks = 64;
  * (design 19). Reads only the relevant boxes, a few KiB at a time.
  * @param file the file's descriptor, open for reading
  * @returns undefined if the file is not an MP4, has no track, or has more boxes and entries than any clip
- * @throws the errors of the file system.
+ * @throws the file system's errors.
  */
 export function measureMp4(file: number): Delivered | undefined {
   if (!startsMp4(new HeaderReader(file).at(0))) return undefined;
@@ -28,8 +28,8 @@ class Track {
   /** The duration of the samples in fragments, in ticks. */
   fragmentTicks = 0;
   /**
-   * The duration in the edit list, without empty edits, in ticks of the movie's timescale; undefined if the list has
-   * none.
+   * The duration in the edit list, without empty edits, in ticks of the movie's timescale; undefined if
+   * the list has none.
    */
   editTicks: number | undefined;
   width = 0;

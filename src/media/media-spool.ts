@@ -33,8 +33,8 @@ const maxMedia = 256;
 /**
  * Splits a JSON body as it arrives (design 6, "A"). Strings of the watched members are decoded as strict Base64
  * (specification 2.2, 4.1) into sinks, and the rest remains text. Memory is bounded regardless of the body's size.
- * Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string without an end.
- * A sink's error is thrown once the sink has been closed.
+ * Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for an unterminated string. A
+ * sink's error is thrown once the sink has been closed.
  */
 export class MediaSpool {
   readonly #options: MediaSpoolOptions;

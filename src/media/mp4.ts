@@ -20,7 +20,7 @@ export function startsMp4(bytes: Uint8Array): boolean {
  * media data. Reads only headers.
  * @param file its descriptor, open for reading
  * @returns undefined if the file is not an MP4
- * @throws the errors of the file system
+ * @throws the file system's errors
  */
 export function mp4In(file: number): { flaw: string | undefined } | undefined {
   const reader = new HeaderReader(file);
@@ -83,8 +83,8 @@ export class HeaderReader {
   }
 
   /**
-   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. The bytes are valid until
-   * the next call.
+   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. The bytes are valid
+   * until the next call.
    */
   at(position: number, length = maxHeaderBytes): Buffer {
     const isInside = position >= this.#start && position + length <= this.#start + this.#length;
@@ -162,8 +162,8 @@ export class BoxWalk {
   }
 
   /**
-   * Visits the entries of a table, which consists of a count, `skipped` bytes, and the entries. Stops at the end of the
-   * box.
+   * Visits the entries of a table, which consists of a count, `skipped` bytes, and the entries. Stops at
+   * the end of the box.
    */
   entries(table: Content, size: number, visit: (entry: Buffer) => void, skipped = 0): void {
     const count = this.bytes(table, 4)?.readUInt32BE(0) ?? 0;
@@ -206,8 +206,8 @@ export function isTextType(contentType: string | undefined): boolean {
 }
 
 /**
- * Returns a body's MIME type: the type in its header if that is a media type, or else `video/mp4` for an MP4; otherwise
- * undefined.
+ * Returns a body's MIME type: the type in its header if that is a media type, or else `video/mp4` for an MP4;
+ * otherwise undefined.
  */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
   const declaredType = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();

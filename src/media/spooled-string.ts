@@ -16,8 +16,8 @@ export function isBase64(text: string): boolean {
 }
 
 /**
- * Decodes strict Base64 that arrives in pieces of any length. Ignores unused bits before the padding, since they encode
- * no byte.
+ * Decodes strict Base64 that arrives in pieces of any length. Ignores unused bits before the padding, since
+ * they encode no byte.
  */
 export class Base64Stream {
   /** The first reason why the input is not strict Base64. Decoding stops there. */

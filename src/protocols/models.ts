@@ -12,8 +12,8 @@ export function listModels(): Exchange {
 }
 
 /**
- * Returns the request for one model. Gateways respond with 200 even for an unknown model, which {@link readModels}
- * detects.
+ * Returns the request for one model. Gateways respond with 200 even for an unknown model, which {@link
+ * readModels} detects.
  * @throws MgwError('usage') if the id cannot be put into a path.
  */
 export function getModel(id: string): Exchange {

@@ -89,7 +89,7 @@ export interface Quantity {
   body: JsonObject;
 }
 
-/** The location of one result. The sources of one result are tried in order. */
+/** A location of a result. A result's sources are tried in order. */
 export type Source =
   /** A path on the gateway itself, below the base URL. The key is sent. */
   | { kind: 'gateway'; path: string }
@@ -107,7 +107,7 @@ export interface Result {
   details?: JsonObject;
 }
 
-/** The state of a task according to one response. */
+/** A task's state, according to one response. */
 export interface Observation {
   kind: 'observation';
   state: 'queued' | 'running' | 'succeeded' | 'failed';
@@ -120,8 +120,8 @@ export interface Observation {
   /** The files to fetch (state `succeeded`). If none has a source, the command exits with 9. */
   results: Result[];
   /**
-   * True if the gateway reports that the task is finished, but nothing proves success. Such a task is not recorded as a
-   * success.
+   * True if the gateway reports that the task is finished, but nothing proves success. Such a task is not
+   * recorded as a success.
    */
   unproven?: true;
   /** A warning for the user about a task that has not failed, for example that some videos were filtered. */

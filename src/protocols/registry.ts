@@ -12,7 +12,7 @@ export type ProtocolName = keyof typeof protocols;
 
 const byName: Readonly<Record<string, Protocol>> = protocols;
 
-/** The names of the video protocols, in the order of the registry. */
+/** The names of the video protocols, in registry order. */
 export const protocolNames: readonly string[] = Object.keys(byName);
 
 /** Returns the protocol with a name; undefined if there is none, such as for speech or for a newer mgw's job. */

@@ -6,8 +6,8 @@ import { findProtocol } from './registry.ts';
 type Request = Pick<Job, 'protocol' | 'request'>;
 
 /**
- * Returns a flag's value in a job's request, by the flag's long name, such as `seed`. For speech, the value of `prompt`
- * is the text.
+ * Returns a flag's value in a job's request, by the flag's long name, such as `seed`. For speech, the value of
+ * `prompt` is the text.
  */
 export function requestedValue({ protocol, request }: Request, name: string): Json | undefined {
   if (protocol === 'tts' && name === 'prompt') return at(request as Json, 'req_params.text');

@@ -83,8 +83,8 @@ export function inconclusive(reply: Reply, what: string): QueryVerdict & { kind:
 }
 
 /**
- * Returns the failure of an accepted task. Every failed task is charged, so only a content-policy refusal has its own
- * error code. For other failures, see the native code and message.
+ * Returns an accepted task's failure. Every failed task is charged, so only a content-policy refusal has its own error
+ * code. For other failures, see the native code and message.
  */
 export function taskFailure(reply: Reply, body: Json, message: string, nativeCode?: string): Failure {
   const isPolicy = classify(`${nativeCode ?? ''} ${message}`, 400) === 'content_policy';
@@ -128,9 +128,9 @@ const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
 /**
- * Returns the task's id from a response to a Protocol C submission, unchanged; undefined if there is none. `isDoubtful`
- * is true if the response was truncated or reports an error. An id that may be something else, such as a row number, is
- * then ignored.
+ * Returns the task's id from a response to a Protocol C submission, unchanged; undefined if there is none.
+ * `isDoubtful` is true if the response was truncated or reports an error. An id that may be something else, such as a
+ * row number, is then ignored.
  */
 export function taskIdIn(body: Json | undefined, isDoubtful: boolean): string | undefined {
   const taskId = idPaths.map((path) => idWithin(body, path, isDoubtful)).find((id) => id !== undefined);

@@ -7,7 +7,7 @@ import { listFolder, readWhole, writeWhole } from './state.ts';
 /** The key that every sandbox issues, in addition to the keys that the user specifies. */
 export const DEFAULT_KEY = 'sandbox-key';
 
-/** The sender of a request: the hash of its key, and the models that the key may use. */
+/** A request's sender: the hash of the key, and the models that the key may use. */
 export interface Caller {
   key: string;
   mayUse: (model: string) => boolean;
@@ -43,7 +43,7 @@ export function issueKeys(stateDir: string, keys: readonly string[]): void {
 function parseKey(text: string): [key: string, models: string[]] {
   const mark = text.indexOf('=');
   const [key, list] = mark < 0 ? [text, ''] : [text.slice(0, mark), text.slice(mark + 1)];
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new KeySyntaxError('A key is one word of ASCII characters.');
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new KeySyntaxError('A key must be one word of ASCII characters.');
   const models = list.split(',').filter((model) => model !== '');
   const known = MODELS.map(({ id }) => id);
   const unknown = models.find((model) => !known.includes(model));
@@ -53,8 +53,8 @@ function parseKey(text: string): [key: string, models: string[]] {
 }
 
 /**
- * Returns the sender of a request, identified by the key. Returns undefined if the key is missing, malformed or not
- * issued. The response is then HTTP 401 (specification 5).
+ * Returns a request's sender, identified by the key; undefined if the key is missing, malformed or not issued. The
+ * response is then HTTP 401 (specification 5).
  */
 export function authenticate(
   stateDir: string,

@@ -32,8 +32,8 @@ export interface BillLine {
   /** The time of the charge, in milliseconds since 1970. */
   at: number;
   /**
-   * The time at which the task ends, in milliseconds since 1970; null if it never ends; absent for a call without a
-   * task.
+   * The time at which the task ends, in milliseconds since 1970; null if it never ends; absent for a
+   * call without a task.
    */
   endsAt?: number | null;
   /** Present if the charge was refunded. */
@@ -94,7 +94,7 @@ export function totalOf(lines: readonly BillLine[]): number {
 
 /** Returns a hash that is equal for JSON values that differ only in the order of their members. */
 export function fingerprint(value: unknown): string {
-  // Ignores the address and the signature of an uploaded asset, which change from run to run.
+  // Ignores an uploaded asset's address and signature, which change from run to run.
   const text = JSON.stringify(sorted(value)).replace(/"https?:[^"]*?(\/s3\/[^"?]+)\?X-Amz-[^"]*/g, '"$1');
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
@@ -118,8 +118,8 @@ interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
 }
 
 /**
- * Charges a call's key for a paid request. `refundAt` is the time of the refund, in milliseconds since 1970, if the
- * task will fail.
+ * Charges a call's key for a paid request. `refundAt` is the time of the refund, in milliseconds since 1970, if
+ * the task will fail.
  * @throws RefusedCall, and charges nothing, if the charge exceeds one of the account's limits
  */
 export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt?: number): void {

@@ -53,9 +53,9 @@ export function recordFailure({ gateway }: Call, task: string, text: string, rep
 }
 
 /**
- * Returns the response to a query, and records when it was sent. A client that did not receive the whole response may
- * query again immediately. A task without `finishedAt` is still open. `content` is set if the client requested the
- * result itself.
+ * Returns the response to a query, and records when it was sent. A client that did not receive the whole response
+ * may query again immediately. A task without `finishedAt` is still open. `content` is set if the client requested
+ * the result itself.
  */
 export function notePoll(
   { gateway, headers }: Call,

@@ -57,8 +57,8 @@ export interface Price {
   unit: 'second' | '10k_characters' | '1k_tokens';
   price: string;
   /**
-   * If set, the price applies only to requests with this resolution, and takes precedence over a price without a
-   * resolution.
+   * If set, the price applies only to requests with this resolution, and takes precedence over a price
+   * without a resolution.
    */
   resolution?: string;
   /** The number of seconds to bill if a request has no duration. */

@@ -187,8 +187,8 @@ async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Pro
 }
 
 /**
- * Returns the function that chooses random faults. For `chaosxN`, it chooses at most N faults, regardless of the number
- * of calls.
+ * Returns the function that chooses random faults. For `chaosxN`, it chooses at most N faults, regardless of the
+ * number of calls.
  */
 function chanceOf(
   faults: readonly Fault[],

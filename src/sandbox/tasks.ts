@@ -248,8 +248,8 @@ function byFault(call: Call, area: VideoArea, samples: number): Outcome | undefi
 }
 
 /**
- * Returns the outcome if every sample is filtered. In Protocol A, such an operation has no `error`: it succeeds with an
- * empty result.
+ * Returns the outcome if every sample is filtered. In Protocol A, such an operation has no `error`: it succeeds with
+ * an empty result.
  */
 function filtered(area: VideoArea, samples: number): Outcome {
   return area === 'a' ? { end: 'succeeds', filtered: samples } : failure('filtered');

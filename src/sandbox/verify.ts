@@ -9,8 +9,8 @@ interface VerifyOptions {
    */
   minPollMs?: number;
   /**
-   * Whether the client reported success. Default: true. Unfetched results and ignored failures are findings only if it
-   * did.
+   * Whether the client reported success. Default: true. Unfetched results and ignored failures are
+   * findings only if it did.
    */
   succeeded?: boolean;
   /** Ignores everything before this time, in milliseconds since 1970. */
@@ -143,7 +143,7 @@ function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], 
     const missing = deliveredOf(task, now).filter((sample) => !isWhole(spans.get(`${task.id}/${sample}`)));
     if (missing.length === 0) return [];
     const were = missing.length === 1 ? 'was' : 'were';
-    const message = `Task ${task.id} finished, and ${missing.length} of its results ${were} never completely fetched.`;
+    const message = `Task ${task.id} finished, but ${missing.length} of its results ${were} never fetched completely.`;
     return [{ kind: 'never-fetched' as const, tasks: [task.id], message }];
   });
 }
@@ -171,7 +171,7 @@ function failureIgnored(
   return [...failed, ...broken].flatMap(({ task, at, subject, did }) => {
     const again = bill.some((line) => line.subject === subject && line.at >= at && line.task !== task);
     if (again && subject !== undefined) return [];
-    const message = `${task} ${did}, and the script still exited with 0.`;
+    const message = `${task} ${did}, but the script still exited with 0.`;
     return [{ kind: 'failure-ignored' as const, tasks: [task], message }];
   });
 }

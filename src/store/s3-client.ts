@@ -138,7 +138,7 @@ export class S3Client {
     return (await this.#signed('GET', url.href)).url.href;
   }
 
-  /** Returns the error of a refused request; `operation` is the requested operation, such as `upload`. */
+  /** Returns the error for a refused request. `operation` is the requested operation, such as `upload`. */
   refusedError(operation: string, name: string, { status, text, headers }: Reply): MgwError {
     const code = xmlText(text, 'Code') ?? '';
     const words = status < 300 ? `the response (HTTP ${status}) is not from S3` : `HTTP ${status}`;
@@ -205,7 +205,7 @@ class UnsupportedRequest extends Error {
   }
 }
 
-/** Returns the text of the first element with that name in an XML response, with entities decoded. */
+/** Returns the decoded text of the first element with a name in an XML response; undefined if there is none. */
 export function xmlText(xml: string, name: string): string | undefined {
   const text = new RegExp(`<${name}>([^<]{0,2000})</${name}>`).exec(xml)?.[1];
   return text?.replace(

@@ -100,7 +100,7 @@ async function upload(
 ): Promise<void> {
   if (body === undefined)
     throw usageError(
-      `The store s3://${client.bucket} no longer has ${name}. Run the original command with the file again.`,
+      `The store s3://${client.bucket} no longer contains ${name}. Run the original command with the file again.`,
     );
   const headers = { 'content-type': typeOf(name), 'content-md5': md5(body, 'base64') };
   let isWrong = false;

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { printableLine } from '../printable.ts';
 
-/** The place to which input files are uploaded, so that the gateway can fetch them by URL (design 17). */
+/** Storage for input files, from which the gateway fetches them by URL (design 17). */
 export interface Store {
   /**
    * Uploads a file unless the store has it, and returns a URL with which anyone can read the file for a limited time.
@@ -72,7 +72,7 @@ export interface StoreSettings {
 }
 
 /**
- * Returns the name of a file, derived from its content: `sha256:HEX.ext`. The extension is kept because gateways may
+ * Returns a file's name, derived from its content: `sha256:HEX.ext`. The extension is included because gateways may
  * judge a URL by it.
  */
 export function storedName(path: string, content: Uint8Array): string {
@@ -82,8 +82,8 @@ export function storedName(path: string, content: Uint8Array): string {
 }
 
 /**
- * Returns a store's error, thrown before anything was sent to the gateway. `isTemporary` is true if a retry may
- * succeed.
+ * Returns a store's error, thrown before anything was sent to the gateway. `isTemporary` is true if a
+ * retry may succeed.
  */
 export function storeError(message: string, isTemporary: boolean, cause?: unknown): MgwError {
   const details = { charged: 'no', retry: isTemporary ? 'safe' : 'never', cause } as const;
@@ -120,8 +120,8 @@ export async function sendUntilStored(
     const [problem, problems] = isWrong
       ? [`The checksum of ${shown} is wrong`, `The checksum of ${shown} was wrong ${tries} times`]
       : [
-          `The store accepted ${shown} but does not have it`,
-          `The store accepted ${shown} ${tries} times but does not have it`,
+          `The store accepted ${shown} but did not store it`,
+          `The store accepted ${shown} ${tries} times but did not store it`,
         ];
     if (tries === maxTries) throw storeError(`${problems}.`, true);
     note(`${problem}; sending it again.`);
@@ -195,7 +195,7 @@ export function openCommandStore(
       const url = await upload(name, content).catch((error: unknown) => {
         signal.throwIfAborted();
         const isLate = deadline.remainingMs() <= 0;
-        const reason = isLate ? 'the time ran out' : error instanceof Error ? error.message : String(error);
+        const reason = isLate ? 'the time limit passed' : error instanceof Error ? error.message : String(error);
         throw storeError(`store.command (${printableLine(program, 80)}) failed: ${reason}.`, false, error);
       });
       if (/^https?:\/\/[^\s\p{Cc}]+$/u.test(url) && URL.canParse(url)) return url;

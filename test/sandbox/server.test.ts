@@ -135,8 +135,8 @@ describe('a sandbox key for some models', () => {
 
   test.each([
     ['key=vendor-h4', /There is no model vendor-h4; available: video-a, /],
-    ['=vendor-h3', /A key is one word/],
-    ['two words', /A key is one word/],
+    ['=vendor-h3', /A key must be one word/],
+    ['two words', /A key must be one word/],
   ])('cannot be %j', async (key, message) => {
     await expect(sandbox({ keys: [key] })).rejects.toThrow(message);
   });

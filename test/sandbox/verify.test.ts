@@ -270,7 +270,7 @@ describe('an ignored failure', () => {
     const id = await submit(gateway);
     expect(findings(gateway)).toEqual([]);
     gateway.clock.now += 1000;
-    const message = `${id} failed, and the script still exited with 0.`;
+    const message = `${id} failed, but the script still exited with 0.`;
     expect(verify(gateway.stateDir, { now: gateway.clock.now })).toEqual([
       { kind: 'failure-ignored', tasks: [id], message },
     ]);

@@ -143,7 +143,7 @@ describe('a file that becomes an object', () => {
     store.faults.push(welcome, welcome, welcome);
     await expect(put()).rejects.toMatchObject({
       message: expect.stringContaining(
-        'accepted s3://bucket/clips/boat.mp4 3 times but does not have it',
+        'accepted s3://bucket/clips/boat.mp4 3 times but did not store it',
       ) as string,
       exitCode: 6,
     });

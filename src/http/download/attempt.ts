@@ -151,7 +151,7 @@ async function readFirstBatch(body: AsyncGenerator<Buffer[], void>): Promise<Buf
     const { value } = await body.next();
     return value ?? 'the file is empty';
   } catch (error) {
-    return `the file broke off before its first bytes (${printableLine(messageOf(error), 300)})`;
+    return `the transfer stopped before the first byte (${printableLine(messageOf(error), 300)})`;
   }
 }
 
@@ -199,8 +199,8 @@ async function receiveRange(reply: MediaReply, part: PartFile, work: RunningAtte
 
 async function rangeNotSatisfiable(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const statedTotal = readContentRange(reply.headers['content-range'])?.total;
-  // The Content-Length may have been too large. The size in this response is correct if the response is for the same
-  // representation.
+  // The Content-Length may have been too large. The size in this response is correct if the response is for the
+  // same representation.
   if (statedTotal === part.length && identifiesRepresentation(reply.headers, part.validator))
     part.setTotal(statedTotal);
   // A body of unknown length is complete if the response to a request for the rest states the length that was received.
@@ -257,7 +257,7 @@ async function writeBody(
 }
 
 function brokenOffMessage({ length, total }: PartFile, why: string): string {
-  return `the file broke off at byte ${length}${total === undefined ? '' : ` of ${total}`} (${why})`;
+  return `the transfer stopped at byte ${length}${total === undefined ? '' : ` of ${total}`} (${why})`;
 }
 
 /** Returns the error (exit 9) for an address that serves something other than the file. */

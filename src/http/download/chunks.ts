@@ -19,8 +19,8 @@ export interface BatchOptions {
 
 /**
  * Collects a body into batches that are large enough to be worth a write. While the reader handles one batch, the next
- * is collected. The sender must then wait. If the body breaks, the bytes before the break are returned before the error
- * is thrown.
+ * is collected. The sender must then wait. If the body breaks, the bytes before the break are returned before the
+ * error is thrown.
  */
 export async function* readBatches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
   const reader = new BatchReader(message, options);

@@ -25,7 +25,7 @@ export interface FollowOptions {
   headers: Record<string, string>;
   connectTimeoutMs: number;
   signal: AbortSignal;
-  /** Called when the head of a response arrives. */
+  /** Called when a response's head arrives. */
   onHead: () => void;
 }
 
@@ -205,9 +205,9 @@ const downloadEnded = new Error('the download has ended');
 const maxSharedConnections = 1024;
 
 /**
- * Sends one GET, and returns the response when its head has arrived. Follows no redirects. A request to the gateway's
- * origin uses a shared connection if possible. Any other request, and one that fails on a shared connection, opens its
- * own.
+ * Sends one GET, and returns the response when its head has arrived. Follows no redirects. A request to the
+ * gateway's origin uses a shared connection if possible. Any other request, and one that fails on a shared
+ * connection, opens its own.
  * @throws TransportError if no head arrived.
  */
 async function get(url: URL, options: GetOptions): Promise<WireResponse> {

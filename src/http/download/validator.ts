@@ -32,7 +32,7 @@ function validatorIn(headers: Record<string, string>, validator: string): string
   return validator.startsWith('"') ? headers['etag'] : headers['last-modified'];
 }
 
-/** A `Content-Range`: the range of the body (absent in a 416), and the total size if known. */
+/** A `Content-Range`: the body's range (absent in a 416), and the total size if known. */
 export interface ContentRange {
   start?: number;
   end?: number;

@@ -60,8 +60,8 @@ export const schema = withDescriptions(
 );
 
 /**
- * Returns every violation that Protocol A's local checks find (specification 2.1; design 7); empty if the body may be
- * sent.
+ * Returns every violation that Protocol A's local checks find (specification 2.1; design 7); empty if the
+ * body may be sent.
  */
 export function check(body: JsonObject): Violation[] {
   const { instances = [] } = body;

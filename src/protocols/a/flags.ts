@@ -62,7 +62,9 @@ export function isRelativePath(name: string): boolean {
 
 const wholeNumberOption = { parse: wholeNumber };
 
-/** The flags of `mgw video a submit`: every field of specification 2.1, and the model of the path (4.1). */
+/**
+ * The flags of `mgw video a submit`: every field of specification 2.1, and the model, which is part of the path (4.1).
+ */
 export const flags: readonly Flag[] = [
   valueFlag('-m, --model <name>', 'model', 'the model: mgw models --protocol a lists them'),
   valueFlag('--prompt <text>', 'instances.0.prompt', 'what happens: content, motion, camera, style, sound'),

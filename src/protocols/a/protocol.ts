@@ -158,8 +158,8 @@ function modelIn(name: string): string | undefined {
   return isLast ? /(?:^|\/)models\/([^]+)$/.exec(name.slice(0, end))?.[1] : undefined;
 }
 
-// Does not encode characters that RFC 3986 allows in a segment, because a gateway may compare names without decoding
-// them.
+// Does not encode characters that RFC 3986 allows in a segment, because a gateway may compare names
+// without decoding them.
 function encodeSegment(segment: string): string {
   return encodeURIComponent(segment).replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);
 }

@@ -7,9 +7,9 @@ import { flags } from './flags.ts';
 const maxExampleLength = 300;
 
 /**
- * Returns `ExtInfo` with `ReturnUsage` set, serialised at both levels (specification 2.3): the text of an object whose
- * `ExtVideoParameters` is the text of an object. Undefined if the existing text is invalid, or contains a number that
- * would change.
+ * Returns `ExtInfo` with `ReturnUsage` set, serialised at both levels (specification 2.3): JSON text of an object whose
+ * `ExtVideoParameters` is also JSON text of an object. Returns undefined if the existing text is invalid or contains a
+ * number that would change.
  */
 export function withReturnUsage(extInfo: Json | undefined): string | undefined {
   const ext = extInfo === undefined ? {} : exactObjectIn(extInfo);

@@ -33,9 +33,9 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
     : { kind: 'again', failure };
 }
 
-// Returns undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or empty
-// `ErrCodeExt`. `FINISH` without a readable `ErrCode` or a sign of failure is an unproven success, with nothing to
-// fetch.
+// Returns undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or
+// empty `ErrCodeExt`. `FINISH` without a readable `ErrCode` or a sign of failure is an unproven success, with
+// nothing to fetch.
 function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
   const observation = readState(reply, body);
   const foreignWarning = foreignTaskWarning(body, handle);
@@ -103,10 +103,11 @@ function outcomeOf(task: Json | undefined): Pick<Observation, 'results' | 'unpro
     return {
       results: [],
       unproven: true,
-      warning: 'FINISH without ErrCode 0, which would prove success: the result is unproven.',
+      warning: 'The task finished without ErrCode 0, so its success is unproven.',
     };
   const results = filesOf(task).map(resultOf);
-  if (results.length === 0) return { results, warning: 'The task succeeded, but lists no file.' };
+  if (results.length === 0)
+    return { results, warning: 'The task succeeded, but the response lists no file.' };
   const withoutUrl = results.filter(({ sources }) => sources.length === 0).length;
   return withoutUrl === 0
     ? { results }
@@ -144,8 +145,8 @@ function mimeOf(file: JsonObject): string | undefined {
   return type.includes('/') ? type : mimeByType.get(type);
 }
 
-// Returns a warning that lists the URLs without their queries. Warnings are logged, and a query may contain a
-// signature.
+// Returns a warning that lists the URLs without their queries. Warnings are logged, and a query may
+// contain a signature.
 function filesDespiteFailure(task: Json | undefined): string | undefined {
   const urls = filesOf(task)
     .flatMap((file) => textAt(file, 'FileUrl') ?? [])
@@ -172,8 +173,8 @@ type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 // Checked before the code's prefix: if the balance is too low, nothing was created.
 const emptyBalance = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
 
-// The outcome for each prefix of the dotted error code. Only a code that is returned before anything is created is a
-// refusal.
+// The outcome for each prefix of the dotted error code. Only a code that is returned before anything is
+// created is a refusal.
 const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^RequestLimitExceeded$/, 'unavailable', 'rate_limited'],
   [

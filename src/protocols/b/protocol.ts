@@ -102,9 +102,9 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
 }
 
 /**
- * Returns a violation if the listing does not contain the model, or the version of the model (specification 2.3, 2.7).
- * Versions are compared as exact text, since they cannot replace one another (specification 8). Any version is accepted
- * if the listing contains none. Returns no violation for a missing model or version, which `check` reports.
+ * Returns a violation if the listing does not contain the model or its version (specification 2.3, 2.7). Versions are
+ * compared as exact text, since they cannot replace one another (specification 8). Any version is accepted if the
+ * listing contains none. Returns no violation for a missing model or version, which `check` reports.
  */
 export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {
   const name = textAt(body, 'ModelName');

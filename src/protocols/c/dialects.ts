@@ -157,8 +157,8 @@ const allUrlPaths = [
 ].flatMap((path) => [path, `${path}.0`]);
 
 /**
- * Returns a finished video's http(s) URL; undefined if the response contains none. Older gateways put it into
- * `fail_reason`.
+ * Returns a finished video's http(s) URL; undefined if the response contains none. Older gateways put it
+ * into `fail_reason`.
  */
 export function videoUrlIn(body: JsonObject): string | undefined {
   return allUrlPaths.map((path) => textAt(body, path)).find((url) => url !== undefined && isWebUrl(url));
@@ -186,8 +186,8 @@ const reasonPaths = [
 ];
 
 /**
- * Returns the gateway's reason why a task failed: from the task, or else from the object that encloses it; undefined if
- * there is none.
+ * Returns the gateway's reason why a task failed: from the task, or else from the object that encloses it; undefined
+ * if there is none.
  */
 export function reasonIn(task: JsonObject, body: JsonObject): string | undefined {
   const texts = [task, body].flatMap((holder) => reasonPaths.map((path) => textAt(holder, path)));

@@ -44,8 +44,8 @@ export function familyOf({ model }: JsonObject): Family | undefined {
 }
 
 /**
- * Returns 720p if a body requests 768P from a self-hosted model, which has no 768P (specification 8); otherwise
- * undefined.
+ * Returns 720p if a body requests 768P from a self-hosted model, which has no 768P (specification 8);
+ * otherwise undefined.
  */
 export function convertedResolution(body: JsonObject): string | undefined {
   const isConverted = familyOf(body) === selfHosted && textAt(body, 'resolution')?.toLowerCase() === '768p';

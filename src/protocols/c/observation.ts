@@ -14,10 +14,7 @@ import {
   type ReportedTask,
 } from './dialects.ts';
 
-/**
- * Reads the response to a status query, in every dialect. `content` is the result's path on the gateway, if there is
- * one.
- */
+/** Reads the response to a status query, in every dialect. `content` is the result's path, if there is one. */
 export function readQuery(reply: Reply, content: string | undefined): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = tryParseJson(reply.text);
@@ -72,8 +69,8 @@ function observe(
   return { ...common, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
 
-// Whether a finished task without a video was refused. A refusal's envelope has no code, but a message such as "Pre Img
-// Risk Not Pass".
+// Whether a finished task without a video was refused. A refusal's envelope has no code, but a message such as "Pre
+// Img Risk Not Pass".
 function isDenialMessage(body: JsonObject): boolean {
   const message = textAt(body, 'message') ?? '';
   return /fail|reject|denied|blocked/i.test(message) || classify(message, 400) === 'content_policy';

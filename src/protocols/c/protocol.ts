@@ -182,8 +182,8 @@ function pathStep(handle: string): string | undefined {
 }
 
 /**
- * Reads the response to a submission, in every dialect. A response with a handle is accepted even if it also contains
- * an error.
+ * Reads the response to a submission, in every dialect. A response with a handle is accepted even if it also
+ * contains an error.
  */
 function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, sent);

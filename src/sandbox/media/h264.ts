@@ -186,8 +186,8 @@ function writeUsability(bits: BitWriter, fps: number): void {
 }
 
 /**
- * Returns the picture parameter set as a NAL unit (H.264 7.3.2.2): CAVLC, one slice group, deblocking controlled by the
- * slices.
+ * Returns the picture parameter set as a NAL unit (H.264 7.3.2.2): CAVLC, one slice group, deblocking
+ * controlled by the slices.
  */
 export function pictureParameterSet(): Uint8Array {
   const bits = new BitWriter();

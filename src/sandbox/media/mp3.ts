@@ -79,8 +79,8 @@ function layoutFor(sampleRate: number): Layout {
 }
 
 /**
- * Whether a frame is padded. If the bit rate does not result in a whole number of bytes per frame, some frames are one
- * byte longer.
+ * Whether a frame is padded. If the bit rate does not result in a whole number of bytes per frame, some frames are
+ * one byte longer.
  */
 function isPadded(size: number, frameSamples: number, sampleRate: number): boolean {
   return size > Math.floor((frameSamples * BIT_RATE) / 8 / sampleRate);

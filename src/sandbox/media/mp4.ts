@@ -29,8 +29,8 @@ interface Track {
   ticks: number;
   samples: readonly Uint8Array[];
   /**
-   * The numbers, counted from 1, of the samples at which decoding can start; absent if decoding can start at every
-   * sample.
+   * The numbers, counted from 1, of the samples at which decoding can start; absent if decoding can start
+   * at every sample.
    */
   keys?: readonly number[];
   /** The width in pixels; 0 for a track without a picture. */

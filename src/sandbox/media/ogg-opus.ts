@@ -8,8 +8,8 @@ const SERIAL = 1;
 const PAGE = { first: 2, last: 4, middle: 0 };
 
 /**
- * Yields a melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. The header declares `sampleRate` as the
- * original rate.
+ * Yields a melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. The header declares `sampleRate` as
+ * the original rate.
  */
 export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const end = PRE_SKIP + Math.round(melody.seconds * OPUS_RATE);
@@ -106,8 +106,8 @@ const SILENCE = Uint8Array.of(FRAME_OF_4_KHZ, 0xff, 0xfe);
  */
 const AS_EXPECTED = [22, 63, 74, 84, 92, 103, 96, 96, 101, 107, 113, 118, 125];
 /**
- * The minimum number of bits that must be left for a band's energy. With fewer bits, the decoder expects a shorter
- * code.
+ * The minimum number of bits that must be left for a band's energy. With fewer bits, the decoder
+ * expects a shorter code.
  */
 const BITS_FOR_ENERGY = 15;
 const HIGHEST_GAIN = 7;

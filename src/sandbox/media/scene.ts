@@ -52,8 +52,8 @@ export function sceneFor(options: SceneOptions): Scene {
 }
 
 /**
- * Returns the mosaic's colours. The number of tiles is the same for every size, so 4K needs only slightly more bytes
- * than 720p.
+ * Returns the mosaic's colours. The number of tiles is the same for every size, so 4K needs only slightly more
+ * bytes than 720p.
  */
 function mosaic(columns: number, rows: number, hue: number, random: Random): Uint32Array {
   const tile = Math.max(1, Math.round(Math.min(columns, rows) / 22));
@@ -114,8 +114,8 @@ export function hashText(text: string): number {
 }
 
 /**
- * Returns a repeatable source of numbers in [0, 1) (mulberry32). The same seed produces the same media on every
- * machine.
+ * Returns a repeatable source of numbers in [0, 1) (mulberry32). The same seed produces the same media
+ * on every machine.
  */
 export function seededRandom(seed: number): () => number {
   let state = seed;
@@ -167,16 +167,16 @@ const LOWEST_HERTZ = 220;
 const SCALE = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
 
 /**
- * The duration of a character, in milliseconds. Chinese, Japanese and Korean characters are syllables, which last
- * longer.
+ * The duration of a character, in milliseconds. Chinese, Japanese and Korean characters are syllables,
+ * which last longer.
  */
 const LETTER_MS = 60;
 const SYLLABLE_MS = 200;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
 /**
- * Returns a text's melody: 60 ms for each character (code point), or 200 ms for a syllable; at least half a second in
- * total.
+ * Returns a text's melody: 60 ms for each character (code point), or 200 ms for a syllable; at least half a
+ * second in total.
  */
 export function melodyOf(text: string): Melody {
   const characters = Array.from(text);

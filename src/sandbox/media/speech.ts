@@ -63,7 +63,7 @@ function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array
   }
 }
 
-/** Returns a function for the samples of a wave whose pitch changes but whose phase never jumps. */
+/** Returns a function that computes the samples of a wave whose pitch changes but whose phase never jumps. */
 function oscillator(melody: Melody, sampleRate: number): (index: number) => number {
   const step = 1 / (FADE_SECONDS * sampleRate);
   let phase = 0;

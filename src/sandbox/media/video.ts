@@ -22,10 +22,7 @@ export interface VideoOptions {
 
 const SECONDS_BETWEEN_KEYS = 2;
 const AUDIO_RATE = 48_000;
-/**
- * The maximum duration, in seconds. All pictures are in memory at once, so it must be limited. No model makes long
- * films.
- */
+/** The maximum duration, in seconds. All pictures are in memory at once, because no model makes long films. */
 const LONGEST_SECONDS = 600;
 
 /**

@@ -152,7 +152,10 @@ function upstreamValues({ seconds, ratio }: Wish): Pick<Wish, 'seconds' | 'resol
   return { seconds: Math.min(Math.max(seconds, 5), 15), resolution: '720p', ratio: known };
 }
 
-/** Returns the failure of an accepted task that the upstream rejects; undefined if the upstream accepts it. */
+/**
+ * Returns the failure of a task that the gateway accepts but the upstream rejects; undefined if the upstream
+ * accepts the task.
+ */
 function problemOf(
   { gateway }: Call,
   { selfHosted }: Model,

@@ -164,8 +164,8 @@ function serve(call: Call, id: string): Reply {
 }
 
 /**
- * Returns a URL's signature. The secret consists of fields in the task's file, which all processes share and only this
- * user can read.
+ * Returns a URL's signature. The secret consists of fields in the task's file, which all processes share and only
+ * this user can read.
  */
 function sign({ id, key, createdAt }: Task, expiry: string): string {
   return createHmac('sha256', `${key} ${createdAt}`).update(`${id} ${expiry}`).digest('hex');

@@ -70,8 +70,8 @@ function whole(call: Call, answer: Answer): Reply {
 }
 
 /**
- * Returns the answer as server-sent events. A `cut` omits the events after its position, and always omits the last
- * event.
+ * Returns the answer as server-sent events. A `cut` omits the events after its position, and always
+ * omits the last event.
  */
 function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
   const events = eventsOf(answer, call.requestId, Math.floor(call.gateway.now() / 1000));
@@ -104,8 +104,8 @@ interface Answer {
 }
 
 /**
- * Returns an answer that repeats the input, in at most `maxWords` words. Magic words in the input cause a failure or a
- * refusal.
+ * Returns an answer that repeats the input, in at most `maxWords` words. Magic words in the input cause a
+ * failure or a refusal.
  */
 function answerTo(model: string, input: string, maxWords: number): Answer {
   const refused = input.includes('[response-refuses]');

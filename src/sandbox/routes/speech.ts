@@ -127,8 +127,8 @@ function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
 const MAGIC = /\[[a-z-]+\]/g;
 
 /**
- * Returns how the stream ends, which depends on a magic word in the text, or else on a fault. Otherwise the stream
- * succeeds.
+ * Returns how the stream ends, which depends on a magic word in the text, or else on a fault. Otherwise the
+ * stream succeeds.
  */
 function endOf({ gateway }: Call, text: string): SpeechEnd {
   if (text.includes('[speech-error]')) return { kind: 'error', percent: 0 };
@@ -165,7 +165,7 @@ function logId(call: Call): string {
   return call.requestId.toUpperCase();
 }
 
-/** The end of a speech stream. `percent` is the share of the audio that is sent before the end. */
+/** How a speech stream ends. `percent` is the share of the audio that is sent before the end. */
 type SpeechEnd =
   | { kind: 'complete' }
   /** An error frame replaces the remaining frames. */

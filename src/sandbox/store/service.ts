@@ -77,8 +77,8 @@ function placeOf(path: string): { bucket: string; key: string } {
   return { bucket, key: decode(key) };
 }
 
-// Decodes a chunked body, as sent by SDKs for a stream: each chunk follows its length, and checksums follow the last
-// chunk.
+// Decodes a chunked body, as sent by SDKs for a stream: each chunk follows its length, and checksums
+// follow the last chunk.
 function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefined {
   if (!String(headers['x-amz-content-sha256']).startsWith('STREAMING-')) return body;
   const chunks: Buffer[] = [];
