@@ -25,7 +25,7 @@ export interface PartMetadata {
   identity: string;
   /** The name of the temporary file; absent until one is created. */
   part?: string;
-  /** The validator for resuming, see `strongValidator`. */
+  /** The validator for resuming the download. See `strongValidator`. */
   validator?: string;
   /** The size of the whole file, in bytes, if known. */
   total?: number;
@@ -62,7 +62,7 @@ export interface ClaimLog {
 export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
- * Reads a log of claims. The order of its lines determines which process holds the lock, and no process can undo
+ * Parses a log of claims. The order of its lines determines which process holds the lock, and no process can undo
  * another process's line. Unreadable lines are skipped.
  */
 export function readClaimLog(text: string): ClaimLog {
@@ -177,8 +177,8 @@ export function textOf({ file }: LogFile): string {
 }
 
 /**
- * The log of the process that this one waits for. It stays open, so that its last notes can be read after that
- * process has removed it.
+ * The log of another process, for which this process waits. The log remains open, so that its last notes can be read
+ * after the other process has removed it.
  */
 export class WatchedLog {
   #log: LogFile | undefined;

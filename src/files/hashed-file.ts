@@ -17,7 +17,7 @@ const maxPending = 4 * 1024 * 1024;
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /** The hash of the written bytes; undefined if a thread computes it, or if the file contains other bytes. */
+  /** The hash of the written bytes; undefined if a thread computes the hash, or if the file contains other bytes. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
@@ -113,7 +113,7 @@ export class HashedFile {
   }
 
   async #digest(): Promise<string> {
-    // If the thread has failed, for example for lack of memory, this thread hashes the file.
+    // If the thread has failed, for example for lack of memory, the current thread hashes the file.
     const threadDigest = await this.#thread?.digest(this.#length).catch(() => undefined);
     return threadDigest ?? (this.#hash ?? (await hashFile(this.#file))).digest('hex');
   }
@@ -125,7 +125,7 @@ export class HashedFile {
     this.#hasTriedThread = false;
   }
 
-  // Tries once to start a thread. If that fails, this thread computes the hash.
+  // Tries once to start a thread. If that fails, the current thread computes the hash.
   #notifyThread(): void {
     if (this.#length > this.#maxHashedHere && !this.#hasTriedThread) {
       this.#hasTriedThread = true;

@@ -31,7 +31,7 @@ import { testFileOf } from './claim-log.ts';
 export interface PublishOptions {
   /** Whether to replace an existing file or link. Folders and devices are never replaced. */
   force: boolean;
-  /** Whether the work so far was charged, for the error. Default: 'yes'. */
+  /** Whether the work so far was charged, for use in errors. Default: 'yes'. */
   charged?: Charged;
   /** Whether an earlier run had started to publish this file. If so, an empty file that it left is replaced. */
   isBegun?: boolean;

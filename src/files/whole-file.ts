@@ -33,7 +33,7 @@ export function versionOf(file: number): FileVersion {
   return { dev, ino, size, mtimeNs };
 }
 
-/** Returns the SHA-256 hash object of a whole open file. The caller calls `digest`. */
+/** Hashes a whole open file with SHA-256. Returns the hash object, whose `digest` the caller calls. */
 export async function hashFile(file: number): Promise<Hash> {
   const hash = createHash('sha256');
   const { size } = fstatSync(file);

@@ -187,7 +187,7 @@ async function sendOnOwnConnection(
 // Created once, because destroying a socket with a new error formats its stack, which is slow.
 const callEnded = new Error('the call has ended');
 
-// The request is validated before a connection is opened and the request is recorded.
+// Validates the request before a connection is opened and the request is recorded.
 async function send(
   request: HttpRequest,
   call: CallOptions,

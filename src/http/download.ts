@@ -200,8 +200,8 @@ function failedError(failure: Failure): MgwError {
 const averagingMs = 3000;
 
 /**
- * Returns a speed meter. Call it with the number of bytes received so far. It returns bytes per second, weighted
- * towards the last three seconds, or undefined at first.
+ * Returns a speed meter: a function of the number of bytes received so far. The function returns bytes per second,
+ * weighted towards the last three seconds; undefined at first.
  */
 export function speedometer(clock: Clock, bytes: number): (bytes: number) => number | undefined {
   const startedAt = clock.monotonic();

@@ -70,7 +70,7 @@ function fullMessage(body: Json | undefined, depth = 0): string | undefined {
   return fullMessage(tryNestedJson(message), depth + 1) ?? message;
 }
 
-/** Returns the gateway's own error code as text, or undefined. */
+/** Returns the gateway's own error code as text; undefined if there is none. */
 export function nativeCodeIn(body: Json | undefined): string | undefined {
   return codePaths.map((path) => idAt(body, path)).find((code) => code !== undefined);
 }

@@ -40,7 +40,7 @@ export class WireResponse extends Readable {
 
   constructor(
     readonly statusCode: number,
-    /** Names are in lower case. The values of a repeated header are joined by `, `. */
+    /** The headers. Names are in lower case, and the values of a repeated header are joined by `, `. */
     readonly headers: Record<string, string>,
     controller: Controller,
     { maxBuffered, hasExcess }: { maxBuffered: number; hasExcess: () => boolean },
@@ -56,7 +56,7 @@ export class WireResponse extends Readable {
     return this.readableEnded && this.broken === undefined && !this.#hasExcess();
   }
 
-  /** Adds received bytes. */
+  /** Appends received bytes to the body. */
   receive(chunk: Buffer): void {
     this.#received += chunk.length;
     const isFull = chunk.length > 0 && !this.push(chunk);

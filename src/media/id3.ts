@@ -2,7 +2,7 @@ import { readSync } from 'node:fs';
 
 /** An ID3v2 tag, which precedes an MP3's audio. */
 export interface Id3Tag {
-  /** 2, 3 or 4. */
+  /** The ID3v2 version: 2, 3 or 4. */
   version: number;
   /** The file offsets of the tag, of a new frame, and of the end without the footer. */
   start: number;
@@ -19,7 +19,7 @@ export interface Id3Tag {
 }
 
 const headerBytes = 10;
-// A tag with a picture has a few MB.
+// The maximum tag size to read, in bytes. A tag with a picture has a few MB.
 const maxTagBytes = 16 * 1024 * 1024;
 const maxTextBytes = 4096;
 const [maxTags, maxFrames] = [8, 1000];

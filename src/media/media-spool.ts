@@ -59,7 +59,7 @@ export class MediaSpool {
     return this.#overflow;
   }
 
-  /** Processes the next chunk of the body. The previous call must have settled. Throws the errors of sinks. */
+  /** Processes the next chunk of the body. The previous call must have settled. Throws the sinks' errors. */
   async push(chunk: Uint8Array): Promise<void> {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     for (let at = 0; at < bytes.length && !this.#overflow;) {

@@ -20,7 +20,7 @@ export function isBase64(text: string): boolean {
  * they encode no byte.
  */
 export class Base64Stream {
-  /** The first reason why the input is not strict Base64. Decoding stops there. */
+  /** The reason why the input is not strict Base64. Decoding stops at the first problem. */
   fault: string | undefined;
   #position = 0;
   #isEnded = false;

@@ -179,8 +179,8 @@ function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefin
 
 /**
  * Returns the problem of an asset's URL, phrased to follow "it" (`points into a private network`); undefined if it may
- * be sent. http(s) URLs that the public internet can reach (specification 2.3, 8) and names of uploaded files are
- * allowed. Host names are judged without a DNS lookup.
+ * be sent. Accepts http(s) URLs that the public internet can reach (specification 2.3, 8) and names of uploaded files.
+ * Host names are judged without a DNS lookup.
  */
 export function checkAssetUrl(url: string): string | undefined {
   if (isStoredName(url)) return undefined;

@@ -16,7 +16,9 @@ export interface ComposeInput {
   flags: Record<string, FlagValue>;
   /** The values of `--set`: `path=value`, with the protocol's own field names. */
   set?: string[];
-  /** The flags whose text was read from a file, and `body`. Errors do not quote this text. */
+  /**
+   * The names of the flags whose text was read from a file, and `body` if the body was. Errors do not quote this text.
+   */
   fromFiles?: readonly string[];
 }
 

@@ -55,7 +55,7 @@ export function text(value: string | boolean): string {
   return value;
 }
 
-/** Returns a parser that accepts one of the words, with exact spelling. */
+/** Returns a parser that accepts one of the words, spelled exactly. */
 export function oneOf(...words: readonly string[]): (value: string | boolean) => string {
   return (value) => {
     if (typeof value !== 'string' || !words.includes(value)) throw new Error(words.join(', '));
@@ -119,7 +119,7 @@ function typeIn(known: typeof signatures, head: Uint8Array): string | undefined 
   return known.find(([, begins]) => begins(bytes))?.[0];
 }
 
-// Returns false for images in a text format, such as SVG.
+// Whether a file is plain text. An image in a text format, such as SVG, is not.
 function isPlainText(bytes: Uint8Array): boolean {
   const head = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 1024)).toString('utf8');
   // The last character may be truncated.
@@ -127,7 +127,7 @@ function isPlainText(bytes: Uint8Array): boolean {
   return !/[^\P{Cc}\t\n\r\f]|\ufffd/u.test(text) && !/<svg|^P[1-3]\s|XPM/.test(text);
 }
 
-/** Returns the MIME type of a file that cannot be an asset of this kind; undefined if it may be one. */
+/** Returns the MIME type of a file that cannot be an asset of the given kind; undefined if it may be one. */
 export function deniedAsset(bytes: Uint8Array, kind: AssetKind): string | undefined {
   const type =
     typeIn([...signatures, ...otherSignatures], bytes) ?? (isPlainText(bytes) ? 'text/plain' : undefined);

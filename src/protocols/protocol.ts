@@ -60,7 +60,7 @@ export interface Violation {
   allowedAnyway?: string;
 }
 
-/** The local checks of a protocol's bodies (design 7). Only commands that compose a body load this module. */
+/** The local checks of a protocol's bodies (design 7). Only commands that compose a body load them. */
 export interface Checks {
   /** The body's fields with their types, limits and descriptions. */
   readonly schema: $ZodType;
@@ -74,7 +74,7 @@ export interface Checks {
 
 /** The maximum that a request can cost, in the units of prices (specification 8). */
 export interface Quantity {
-  /** Absent if the request contains no valid number. */
+  /** The number of videos; absent if the request contains no valid number. */
   videos?: number;
   /** The total duration of all videos, in seconds; absent if nothing limits it. */
   seconds?: number;

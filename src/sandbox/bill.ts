@@ -59,7 +59,9 @@ export function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }
 
-/** Appends entries in one write. If the process is killed, all of the entries or the first few are in the file. */
+/**
+ * Appends entries in one write. If the process is killed, the file contains all of the entries or only the first few.
+ */
 export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
   appendRecords(billPath(stateDir), entries);
 }

@@ -9,7 +9,7 @@ export interface Limits {
   balance?: number;
   /** The maximum number of video tasks in progress, and of speech streams in one sandbox. */
   concurrency?: number;
-  /** The maximum number of paid calls in any 60 seconds. */
+  /** The maximum number of paid calls in any period of 60 seconds. */
   perMinute?: number;
 }
 
@@ -44,7 +44,7 @@ export interface Gateway {
   chance: (call: FaultSubject) => FaultHit | undefined;
 }
 
-/** A complete request. Its key is '' on routes without one. */
+/** A complete request. The key is '' on routes without authentication. */
 export interface Call extends Caller {
   method: string;
   /** The request's path, percent-encoded. */

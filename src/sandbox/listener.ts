@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gatewayError, type Reply } from './exchange.ts';
 import type { AddressInfo } from 'node:net';
 
-/** A request. `path` and `query` are still percent-encoded. */
+/** A request. `path` and `query` are percent-encoded. */
 export interface Request {
   method: string;
   path: string;

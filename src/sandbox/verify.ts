@@ -98,7 +98,7 @@ function repeats(bill: readonly BillLine[]): Finding[] {
 
 /**
  * Finds different requests with the same key and the same prompt, text or input, if the response to the first request
- * was lost. Otherwise the client wants several versions.
+ * was lost. Otherwise the client requested several versions intentionally.
  */
 function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
   const wishes = groupBy(
@@ -118,7 +118,9 @@ function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding
   });
 }
 
-/** Returns the kind of an area. The three video protocols are one kind, because they make the same product. */
+/**
+ * Returns the kind of an area. The three video protocols are one kind, because they produce the same kind of result.
+ */
 function kindOf(area: BillLine['area']): string {
   return area === 'a' || area === 'b' || area === 'c' ? 'video' : area;
 }

@@ -112,7 +112,7 @@ export class S3Client {
       throw storeError(`The store s3://${this.bucket} does not respond: ${reason}.`, true, error);
     }
     if (method !== 'HEAD' || ![301, 307, 400, 403].includes(reply.status)) return reply;
-    // The response to a HEAD has no body with the reason.
+    // A response to HEAD has no body, so only a GET reveals the reason.
     const getReply = await this.call({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
     return getReply.status === reply.status ? getReply : reply;
   }

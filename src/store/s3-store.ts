@@ -132,7 +132,7 @@ const mimeTypes: Record<string, string> = {
   '.m4a': 'audio/mp4',
 };
 
-// Gateways may reject an image that is served with another type.
+// Returns a file's MIME type. Gateways may reject an image that is served with a wrong type.
 function typeOf(name: string): string {
   return mimeTypes[extname(name)] ?? 'application/octet-stream';
 }

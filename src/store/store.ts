@@ -65,7 +65,7 @@ export interface StoreSettings {
   url?: string | undefined;
   /** The URL of an S3-compatible service (default: `AWS_ENDPOINT_URL_S3`, or else AWS). */
   endpoint?: string | undefined;
-  /** The program that uploads instead, and its arguments. */
+  /** The program that uploads files in place of S3, and its arguments. */
   command?: readonly string[] | undefined;
   /** The validity of a URL, in ms. */
   expiresMs: number;
@@ -93,7 +93,7 @@ export function storeError(message: string, isTemporary: boolean, cause?: unknow
   });
 }
 
-/** The maximum number of times that content is sent if the store does not have it. */
+/** The maximum number of attempts to send content. */
 const maxTries = 3;
 
 /**
@@ -195,7 +195,11 @@ export function openCommandStore(
       const url = await upload(name, content).catch((error: unknown) => {
         signal.throwIfAborted();
         const isLate = deadline.remainingMs() <= 0;
-        const reason = isLate ? 'the time limit passed' : error instanceof Error ? error.message : String(error);
+        const reason = isLate
+          ? 'the time limit passed'
+          : error instanceof Error
+            ? error.message
+            : String(error);
         throw storeError(`store.command (${printableLine(program, 80)}) failed: ${reason}.`, false, error);
       });
       if (/^https?:\/\/[^\s\p{Cc}]+$/u.test(url) && URL.canParse(url)) return url;

@@ -131,7 +131,7 @@ const references = [
   'audios',
 ];
 
-// This rule applies only to the self-hosted models.
+// Returns a violation if multi-reference has no reference image or audio. The rule applies only to self-hosted models.
 function checkReferences(body: JsonObject): Violation[] {
   const isUnified = body['generation_mode'] === 'r2v';
   if (familyOf(body) !== selfHosted || (!isUnified && body['mode'] !== 'ref2va')) return [];

@@ -20,7 +20,7 @@ const stateByWord = new Map<string, TaskState>([['', 'queued']]);
 for (const [state, words] of Object.entries(vocabulary))
   for (const word of words.split(' ')) stateByWord.set(word, state as TaskState);
 
-/** Returns the state for a status word in any spelling (`IN_PROGRESS`, `in-queue`); undefined for an unlisted one. */
+/** Returns the state for a status word in any spelling (`IN_PROGRESS`, `in-queue`); undefined for an unlisted word. */
 export function stateOf(word: string): TaskState | undefined {
   return stateByWord.get(word.toLowerCase().replace(/[\s_-]/g, ''));
 }

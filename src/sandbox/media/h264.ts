@@ -167,7 +167,10 @@ function writeCropping(bits: BitWriter, right: number, bottom: number): void {
   for (const offset of [0, right / 2, 0, bottom / 2]) bits.ue(offset);
 }
 
-/** Writes the VUI (H.264 annex E): the colours, exact timing, and that pictures are displayed in coding order. */
+/**
+ * Writes the VUI (H.264 annex E), which specifies the colours, the exact timing, and that pictures are displayed
+ * in coding order.
+ */
 function writeUsability(bits: BitWriter, fps: number): void {
   bits.bits(0b00, 2); // no aspect ratio (square pixels), no overscan
   bits.bits(1, 1).bits(5, 3).bits(0, 1); // video_signal_type: unspecified format, studio range

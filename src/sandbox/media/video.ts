@@ -22,7 +22,10 @@ export interface VideoOptions {
 
 const SECONDS_BETWEEN_KEYS = 2;
 const AUDIO_RATE = 48_000;
-/** The maximum duration, in seconds. All pictures are in memory at once, because no model makes long films. */
+/**
+ * The maximum duration, in seconds. It bounds memory, since all pictures are in memory at once. No model produces
+ * such long videos.
+ */
 const LONGEST_SECONDS = 600;
 
 /**

@@ -133,8 +133,8 @@ function time(ms: number): string {
 const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
 
 /**
- * The routes of the host for Protocol B's result files, a separate origin. It accepts signed URLs only, and must never
- * receive a key (specification 4.2). A request with a key is refused with HTTP 400 and recorded as a finding.
+ * The routes of the host for Protocol B's result files, a separate origin. The host accepts only signed URLs, and must
+ * never receive a key (specification 4.2). A request with a key is refused with HTTP 400 and recorded as a finding.
  */
 export const fileHost: readonly Route[] = [
   { method: 'GET', pattern: /^\/(.+)\.mp4$/, area: 'b', kind: 'download', auth: 'none', handle: serve },
