@@ -30,7 +30,7 @@ export class TransportError extends Error {
   static unsent(cause: unknown, url: URL): TransportError {
     if (cause instanceof TransportError) return cause;
     const reason = reasonOf(cause);
-    const hint = reason === 'certificate' ? ': its certificate is not valid' : '';
+    const hint = reason === 'certificate' ? ': the certificate is not valid' : '';
     return new TransportError(
       'unsent',
       reason,

@@ -199,7 +199,7 @@ it('a single connection is never reopened, even if its server has closed it', as
   const first = await sendRequest(connections, request, { maxBuffered: 100, signal });
   first.resume();
   await expect(sendRequest(connections, request, { maxBuffered: 100, signal })).rejects.toThrow(
-    'not opened again',
+    'mgw does not reopen it',
   );
   expect(count).toBe(1);
 });
