@@ -61,7 +61,7 @@ export function parsePrice(text: string, flags: readonly Flag[], units: readonly
     .split(/[;\n]/)
     .filter((part) => part.trim() !== '')
     .map((part) => parseRate(part.trim(), flags, units));
-  if (rates.length === 0) throw new Error(`a price, ${examples}`);
+  if (rates.length === 0) throw new Error(`must be a price, ${examples}`);
   return rates;
 }
 

@@ -1,7 +1,8 @@
 import { jobCost, parsePrice, speechUnits, videoUnits, type Price, type Unit } from '../budget/prices.ts';
 import type { Settings } from '../config/resolve.ts';
-import { badSetting, type Setting } from '../config/layers.ts';
+import { originText, type Setting } from '../config/layers.ts';
 import { parseAmount } from '../decimal.ts';
+import { messageOf, MgwError } from '../errors.ts';
 import type { JobKind } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
@@ -107,7 +108,7 @@ function readPrice(key: string, text: Setting<string>, kind: JobKind): Price {
   try {
     return parsePrice(text.value, flags, units);
   } catch (error) {
-    throw badSetting(key, text, text.value, error);
+    throw new MgwError('config', `${key} in ${originText(text)}: ${messageOf(error)}.`, { cause: error });
   }
 }
 

@@ -50,7 +50,12 @@ describe('the price of a submission', () => {
   it('that cannot be read causes an error about its setting', () => {
     const order = { protocol: 'c', model: 'm', body: {} };
     expect(() => priceOf(order, withPrice('nonsense', 'c'))).toThrow(
-      expect.objectContaining({ code: 'config' }),
+      expect.objectContaining({
+        code: 'config',
+        message: expect.stringMatching(
+          /^prices\.c\.m in .*: nonsense is not written as NAME=VALUE/,
+        ) as string,
+      }),
     );
   });
 });
