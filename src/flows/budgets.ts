@@ -15,7 +15,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import { type FlowDeps, ledgerFolder } from './settings.ts';
 
-/** The parts of a session that opening a budget needs. */
+/** The parts of a session needed to open a budget. */
 interface Sources {
   clock: Clock;
   settings: () => Promise<Settings>;
@@ -23,7 +23,7 @@ interface Sources {
   database: () => Promise<Database | undefined>;
 }
 
-/** Opens a budget of the session's ledger, and creates it if there is none. @throws MgwError if it cannot be opened. */
+/** Opens a budget in the session's ledger, creating it if needed. @throws MgwError if it cannot be opened. */
 export async function openSessionBudget(session: Sources, kind: BudgetKind, name: string): Promise<Budget> {
   const [settings, ledger, database] = await Promise.all([
     session.settings(),
@@ -40,7 +40,7 @@ export async function openSessionBudget(session: Sources, kind: BudgetKind, name
   return openBudget(budgetPath(ledgerFolder(settings), kind, name), { now, outcomeOf });
 }
 
-/** Lists the names of the standing budgets, including removed ones. @throws MgwError if they cannot be read. */
+/** Returns the names of the standing budgets, including removed ones. @throws MgwError if they cannot be read. */
 export async function configuredBudgets(session: Pick<Sources, 'settings' | 'database'>): Promise<string[]> {
   const database = await session.database();
   if (database !== undefined) {
@@ -50,7 +50,10 @@ export async function configuredBudgets(session: Pick<Sources, 'settings' | 'dat
   return budgetsIn(budgetFolder(ledgerFolder(await session.settings()), 'standing'));
 }
 
-/** Lists the names of the budgets in a folder; none if there is no folder. @throws MgwError if it cannot be read. */
+/**
+ * Returns the names of the budgets in a folder; empty if the folder does not exist.
+ * @throws MgwError if the folder cannot be read.
+ */
 export async function budgetsIn(folder: string): Promise<string[]> {
   try {
     return budgetNames(await readdir(folder));
@@ -64,8 +67,8 @@ export async function budgetsIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Finds the open reservations of all budgets of the session's ledger. Skips a damaged budget, because nothing can be
- * sent under it.
+ * Finds the open reservations in all budgets of the session's ledger. Skips damaged budgets, because nothing can be
+ * sent under them.
  * @returns a function that opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
@@ -90,7 +93,7 @@ export async function budgetsWithReservations(
   };
 }
 
-// Groups reservations by job, and keeps one for each budget.
+// Groups reservations by job, with one reservation per budget.
 function byJob(open: readonly OpenReservation[]): Map<string, Map<string, OpenReservation>> {
   const byJobId = new Map<string, Map<string, OpenReservation>>();
   for (const each of open) {
@@ -101,7 +104,7 @@ function byJob(open: readonly OpenReservation[]): Map<string, Map<string, OpenRe
   return byJobId;
 }
 
-/** An open reservation, and its budget. */
+/** An open reservation and its budget. */
 interface OpenReservation {
   kind: BudgetKind;
   name: string;
@@ -130,8 +133,8 @@ async function openInFiles(session: Pick<Sources, 'settings'>): Promise<OpenRese
 }
 
 /**
- * Returns the standing budget of `--budget-name` or the profile; empty if neither specifies one.
- * @throws MgwError('usage') if it was never set, MgwError('local_io') if it cannot be opened.
+ * Returns the standing budget that `--budget-name` or the profile specifies; empty if neither specifies one.
+ * @throws MgwError('usage') if the budget was never set, MgwError('local_io') if it cannot be opened.
  */
 export async function configuredAllowance(
   settings: Settings,
@@ -145,14 +148,14 @@ export async function configuredAllowance(
   if (limit !== undefined) return [allowance];
   // The profile's budget is for real money. The sandbox has its own budgets.
   if (settings.sandbox.value && source === 'profile') return [];
-  throw usageError(`There is no budget ${name}: set a limit first.`, [...allowance.raiseCommand, 'AMOUNT']);
+  throw usageError(`There is no budget ${name}. Set its limit first.`, [...allowance.raiseCommand, 'AMOUNT']);
 }
 
 function standingAllowance(name: string, budget: Budget): Allowance & { raiseCommand: string[] } {
   return { name, label: `the budget ${name}`, budget, raiseCommand: ['mgw', 'budget', 'set', name] };
 }
 
-/** The remaining amount of a budget. */
+/** A budget's remaining amount. */
 export interface Remainder {
   label: string;
   limit: Decimal;
@@ -192,8 +195,8 @@ export async function remaindersFor(
 }
 
 /**
- * Returns the deps of a command or batch that pays: under the standing budget, and under its own budget of `amount` (an
- * exact decimal) if that is set. The latter counts everything ever paid under `name`.
+ * Returns deps with which a command or batch pays under the standing budget, and under its own budget if `amount` (an
+ * exact decimal) is set. Its own budget includes everything ever paid under `name`.
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */
 export async function withBudget<D extends FlowDeps>(
@@ -213,12 +216,12 @@ export async function withBudget<D extends FlowDeps>(
   return { ...deps, allowances: () => Promise.resolve([...standing, allowance]) };
 }
 
-/** The budgets under which a job was paid for, as its events record them. */
+/** The budgets under which a job was paid for, according to its events. */
 export interface RecordedBudgets {
   standing: string[];
-  /** Whether `--budget` of the command, and of which batch, was one of them; undefined if none was. */
+  /** Whose `--budget` applied: the command's, or that of the named batch; undefined if there was none. */
   own?: 'command' | { batch: string };
-  /** The limit of `--budget`; undefined if there was none, or an older mgw did not record it. */
+  /** The limit of `--budget`; undefined if there was none or an older mgw did not record it. */
   limit?: string;
 }
 
@@ -235,9 +238,9 @@ export function recordedBudgets(events: Parameters<typeof chargesOf>[0]): Record
 }
 
 /**
- * Returns the deps of a job that is sent again: under the budgets under which it was paid for, and those of the command.
+ * Returns deps for sending a job again, under the budgets that paid for it before and those of the command.
  * @param amount replaces the limit of the job's own budget
- * @throws MgwError('usage') if the limit of its own budget is unknown; as {@link withBudget}.
+ * @throws MgwError('usage') if the limit of the job's own budget is unknown; otherwise as {@link withBudget} does.
  */
 export async function withRecordedBudgets<D extends FlowDeps>(
   deps: D,
@@ -247,7 +250,7 @@ export async function withRecordedBudgets<D extends FlowDeps>(
 ): Promise<D> {
   if (own !== undefined && amount === undefined)
     throw usageError(
-      `Job ${id} was paid for under --budget, and its amount was not recorded. Nothing was sent.`,
+      `Job ${id} was paid for under --budget, but the budget's amount was not recorded. Nothing was sent.`,
       [...['mgw', 'jobs', 'resolve', id, '--resubmit', '--budget', 'AMOUNT']],
     );
   const chosen = await deps.allowances();

@@ -10,10 +10,10 @@ import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
 import type { Session } from './session.ts';
 
-/** An asset as its server describes it. */
+/** An asset's type and size, as reported by its server. */
 interface AssetDescription {
   mime: string;
-  /** The size; undefined if the server does not report it. */
+  /** Size in bytes; undefined if the server does not report it. */
   bytes: number | undefined;
 }
 
@@ -23,8 +23,8 @@ const timeoutMs = 20_000;
 const connectTimeoutMs = 10_000;
 
 /**
- * Checks each URL of a body with a request to its server, free of charge (design 17).
- * @throws MgwError('usage') that lists every asset that cannot be fetched, or has the wrong type or size.
+ * Checks each asset URL in a body with a request to the URL's server, free of charge (design 17).
+ * @throws MgwError('usage') listing every asset that cannot be fetched or has the wrong type or size.
  */
 export async function checkAssetUrls(session: Session, protocol: Protocol, body: JsonObject): Promise<void> {
   const urls = protocol.inlineAssets
@@ -34,9 +34,10 @@ export async function checkAssetUrls(session: Session, protocol: Protocol, body:
 }
 
 /**
- * Checks each uploaded file of a body in the store. If the store is a program, requests the URL that it printed.
- * @param urls the URLs of the files, by name
- * @throws MgwError('usage') as {@link checkAssetUrls} does; MgwError('store')
+ * Checks each uploaded file of a body in the store. If the store is a program, requests the URL that the program
+ * printed.
+ * @param urls the files' URLs, by stored name
+ * @throws MgwError('usage') as {@link checkAssetUrls} does; MgwError('store') if the store does not respond.
  */
 export async function checkUploads(
   session: Session,
@@ -47,7 +48,7 @@ export async function checkUploads(
 ): Promise<void> {
   const uploads = assetsOf(protocol, body).filter(({ value }) => urls.has(value));
   await checkAll(uploads, ({ value }) => {
-    // A frame is stored under the hash of its own bytes.
+    // The store does not know a frame by this name, but by the hash of the frame's bytes. Request its URL instead.
     if (store.describe !== undefined && !value.includes('#')) return store.describe(value);
     return describe(session, urls.get(value) ?? '');
   });
@@ -68,7 +69,7 @@ function assetsOf(protocol: Protocol, body: JsonObject): Asset[] {
   return assets;
 }
 
-// Protocol B has all kinds of files in one list.
+// Protocol B lists assets of every kind in one field, so the file name determines the kind.
 function kindOf(field: string, value: string): AssetKind {
   const name = field.startsWith('FileInfos') ? value.replace(/[?#].*$/s, '') : field;
   if (/audio|\.(mp3|wav|m4a|aac)$/i.test(name)) return 'audio';
@@ -104,7 +105,7 @@ function problemOf({ kind }: Asset, { mime, bytes }: AssetDescription): string |
   return `it is ${(bytes / 2 ** 20).toFixed(1)} MiB; the limit is ${max / 2 ** 20} MiB.`;
 }
 
-// Sends HEAD, and then GET for one byte: some servers reject HEAD, and a signature may cover only GET.
+// Tries HEAD, then GET for one byte: some servers reject HEAD, and a signature may cover only GET.
 async function describe(session: Session, address: string): Promise<AssetDescription> {
   const { soft } = session.signals();
   const url = new URL(address);
@@ -119,7 +120,7 @@ async function describe(session: Session, address: string): Promise<AssetDescrip
     const head = await client.exchange(request, { auth: bearer, timeoutMs, signal: soft });
     if (head.status === 200) return descriptionFrom(head.headers, head.headers['content-length']);
   } catch {
-    // The next request uses the same signal, and fails with the reason.
+    // If the user interrupted mgw, the next request fails with the reason, because it uses the same signal.
   } finally {
     client.close();
   }
@@ -149,7 +150,7 @@ function descriptionFrom(headers: Record<string, string>, length: string | undef
   return { mime: headers['content-type'] ?? '', bytes: Number.isNaN(bytes) ? undefined : bytes };
 }
 
-// The query may contain a signature.
+// Hides the query, which may contain a signature.
 function displayUrl(value: string): string {
   return printableLine(value.replace(/[?#].*$/s, '?…'), 200);
 }

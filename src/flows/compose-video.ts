@@ -12,27 +12,27 @@ import { withSettings } from './settings.ts';
 import type { Session } from './session.ts';
 import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
 
-/** The parts that a body is made of. */
+/** The parts from which a request body is composed. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
-  /** Whether to run the local checks. Default true. */
+  /** Whether to run the local checks. Default: true. */
   check?: boolean | undefined;
-  /** Whether nothing will be sent. The listing is then fetched only if a field must be filled in from it. */
+  /** Whether this is a dry run, which fetches the listing only to fill in a missing field. */
   dryRun?: boolean | undefined;
   /** One of the protocol's equivalent request paths. */
   endpoint?: string | undefined;
-  /** Checks the status, type and size of each asset before the video is paid for. */
+  /** Whether to check the status, type and size of each asset before the video is paid for. */
   checkAssets?: boolean | undefined;
-  /** Reads the local files in the values of asset flags. If absent, these flags accept only URLs. */
+  /** Reads the local files named by asset flags. If absent, asset flags accept only URLs. */
   readLocalFile?: ReadLocalFile | undefined;
-  /** Videos of earlier jobs, by the values of asset flags. Other values are looked up in the ledger. */
+  /** Videos of earlier jobs, by asset flag value. Values missing from the map are looked up in the ledger. */
   inputs?: EarlierAssets | undefined;
 }
 
-/** A video that can be submitted: its request, and the body that the user specified. */
+/** A video that can be submitted: its request and the body that the user specified. */
 export interface ComposedVideo {
   /** The protocol with its settings applied. */
   protocol: Protocol;
-  /** The body that is sent, completed from the configured defaults and the listing. */
+  /** The body to send, completed from the configured defaults and the listing. */
   body: JsonObject;
   /**
    * The body that the user specified, with aliases replaced. Two commands with the same `userBody` request the same
@@ -40,9 +40,9 @@ export interface ComposedVideo {
    */
   userBody: JsonObject;
   exchange: Exchange;
-  /** Uploads the files that the body refers to, and returns the request with their URLs; absent if there are none. */
+  /** Uploads the body's files and returns the request with their URLs; absent if the body has no files to upload. */
   upload?: (() => Promise<Exchange>) | undefined;
-  /** Whether the value of a body field came from a file. Messages do not quote such a value. */
+  /** Whether a body field's value came from a file. Messages do not quote such a value. */
   isFromFile?: (field: string) => boolean;
 }
 
@@ -145,7 +145,7 @@ function throwViolations(
   );
 }
 
-// Flags override the body. All other fields come from the body's file.
+// Returns a function that tells whether a field's value came from a file. Flags override fields in the body's file.
 function fileFields(
   { flags: table }: Protocol,
   { flags, set = [], fromFiles = [] }: BodyParts,
@@ -166,14 +166,14 @@ function fileFields(
     (fromFiles.includes('body') && !isIn(field, writtenFields));
 }
 
-// Returns the errors that the listing cannot change, to report them before it is fetched. A missing field may be filled
-// in from the listing.
+// Returns the violations to report before the listing is fetched: all except missing fields that the listing may fill
+// in.
 function violationsBeforeListing(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
-// A dry run and --no-check fetch the listing only if the body lacks something. `unlisted` receives advice about a model
-// that the listing does not have, if the protocol does not refuse it.
+// With --dry-run or --no-check, fetches the listing only if the body lacks a field. Adds advice to `unlisted` if the
+// listing lacks the model and the protocol does not refuse such a model.
 async function completeFromListing(
   session: Session,
   protocol: Protocol,
@@ -210,7 +210,7 @@ async function completeFromListing(
   }
 }
 
-// Also fetches the listing if the model is not known to belong to this protocol.
+// Returns 'check' even if the protocol does not need the listing, unless the protocol is known to serve the model.
 async function listingUse(
   session: Session,
   protocol: Protocol,
@@ -222,11 +222,11 @@ async function listingUse(
   return isKnownToServe(protocol, model, await session.settings()) ? undefined : 'check';
 }
 
-// A default under a misspelt protocol would be ignored, and the video could cost more than intended.
+// Rejects a default under a misspelled protocol: it would be ignored, and the video could cost more than intended.
 function checkDefaultNames({ videoDefaults = {}, profile }: Settings): void {
   const unknownName = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
   if (unknownName === undefined) return;
-  const text = `Profile ${profile.value} has defaults.video.${unknownName}, but there is no protocol ${unknownName}. Available: ${protocolNames.join(', ')}. Nothing was sent. Correct it in the config file.`;
+  const text = `Profile ${profile.value} has defaults.video.${unknownName}, but there is no protocol ${unknownName}. Available: ${protocolNames.join(', ')}. Nothing was sent. Correct the name in the config file.`;
   throw new MgwError('config', text, { next: ['mgw', 'config', 'path'] });
 }
 

@@ -16,15 +16,15 @@ import type { Database } from '../ledger/postgres/database.ts';
 import { counted } from '../printable.ts';
 import { budgetsIn } from './budgets.ts';
 
-/** The number of copied records, not counting identical ones that already existed. */
+/** Numbers of copied records, not including identical records that the target had before. */
 export interface CopyCounts {
   jobs: number;
   budgets: number;
 }
 
-/** A folder or a database, as the source or the target of a copy. */
+/** A folder or database that is the source or target of a copy. */
 export interface CopyPlace {
-  /** The name in messages. */
+  /** The name used in messages. */
   name: string;
   ledger: Ledger;
   budgets: CopiedBudgets;
@@ -36,7 +36,7 @@ interface NamedBudget {
   budget: BudgetEntries;
 }
 
-/** The budgets of a folder or a database. `write` adds what is missing, and returns whether anything was. */
+/** The budgets in a folder or database. `write` adds missing entries and returns whether it added any. */
 export interface CopiedBudgets {
   read(): Promise<NamedBudget[]>;
   write(budget: NamedBudget): Promise<boolean>;
@@ -44,7 +44,7 @@ export interface CopiedBudgets {
 
 const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
 
-/** Returns the budgets of a folder. They throw MgwError('local_io') if one cannot be read or written. */
+/** Returns the budgets in a folder. `read` and `write` throw MgwError('local_io') if a budget file fails. */
 export function budgetsOfFolder(folder: string): CopiedBudgets {
   return {
     read: async () => {
@@ -58,7 +58,7 @@ export function budgetsOfFolder(folder: string): CopiedBudgets {
   };
 }
 
-/** Returns the budgets of a database. */
+/** Returns the budgets in a database. */
 export function budgetsOfDatabase(database: Database): CopiedBudgets {
   return {
     read: () => readBudgetRows(database),
@@ -67,12 +67,13 @@ export function budgetsOfDatabase(database: Database): CopiedBudgets {
 }
 
 /**
- * Copies all jobs of a ledger into another one, with their claims and budgets. Reservations that the target lacks are
- * added to its budgets, whose limits stay. If it is interrupted, the next call continues.
+ * Copies all jobs of a ledger, with their claims and budgets, into another ledger. Adds missing reservations to the
+ * target's budgets and leaves the limits of those budgets unchanged. If a copy is interrupted, the next call continues
+ * it.
  * @param repeat the command that repeats the copy
- * @param keepKeys a key that names another job in the target keeps naming it
- * @throws MgwError, with nothing written: 'local_io' if a budget is damaged, 'conflict' if a process is working on a job,
- * if a job was changed in both ledgers, or if a key names different jobs in them.
+ * @param keepKeys whether a key that names another job in the target continues to name that job
+ * @throws MgwError, with nothing written: 'local_io' if a budget is damaged; 'conflict' if a process is working on a
+ * job, a job was changed in both ledgers, or a key names different jobs in the two ledgers.
  */
 export async function copyState(
   from: CopyPlace,
@@ -83,7 +84,7 @@ export async function copyState(
   const budgets = await from.budgets.read();
   await refuseConflicts(from, to, repeat, keepKeys);
   const copied = { jobs: 0, budgets: 0 };
-  // Budgets first: if the copy is interrupted, too much counts as reserved, not too little.
+  // Copy budgets first, so that an interrupted copy reserves too much rather than too little.
   for (const budget of budgets) if (await to.budgets.write(budget)) copied.budgets += 1;
   copied.jobs = await copyJobs(from.ledger, to.ledger);
   return copied;
@@ -92,8 +93,8 @@ export async function copyState(
 async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
-  // The first claim lookup in a folder without claims rebuilds them from its jobs. Do a lookup now, while the target is
-  // empty, so that it rebuilds none.
+  // In a folder without claims, the first lookup rebuilds them from the folder's jobs. Look up a claim now, while the
+  // target is empty, so that none are rebuilt.
   await to.claimed(names.after(''));
   for (const id of (await from.ids()).reverse()) {
     const job = await from.read(id);
@@ -107,7 +108,7 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
     chains.add(first);
     const place = placesIn(to, first);
     await follow(from, submission, async ({ holder, fate }) => {
-      // The claim of a job that was never created binds no one.
+      // The claim of a job that was never created has no effect, so do not copy it.
       if (fate === 'unmade') return false;
       if (fate === 'lost') await copyAttempt(names.attempt(holder.job, 1), from, to);
       await place(holder);
@@ -119,7 +120,7 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
 }
 
 async function eventsOf(job: Job, from: Ledger): Promise<(JobEvent | RecordedEvent | undefined)[]> {
-  // A confirmed claim without an event shows that the record has lost the event. A database does not confirm claims.
+  // A confirmed claim without an event means that the record has lost the event. A database does not confirm claims.
   const lost = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
   return [...(await from.events(job.id)), ...lost];
 }
@@ -128,13 +129,13 @@ async function copyAttempt(name: string, from: Ledger, to: Ledger): Promise<void
   const content = await from.claimed(name);
   if (content === undefined) return;
   await to.claim(name, content);
-  // Confirm an existing claim too, because an earlier copy may have been interrupted before this line.
+  // Confirm even an existing claim, because an earlier copy may have been interrupted before this line.
   if (await from.isConfirmed(name)) await to.confirm(name);
 }
 
 /**
- * Returns a function that gives a job a place at the end of a chain in the target, unless it has one. Two ledgers may
- * hold different jobs of one command, so the chains are joined.
+ * Returns a function that appends a job to a chain in the target, unless the chain contains the job. The two ledgers
+ * may contain different jobs of one command, so their chains are joined.
  */
 function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> {
   const known = new Set<string>();
@@ -144,7 +145,7 @@ function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> 
       const text = await to.claim(name, holderText(holder));
       const there = text === undefined ? holder : readHolder(text);
       if (there === undefined) return;
-      // A search ends at a job that was never created. It must find the jobs behind it.
+      // A search ends at a job that was never created. Forbid that job, so that searches reach the jobs after it.
       if (there.job !== holder.job && (await to.claimState(there.job)) === 'unmade')
         await to.forbid(there.job);
       known.add(there.job);
@@ -184,7 +185,7 @@ async function refuseConflicts(
       `${counted(changed.length, 'job')} changed in ${source} and in ${target}`,
       changed,
       ', ',
-      'Remove each of them from one of the two: mgw jobs rm.',
+      'Remove each job from one of the two with mgw jobs rm.',
       ['mgw', 'jobs', 'show', changed[0] ?? ''],
     );
   if (keys.length > 0)
@@ -192,12 +193,12 @@ async function refuseConflicts(
       `${counted(keys.length, 'key')} would name two jobs`,
       keys,
       '; ',
-      `With --keep-keys, a key keeps its job in ${target}, and the other job is copied under its id alone.`,
+      `With --keep-keys, each key continues to name its job in ${target}. The other job can then be found only by its id.`,
       [...repeat, '--keep-keys'],
     );
 }
 
-// The process may pay for the job, or for another one, after the copy.
+// A running process may pay for this job or another one after the copy.
 function refuseInUse(job: Job): void {
   const run = job.record.runs.find(({ owner }) => job.record.lifeOf(owner) === 'alive');
   if (run === undefined) return;
@@ -207,7 +208,7 @@ function refuseInUse(job: Job): void {
   );
 }
 
-// Whether the source knows something of a job that the target's record of it contradicts or lacks.
+// Whether the source's record of a job contains a fact that the target's record contradicts or lacks.
 async function isChanged(job: Job, from: Ledger, to: Ledger): Promise<boolean> {
   const { id, record } = job;
   for (let attempt = 1; attempt <= record.attempts + 1; attempt += 1) {
@@ -220,8 +221,8 @@ async function isChanged(job: Job, from: Ledger, to: Ledger): Promise<boolean> {
   return JSON.stringify(there.slice(0, events.length)) !== JSON.stringify(events);
 }
 
-// Returns the id of the job that this job's key names in the target. Undefined unless the key names this job in the
-// source.
+// Returns the id of the other job that this job's key names in the target; undefined if there is none, or if the key
+// does not name this job in the source.
 async function otherJobOfKey(
   { id, key, record: { fingerprint } }: Job,
   from: Ledger,

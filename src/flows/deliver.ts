@@ -13,40 +13,40 @@ import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './settings.ts';
 import { nextForOutput } from './next.ts';
 
-/** The milestone to reach, and how the result is saved. */
+/** The milestone to reach and how to save the result. */
 export interface DeliveryOptions {
   ask: Milestone;
-  /** The place of the result; absent if it is not saved. */
+  /** Where to save the result; absent if it is not saved. */
   target?: Target | undefined;
-  /** Overwrites files at the target. */
+  /** Whether to overwrite files at the target. */
   force: boolean;
-  /** Exit 9, with the files kept, if a file differs from the request. */
+  /** Whether to exit 9, with the files kept, if a file differs from the request. */
   strict?: boolean | undefined;
-  /** Writes the origin "made by a trained algorithm" into each MP4. */
+  /** Whether to write the origin "made by a trained algorithm" into each MP4. */
   mark?: boolean | undefined;
   /** The deadline for waiting. */
   deadline: Deadline;
 }
 
-/** Callbacks to the front end while a flow runs. */
+/** Callbacks to the front end that are called while a flow runs. */
 export interface FlowHooks {
-  /** Called when the job exists at the gateway and waiting begins. `isResumed`: whether an earlier run submitted it. */
+  /** Called when the gateway has the job and waiting begins. `isResumed`: whether an earlier run submitted the job. */
   onAccepted?: ((job: Job, isResumed: boolean) => void) | undefined;
   /** Called after each poll. */
   onUpdate?: ((job: Job) => void) | undefined;
   /** Called when waiting has ended. */
   onEnd?: (() => void) | undefined;
   onProgress?: ((progress: DownloadProgress) => void) | undefined;
-  /** Receives the bytes of the target `stdout`, in order. */
+  /** Receives the result's bytes, in order, if the target is `stdout`. */
   toStdout?: ((bytes: Uint8Array) => Promise<void>) | undefined;
 }
 
-/** The result of a flow. */
+/** A flow's result. */
 export interface Delivered {
-  /** The job as recorded at the end. */
+  /** The job, as recorded at the end of the flow. */
   job: Job;
   files: JobFile[];
-  /** Whether an earlier run had paid for the result, and nothing was sent. */
+  /** Whether an earlier run had paid for the result, so that this run submitted nothing. */
   isResumed: boolean;
   /**
    * Records whether the result was reported to the user. If so, repeating the command makes a second take (design 4).
@@ -69,7 +69,7 @@ export async function deliver(
     const { deliverToObjects } = await import('./object-output.ts');
     const url = options.target.path;
     return deliverToObjects(job, url, options, deps, (path) => {
-      // Notes name the object, not the local file from which it is uploaded.
+      // Notes must name the object, not the local file from which it is uploaded.
       const note = (text: string): void => deps.note(text.replaceAll(parse(path).name, parse(url).name));
       const own = { ...deps, note };
       return deliver(job, protocol, { ...options, target: { kind: 'file', path }, force: true }, own, hooks);
@@ -83,7 +83,7 @@ export async function deliver(
     const { target } = options;
     const error = thrown.with({ job: thrown.job ?? job });
     if (target === undefined || target.kind === 'stdout') throw error;
-    // The partial files of earlier runs will never be completed.
+    // The job has failed, so partial files of earlier runs will never be completed.
     if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target.path, 1), deps);
     const next = nextForOutput(error, job, target.path);
     throw next === undefined ? error : error.with({ next });
@@ -121,7 +121,7 @@ async function waitAndSave(
   return [];
 }
 
-// The task was accepted and paid for, but its handle cannot be queried, so no run may succeed.
+// Throws if the handle cannot be queried. The task was accepted and paid for, but no run may succeed.
 function checkHandle(job: Job, protocol: Protocol): void {
   try {
     protocol.query(job.handle ?? '', job.model);

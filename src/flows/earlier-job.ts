@@ -16,18 +16,18 @@ import { isObjectUrl } from '../store-url.ts';
 import { copiesIn } from './local-copies.ts';
 import { type Session, transferDeadline } from './session.ts';
 
-/** An asset that is the video of an earlier job, or one of its frames. */
+/** An asset from an earlier job: its video or a frame of the video. */
 export interface EarlierAsset {
-  /** `sha256:HEX.mp4` of the video, followed by `#first` or `#last` for a frame, whose own bytes depend on ffmpeg. */
+  /** `sha256:HEX.mp4`, after the video's bytes. A frame adds `#first` or `#last`: its bytes depend on ffmpeg. */
   name: string;
-  /** Returns the bytes that are sent: of the video, or of a PNG of the frame. */
+  /** Returns the bytes to send: the video, or the frame as a PNG. */
   read: () => Promise<Uint8Array>;
 }
 
 /** The part of a job that an asset uses: `@KEY`, `@KEY:last`, `@KEY#2:first`. */
 export interface Part {
   key: string;
-  /** The number of the video among those of the job, from 1. */
+  /** The video's number within the job, starting at 1. */
   index: number;
   /** The frame of the video; absent for the whole video. */
   place?: FramePlace | undefined;
@@ -37,13 +37,13 @@ export interface Part {
 
 const refPattern = /^@(.+?)(?:#(\d{1,4}))?(?::(first|last))?$/;
 
-/** Returns the key in the value of an asset flag that refers to a job: `intro` of `@intro#2:last`. */
+/** Returns the key in an asset flag's reference to a job: `intro` in `@intro#2:last`. */
 export function keyIn(ref: string): string {
   return refPattern.exec(ref)?.[1] ?? '';
 }
 
 /**
- * Reads the value of an asset flag that refers to a job.
+ * Parses an asset flag's reference to a job, such as `@intro#2:last`.
  * @throws MgwError('usage') if the flag does not accept that part of a job.
  */
 export function partOf(ref: string, flag: string): Part {
@@ -69,8 +69,8 @@ export function partOf(ref: string, flag: string): Part {
 /**
  * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design
  * 17). A missing file is fetched again, which costs nothing.
- * @throws MgwError('usage') if there is no such job, it is not finished, or the flag does not accept that part of it;
- * exit 9 if the result cannot be fetched any more.
+ * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
+ * it; exit 9 if the result can no longer be fetched.
  */
 export async function earlierAsset(session: Session, ref: string, flag: string): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
@@ -80,8 +80,8 @@ export async function earlierAsset(session: Session, ref: string, flag: string):
 }
 
 /**
- * Returns the assets that a job's record can provide, the newest first: none if its video has not been saved yet. Does
- * not access any file.
+ * Returns the assets in a job's record, newest first; empty if the job's video has not been saved. Does not access any
+ * file.
  */
 export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
   const files = filesOfSample(job, part.index, fileCount(job, protocolOf(job)));
@@ -176,7 +176,7 @@ export async function savedFile(
   return undefined;
 }
 
-// Returns the files of a result, the newest first. They have the same content, saved in several places.
+// Returns a result's files, newest first. All have the same content, saved in different places.
 function filesOfSample(job: Job, index: number, count: number): JobFile[] {
   const goalPath = goalOutput(job);
   const samplePath = goalPath === undefined ? undefined : numberedPath(goalPath, index - 1, count);

@@ -17,13 +17,13 @@ import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './settings.ts';
 import { isTooNew, refusedError } from '../jobs/watch.ts';
 
-/** A job after one query, and its error if it has one. */
+/** A job after one query, and its error, if any. */
 export interface QueriedJob {
   job: Job;
   error?: MgwError | undefined;
 }
 
-/** Queries the gateway once for the state of a job, without waiting. @throws MgwError as `observe` does. */
+/** Queries the gateway once for a job's state, without waiting. @throws MgwError as `observe` does. */
 export async function queryJob(job: Job, protocol: Protocol, deps: FlowDeps): Promise<QueriedJob> {
   if (job.state === 'sending') return { job };
   if (job.handle === undefined) return { job, error: noHandleError(job) };
@@ -58,19 +58,19 @@ export async function waitFor(
   return deliverFound(job, protocol, 'wait', { ask: 'finish', force: false, deadline }, deps, hooks);
 }
 
-/** A job, and the path of its result. */
+/** A job and where to save its result. */
 export interface PlannedFetch extends FoundJob {
   place: FetchPlace;
   target: Target;
 }
 
 /**
- * Finds the jobs of REFs and decides where the result of each goes, before anything is fetched.
+ * Finds the jobs that REFs name and decides where to save each result, before anything is fetched.
  * @param output the value of `-o`; if absent, each job's own output file
  * @param words the command, such as `jobs fetch`
  * @param protocol the protocol that every job must have
  * @returns each job once, even if several REFs refer to it, and an error for each REF without a job
- * @throws MgwError('usage') if two results would go to one file, or the output cannot hold them.
+ * @throws MgwError('usage') if two results would go to one file, or the output cannot hold all results.
  */
 export async function planFetches(
   refs: readonly string[],
@@ -99,22 +99,22 @@ export async function planFetches(
   return plan;
 }
 
-/** The options for fetching results. */
+/** Options for fetching results. */
 export interface FetchOptions {
-  /** Overwrites files at the target. */
+  /** Whether to overwrite files at the target. */
   force: boolean;
   deadline: Deadline;
-  /** Exit 9, with the files kept, if a file differs from the request. */
+  /** Whether to exit 9, with the files kept, if a file differs from the request. */
   strict?: boolean | undefined;
-  /** Writes the origin "made by a trained algorithm" into each MP4. */
+  /** Whether to write the origin "made by a trained algorithm" into each MP4. */
   mark?: boolean | undefined;
   /** If false, queries the gateway once and throws exit 8 if the job has not finished. */
   wait?: boolean | undefined;
 }
 
 /**
- * Waits for a job and saves its result; nothing here can pay. Speech is copied from an intact saved file, since the
- * gateway keeps no audio.
+ * Waits for a job and saves its result. Never pays. Speech is copied from an intact saved file, because the gateway
+ * keeps no audio.
  * @throws MgwError: exit 3 key refused, 5 failed, 6 never sent, 7 unknown, 8 not finished at the deadline, 9 no result,
  * 10 cannot be saved, 130/143 interrupted.
  */
@@ -153,7 +153,7 @@ export async function deliverFound(
     return files;
   }).catch(async (error: unknown) => {
     if (error instanceof MgwError && error.handle !== undefined) throw error;
-    // Another command removed the job before this run began, or with --force.
+    // Another command may have removed the job before this run began, or later with --force.
     const jobState = await deps.ledger.claimState(job.id).catch(() => undefined);
     throw jobState === 'removed' ? noSuchJob(job.id) : error;
   });

@@ -9,20 +9,20 @@ const run = promisify(execFile);
 const maxOutputBytes = 64 * 1024 * 1024;
 const timeoutMs = 120_000;
 
-/** Checks that ffmpeg can be started. @throws MgwError('usage') with the package to install. */
+/** Checks that ffmpeg can be started. @throws MgwError('usage') that names the package to install. */
 export async function checkFfmpeg(): Promise<void> {
   await run('ffmpeg', ['-version'], { timeout: timeoutMs }).catch((error: unknown) => {
     throw systemCode(error) === 'ENOENT' ? noFfmpeg() : usageError('ffmpeg -version failed.');
   });
 }
 
-/** The place of a frame in its video. */
+/** A frame's position in its video. */
 export type FramePlace = 'first' | 'last';
 
 const toPng = ['-an', '-frames:v', '1', '-c:v', 'png', '-f', 'image2pipe', '-'];
 
 /**
- * Extracts a frame of a video as a PNG, with the ffmpeg on the PATH.
+ * Extracts a frame of a video as a PNG, using the ffmpeg on the PATH.
  * @throws MgwError('usage') if there is no ffmpeg, or it finds no frame.
  */
 export async function takeFrame(path: string, place: FramePlace, signal: AbortSignal): Promise<Uint8Array> {
@@ -41,8 +41,8 @@ export async function takeFrame(path: string, place: FramePlace, signal: AbortSi
 }
 
 /**
- * Encodes or copies media into a file with ffmpeg, which overwrites it.
- * @param list the standard input of ffmpeg
+ * Encodes or copies media into a file with ffmpeg, overwriting the file.
+ * @param list ffmpeg's standard input
  * @throws MgwError('usage') if there is no ffmpeg, or it fails.
  */
 export async function encode(path: string, args: string[], signal: AbortSignal, list = ''): Promise<void> {
@@ -56,10 +56,10 @@ const probeSchema = z.object({
   format: z.object({ duration: z.coerce.number().check(z.positive()) }),
 });
 
-/** The properties of a media file's stream, under their names in ffprobe. */
+/** The properties of a stream in a media file, as named by ffprobe. */
 export type Stream = z.infer<typeof streamSchema>;
 
-/** The output of ffprobe for a media file. */
+/** ffprobe's output for a media file. */
 export interface Probe {
   /** The first video stream; absent if the file has no video. */
   video?: Stream | undefined;
@@ -97,7 +97,7 @@ async function output(
       encoding: 'buffer',
       maxBuffer: maxOutputBytes,
     });
-    // Ignores write errors: a program that has failed no longer reads its input.
+    // Ignore write errors: a program that has failed no longer reads its input.
     execution.child.stdin?.on('error', () => undefined).end(stdin);
     return (await execution).stdout;
   } catch (error) {

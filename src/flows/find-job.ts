@@ -10,16 +10,16 @@ import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import type { Session } from './session.ts';
 import { accountOf, configuredGateway, type FlowDeps, type GatewayChoice } from './settings.ts';
 
-/** The job of a REF, and its protocol, which speech does not have. */
+/** The job that a REF names, and its protocol; speech has no protocol. */
 export interface FoundJob {
   job: Job;
   protocol?: Protocol;
 }
 
 /**
- * Finds the job of a REF, at the gateway that it was submitted to. With a protocol, a handle that is not in the ledger
- * is imported once the gateway has confirmed it (design 1).
- * @param words the command with the REF, such as `jobs wait`, which the error about another gateway suggests
+ * Finds the job that a REF names, which must belong to the configured gateway. If a protocol is given, imports a handle
+ * that is not in the ledger once the gateway has confirmed it (design 1).
+ * @param words the command that takes the REF, such as `jobs wait`; the error about another gateway suggests it
  * @throws MgwError('usage') if there is no such job, or it belongs to another gateway or protocol; exit 9, 3 or 6 if
  * the gateway does not confirm the handle.
  */
@@ -45,8 +45,8 @@ export async function findJobHere(
 }
 
 /**
- * Returns the recorded job of a REF, for a command that does not need a gateway. If one is configured, it must be the
- * job's.
+ * Returns the recorded job that a REF names, for a command that does not need a gateway. If a gateway is configured,
+ * the job must belong to it.
  * @param wordsOf returns the typed command for a job, without `mgw`; the error about another gateway suggests it
  * @param sendsKey whether the command may send the key
  * @throws MgwError('usage') if there is no such job, or it belongs to another gateway.
@@ -67,21 +67,21 @@ export async function recordedJobHere(
 
 function otherProtocol(ref: string, job: Job, verb: string): MgwError {
   const { id, protocol } = job;
-  const text = `${ref} is a job of ${protocol}.`;
+  const text = `The protocol of ${ref} is ${protocol}.`;
   if (protocol === 'tts')
     return usageError(text, verb === 'fetch' ? ['mgw', 'jobs', verb, id] : showCommand(job));
   return usageError(text, ['mgw', 'video', protocol, verb, id]).with({ protocols: [protocol] });
 }
 
-// A handle does not identify its protocol.
+// A handle alone does not identify its protocol.
 function unknownHandle(ref: string): never {
-  const text = `No such job: ${ref}. If it is a handle of the gateway, specify its protocol or --model.`;
+  const text = `No such job: ${ref}. If it is a gateway handle, specify its protocol or --model.`;
   throw usageError(text).with({ protocols: protocolNames });
 }
 
 /**
  * Returns the protocol of a video job.
- * @throws MgwError('usage') if this mgw has no such protocol, or the record of the job has lost it.
+ * @throws MgwError('usage') if this version of mgw has no such protocol, or the job's record has lost it.
  */
 export function protocolOf(job: Job): Protocol {
   if (job.protocol !== lostProtocol) return protocolNamed(job.protocol);
@@ -90,8 +90,8 @@ export function protocolOf(job: Job): Protocol {
 }
 
 /**
- * Refuses a job of another gateway: the configured gateway does not know the job, and would charge for it.
- * @param words the command that was typed, without `mgw`
+ * Refuses a job of another gateway: the configured gateway does not know the job and would charge for it again.
+ * @param words the typed command, without `mgw`
  * @throws MgwError('usage') with both URLs and the command that works.
  */
 export function checkGateway(
@@ -102,7 +102,7 @@ export function checkGateway(
 ): void {
   const { id, base_url: jobGateway } = job;
   if (jobGateway === '' || isSameGateway(jobGateway, gateway)) return;
-  const text = `${id} was submitted to ${jobGateway}, and the configured gateway is ${gateway}.`;
+  const text = `${id} was submitted to ${jobGateway}, but the configured gateway is ${gateway}.`;
   const flags = gatewayFlags(job, settings);
   if (flags !== undefined) throw usageError(text, ['mgw', ...flags, ...words]).with({ job });
   const profile = new URL(jobGateway).host.replace(/[^\w.-]+/g, '-').replace(/^-/, '');
@@ -112,10 +112,10 @@ export function checkGateway(
   ).with({ job });
 }
 
-// Returns the flags with which a command uses the gateway of a job. Undefined if the key in use belongs to a profile of
-// another gateway: that key must not be sent to the job's gateway, unless it paid for the job there.
+// Returns the flags that make a command use a job's gateway. Undefined if the key in use belongs to another gateway's
+// profile: that key must not be sent to the job's gateway unless it paid for the job there.
 function gatewayFlags({ base_url: jobGateway, record }: Job, settings: GatewayChoice): string[] | undefined {
-  // The sandbox's constant name is not a URL.
+  // The name of the sandbox in records is not a URL.
   if (!URL.canParse(jobGateway)) return ['--sandbox'];
   const [profile] = Object.entries(settings.baseUrls).find(([, url]) => isSameGateway(url, jobGateway)) ?? [];
   const { key } = settings;

@@ -14,7 +14,7 @@ import type { FlowDeps } from './settings.ts';
 import { copyPrefix, localPath } from './object-output.ts';
 import { type Session, transferDeadline } from './session.ts';
 
-/** Results as local files. Those that are objects are downloaded from the store to temporary files. */
+/** Provides results as local files. Objects are downloaded from the store to temporary files. */
 export class LocalCopies {
   readonly #deps: FlowDeps;
   readonly #deadline: Deadline;
@@ -26,7 +26,7 @@ export class LocalCopies {
   }
 
   /**
-   * Returns the path of a local file with the content of a result.
+   * Returns the path of a local file with a result's content.
    * @throws MgwError('store') if the store does not respond; exit 2 if the object was deleted or differs from its
    * record.
    */
@@ -43,7 +43,7 @@ export class LocalCopies {
     const lock = await lockOutput(target, deps, { identity: copyPrefix, deadline });
     this.#locks.push(lock);
     const { clock, signals, retries, userAgent, note } = deps;
-    // The store is the user's own service, and may run on this machine.
+    // The store is the user's own service and may run on this machine, so its URL is trusted like a gateway's.
     const gateway = { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [], userAgent };
     const downloadOptions = { gateway, clock, deadline, signal: signals.soft, retries, note };
     const outcome = await download({ url, key: 'never' }, lock, downloadOptions);
@@ -62,7 +62,7 @@ export class LocalCopies {
   }
 }
 
-/** Returns local copies of the results of a session. The store is opened only if a result is an object. */
+/** Returns local copies of a session's results. The store is opened only if a result is an object. */
 export async function copiesIn(session: Session): Promise<LocalCopies> {
   return new LocalCopies(await session.jobDeps(), await transferDeadline(session));
 }

@@ -13,9 +13,9 @@ type ListedModel = Pick<Model, 'id' | 'protocols'>;
 
 /**
  * Finds the one protocol that serves a model (design 1).
- * @param dryRun do not fetch the listing if the protocol is known without it
- * @throws MgwError('usage') with `protocols` to choose from if two serve the model, or none is known; exit 3 or 6 if
- * that depends on the listing, and it could not be fetched.
+ * @param dryRun whether to skip the listing if the protocol is known without it
+ * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known; exit 3 or
+ * 6 if the listing is needed and could not be fetched.
  */
 export async function protocolOfModel(
   session: Session,
@@ -44,14 +44,14 @@ export async function protocolOfModel(
 
 /**
  * Returns the names of the protocols that serve a model: according to the listing, else the specification, else the
- * configured defaults of that model.
+ * model's configured defaults.
  */
 export function protocolsOfModel(
   model: string,
   { videoDefaults = {} }: Pick<Settings, 'videoDefaults'>,
   models: readonly ListedModel[],
 ): string[] {
-  // Protocol A's listings may prefix the name with its path.
+  // Protocol A listings may prefix a model's name with `models/`.
   const id = model.replace(/^models\//, '');
   const listedProtocols = models.find((listed) => listed.id === id || listed.id === model)?.protocols ?? [];
   if (listedProtocols.length > 0) return [...listedProtocols];
@@ -61,7 +61,7 @@ export function protocolsOfModel(
   return protocolNames.filter((name) => hasDefaults(videoDefaults[name]));
 }
 
-/** Whether a protocol is known to serve a model without fetching the listing. */
+/** Whether a protocol is known to serve a model. Does not fetch the listing. */
 export function isKnownToServe(protocol: Protocol, model: string, settings: Settings): boolean {
   if (protocol.models?.includes(model)) return true;
   const models = modelCache.get(settings) ?? recallModels(settings);
@@ -69,7 +69,7 @@ export function isKnownToServe(protocol: Protocol, model: string, settings: Sett
   return protocolsOfModel(model, settings, models).includes(protocol.name);
 }
 
-// Cached, since each row of a batch needs the models.
+// Cached because every row of a batch needs the models.
 const modelCache = new WeakMap<Settings, readonly ListedModel[]>();
 
 /**

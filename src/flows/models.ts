@@ -14,7 +14,7 @@ import { ledgerFolder } from './settings.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { ListingUse } from '../protocols/protocol.ts';
 
-/** Limits tighter than those of the settings: the time of one call in ms, and the number of retries. */
+/** Limits tighter than the settings: the timeout of one call, in ms, and the number of retries. */
 interface Limits {
   timeoutMs?: number;
   retries?: number;
@@ -22,9 +22,9 @@ interface Limits {
 }
 
 /**
- * Fetches all models that the key can use, or one by its id (specification 2.7). 429, 5xx and network errors are
- * retried with backoff.
- * @throws MgwError: exit 3 key refused, 4 no such model, 6 reads kept failing.
+ * Fetches all models that the key can use, or one by its id (specification 2.7). Retries 429, 5xx and network errors
+ * with backoff.
+ * @throws MgwError: exit 3 key refused, 4 no such model, 6 all retries failed.
  */
 export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
   const { readWithRetries } = await import('../http/retry.ts');
@@ -35,7 +35,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     limits.timeoutMs ?? Number.POSITIVE_INFINITY,
   );
   const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
-  // Fewer retries than for a submission: a listing without a response should fail soon.
+  // Use fewer retries than for a submission, so that the call fails soon if the gateway does not respond.
   const unsentRetries = settings.retries.source === 'default' ? Math.min(retries, 2) : retries;
   const reply = await readWithRetries(
     () =>
@@ -71,8 +71,8 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
 export type KnownModel = Pick<Model, 'id' | 'protocols' | 'model_versions'>;
 
 /**
- * Caches the gateway's model list for completion and suggestions, which send no request. Nothing else uses it.
- * @throws the system's error.
+ * Caches the gateway's model list for completion, suggestions and protocol checks that send no request.
+ * @throws the system error if the cache cannot be written.
  */
 export async function rememberModels(settings: Settings, models: readonly Model[]): Promise<void> {
   const path = cachePath(settings);
@@ -82,14 +82,14 @@ export async function rememberModels(settings: Settings, models: readonly Model[
     model_versions,
   }));
   const text = JSON.stringify({ models: cachedModels });
-  // Skip the write if nothing changed, as is usual.
+  // Usually the list has not changed, and no write is needed.
   if (readCache(path) === text) return;
   await makeFolder(dirname(path));
   writeFileSync(`${path}.${process.pid}`, text, { mode: 0o600 });
   renameSync(`${path}.${process.pid}`, path);
 }
 
-/** Returns the models of the last listing of this gateway; empty if none was fetched. */
+/** Returns the models in this gateway's last listing; empty if none was fetched. */
 export function recallModels(settings: Settings): KnownModel[] {
   const cached = tryParseJson(readCache(cachePath(settings)));
   const models = isObject(cached) && Array.isArray(cached['models']) ? cached['models'] : [];
@@ -110,7 +110,7 @@ function isKnownModel(value: unknown): value is KnownModel {
   return typeof id === 'string' && Array.isArray(protocols) && Array.isArray(versions);
 }
 
-// Each gateway has its own models. The sandbox has its own folder.
+// Each gateway has its own cache file. The sandbox has its own folder.
 function cachePath(settings: Settings): string {
   const gateway = settings.baseUrl?.value ?? '';
   const name = createHash('sha256').update(gateway).digest('hex').slice(0, 32);
@@ -123,7 +123,7 @@ function cachePath(settings: Settings): string {
  */
 export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
 
-/** Returns a listing that is fetched at most once. */
+/** Returns a function that fetches the listing on its first call and then returns the same listing. */
 export function oneListing(session: Session): Listing {
   const requests = new Map<ListingUse, Promise<Model[] | undefined>>();
   let listing: Model[] | undefined;
@@ -136,7 +136,7 @@ export function oneListing(session: Session): Listing {
 }
 
 /**
- * Fetches the model listing. A submission that does not need it waits only briefly.
+ * Fetches the model listing. If only checks use the listing, waits only briefly.
  * @returns undefined if it could not be fetched and is not needed: the checks and the gateway then validate the body
  * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
@@ -150,7 +150,7 @@ export async function listedModels(session: Session, use: ListingUse): Promise<M
   }
 }
 
-// A listing that only serves checks may be unavailable. With an invalid certificate the submission would fail too.
+// Checks can be skipped without the listing. But if the certificate is invalid, the submission would fail too.
 function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
   if (use !== 'check') return code === 'auth' || exitCode === exitCodes.unavailable;
   return cause instanceof TransportError && cause.reason === 'certificate';

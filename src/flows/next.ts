@@ -10,12 +10,10 @@ import { isObjectUrl } from '../store-url.ts';
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
-/** The server's flags that a command printed for a person needs. */
+/** The server's flags that a command suggested to a person needs. */
 export type ServerFlags = Globals & Pick<SettingFlags, 'budgetName'>;
 
-/**
- * Returns the global flags that choose the gateway or the ledger, each with its value. A printed command needs them.
- */
+/** Returns the global flags that choose the gateway or the ledger, each with its value, for a suggested command. */
 export function globalArguments(globals: Globals): string[][] {
   return [
     ...(globals.profile === undefined ? [] : [['--profile', globals.profile]]),
@@ -46,7 +44,7 @@ function commandWithGlobals(command: readonly string[], globals: Globals): strin
 /**
  * Returns a command for a person to run, with the server's gateway, ledger and standing budget. The person's shell may
  * lack the server's environment, so its values become flags.
- * @param settings undefined if they are invalid
+ * @param settings undefined if the settings are invalid
  */
 export function commandForPerson(
   command: readonly string[],
@@ -70,7 +68,7 @@ export interface KeptFlags {
   budgetName?: string | undefined;
 }
 
-/** Adds to a suggested command the flags of the failed command that it accepts and lacks. */
+/** Adds the failed command's flags to a suggested command, if the latter accepts and lacks them. */
 export function withKeptFlags(command: readonly string[], flags: KeptFlags): string[] {
   if (command.includes('--not-created')) return [...command];
   const { output, force, strict, mark, budget, budgetName } = flags;
@@ -94,12 +92,12 @@ export function withKeptFlags(command: readonly string[], flags: KeptFlags): str
 }
 
 /**
- * Returns a command's error with a `next` that saves the file at the command's output instead of only waiting. That
+ * Returns a command's error with a `next` that saves the result at the command's output instead of only waiting. That
  * `next` pays no more than the command's budgets allow.
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
-  // Keep a suggestion that is not about the job, since it fixes the cause.
+  // Keep a suggestion that is not about the job, because it fixes the cause.
   const fixesCause = next !== undefined && (next[0] !== 'mgw' || next[1] === 'auth');
   if (job === undefined || job.protocol === 'tts' || fixesCause) return error;
   if (next?.includes('resolve')) return error.with({ next: withKeptFlags(next, flags) });
@@ -114,8 +112,8 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
 const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
 
 /**
- * Returns an output to use instead of one that has failed: a free path next to a file that exists, or the current
- * folder for a path at which a file cannot be created. Undefined if another output does not help.
+ * Returns an output to use instead of one that failed: a free path next to an existing file, or a path in the current
+ * folder if no file can be created at `output`. Undefined if another output would not help.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);
@@ -137,8 +135,8 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
 }
 
 /**
- * Returns a free path next to one that exists: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. For
- * an object, returns the name with the next number, because only the store knows whether it is free.
+ * Returns a free path next to an existing one: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. For
+ * an object, returns the URL with the next number, because only the store knows whether that URL is free.
  */
 function freePath(existingPath: string): string | undefined {
   const { dir, name, ext } = parse(existingPath);

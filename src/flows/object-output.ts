@@ -14,18 +14,18 @@ import type { RecoveredAudio } from '../speech/sink.ts';
 import { alternativeOutput } from './next.ts';
 import type { FlowDeps } from './settings.ts';
 
-/** How a result is uploaded. */
+/** Options for uploading a result. */
 interface UploadOptions {
-  /** Replaces existing objects. */
+  /** Whether to replace existing objects. */
   force: boolean;
   deadline: Deadline;
 }
 
 /**
- * Saves the results of a job as objects (design 17). Each is first completed and verified in a local file, which is
- * kept until the store has it.
+ * Saves a job's results as objects (design 17). Each result is first completed and verified in a local file, which is
+ * kept until the upload succeeds.
  * @param save saves the results at a local path
- * @throws MgwError as `save` does; 'store' or 'output_exists' if they cannot be uploaded, charged 'yes'.
+ * @throws MgwError as `save` does; 'store' or 'output_exists' if the results cannot be uploaded, charged 'yes'.
  */
 export async function deliverToObjects(
   job: Job,
@@ -52,7 +52,7 @@ export async function deliverToObjects(
   return files;
 }
 
-// An earlier run may have uploaded everything and died before it reported that.
+// Returns the results if an earlier run uploaded all of them but died before it reported success.
 async function findUploadedFiles(job: Job, url: string, deps: FlowDeps): Promise<JobFile[] | undefined> {
   const count = job.record.results ?? 0;
   const urls = pathsAt(url, count);
@@ -63,12 +63,12 @@ async function findUploadedFiles(job: Job, url: string, deps: FlowDeps): Promise
   return files;
 }
 
-/** The prefix of the names of downloaded objects in the upload folder. */
+/** The name prefix of downloaded objects in the upload folder. */
 export const copyPrefix = 'copy-';
 
 /**
- * Returns the local path of a result before its upload. Creates the folder, and removes copies that dead processes left.
- * @throws MgwError('local_io').
+ * Returns a result's local path before its upload. Creates the upload folder and removes copies left by dead processes.
+ * @throws MgwError('local_io') if the folder cannot be created.
  */
 export async function localPath(prefix: string, url: string, deps: FlowDeps): Promise<string> {
   const { uploadFolder } = deps;
@@ -86,15 +86,16 @@ export async function localPath(prefix: string, url: string, deps: FlowDeps): Pr
   return join(uploadFolder, `${prefix}${name}${extname(url)}`);
 }
 
-/** Removes the local file of an uploaded result, and the leftovers of an upload whose process was killed. */
+/** Removes an uploaded result's local file, and the leftovers of an upload whose process was killed. */
 export async function removeUploaded({ id }: Pick<Job, 'id'>, path: string, deps: FlowDeps): Promise<void> {
   await bestEffort(deps, () => rm(path, { force: true }));
   await bestEffort(deps, async () => removeLeftovers(`${path}.upload`, id, await claimantOf(deps)));
 }
 
 /**
- * Uploads a file of a job, records the object in its place, and removes the file. If that fails, the file is kept.
- * @throws MgwError('store' or 'output_exists'), charged 'yes', with the command that uploads it.
+ * Uploads a job's file, records the object in place of the file, and removes the file. If the upload fails, the file is
+ * kept.
+ * @throws MgwError('store' or 'output_exists'), charged 'yes', with the command that uploads the file.
  */
 export async function upload(
   job: Job,
@@ -104,7 +105,7 @@ export async function upload(
   deps: FlowDeps,
 ): Promise<JobFile> {
   const { ledger } = deps;
-  // Only one process of this machine uploads. A second one then finds the object.
+  // Only one process on this machine uploads the file. A second process waits, then finds the object.
   const lock = await lockOutput(`${file.path}.upload`, deps, { identity: job.id, job, deadline });
   try {
     const latestJob = (await ledger.read(job.id)) ?? job;
@@ -136,7 +137,7 @@ function uploadError(error: unknown, { path }: JobFile, job: Job, url: string, f
   return paidError;
 }
 
-/** A sink for speech that is saved as an object: it writes the file of {@link localPath}. */
+/** A sink for speech that is saved as an object. It writes the local file that is later uploaded. */
 export class ObjectSink extends FileSink {
   readonly #url: string;
   readonly #force: boolean;

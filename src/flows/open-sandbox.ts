@@ -5,9 +5,9 @@ import type { Limits } from '../sandbox/exchange.ts';
 import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
 
 /**
- * Opens the sandbox of `--sandbox`. Inside `mgw sandbox exec`, this is the sandbox of that command, regardless of the
- * base URL and key that the script sets. Otherwise the sandbox runs in this process, with its data in `stateDir`.
- * @throws MgwError('local_io') if its folder cannot be used.
+ * Opens the sandbox for `--sandbox`. Inside `mgw sandbox exec`, this is that command's sandbox, regardless of the base
+ * URL and key that the script sets. Otherwise the sandbox runs in this process, with its data in `stateDir`.
+ * @throws MgwError('local_io') if the sandbox's folder cannot be used.
  */
 export async function openSandbox(
   settings: Settings,
@@ -23,7 +23,7 @@ export async function openSandbox(
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
 }
 
-/** Returns the limits of the sandbox's account. Flags take precedence over settings. */
+/** Returns the sandbox account's limits. Flags take precedence over settings. */
 export function limitsOf(settings: Settings, flags: Limits = {}): Limits {
   return {
     balance: flags.balance ?? settings.sandboxBalance.value,

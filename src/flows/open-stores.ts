@@ -9,7 +9,7 @@ import { reachOf } from '../http/reach.ts';
 import type { Gateway } from './settings.ts';
 import { MgwError } from '../errors.ts';
 
-/** The parts of a session that opening a store needs. */
+/** The parts of a session needed to open a store. */
 interface Sources {
   clock: Clock;
   note(text: string): void;
@@ -19,12 +19,12 @@ interface Sources {
   signals(): Signals;
 }
 
-/** The location of the input files in the object storage of the sandbox. */
+/** The location of input files in the sandbox's object storage. */
 const sandboxInputs = 's3://sandbox/inputs';
 
 /**
  * Opens the store for input files; undefined if none is configured.
- * @throws MgwError('config') if it cannot be used.
+ * @throws MgwError('config') if the store cannot be used.
  */
 export async function openInputs(session: Sources): Promise<Store | undefined> {
   const [{ endpoint, env }, settings] = await Promise.all([serviceOf(session), session.settings()]);
@@ -41,7 +41,7 @@ export function reachProblem(store: string, gateway: string): string | undefined
   const [storeReach, gatewayReach] = [reachOf(store), reachOf(gateway)];
   if (storeReach !== 'public' && storeReach !== gatewayReach && gatewayReach !== 'loopback')
     return `the gateway ${gateway} probably cannot reach ${store}, which is not public`;
-  // Asset URLs have to be reachable from mainland China (specification 8).
+  // Asset URLs must be reachable from mainland China (specification 8).
   return /(^|\.)googleapis\.com$/.test(store) ? `${store} cannot be reached from mainland China` : undefined;
 }
 
@@ -51,7 +51,7 @@ export async function openObjects(session: Sources): Promise<ObjectStore> {
   return (await import('../store/s3-store.ts')).openObjectStore(endpoint, env, await depsOf(session));
 }
 
-// With --sandbox only the sandbox's storage is used, regardless of the configured endpoint, bucket and credentials.
+// With --sandbox, only the sandbox's storage is used, regardless of the configured endpoint, bucket and credentials.
 async function serviceOf(session: Sources): Promise<{ endpoint: string | undefined; env: Settings['env'] }> {
   const { sandbox, storeEndpoint, env } = await session.settings();
   if (!sandbox.value) return { endpoint: storeEndpoint.value, env };
@@ -63,8 +63,8 @@ async function serviceOf(session: Sources): Promise<{ endpoint: string | undefin
   return { endpoint: `${baseUrl.origin}${storePath}`, env: storeAccount };
 }
 
-// A session that serves many jobs has no deadline, and opening a store must not start one: each transfer has its own
-// timeout.
+// A session that serves many jobs has no deadline, and opening a store must not start one, because each transfer has
+// its own timeout.
 async function depsOf(session: Sources): Promise<StoreDeps> {
   const [{ retries, timeoutMs }, { deadline }, { key }] = await Promise.all([
     session.settings(),
@@ -84,7 +84,7 @@ async function depsOf(session: Sources): Promise<StoreDeps> {
 
 /**
  * Opens the configured store; undefined if there is none.
- * @throws MgwError('config') if both kinds are set, or there are no credentials.
+ * @throws MgwError('config') if both kinds of store are set, or there are no credentials.
  */
 export async function openStore(
   { url, endpoint, command, expiresMs }: StoreSettings,

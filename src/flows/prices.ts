@@ -15,11 +15,11 @@ import { priceText } from '../sandbox/models.ts';
 import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
 
-/** The parts of a submission that its price depends on. */
+/** The parts of a submission that determine its price. */
 export type PriceQuery = Pick<Order, 'protocol' | 'model' | 'body'>;
 
 /**
- * Returns the maximum cost of a submission, from the prices of the settings or of the sandbox.
+ * Returns the maximum cost of a submission, based on the prices in the settings or the sandbox.
  * @throws MgwError('config') if the configured price cannot be read.
  */
 export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settings: Settings): PricedOrder {
@@ -39,17 +39,17 @@ export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settin
   };
 }
 
-/** Returns the name of the currency. In the sandbox amounts are credits. */
+/** Returns the currency's name. Sandbox amounts are in credits. */
 export function currencyOf({ sandbox, currency }: Pick<Settings, 'sandbox' | 'currency'>): string {
   return sandbox.value ? 'credits' : currency.value;
 }
 
-/** Returns the price of a model from the settings or the sandbox; undefined if none is known. */
+/** Returns a model's price from the settings or the sandbox; undefined if none is known. */
 export function priceSetting(kind: JobKind, model: string, settings: Settings): Setting<string> | undefined {
   return settings.sandbox.value ? sandboxPrice(kind, model) : settings.priceOf(kind, model);
 }
 
-/** The price of a model under one protocol. */
+/** A model's price under one protocol. */
 export interface ModelPrice {
   protocol: string;
   /** The price as configured. */
@@ -59,8 +59,8 @@ export interface ModelPrice {
 }
 
 /**
- * Returns the known prices of a model, each with the maximum cost of a clip.
- * @param model a model with the protocols that serve it; without protocols, all are tried
+ * Returns a model's known prices, each with the maximum cost of a clip.
+ * @param model a model with the protocols that serve it; if the list is empty, all protocols are tried
  * @param clip long flag names and values, such as `duration: 5`
  * @throws MgwError('config') if a configured price cannot be read.
  */
@@ -116,7 +116,7 @@ function quantityOf(kind: JobKind, body: JsonObject): Quantity {
   return kind === 'tts' ? speechQuantity(body) : protocolNamed(kind).quantityOf(body);
 }
 
-// The configured multipliers are for real money, and do not apply to the sandbox.
+// The configured multipliers are for real money and do not apply to the sandbox.
 function multipliersIn({
   sandbox,
   groupMultiplier,

@@ -21,15 +21,14 @@ import { uploadFor } from './uploads.ts';
 import { names } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
-/** The options for a job that is no longer in doubt. */
+/** Options for what follows once a job is no longer in doubt: saving its result, or paying again. */
 export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
- * Settles a submission whose response was lost, according to what a person found out (design 4). If the task exists and
- * there is a target, waits for the task and saves its result. `resubmit` pays again, and only at the gateway of the
- * job.
+ * Settles a submission whose response was lost, based on what a person found out (design 4). If the task exists and a
+ * target is set, waits for the task and saves its result. `resubmit` pays again, and only at the job's gateway.
  * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve;
- * what `submitVideo` and `fetch` throw.
+ * otherwise as `submitVideo` and `fetch` do.
  */
 export async function resolve(
   session: Session,
@@ -39,7 +38,7 @@ export async function resolve(
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
-  // Only --resubmit needs a gateway.
+  // With --not-created, nothing is sent to the gateway.
   const sendsKey = resolution.how !== 'not-created';
   const recorded = await recordedJobHere(session, ref, (job) => commandWords(job, resolution), sendsKey);
   const isSpeech = recorded.protocol === 'tts';
@@ -65,7 +64,7 @@ export async function resolve(
   return deliverFound(resolved, protocol, 'fetch', file, await session.jobDeps(), hooks);
 }
 
-/** A job in doubt, and the ways to end the doubt. */
+/** A job in doubt and the possible ways to resolve it. */
 export interface Doubt {
   job: Job;
   ways: { resolution: Resolution['how']; command: string[]; meaning: string }[];
@@ -101,7 +100,7 @@ export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
   return { job, ways: possibleWays.map((way) => ({ ...way, command: [...resolve, ...way.command] })) };
 }
 
-// The task of speech cannot be fetched, and only a complete record can be sent again.
+// A speech task cannot be adopted, and a job can be sent again only if its record is complete.
 function isPossible(how: Resolution['how'], { protocol, record, request }: Job): boolean {
   if (how === 'not-created') return true;
   if (protocol === 'tts') return false;
@@ -118,8 +117,8 @@ function commandWords({ id }: Job, resolution: Resolution): string[] {
   return ['jobs', 'resolve', id, how, ...handle];
 }
 
-// The response to a speech call is its audio, which is not recorded. A response also cannot be read if its protocol is
-// lost.
+// The verdict on a response that cannot be read: a speech response is audio, which is not recorded, and a response
+// whose protocol is lost cannot be parsed.
 const unreadReply: SubmitVerdict = {
   kind: 'unknown',
   failure: { code: 'submit_unknown', message: 'The process ended before the response was read.' },
@@ -165,11 +164,11 @@ async function submitAgain(
     fresh: false,
     sidecar: false,
   };
-  // The record contains the body that was sent, not the one that the user specified.
+  // The record contains the body that was sent, not the one that the user specified, so keep the job's fingerprint.
   const order = { ...videoOrder(video, submission, sessionDeps), fingerprint };
   const deps = await withRecordedBudgets(sessionDeps, job, recorded, budget);
   await order.beforeSending?.();
-  // If a file is no longer in the store, the job must stay in doubt.
+  // If a file is no longer in the store, the job must remain in doubt.
   await upload?.().catch((error: unknown) => {
     if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
     const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
@@ -180,7 +179,8 @@ async function submitAgain(
   return payAndDeliver(order, video, submission, deps, hooks, beginRun(resolved, deps));
 }
 
-// Adds the recorded budgets to the `next` of an error. If `--budget` is too low, the typed command lacks a higher one.
+// Adds the recorded budgets to an error's `next`. If the recorded limit is too low and no `--budget` was typed, adds
+// the required amount to `lacks`.
 function withBudgetFlags(
   error: MgwError,
   { standing, limit }: RecordedBudgets,
@@ -200,11 +200,11 @@ function withBudgetFlags(
 function recordedRequest({ id, key, record, request }: Job): JsonObject {
   if (!record.elided && isObject(request)) return request;
   throw usageError(
-    `The record of ${id} does not contain its whole body, which was too large or contained the API key; run the original command with ${newTakeFlag({ key })}.`,
+    `The record of ${id} lacks part of the request body, which was too large or contained the API key. Run the original command with ${newTakeFlag({ key })}.`,
   );
 }
 
-// If the submission does not fit within the budgets, the job remains `unknown`.
+// Throws if the submission exceeds a budget. The job then remains `unknown`.
 async function checkBudgets(
   { id: name }: Job,
   order: Parameters<FlowDeps['priceOf']>[0],
@@ -218,14 +218,15 @@ async function checkBudgets(
 /** A person's decision about an `unknown` job (design 4). */
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
 
-// Whether a person may decide. An adopted handle may be wrong until the gateway has returned its task.
+// Whether a person may resolve the job. An adopted handle may be wrong until the gateway has returned its task.
 function isInDoubt({ state, record }: Job): boolean {
   return state === 'unknown' || record.isUnconfirmed === true;
 }
 
 /**
- * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that it should
- * be sent again. It replaces an earlier decision for a task that the gateway has never returned. Sends nothing.
+ * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that the
+ * submission should be sent again. Replaces an earlier decision if the gateway has never returned its task. Sends
+ * nothing.
  * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
@@ -237,7 +238,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   if (!isInDoubt(job)) throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
     throw usageError(
-      `The record of ${job.id} is damaged; run its command again with ${newTakeFlag(job)} instead.`,
+      `The record of ${job.id} is damaged. Run its command again with ${newTakeFlag(job)} instead.`,
     );
   }
   // If two people decide at once, the later decision must not undo an attempt that the earlier one began.
@@ -252,7 +253,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   return (await ledger.read(job.id)) ?? job;
 }
 
-// A damaged record may contain fewer attempts than were made.
+// Returns the number of the last attempt. A damaged record may lack attempts, so their claims are checked too.
 async function lastAttempt(ledger: Ledger, { id, record }: Job): Promise<number> {
   let attempt = record.attempts;
   while (record.damaged > 0 && (await ledger.claimed(names.attempt(id, attempt + 1))) !== undefined)

@@ -22,12 +22,12 @@ import {
   type Gateway,
 } from './settings.ts';
 
-/** A gateway, a ledger and the parts that use them: the composition root. Each part is created at its first use. */
+/** The composition root: a gateway, a ledger and the parts that use them. Each part is created on first use. */
 export interface Session {
   readonly clock: Clock;
   /** Shows a note to the user, with the key removed. */
   note(text: string): void;
-  /** Removes the key from a string once the key is known: gateways quote a key that they refuse. */
+  /** Removes the key, once known, from a string: gateways quote a key that they refuse. */
   redact(text: string): string;
   /** Reads the key, even from a file, so that {@link redact} removes it. For commands that do not use a gateway. */
   hideKey(): Promise<void>;
@@ -36,8 +36,8 @@ export interface Session {
   gateway(): Promise<Gateway>;
   client(): Promise<GatewayClient>;
   /**
-   * Returns the deadline of the whole command, which starts at the first call. From then on it ends every request of
-   * the client, in any phase.
+   * Returns the whole command's deadline, which starts with the first call. After that call, the deadline applies to
+   * every request of the client, in any phase.
    */
   deadline(): Promise<Deadline>;
   ledger(): Promise<Ledger>;
@@ -46,7 +46,7 @@ export interface Session {
   jobDeps(): Promise<FlowDeps>;
   /** The signals that stop the process. */
   signals(): Signals;
-  /** Opens a budget of this ledger, or creates it. @throws MgwError('local_io') if it cannot be opened. */
+  /** Opens a budget in this ledger, creating it if needed. @throws MgwError('local_io') if it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
   /** The budgets that limit every payment: the standing budget, if one is chosen. */
   allowances(): Promise<Allowance[]>;
@@ -58,27 +58,27 @@ export interface Session {
   objects(): Promise<ObjectStore>;
   /** Closes everything except the ledger: idle connections and the embedded sandbox. */
   close(): Promise<void>;
-  /** Closes the ledger, after the last record. Other processes then see at once that this one has ended its work. */
+  /** Closes the ledger after the last record. Other processes then see at once that this process has finished. */
   closeLedger(): Promise<void>;
 }
 
-/** The options of a session. */
+/** Options for a session. */
 export interface SessionOptions {
   clock: Clock;
   settings: () => Promise<Settings>;
   note: (text: string) => void;
-  /** Called with each request and the head of its response, secrets removed. */
+  /** Called with each request and the head of its response, with secrets removed. */
   trace?: ((line: string) => void) | undefined;
   signals: () => Signals;
-  /** When the command began, ms since 1970, if the session serves one command. */
+  /** The command's start time, in ms since 1970, if the session serves one command. */
   startedAt?: number | undefined;
-  /** Wraps the client, for instance to show its calls. */
+  /** Wraps the client, for example to display its calls. */
   wrapClient?: ((client: GatewayClient) => GatewayClient) | undefined;
 }
 
 type Closer = () => Promise<void> | void;
 
-/** Opens a session. Nothing is read or opened before its first use. */
+/** Opens a session. Nothing is read or opened until first use. */
 export function openSession(options: SessionOptions): Session {
   const closers: Closer[] = [];
   const secrets = new Secrets();
@@ -140,14 +140,14 @@ export function openSession(options: SessionOptions): Session {
   return session;
 }
 
-/** Returns the deadline of one transfer: the timeout from now on, or the deadline of the command if that is earlier. */
+/** Returns a transfer's deadline: the timeout from now, or the command's deadline if that is earlier. */
 export async function transferDeadline(session: Session): Promise<Deadline> {
   const [{ timeoutMs }, client] = await Promise.all([session.settings(), session.client()]);
   const transfer = deadlineIn(timeoutMs.value, session.clock);
   return { remainingMs: () => Math.min(client.deadline?.remainingMs() ?? Infinity, transfer.remainingMs()) };
 }
 
-/** Returns a session whose requests all end at `deadline`. */
+/** Returns a session whose requests all end by `deadline`. */
 export function withinDeadline(session: Session, deadline: Deadline): Session {
   return {
     ...session,
@@ -156,7 +156,7 @@ export function withinDeadline(session: Session, deadline: Deadline): Session {
   };
 }
 
-/** The secrets that a session knows so far. */
+/** The secrets known to a session, for redaction. */
 class Secrets {
   readonly #secrets: string[] = [];
   #redactor = secretRedactor([]);
@@ -171,7 +171,7 @@ class Secrets {
   }
 }
 
-// Most commands need no key, and reading a key file may block if it is a pipe.
+// Returns the key if it can be read without blocking: most commands need no key, and a key file may be a pipe.
 function keyAtHand({ key }: Settings): string {
   const text = key?.readAtHand() ?? '';
   return text.length < minSecretLength ? '' : text;
@@ -289,7 +289,7 @@ async function allowancesOf(session: Session): Promise<Allowance[]> {
   return configuredAllowance(await session.settings(), (name) => session.budget('standing', name));
 }
 
-// Does not cache a failure: a server keeps running, and its next call may succeed.
+// Caches the result of `make`, but not a failure: in a long-running server, the next call may succeed.
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let cached: Promise<T> | undefined;
   const dropFailure = (error: unknown): never => {

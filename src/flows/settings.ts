@@ -13,40 +13,40 @@ import type { ObjectStore } from '../store/s3-store.ts';
 /** The settings that decide which gateway a command uses. */
 export type GatewayChoice = Pick<Settings, 'baseUrls' | 'profile'> & { key?: Settings['key'] | undefined };
 
-/** The dependencies of a flow. */
+/** A flow's dependencies. */
 export interface FlowDeps extends JobDeps {
-  /** The API key; it is sent to result addresses on the gateway's own site. */
+  /** The API key, which is also sent to result URLs on the gateway's own site. */
   key: string;
   trustedOrigins: readonly string[];
   settings: GatewayChoice;
-  /** The minimum delay between two polls of one job, ms. */
+  /** Minimum delay between two polls of a job, in ms. */
   pollIntervalMs: number;
-  /** Returns the protocol with its settings. */
+  /** Returns the protocol with its settings applied. */
   withSettings: (protocol: Protocol) => Protocol;
   /** Opens the store for results. */
   objects: () => Promise<ObjectStore>;
-  /** The folder in which results are completed before they are uploaded. Absolute path. */
+  /** Absolute path of the folder in which results are completed before they are uploaded. */
   uploadFolder: string;
-  /** Opens a budget of the ledger. @throws MgwError('local_io') if it cannot be opened. */
+  /** Opens a budget in the ledger. @throws MgwError('local_io') if it cannot be opened. */
   openBudget: (kind: BudgetKind, name: string) => Promise<Budget>;
 }
 
-/** A gateway of the settings, or the embedded sandbox. */
+/** The configured gateway or the embedded sandbox. */
 export interface Gateway {
   baseUrl: URL;
   key: string;
-  /** The name of the gateway in the records (`base_url`). */
+  /** The gateway's name in records (`base_url`). */
   name: string;
-  /** The minimum delay between two polls of one job, ms. */
+  /** Minimum delay between two polls of a job, in ms. */
   pollIntervalMs: number;
 }
 
-/** Reads the settings of one run from flags, environment and config file (design 3). */
+/** Reads the settings of one run from the flags, the environment and the config file (design 3). */
 export async function loadSettings(flags: SettingFlags, env: NodeJS.ProcessEnv): Promise<Settings> {
   return resolveSettings({ flags, env, file: await readConfig(env) });
 }
 
-/** Returns the gateway of the settings. @throws MgwError('config') if no base URL or no key is configured. */
+/** Returns the configured gateway. @throws MgwError('config') if no base URL or no key is configured. */
 export function realGateway(settings: Settings): Gateway {
   const baseUrl = requireBaseUrl(settings);
   return {
@@ -57,7 +57,7 @@ export function realGateway(settings: Settings): Gateway {
   };
 }
 
-/** Returns the gateway of a sandbox. It is local and free, so it is polled more often than a real one. */
+/** Returns a sandbox's gateway. A sandbox is local and free, so it is polled more often than a real gateway. */
 export function sandboxGateway(
   { pollIntervalMs: { source, value } }: Settings,
   { url, key }: { url: string; key: string },
@@ -70,17 +70,17 @@ export function sandboxGateway(
   };
 }
 
-/** Returns a label that distinguishes accounts in the ledger. The key cannot be derived from it. */
+/** Returns a label that distinguishes accounts in the ledger. The key cannot be derived from the label. */
 export function accountOf(key: string): string {
   return createHmac('sha256', key).update('mgw account').digest('hex').slice(0, 16);
 }
 
-/** Returns the folder of this machine's ledger. The sandbox has its own, so its jobs never mix with paid ones. */
+/** Returns this machine's ledger folder. The sandbox has its own folder, so its jobs never mix with paid ones. */
 export function ledgerFolder(settings: Settings): string {
   return settings.sandbox.value ? join(sandboxFolder(settings), 'ledger') : settings.stateDir.value;
 }
 
-/** Returns the ledger that is shared with other machines; undefined if it is a folder. The sandbox has its own. */
+/** Returns the URL of a ledger shared by several machines; undefined if the ledger is a folder. */
 export function sharedLedger({
   state: { value },
   sandbox,
@@ -97,15 +97,15 @@ export function sandboxFolder(settings: Settings): string {
   return join(settings.stateDir.value, 'sandbox');
 }
 
-/** The sandbox's constant name in the records: its port changes from run to run. */
+/** The sandbox's name in records. It is constant, because the sandbox's port changes with each run. */
 export const sandboxName = 'sandbox';
 
-/** Returns the name of a gateway in the records: its base URL without the slash at the end. */
+/** Returns a gateway's name in records: its base URL without a trailing slash. */
 export function nameOfGateway(baseUrl: string): string {
   return new URL(baseUrl).href.replace(/\/$/, '');
 }
 
-/** Returns the name of the configured gateway in the records; undefined if none is configured. No key is needed. */
+/** Returns the configured gateway's name in records; undefined if none is configured. No key is needed. */
 export function configuredGateway({ sandbox, baseUrl }: Settings): string | undefined {
   if (sandbox.value) return sandboxName;
   return baseUrl && nameOfGateway(baseUrl.value);

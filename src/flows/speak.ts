@@ -22,29 +22,29 @@ import { withBudget } from './budgets.ts';
 import type { Delivered } from './deliver.ts';
 import type { FlowDeps } from './settings.ts';
 
-/** Options of the audio: see `composeSpeech`. */
+/** Audio options; see `composeSpeech`. */
 interface AudioOptions {
   format: SpeechFormat;
-  /** The sample rate in hertz. */
+  /** Sample rate, in hertz. */
   sampleRate: number;
 }
 
-/** Speech text that is short enough for one call. */
+/** Speech whose text is short enough for one call. */
 export interface ComposedSpeech extends AudioOptions {
   body: JsonObject;
 }
 
-/** The options of paid speech. */
+/** Options for paid speech. */
 export interface SpeechSubmission {
   /** An absolute path, `s3://BUCKET/KEY`, or the stream that receives the audio as it arrives. */
   output: string | Writable;
-  /** Overwrites the output. */
+  /** Whether to overwrite the output. */
   force: boolean;
-  /** Writes a sidecar next to the file. */
+  /** Whether to write a sidecar next to the file. */
   sidecar: boolean;
-  /** Writes the origin "made by a trained algorithm" into an MP3. */
+  /** Whether to write the origin "made by a trained algorithm" into an MP3. */
   mark?: boolean | undefined;
-  /** A deliberate second take. */
+  /** Whether this is a deliberate second take. */
   fresh: boolean;
   /**
    * If set, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
@@ -52,18 +52,18 @@ export interface SpeechSubmission {
    */
   blockedByAnyDoubt?: Deadline;
   deadline: Deadline;
-  /** Permanently names the job. */
+  /** A key that permanently names the job. */
   key?: string | undefined;
-  /** Words to find the job by. */
+  /** Words for finding the job. */
   tags?: string[] | undefined;
-  /** The maximum that all runs with this text may spend together, an exact decimal. */
+  /** The maximum that all runs with this text may spend in total, as an exact decimal. */
   budget?: string | undefined;
 }
 
 /**
- * Speaks text with one paid call, or delivers the audio that an earlier or a concurrent run of the same order paid for
+ * Speaks text with one paid call, or delivers the audio that an earlier or concurrent run of the same order paid for
  * (design 8).
- * @throws MgwError as `submitVideo` does; exit 5 for an error frame, 9 for a stream without its end frame.
+ * @throws MgwError as `submitVideo` does; exit 5 for an error frame, 9 for a stream without an end frame.
  */
 export async function speak(
   { body, format, sampleRate }: ComposedSpeech,
@@ -99,7 +99,7 @@ export function withObjects<Sink extends AudioSink>(sink: Sink, deps: FlowDeps, 
   return sink;
 }
 
-// The file is named after the order, so that a rerun finds the file of an earlier run.
+// Names the local file after the order, so that a rerun finds the file of an earlier run.
 async function objectSink(
   { format, sampleRate }: AudioOptions,
   body: JsonObject,
@@ -133,20 +133,20 @@ async function uploadSpeech(
   return { ...delivery, job: (await deps.ledger.read(delivery.job.id)) ?? delivery.job, files: [object] };
 }
 
-/** Long text in pieces, one call for each, and how to join them. */
+/** Long text split into pieces, with one call per piece, and how to join the audio. */
 export interface ComposedPieces extends AudioOptions {
   bodies: readonly JsonObject[];
   joiner: Joiner;
-  /** The maximum number of concurrent calls. */
+  /** Maximum number of concurrent calls. */
   concurrency: number;
-  /** The folder under which pieces are kept if the output is a stream. Absolute path. */
+  /** Absolute path of the folder that holds the pieces if the output is a stream. */
   stateDir: string;
   /** Called with the number of complete pieces. */
   onPiece?: (done: number) => void;
 }
 
 /**
- * Speaks long text in pieces, and joins them. A repeated call pays only for missing pieces.
+ * Speaks long text in pieces and joins their audio. A repeated call pays only for missing pieces.
  * @throws PiecesError, MgwError.
  */
 export async function speakInPieces(
@@ -176,7 +176,7 @@ function withSpeechBudget(
   );
 }
 
-// Returns the folder of the pieces: next to the output, where a person looks for them.
+// Returns the folder for the pieces: next to an output file, or in the state folder if the output is a stream.
 function piecesFolder(
   { bodies, stateDir }: ComposedPieces,
   { output }: Pick<SpeechSubmission, 'output'>,

@@ -8,7 +8,7 @@ import { matchingJobs } from '../jobs/newest.ts';
 
 /** The cost of a ledger's jobs, by group and in total. */
 export interface SpendReport {
-  /** The sums by group name, sorted. The name is '' for jobs without a group. */
+  /** The sums for each group, sorted by name. The name is '' for jobs without a group. */
   groups: [name: string, sums: Sums][];
   total: Sums;
 }
@@ -46,7 +46,7 @@ export async function spendBy(
   return spendView(by, await addUp(ledger, by, start));
 }
 
-/** Returns the members of the JSON document of a report. */
+/** Returns the members of a report's JSON document. */
 export function spendView(by: SpendGroup, { groups, total }: SpendReport): Record<string, unknown> {
   return {
     by,
@@ -55,7 +55,7 @@ export function spendView(by: SpendGroup, { groups, total }: SpendReport): Recor
   };
 }
 
-// The maximum number of records to read at once. A shared ledger reads them with one query.
+// Maximum number of records to read at once. A shared ledger reads them with one query.
 const maxAtOnce = 500;
 
 async function* recordsIn(
@@ -77,21 +77,21 @@ function sumView({ charges, total, known, unpriced }: Sum): Record<string, unkno
   return { charges, amount: total, ...(unpriced > 0 && { known: formatDecimal(known), unpriced }) };
 }
 
-/** The evidence that a paid video differs from its request. */
+/** Evidence that a paid video differs from its request. */
 export interface DisputedFile {
   job: string;
   model?: string | undefined;
-  /** The gateway's id of the task. */
+  /** The gateway's id for the task. */
   task?: string | undefined;
-  /** The gateway's id of the call that submitted it; absent if it returned none. */
+  /** The gateway's id for the submission call; absent if the gateway returned none. */
   request_id?: string | undefined;
   submitted_at?: string | undefined;
   finished_at?: string | undefined;
-  /** The price of the whole job, an exact decimal; absent if unknown. */
+  /** The whole job's price, as an exact decimal; absent if unknown. */
   price?: string | undefined;
   path: string;
   sha256: string;
-  /** The SHA-256 of the gateway's bytes, if `--mark` added to them. */
+  /** The SHA-256 of the bytes from the gateway; absent unless `--mark` changed the file. */
   unmarked_sha256?: string | undefined;
   delivered?: Delivered | undefined;
   mismatches: Mismatch[];
@@ -99,7 +99,8 @@ export interface DisputedFile {
 
 /**
  * Yields the evidence for each file that differs from its request (design 19), newest first. A file that was saved
- * several times counts once. @param since ISO 8601 time
+ * several times is yielded once.
+ * @param since ISO 8601 time
  */
 export async function* disputedFiles(
   ledger: Ledger,

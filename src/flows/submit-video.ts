@@ -16,31 +16,31 @@ import type { ComposedVideo } from './compose-video.ts';
 import { deliver, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
 import type { FlowDeps } from './settings.ts';
 
-/** The options of a paid video. */
+/** Options for a paid video. */
 export interface VideoSubmission extends DeliveryOptions {
-  /** Permanently names the job. */
+  /** A key that permanently names the job. */
   key?: string | undefined;
-  /** Words to find the job by. */
+  /** Words for finding the job. */
   tags?: string[] | undefined;
-  /** A deliberate second take. */
+  /** Whether this is a deliberate second take. */
   fresh: boolean;
   /**
    * If set, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
    * this deadline.
    */
   blockedByAnyDoubt?: Deadline;
-  /** Writes a sidecar next to each file. */
+  /** Whether to write a sidecar next to each file. */
   sidecar: boolean;
-  /** The maximum that all runs of this submission may spend together, an exact decimal. */
+  /** The maximum that all runs of this submission may spend in total, as an exact decimal. */
   budget?: string | undefined;
-  /** Creates the folder of the file. If set, `{job}` in the target is replaced by the job's id, as in a batch. */
+  /** Creates the file's folder. If set, `{job}` in the target is replaced by the job's id, as in a batch. */
   makeFolder?: ((path: string) => Promise<void>) | undefined;
 }
 
 /**
- * Submits a video, then waits for it and saves it if the options require that. Finds the job that an earlier or a
- * concurrent run of the same submission has paid for, or creates one and pays for it (design 4, 5). Before anything is
- * paid, it checks that the result can be saved.
+ * Submits a video, then waits for it and saves it if the options require that. Resumes the job that an earlier or
+ * concurrent run of the same submission has paid for, or creates a job and pays for it (design 4, 5). Before it pays,
+ * checks that the result can be saved.
  * @throws MgwError: exit 2 if the key belongs to another request, 3 or 4 rejected, 5 failed, 6 never sent, 7 unknown, 8
  * not finished at the deadline, 9 no result or a strict mismatch, 10 cannot be recorded or saved, 12 over a budget,
  * 130/143 interrupted.
@@ -57,7 +57,7 @@ export async function submitVideo(
   return payAndDeliver(order, video, options, paidDeps, hooks, begin);
 }
 
-/** Builds the order of a video. Every video order is built here. */
+/** Builds the order for a video. Every command that pays for a video uses this function. */
 export function videoOrder(
   video: ComposedVideo,
   options: VideoSubmission,
@@ -86,7 +86,7 @@ export function videoOrder(
 
 /**
  * Sends the job that `begin` finds or creates, unless it was sent before, and delivers it.
- * @throws as {@link submitVideo}.
+ * @throws as {@link submitVideo} does.
  */
 export async function payAndDeliver(
   order: Order,
@@ -142,7 +142,7 @@ async function checkTargets(
     return;
   }
   if (makeFolder !== undefined && target.kind !== 'stdout') {
-    // A path with this job's id cannot exist yet.
+    // The job's id is new, so no file can exist at a path that contains it.
     if (target.path.includes('{job}')) return;
     await makeFolder(target.path);
   }

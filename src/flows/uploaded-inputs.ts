@@ -4,24 +4,24 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { UploadedInput, Uploads } from '../store/store.ts';
 import type { Session } from './session.ts';
 
-/** A file in the store, and the jobs of this ledger that use it. */
+/** A file in the store, and the jobs in this ledger that use it. */
 export interface InputInUse extends UploadedInput {
-  /** The ids of the jobs, oldest first. */
+  /** The jobs' ids, oldest first. */
   jobs: string[];
 }
 
-/** The reason why a file is kept: it is too recent, an unfinished job uses it, or a queued row uses it. */
+/** Why a file is kept: it is too recent, an unfinished job uses it, or a queued row uses it. */
 export type KeepReason = 'newer' | 'job' | 'queue';
 
-/** The removed files, and the number of kept ones by reason. */
+/** The removed files, and the number of files kept for each reason. */
 export interface PrunedInputs {
   removed: UploadedInput[];
   kept: Record<KeepReason, number>;
 }
 
-/** The files to prune. */
+/** Which files to prune. */
 export interface PruneInputs {
-  /** Only files that were uploaded before this time are removed, ms since 1970. */
+  /** Only files uploaded before this time are removed, in ms since 1970. */
   before: number;
   /** Returns the names of the files that rows in a shared queue need. */
   queued: () => Promise<string[]>;
@@ -29,7 +29,7 @@ export interface PruneInputs {
 
 /**
  * Returns the files in the store, with the jobs that use them.
- * @throws MgwError('store', 'usage') if they cannot be listed.
+ * @throws MgwError('store', 'usage') if the files cannot be listed.
  */
 export async function uploadedInputs(session: Session): Promise<InputInUse[]> {
   const files = await (await uploadsOf(session)).list();
@@ -38,14 +38,14 @@ export async function uploadedInputs(session: Session): Promise<InputInUse[]> {
 }
 
 /**
- * Finds the files that can be removed: those that no open job and no row in the queue needs. Removes nothing.
- * @throws MgwError('store', 'usage') if they cannot be listed.
+ * Finds the old files that no open job and no queued row needs. Removes nothing.
+ * @throws MgwError('store', 'usage') if the files cannot be listed.
  */
 export async function removableInputs(
   session: Session,
   { before, queued }: PruneInputs,
 ): Promise<PrunedInputs> {
-  // List the files before reading the ledger: it records a job before that job relies on a file.
+  // List the files before reading the ledger, because a job is recorded before it relies on a file.
   const files = await (await uploadsOf(session)).list();
   const { isNeeded } = await usageOf(await session.ledger());
   const queue = new Set(await queued());
@@ -67,7 +67,7 @@ export async function removableInputs(
 
 /**
  * Removes files that {@link removableInputs} found, unless a job or a row has started to use them since.
- * @throws MgwError('store') if the store does not remove one; files removed before the error are not restored.
+ * @throws MgwError('store') if the store does not remove a file; files removed before the error are not restored.
  */
 export async function removeInputs(session: Session, options: PruneInputs): Promise<PrunedInputs> {
   const [uploads, ledger] = await Promise.all([uploadsOf(session), session.ledger()]);
@@ -108,7 +108,7 @@ interface InputUsage {
 async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUsage> {
   const users = new Map<string, string[]>();
   const needed = new Set<string>();
-  // If a record lacks the whole body, the files of its job are unknown. The stored name of a frame is never recorded.
+  // If a record lacks part of the body, its job's files are unknown. A frame's stored name is never recorded.
   let [isAnyNeeded, isAnyFrameNeeded] = [false, false];
   for (const id of [...(ids ?? (await ledger.ids()))].reverse()) {
     const job = await ledger.read(id);
@@ -129,7 +129,7 @@ async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUs
   };
 }
 
-// The same command sends a rejected job again, in a new run.
+// Whether a run may still need the job's files. Even a final job may be sent again while one of its runs is alive.
 function mayStillSend({ state, record }: Job): boolean {
   return (
     !isFinal(state) || record.damaged > 0 || record.runs.some(({ owner }) => record.lifeOf(owner) !== 'dead')

@@ -9,21 +9,21 @@ import { type Store, storedName } from '../store/store.ts';
 import type { EarlierAsset } from './earlier-job.ts';
 import type { Session } from './session.ts';
 
-/** Reads the local file in the value of a flag. @throws MgwError('usage') if reading it is not allowed, or fails. */
+/** Reads a local file named by a flag. @throws MgwError('usage') if reading the file is not allowed or fails. */
 export type ReadLocalFile = (path: string, flag: string) => Promise<Uint8Array>;
 
-/** Videos of earlier jobs and their frames, by the values of asset flags that refer to them. */
+/** Videos of earlier jobs and their frames, by the asset flag values that refer to them. */
 export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 
-/** The files of a video by their names in the store. */
+/** Reads a video's local files, by stored name. */
 export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 
 /**
- * Replaces the local files among the values of asset flags with their names in the store, which depend only on the
- * content. Nothing is uploaded yet.
- * @param inputs the earlier jobs that the caller has resolved; any other value that refers to a job is looked up
- * @param model the model, if it is known; it decides how large a file may be
- * @throws MgwError('usage') if a file cannot be read or be an asset of the flag, or no store is configured.
+ * Replaces local files in asset flag values with their names in the store, which are derived from the content. Uploads
+ * nothing.
+ * @param inputs earlier jobs that the caller has resolved; other references to jobs are looked up in the ledger
+ * @param model the model, if known; it determines the maximum file size
+ * @throws MgwError('usage') if a file cannot be read, the flag does not accept the file, or no store is configured.
  */
 export async function namedFiles(
   session: Session,
@@ -46,7 +46,7 @@ export async function namedFiles(
     const max = protocol.maxAssetBytes?.(kind, model) ?? Infinity;
     if (content.length > max)
       throw usageError(
-        `--${flag}: ${shown} has ${(content.length / 2 ** 20).toFixed(1)} MiB; ${printableLine(model, 100)} accepts at most ${max / 2 ** 20} MiB.`,
+        `--${flag}: ${shown} is ${(content.length / 2 ** 20).toFixed(1)} MiB; ${printableLine(model, 100)} accepts at most ${max / 2 ** 20} MiB.`,
       );
   };
   const nameOf = async (path: string, flag: string): Promise<string> => {
@@ -89,9 +89,9 @@ function noStoreError(flag: string, path: string, { name }: Protocol): Error {
 }
 
 /**
- * Returns a function that completes a submission whose body refers to uploaded files: it uploads the missing files, and
- * builds the request with their URLs. Undefined if the body refers to none.
- * @param files the files of this command; any other file must be in the store
+ * Returns a function that uploads a body's missing files and builds the request with their URLs. Undefined if the body
+ * has no files to upload or check.
+ * @param files this command's files; any other file must be in the store
  * @param options `checkAssets` first checks that the gateway can fetch each asset, by its status, type and size
  */
 export function uploadFor(

@@ -8,12 +8,12 @@ import type { JobDeps } from './order.ts';
 import { names, readOwner } from '../ledger/names.ts';
 
 /**
- * Returns what the ledger proves about a reservation for a job. `accepted`: an attempt under it was accepted. `none`:
- * no attempt under it was accepted, and none can follow, since its process is dead or the job was accepted under
- * another reservation. A final amount: it was accepted, and the cost according to its usage differs from the reserved
- * amount.
+ * Returns what the ledger proves about a job's reservation. `accepted`: an attempt under the reservation was accepted.
+ * `none`: no such attempt was accepted, and none can follow, because the process is dead or the job was accepted under
+ * another reservation. A final amount: an attempt was accepted, and its reported usage costs more or less than the
+ * reserved amount. `open`: anything else.
  * @throws MgwError('local_io') if the ledger cannot be read.
- * @param isClosed true if the caller has claimed the job's next attempt, so that no process can send it
+ * @param isClosed whether the caller has claimed the job's next attempt, so that no process can send it
  */
 export async function chargeOutcome(
   ledger: Ledger,
@@ -48,9 +48,9 @@ function amountUnder(
 }
 
 /**
- * Replaces the reserved amount of paid speech by its final cost, which follows the usage that the gateway reported
- * (specification 8). A failure is only noted, because the speech is paid for.
- * @param job the job with its usage, in the state in which it ended
+ * Replaces the reserved amount of paid speech with the final cost, based on the usage that the gateway reported
+ * (specification 8). Notes a failure instead of throwing, because the speech is paid for.
+ * @param job the job with its usage, in its final state
  */
 export async function chargeUsage(
   job: Job,
@@ -72,7 +72,7 @@ export async function chargeUsage(
   }
 }
 
-// The acceptance may have been impossible to record.
+// Adds the acceptance if it could not be recorded.
 function withAcceptance(events: (RecordedEvent | undefined)[]): (RecordedEvent | undefined)[] {
   const isRecorded = chargesOf(events).some(({ outcome }) => outcome === 'accepted');
   return isRecorded ? events : [...events, { type: 'accepted', handle: '', at: '' }];
@@ -80,7 +80,7 @@ function withAcceptance(events: (RecordedEvent | undefined)[]): (RecordedEvent |
 
 /**
  * Settles the open reservations of a job that is about to be removed. Unless the ledger proves that nothing was paid,
- * the amount counts as spent.
+ * the reserved amount is treated as spent.
  * @param isClosed as for {@link chargeOutcome}
  * @throws MgwError('local_io') if the ledger cannot be read, or a budget cannot be written.
  */
@@ -99,20 +99,20 @@ export async function settleRemoved(
   }
 }
 
-/** Returns the id of the job that a reservation is for: the part before the dot. */
+/** Returns the job id in a reservation's id: the part before the dot. */
 export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }
 
-/** Claims of this process under which nothing was or will be sent, even if the ledger does not prove that. */
+/** This process's claims under which nothing was or will be sent, even if the ledger does not prove it. */
 const abandonedClaims = new Set<string>();
 
-/** Notes that nothing was or will be sent under a claim of this process. */
+/** Marks a claim of this process as one under which nothing was or will be sent. */
 export function abandonClaim(claim: string): void {
   abandonedClaims.add(claim);
 }
 
-/** The claim of the next attempt to send a job. */
+/** Returns the name of the claim for the next attempt to send a job. */
 export function attemptClaim({ id, record }: Job): string {
   return names.attempt(id, record.attempts + 1);
 }
@@ -121,17 +121,17 @@ export function attemptClaim({ id, record }: Job): string {
 type NextAttempt =
   /** No process has claimed the attempt. */
   | 'free'
-  /** A process that is alive is about to send. */
+  /** A live process is about to send the job. */
   | 'claimed'
   /** The job has changed since it was read. */
   | 'changed'
-  /** Its process died before it recorded `sending`, so nothing was sent. Another attempt may be made. */
+  /** The claiming process died before it recorded `sending`, so nothing was sent. Another attempt may be made. */
   | 'unsent'
-  /** The attempt was claimed, and the state of its process is unknown: it may have been sent. */
+  /** The attempt was claimed and may have been sent: the state of the claiming process is unknown. */
   | 'unknown';
 
 /**
- * Finds the state of the next attempt to send a job, from the claim of that attempt.
+ * Determines the state of the next attempt to send a job from the attempt's claim.
  * @throws MgwError('local_io') if the ledger cannot be read.
  */
 export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt> {
@@ -145,7 +145,7 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
       ? 'unknown'
       : await ledger.lifeOf(owner);
   if (life === 'alive') return 'claimed';
-  // Read the record after its process is known to be dead, so that its last write is not missed.
+  // Read the record only after the process is known to be dead, so that its last write is not missed.
   const latest = await ledger.read(job.id);
   if (latest?.record.attempts !== job.record.attempts || latest.handle !== job.handle) return 'changed';
   // If the claim was confirmed but the record has no event, the record has lost the event.
@@ -153,7 +153,7 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   return isUnsent ? 'unsent' : 'unknown';
 }
 
-/** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */
+/** Returns the event for an attempt whose process claimed it but ended before recording `sending`. */
 export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
   const attempt = record.attempts + 1;
   return how === 'unsent'

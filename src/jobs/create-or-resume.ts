@@ -24,34 +24,34 @@ type Submission = Pick<Order, 'protocol' | 'body' | 'fresh' | 'goal'> & Partial<
 
 type Deps = Pick<JobDeps, 'ledger' | 'gateway' | 'startedAt'>;
 
-/** The ledger's information about a submission. */
+/** What the ledger contains about a submission. */
 interface LookupResult {
   /** The job to continue with. */
   job?: Job;
   /** Set if another process is claiming the key for another submission, whose job does not exist yet. */
   conflict?: MgwError;
-  /** The earlier job, if a new one would be its second take. */
+  /** The earlier job, if a new job would be its second take. */
   secondTakeOf?: Job;
   /** A job to continue with, unless its processes on other machines are alive. */
   uncertain?: UncertainRuns;
-  /** A job of the same request under another key, which the caller may not know of. */
+  /** A job with the same request but another key, which the caller may not know about. */
   doubt?: { job: Job; about: 'sending' | 'untold' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   deliveredBefore?: ReadonlySet<string>;
   /**
-   * The name that a new job claims, and its id if the name is already claimed for an id without a job. Empty if the new
-   * job does not claim a name.
+   * The name that a new job claims, and the job's id if the name is claimed for an id without a job. Empty if a new job
+   * does not claim a name.
    */
   newClaim: { name?: string; id?: string };
 }
 
 /**
- * Finds the job of an order, or creates one. An existing job is used if an earlier run of the same command left it
- * open, or if it has the key of `--key`. It is also used if another process makes it for the same output file, and that
- * process is alive or delivered the file after this command began. The job is recorded, with this run, before anything
- * is sent (design 4). A name is claimed first, with the id of the job to create: of several processes only one creates
- * a job, and the others find it. If the new job is a second take of an earlier one, the user is notified first. If an
- * earlier run on another machine may be alive, waits until its lease is renewed or ends.
+ * Finds an order's job, or creates one. Uses an existing job if an earlier run of the same command left it open, or if
+ * it has the key given by `--key`. Also uses a job that another process makes for the same output file, if that process
+ * is alive or delivered the file after this command began. Records the job, with this run, before anything is sent
+ * (design 4). Claims a name with the new job's id first, so that only one of several processes creates a job and the
+ * others find it. If the new job is a second take, notifies the user first. If an earlier run on another machine may be
+ * alive, waits until its lease is renewed or ends.
  * @throws MgwError: exit 2 if the key belongs to another request, or if the key or the output contains the API key;
  * exit 7 if the record of an earlier job is lost; exit 8 at the deadline; exit 10 if nothing can be recorded; and what
  * `beforeSending` throws.
@@ -100,8 +100,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
   }
 }
 
-// The maximum number of lookups before a conflict is reported. A process claims a name a moment before it creates the
-// job.
+// Maximum number of lookups before a conflict is reported. A process claims a name shortly before it creates the job.
 const maxLooks = 40;
 
 async function pause({ ledger, clock, signals }: JobDeps): Promise<void> {
@@ -117,7 +116,7 @@ function needsOutput(job: Job | undefined, { goal }: Order): boolean {
   return job.handle === undefined && shownState(job) !== 'unknown' && !isRunningFor(job, goal);
 }
 
-// Returns undefined if another process was quicker: the caller then looks for that process's job.
+// Returns undefined if another process was faster: the caller then looks for that process's job.
 async function create(
   order: Order,
   { newClaim, secondTakeOf }: LookupResult,
@@ -154,21 +153,20 @@ async function create(
 function secondTakeNote(job: Job): string {
   const { id, state, files } = job;
   if (shownState(job) === 'unknown')
-    return `This is a second take of ${id}, which may have been accepted and charged, and is paid for as well.`;
+    return `This is a second take of ${id}, which may have been accepted and charged. The new take is charged too.`;
   const [file] = files;
   const place = file === undefined ? state : `${state}, saved as ${file.path}`;
-  return `This is a second take of ${id} (${place}), and is paid for again.`;
+  return `This is a second take of ${id} (${place}). It is charged again.`;
 }
 
 /**
- * Finds the earlier job that the same command continues with (design 4). This is a job that is open for its goal and
- * whose run has ended, or a job that is `unknown` and blocks the submission. It may also be a job that a living process
- * makes for the same file, or delivered there after the command began.
+ * Finds the earlier job with which the same command continues (design 4). This is a job that is open for its goal and
+ * whose run has ended, or an `unknown` job that blocks the submission. It may also be a job that another process makes
+ * for the same file, or delivered to that file after the command began.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key belongs
  * to another request.
- * @param alive leases of other machines that were renewed in the meantime
- * @param deliveredBefore the jobs that had been delivered to the output when the command began; if absent, they are
- * determined
+ * @param alive leases on other machines that were renewed in the meantime
+ * @param deliveredBefore the jobs that had been delivered to the output when the command began; determined if absent
  */
 export async function findEarlier(
   order: Submission,
@@ -203,7 +201,7 @@ export async function findEarlier(
   return { secondTakeOf, newClaim: keyLookup?.newClaim ?? newClaim, deliveredBefore };
 }
 
-/** The jobs of one fingerprint, newest first. */
+/** Returns the jobs with a fingerprint, newest first. */
 export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
   return (await findTakes(fingerprint, deps)).jobs;
 }
@@ -236,12 +234,12 @@ async function findTakes(
   return { jobs, lostId, newClaim: unmadeClaim ?? { name: chainEnd?.name ?? '' } };
 }
 
-// A damaged record without its fingerprint was found by its claim, and blocks the submission.
+// A damaged record that has lost its fingerprint was found through its claim, so it blocks the submission.
 function matchesFingerprint({ record }: Job, fingerprint: string): boolean {
   return record.fingerprint === fingerprint || record.fingerprint === lostFingerprint;
 }
 
-// Returns the job of a key. If that job was removed, the key belongs to the next job of its chain.
+// Returns the job that a key names. If that job was removed, the key belongs to the next job in its chain.
 async function findByKey(key: string, order: Submission, deps: Deps): Promise<LookupResult> {
   const { ledger, gateway } = deps;
   const fingerprint = fingerprintOf(order, gateway);
@@ -254,7 +252,7 @@ async function findByKey(key: string, order: Submission, deps: Deps): Promise<Lo
   return lookup ?? { newClaim: { name: chainEnd?.name ?? '' } };
 }
 
-// Returns undefined if the key belongs to the next job of the chain.
+// Returns undefined if the key belongs to the next job in the chain.
 async function lookUpLink(
   { name, job, fate, holder }: Link,
   key: string,

@@ -14,24 +14,25 @@ import { interruptionError } from '../payment/errors.ts';
 import type { Observation } from '../protocols/protocol.ts';
 import { shownState } from './reconcile.ts';
 
-/** The command that waits for a job, as an argument vector without the global flags. */
+/** Returns the command that waits for a job, as an argument vector without global flags. */
 export function waitCommand(job: Job): string[] {
   return ['mgw', 'jobs', 'wait', job.id];
 }
 
-/** The command that fetches a job's result; the one that shows the job if its record has lost the protocol. */
+/** Returns the command that fetches a job's result, or that shows the job if its record has lost the protocol. */
 export function fetchCommand(job: { id: string; protocol: JobKind }): string[] {
   if (job.protocol === lostProtocol) return showCommand(job);
   return ['mgw', 'video', job.protocol, 'fetch', job.id];
 }
 
-/** The command that shows a job. */
+/** Returns the command that shows a job. */
 export function showCommand(job: { id: string }): string[] {
   return ['mgw', 'jobs', 'show', job.id];
 }
 
 /**
- * The command that resolves a job in doubt. If the handle is not known, the command asks the user or lists the choices.
+ * Returns the command that resolves a job in doubt. If the handle is unknown, the command asks the user or lists the
+ * choices.
  */
 export function resolveCommand(job: {
   id: string;
@@ -41,7 +42,7 @@ export function resolveCommand(job: {
   return ['mgw', 'jobs', 'resolve', job.id, ...(handle === undefined ? [] : ['--adopt', handle])];
 }
 
-/** The flag with which a job's command pays for another take. A key permanently names one submission. */
+/** Returns the flag with which a job's command pays for another take. A key permanently names one submission. */
 export function newTakeFlag({ key }: { key?: string | undefined }): string {
   return key === undefined ? '--new' : 'another --key';
 }
@@ -59,7 +60,7 @@ export function unknownError(job: Job, reason: string, requestId?: string): MgwE
   });
 }
 
-/** Exit 2: the same request was submitted under another key, and the caller may not know of it. Nothing was sent. */
+/** Exit 2: the same request was submitted under another key, perhaps unknown to the caller. Nothing was sent. */
 export function otherKeyError(job: Job, doubt: 'sending' | 'untold'): MgwError {
   const name = job.key === undefined ? 'without a key' : `under the key ${job.key}`;
   const state =
@@ -77,14 +78,14 @@ export function rejectedError(job: Job): MgwError {
   return new MgwError(code as ErrorCode, message, { exit: code === 'auth' ? 'auth' : 'rejected', job });
 }
 
-/** Exit 5: accepted, and the generation failed. */
+/** Exit 5: the gateway accepted the job, but the generation failed. */
 export function failedError(job: Job): MgwError {
   const code = job.error?.code === 'content_policy' ? 'content_policy' : 'task_failed';
   const message = job.error?.message ?? 'The generation failed.';
   return new MgwError(code, message, { exit: 'failed', charged: 'maybe', next: showCommand(job), job });
 }
 
-/** Exit 8: accepted, not finished when the wait ended. `trouble` is the error of the last query, if it failed. */
+/** Exit 8: the job had not finished when the wait ended. `trouble` is the last query's failure, if it failed. */
 export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Failure): MgwError {
   const word = nativeWord(job);
   const status = word === undefined ? '' : ` (${word})`;
@@ -102,12 +103,12 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
   });
 }
 
-/** The failure's message, short enough for one line. */
+/** Returns a failure's message, truncated to 300 characters. */
 export function shortMessage({ message }: Failure): string {
   return message.slice(0, 300);
 }
 
-/** Exit 130 or 143: detached by a signal; the job continues. */
+/** Exit 130 or 143: a signal ended the wait. The job continues. */
 export function interruptedError(signal: AbortSignal, job: Job | undefined, charged: Charged): MgwError {
   const text =
     job?.handle === undefined
@@ -117,8 +118,8 @@ export function interruptedError(signal: AbortSignal, job: Job | undefined, char
 }
 
 /**
- * Returns an error that came after a job was accepted: if the ledger is unavailable, the returned error reports that
- * the job was charged. Without a job, returns the error unchanged.
+ * Completes an error that occurred after a job was accepted: if the ledger is unavailable, the returned error reports
+ * that the job was charged. Without a job, returns the error unchanged.
  */
 export function acceptedJobError(error: unknown, job: Job | undefined): unknown {
   if (job === undefined || !(error instanceof MgwError)) return error;
@@ -130,9 +131,9 @@ export function acceptedJobError(error: unknown, job: Job | undefined): unknown 
   });
 }
 
-/** Exit 10: accepted and charged, but the record could not be written: the user must see the handle (design 5). */
+/** Exit 10: the job was charged, but its handle could not be recorded, so the user must see the handle (design 5). */
 export function unrecordedHandleError(handle: string, job: Job, cause: unknown): MgwError {
-  const text = `The gateway accepted the task as ${handle}, but that could not be recorded: ${messageOf(cause)}`;
+  const text = `The gateway accepted the task as ${handle}, but the handle could not be recorded: ${messageOf(cause)}`;
   return new MgwError('local_io', text, {
     charged: 'yes',
     retry: 'never',
@@ -165,10 +166,10 @@ export function noHandleError(job: Job): MgwError {
   if (shownState(job) === 'sending') return pendingError(job, { charged: 'maybe' });
   if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The response was lost');
   const { runs, lifeOf } = job.record;
-  // If that command is still running, running it again would make a second take.
+  // If the command that created the job is still running, running it again would make a second take.
   const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');
   const text = isRunning
-    ? `Job ${job.id} has not been sent yet. The command that created it is still running, and will send it.`
+    ? `Job ${job.id} has not been sent yet. The command that created it is still running and will send it.`
     : `Job ${job.id} was never sent. Run the command that created it again to send it.`;
   return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
 }

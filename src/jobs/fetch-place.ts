@@ -17,7 +17,7 @@ import {
 } from './output.ts';
 import { isObjectUrl } from '../store-url.ts';
 
-/** The place of the results of one or more jobs, from `-o`. */
+/** Where the results of one or more jobs are saved, according to `-o`. */
 export type FetchPlace =
   | { kind: 'stdout' }
   | { kind: 'file'; path: string }
@@ -26,7 +26,7 @@ export type FetchPlace =
   /** The output file of each job's own command. */
   | { kind: 'default' };
 
-/** A job to fetch, its position from 1, and the number of its files. */
+/** A job to fetch, its position (starting at 1), and its number of files. */
 export interface FetchItem {
   job: Job;
   index: number;
@@ -35,13 +35,13 @@ export interface FetchItem {
 
 /**
  * Interprets `-o` for `count` jobs.
- * @throws MgwError('usage') for several jobs and one file, and for a template that cannot be read.
+ * @throws MgwError('usage') if `-o` is one file for several jobs, or an invalid template.
  */
 export async function fetchPlace(target: Target | undefined, count: number): Promise<FetchPlace> {
   if (target === undefined) return { kind: 'default' };
   if (target.kind === 'stdout') {
     if (count > 1)
-      throw usageError('Standard output can hold only one result: give one REF, or a folder with -o.');
+      throw usageError('Standard output can hold only one result: specify one REF, or a folder with -o.');
     return target;
   }
   const { path } = target;
@@ -68,7 +68,7 @@ function templateOf(path: string): OutputPlace {
 }
 
 /**
- * Returns the jobs with the targets of their results.
+ * Returns the jobs, each with its result's target.
  * @throws MgwError('usage') if a name cannot be built, leads outside its folder, or is the same for two jobs.
  */
 export function withTargets<Item extends FetchItem>(
@@ -97,7 +97,7 @@ export function fileCount({ request, record }: Job, protocol: Protocol | undefin
   return Math.max(requestedCount, record.results ?? 0);
 }
 
-/** Makes the folder of a name that mgw chose. @throws MgwError('local_io'). */
+/** Creates the folder for a file whose name mgw chose. @throws MgwError('local_io') if that fails. */
 export async function makeFolderOf(place: FetchPlace, target: Target): Promise<void> {
   if (place.kind !== 'names' || target.kind === 'stdout' || isObjectUrl(target.path)) return;
   const folder = dirname(resolve(target.path));
@@ -110,7 +110,7 @@ function targetIn(place: FetchPlace, { job, index, count }: FetchItem): Target {
   if (place.kind === 'stdout' || place.kind === 'file') return place;
   if (place.kind === 'default')
     return { kind: 'file', path: goalOutput(job) ?? `${job.id}.${extensionOf(job)}` };
-  // Users know the job by its key, if it has one.
+  // Users know a job by its key, if it has one.
   const defaultTemplate = place.isFolder ? (job.key === undefined ? '{id}.{ext}' : '{key}.{ext}') : undefined;
   try {
     const path = outputPath(place.place, valuesOf(job, index), defaultTemplate);

@@ -22,7 +22,7 @@ import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { isSameOutput, pathsAt, type Target } from './output.ts';
 import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
 
-/** The target of results, and the callbacks of their progress. */
+/** Options for fetching results: the target, and how to wait and save. */
 export interface FetchOptions extends WatchOptions, SaveOptions {
   target: Target;
   /** Writes bytes to standard output, in order. */
@@ -32,8 +32,8 @@ export interface FetchOptions extends WatchOptions, SaveOptions {
 type FileTarget = Target & { kind: 'file' };
 
 /**
- * Makes sure, before anything is paid, that `count` files can be written to a target.
- * @throws MgwError('output_exists' or 'local_io'), exit 10; 'usage' for several files and standard output.
+ * Checks, before anything is paid for, that `count` files can be written to a target.
+ * @throws MgwError('output_exists' or 'local_io'), exit 10; 'usage' if several files would go to standard output.
  */
 export function checkTargetFree(target: Target, count: number, force: boolean): void {
   if (target.kind === 'stdout') {
@@ -41,14 +41,14 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
     return;
   }
   const paths = pathsAt(target.path, count);
-  // Numbered files next to a folder of that name would be unexpected. A trailing slash means a folder too, but is lost
-  // once the path is resolved.
+  // Numbered files next to a folder of that name would be unexpected. A trailing slash also means a folder, but is lost
+  // when the path is resolved.
   const isMeantAsFolder = target.path.endsWith('/') || (count > 1 && isFolder(target.path));
   if (isMeantAsFolder) checkOutput(target.path, { force });
   for (const path of paths) checkOutput(path, { force });
 }
 
-// Two concatenated videos are not a video.
+// Refuses several videos on standard output, because concatenated videos are not a valid video.
 function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]): void {
   if (count <= 1) return;
   const text = `There are ${count} videos, but standard output can hold only one: save them with -o FILE.`;
@@ -57,9 +57,8 @@ function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]
 }
 
 /**
- * Waits for a job and saves its results: each file is complete, verified and recorded, and its name never comes from
- * the server. Intact files of an earlier run are not replaced. A failure here never causes another submission (design
- * 6).
+ * Waits for a job and saves its results. Each file is complete, verified and recorded, and its name never comes from
+ * the server. Intact files of an earlier run are not replaced. A failure never causes another submission (design 6).
  * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3 if its URL
  * requires the key but is not trusted with it.
  */
@@ -88,8 +87,8 @@ export async function fetchResults(
   }
 }
 
-// Only a complete, verified file goes to the pipe. A pipe accepts bytes even if they are never read. The last byte is
-// written separately, to detect a reader that has closed the pipe (`head -c 10`).
+// Writes a complete, verified file to the pipe. A pipe accepts bytes that are never read, so the last byte is written
+// separately, after a delay, to detect a reader that has closed the pipe (`head -c 10`).
 async function copyTo(
   path: string,
   write: (bytes: Uint8Array) => Promise<void>,
@@ -105,7 +104,7 @@ async function copyTo(
   await write(lastByte);
 }
 
-/** The time within which a reader that has read enough closes the pipe, ms. */
+/** How long to wait for a reader to close the pipe after it has read enough, in ms. */
 const readerCloseMs = 50;
 
 async function fetchTo(
@@ -152,7 +151,7 @@ async function fetchTo(
   return withoutLeftovers(files, job, deps);
 }
 
-// Leftovers of earlier runs are useless once the files exist.
+// Removes leftovers of earlier runs, which are useless once the files exist.
 async function withoutLeftovers(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
   const paths = files.map(({ path }) => path);
   await removeJobLeftovers(job, paths, deps);
@@ -187,7 +186,7 @@ async function saveAll(
   return files;
 }
 
-// A failed file does not stop the others; a full disk does.
+// Whether an error affects only one file, so that the other files are still fetched. A full disk affects all of them.
 function isLoss(error: unknown): error is MgwError {
   const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && lossExitCodes.includes(error.exitCode);
@@ -203,7 +202,7 @@ function requestedCount({ request }: Job, protocol: Protocol): number {
   return isObject(request) ? (protocol.countOf?.(request) ?? 1) : 1;
 }
 
-/** Returns the files of a job at a target, if an earlier run saved all of them and they are intact. */
+/** Returns a job's files at a target, if an earlier run saved all of them and all are intact. */
 async function findSavedFiles(
   job: Job,
   protocol: Protocol,

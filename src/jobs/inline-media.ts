@@ -10,25 +10,25 @@ import type { OpenSink } from './observe.ts';
 /** Media inside a poll's response, decoded into files next to the output while the response arrives. */
 export interface InlineMedia {
   openSink: OpenSink;
-  /** The file of a sink with its hash; undefined if that sink was never closed. */
+  /** Returns a sink's file with its hash; undefined if the sink was never closed. */
   file(index: number): SealedFile | undefined;
 }
 
-/** Hooks of the sinks. */
+/** Hooks that the sinks call. */
 export interface InlineHooks {
-  /** The output's lock, taken before the first sink. Releasing it removes unpublished files. */
+  /** Acquires the output's lock before the first sink opens. Releasing the lock removes unpublished files. */
   lock: () => Promise<OutputLock>;
   /** Called with the number of bytes received so far. */
   onBytes: (bytes: number) => void;
 }
 
-/** Opens sinks next to an output. A disk error of a sink is MgwError('local_io'), exit 10. */
+/** Returns sinks that write next to an output. On a disk error, a sink throws MgwError('local_io'), exit 10. */
 export function inlineMedia(hooks: InlineHooks): InlineMedia {
   const files = new Map<number, SealedFile>();
   return {
     openSink: async (index) => {
       const lock = await hooks.lock();
-      // A later poll receives the media again, so the former file is removed.
+      // A later poll receives the media again, so remove the previous file.
       const formerFile = files.get(index);
       files.delete(index);
       if (formerFile !== undefined) await unlink(formerFile.path).catch(() => undefined);
@@ -49,7 +49,7 @@ async function hashingSink(
   const hashed = new HashedFile(path, file);
   return {
     path,
-    // The caller reuses the bytes once this promise is settled.
+    // The caller reuses `bytes` once this promise has settled.
     write: async (bytes) => {
       await hashed.write([bytes]);
       await hashed.settle();

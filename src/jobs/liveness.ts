@@ -6,7 +6,7 @@ import { isSameOutput } from './output.ts';
 import { reconcile, shownState } from './reconcile.ts';
 import { interruptedError, pendingError, noHandleError } from './errors.ts';
 
-/** Processes of other machines that run a job and are not known to be alive or dead. */
+/** Processes on other machines that run a job and are not known to be alive or dead. */
 export interface UncertainRuns {
   job: Job;
   owners: Owner[];
@@ -14,7 +14,7 @@ export interface UncertainRuns {
 
 type OrderMatch = Pick<Order, 'key' | 'variant' | 'goal' | 'isOneShot' | 'blockedByAnyDoubt'>;
 
-/** The interval at which a lease is read while waiting for it, ms. */
+/** How often to read a lease while waiting for its renewal, in ms. */
 const leasePollMs = 500;
 
 /** Whether a run of the command that paid for a job is known to be alive. */
@@ -22,15 +22,15 @@ export function isRunning(job: Job): boolean {
   return runsOf(job).length > 0;
 }
 
-/** Whether a living process is saving the job to the same file, so that this run joins it. */
+/** Whether a live process is saving the job to the same file, so that this run joins that process. */
 export function isRunningFor(job: Job, { output }: Goal): boolean {
   if (output === undefined || output === '-') return false;
   return runsOf(job).some((run) => run.output !== undefined && isSameOutput(run.output, output));
 }
 
 /**
- * Whether a run of the command that paid for a job has delivered it to the file.
- * @param before only a delivery before this time counts, ms since 1970
+ * Whether a run of the command that paid for a job has delivered the job to the goal's output file.
+ * @param before later deliveries are ignored, in ms since 1970
  */
 export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, before = Infinity): boolean {
   if (output === undefined || output === '-') return false;
@@ -74,15 +74,15 @@ export function continuesWith(
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
 }
 
-// Whether a job is a row of the batch of a row's key: the rows of a batch may have the same request.
+// Whether a job belongs to the batch in a row's key: rows of one batch may have the same request.
 function isOfBatch({ key: otherKey = '' }: Job, key: string): boolean {
   const batch = key.slice(0, key.indexOf('/') + 1);
   return batch !== '' && otherKey.startsWith(batch);
 }
 
 /**
- * Returns the reason why a job of the same request under another key blocks a row of an agent's batch; undefined if it
- * does not block it.
+ * Returns why a job with the same request under another key blocks a row of an agent's batch; undefined if it does not
+ * block the row.
  */
 export function doubtForRow(
   job: Job,
@@ -95,9 +95,8 @@ export function doubtForRow(
 }
 
 /**
- * Returns the reason why a job of the same request under another key blocks an agent's submission: it is being sent, or
- * it was accepted but the caller was never notified. An agent that did not get the result may try again under another
- * key.
+ * Returns why a job with the same request under another key blocks an agent's submission: it is being sent, or it was
+ * accepted but the caller was never notified. An agent that did not get the result may try again under another key.
  */
 export function doubtAbout(
   job: Job,
@@ -119,8 +118,8 @@ export function doubtAbout(
 }
 
 /**
- * If a job's process died after recording the response and before reading it, reads the response, and returns the job
- * with the verdict. Only for agents: the job may have been accepted under another key.
+ * If a job's process died after recording the response but before reading it, reads the response and returns the job
+ * with the verdict. Only for agents, because the job may have been accepted under another key.
  * @throws MgwError('local_io') if the verdict cannot be recorded.
  */
 export async function withReadReply(
@@ -164,8 +163,8 @@ export async function uncertainRuns(
 }
 
 /**
- * Waits until the lease of each process is renewed (the process is alive) or ends (it is dead), and adds the renewed
- * ones to `alive`.
+ * Waits until each process's lease is renewed (the process is alive) or ends (the process is dead). Adds renewed leases
+ * to `alive`.
  * @throws MgwError at the deadline: exit 8, or 6 if the job was never sent; 130/143 if interrupted.
  */
 export async function waitForRenewal(
@@ -179,7 +178,7 @@ export async function waitForRenewal(
     const first = await ledger.uncertainLease(owner);
     if (first === undefined) continue;
     note(
-      `${job.id} was started on another machine, by a process that may have died. Waiting until its lease is renewed or ends, at most ${Math.ceil(first.leftMs / 1000)} s.`,
+      `${job.id} was started on another machine by a process that may have died. Waiting up to ${Math.ceil(first.leftMs / 1000)} s until its lease is renewed or ends.`,
     );
     for (let lease: typeof first | undefined = first; lease?.until === first.until;) {
       const leftMs = deadline.remainingMs();

@@ -5,9 +5,9 @@ import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './order.ts';
 
-/** The result to lock, its job, and the deadline. */
+/** The result to lock, its job, and the deadline for waiting. */
 export interface LockRequest {
-  /** Identifies the result: a partial file of the same identity is resumed. */
+  /** Identifies the result. A partial file with the same identity is resumed. */
   identity: string;
   deadline: Deadline;
   /** The paid job; absent if nothing was paid yet. */
@@ -15,12 +15,12 @@ export interface LockRequest {
 }
 
 /**
- * The identity of all speech outputs. They need no identity per job, because partial audio is never resumed and the
- * job's record contains its path.
+ * The identity of all speech outputs. They need no identity for each job, because partial audio is never resumed and
+ * the job's record contains its path.
  */
 export const speechIdentity = 'speech';
 
-/** Identifies one of a job's files for its lock; it does not change if its URL is signed again. */
+/** Returns the lock identity of one of a job's files. It does not change if the file's URL is signed again. */
 export function identityOf({ id, protocol }: Pick<Job, 'id' | 'protocol'>, index: number): string {
   return protocol === 'tts' ? speechIdentity : `${id} ${index}`;
 }
@@ -36,8 +36,8 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
 }
 
 /**
- * Waits for the lock of an output. If two processes make the same output, the second waits and then finds the output of
- * the first.
+ * Waits for an output's lock. If two processes make the same output, the second waits and then finds the first one's
+ * output.
  * @throws MgwError: exit 8 if another process still holds the lock at the deadline; exit 10 if the lock cannot be
  * written; exit 130 or 143 after a signal.
  */
@@ -56,7 +56,7 @@ export async function lockOutput(path: string, deps: JobDeps, request: LockReque
 }
 
 /**
- * Removes leftovers of dead runs next to a job's files, once these files exist or never will.
+ * Removes leftovers of dead runs next to a job's files, once the files exist or will never exist.
  * @param paths the paths of the job's files, in order
  */
 export async function removeJobLeftovers(
@@ -68,7 +68,7 @@ export async function removeJobLeftovers(
     await bestEffort(deps, async () => removeLeftovers(path, identityOf(job, index), await claimantOf(deps)));
 }
 
-/** Runs a clean-up. Never throws: a leftover costs a little space, and must not turn a saved result into a failure. */
+/** Runs a cleanup. Never throws: a leftover only uses disk space and must not turn a saved result into a failure. */
 export async function bestEffort(
   { note }: Pick<JobDeps, 'note'>,
   action: () => Promise<void> | void,

@@ -10,10 +10,10 @@ import { kindsIn, maxXmpBytes, originsIn, textIn, xmpId } from '../media/provena
 
 const term = 'http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia';
 
-/** The note that `--mark` does not change a file in place. */
+/** The note for `--mark` with a file that was saved earlier. */
 export const savedText =
   '--mark does not change a file that is already saved: save it again under another name to mark it.';
-/** The note that `--mark` does not change standard output. */
+/** The note for `--mark` with standard output. */
 export const stdoutText = '--mark does not apply to standard output: save a file with -o FILE to mark it.';
 
 /** A change that marks a file: `bytes` replace the `replaced` bytes at the offset `at`. */
@@ -25,9 +25,9 @@ interface Edit {
 
 /**
  * Makes a marked copy of a complete file next to the output (design 19). The mark is the IPTC term for media made by a
- * trained algorithm. It is written as XMP at the end of an MP4, so that nothing moves, or into a TXXX frame of an MP3's
- * ID3v2 tag. An existing XMP packet or tag is extended. The same file always gives the same copy. The lock removes the
- * copy if the process dies.
+ * trained algorithm. It is written as XMP at the end of an MP4, so that no offsets change, or into a TXXX frame of an
+ * MP3's ID3v2 tag. An existing XMP packet or tag is extended. The same file always produces the same copy. If the
+ * process dies, the copy is removed with the lock.
  * @param note called with the reason if the file remains unchanged
  * @returns undefined if the file remains unchanged
  * @throws MgwError('local_io'), exit 10; the file is paid for.
@@ -73,7 +73,7 @@ async function copyEdited(from: string, edits: readonly Edit[], to: HashedFile):
 }
 
 /**
- * Returns the change that marks a file, `marked` if it already contains the term, or the reason why it cannot be
+ * Returns the edits that mark a file, `marked` if the file already contains the term, or the reason why it cannot be
  * marked.
  */
 function editsOf(path: string): Edit[] | string {
@@ -81,7 +81,7 @@ function editsOf(path: string): Edit[] | string {
   try {
     const head = Buffer.from(new HeaderReader(file).at(0));
     if (startsMp4(head)) return movieEdits(file);
-    // Begins with an ID3v2 tag, or with a frame of MPEG audio, layer III.
+    // An MP3 begins with an ID3v2 tag or an MPEG audio layer III frame.
     const isMp3 =
       head.toString('latin1', 0, 3) === 'ID3' ||
       (head.length > 1 && (head.readUInt16BE(0) & 0xffe6) === 0xffe2);
@@ -108,7 +108,7 @@ function movieEdits(file: number): Edit[] | string {
       : mergedXmp(text);
   if (mergedPacket === undefined || typeBefore(file, packet.box) !== packet.box.type)
     return 'its XMP cannot be merged with the mark';
-  // Readers skip a box of type `free`.
+  // Turn the old packet into a box of type `free`, which readers skip.
   return [
     { at: packet.box.start - 4, replaced: 4, bytes: Buffer.from('free') },
     { at: last.end, replaced: 0, bytes: xmpBox(mergedPacket) },
@@ -134,7 +134,7 @@ function lastBox(file: number): Content | undefined {
   return last?.end === size ? last : undefined;
 }
 
-// A size of 0 means "to the end of the file", which would then include an appended box.
+// Whether a box's size is 0, meaning "to the end of the file". Such a box would include an appended box.
 function isUnsized(file: number, box: Content): boolean {
   const header = Buffer.alloc(4);
   readSync(file, header, 0, 4, box.start - 8);
@@ -175,12 +175,12 @@ function xmp(): string {
   ].join('\n');
 }
 
-// Returns undefined if the packet has no place for the mark, or already contains another source: a property must not
+// Returns undefined if the packet has no place for the mark or already contains another source: a property must not
 // occur twice.
 function mergedXmp(text: string): string | undefined {
   const at = [...text.matchAll(/<\/[\w.-]{1,40}:RDF\s{0,40}>/g)].at(-1)?.index ?? -1;
   if (at < 0 || text.includes(property)) return undefined;
-  // All descriptions of a packet have the same subject.
+  // All descriptions in a packet have the same subject.
   const [, about = ''] = /:about="([^"<>]*)"/.exec(text) ?? [];
   return `${text.slice(0, at)}${description(about)}\n${text.slice(at)}`;
 }

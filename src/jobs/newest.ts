@@ -4,16 +4,14 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { shownState } from './reconcile.ts';
 import { sizeOf } from '../protocols/requested-value.ts';
 
-/**
- * The filters of a list of jobs; a job must match all of them.
- */
+/** The filters of a job list. A job must match all of them. */
 export interface JobFilter {
   state?: readonly string[] | undefined;
   protocol?: string | undefined;
   model?: readonly string[] | undefined;
   /** ISO 8601 time: only jobs created since then. */
   since?: string | undefined;
-  /** Keys; `boat-*` matches all that start with `boat-`. */
+  /** Keys. `boat-*` matches all keys that start with `boat-`. */
   key?: readonly string[] | undefined;
   batch?: string | undefined;
   /** Only jobs with a file that differs from its request. */
@@ -22,7 +20,7 @@ export interface JobFilter {
 
 /**
  * Returns the newest jobs that match, and the number of older ids that were not read. Reads only as many records as it
- * needs, so that listing is quick in a ledger of any size.
+ * needs, so that listing is fast in a ledger of any size.
  */
 export async function newestJobs(
   ledger: Ledger,
@@ -35,7 +33,7 @@ export async function newestJobs(
   return { shown, more: 0 };
 }
 
-// The maximum number of records to read at once. A shared ledger reads them with one query.
+// Maximum number of records to read at once. A shared ledger reads them with one query.
 const maxAtOnce = 200;
 
 /**
@@ -59,7 +57,7 @@ export async function* matchingJobs(
   }
 }
 
-// Ids sort by time, and a job is recorded a moment after its id is created.
+// Ids sort by time. A job may be recorded up to this many ms after its id was created.
 const idLeadMs = 60_000;
 
 function countSince(ids: Ids, since: string): number {
@@ -94,15 +92,15 @@ const maxRead = 100;
 const maxSimilar = 40;
 /** Jobs of the same size are preferred if there are at least this many. */
 const minSameSize = 3;
-// The duration of a job that was queried only hours later does not reflect the model's speed.
+// If a job is first queried hours after its submission, its duration does not reflect the model's speed.
 const maxDurationMs = 3_600_000;
 
 const durationCache = new WeakMap<Ledger, Map<string, Promise<number | undefined>>>();
 
 /**
  * Returns how long jobs like this one usually take from submission to result, in ms. This is the median of earlier jobs
- * of the same model at the same gateway, and of the same size if there are enough. Undefined if there are none. Reads
- * at most the newest hundred records, once per process for all jobs that are alike.
+ * with the same model and gateway, and with the same size if there are enough. Undefined if there are none. Reads at
+ * most the newest 100 records, once per process for all similar jobs.
  */
 export function usualDurationMs(ledger: Ledger, job: Job): Promise<number | undefined> {
   const durations = durationCache.get(ledger) ?? new Map<string, Promise<number | undefined>>();

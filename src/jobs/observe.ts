@@ -16,7 +16,7 @@ export type OpenSink = (index: number) => Promise<MediaSink & { path?: string }>
 
 /** The result of one poll. */
 export interface PollResult {
-  /** The job, including what this poll recorded. */
+  /** The job, including the changes that this poll recorded. */
   job: Job;
   verdict: QueryVerdict;
   /** Media inside the response, by the index of its sink. */
@@ -28,9 +28,9 @@ const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close:
 const noDeadline: Deadline = { remainingMs: () => Infinity };
 
 /**
- * Polls a job once, records what changed, and returns the verdict with the job as recorded. Network errors, unreadable
- * responses and a response that stalls past the deadline are the verdict `again`, never an error.
- * @throws MgwError('result_unavailable') if the handle cannot be put into a request; the signal's reason;
+ * Polls a job once, records what changed, and returns the verdict with the job as recorded. Returns the verdict `again`
+ * for network errors, unreadable responses and a response that stalls past the deadline, instead of throwing.
+ * @throws MgwError('result_unavailable') if the handle cannot be put into a request; the signal's reason if aborted;
  * MgwError('local_io') if the record cannot be written.
  */
 export async function observe(
@@ -46,7 +46,7 @@ export async function observe(
 }
 
 /**
- * Records the changes in an observation, and returns the job as recorded.
+ * Records the changes in an observation and returns the job as recorded.
  * @throws MgwError('local_io') if the record cannot be written.
  */
 export async function recordObservation(job: Job, observation: Observation, deps: JobDeps): Promise<Job> {
@@ -56,7 +56,7 @@ export async function recordObservation(job: Job, observation: Observation, deps
   return (await deps.ledger.read(job.id)) ?? job;
 }
 
-// If an observation cannot be recorded, the next poll makes it again; the paid job continues.
+// If an observation cannot be recorded, the next poll makes it again, and the paid job continues.
 async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   try {
     await deps.ledger.append(job.id, event);
@@ -66,7 +66,7 @@ async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   }
 }
 
-/** Queries a task's state once and records nothing. @throws as {@link observe}, except for the record. */
+/** Queries a task's state once and records nothing. @throws as {@link observe} does, except for record errors. */
 export async function query(
   handle: string,
   model: string | undefined,
@@ -101,7 +101,7 @@ function afterDeadline(deadline: Deadline): number {
   return deadline.remainingMs() + afterDeadlineMs;
 }
 
-// Media go to their sinks as they arrive. The rest of the response is small.
+// Writes media to their sinks as they arrive. The rest of the response is small and is held in memory.
 async function spooledExchange(
   request: Exchange,
   options: CallOptions,
@@ -110,7 +110,7 @@ async function spooledExchange(
   { openSink, deadline }: { openSink: OpenSink; deadline: Deadline },
 ): Promise<Reply> {
   const response = await deps.client.stream(request, options);
-  // Media may take until the deadline as long as bytes keep arriving. Other responses have the usual timeout.
+  // Media may take until the deadline while bytes are arriving. Other responses have the usual timeout.
   let hasMedia = false;
   const openAndNote: OpenSink = (index) => {
     hasMedia = true;
@@ -132,7 +132,7 @@ async function spooledExchange(
     }
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
-    deps.note(`The response broke off: ${messageOf(error)}`);
+    deps.note(`The response ended early: ${messageOf(error)}`);
     complete = false;
   } finally {
     response.close();
@@ -153,7 +153,8 @@ export function hasResult({ results }: Observation): boolean {
   return results.some(({ sources }) => sources.length > 0);
 }
 
-// Only changes are recorded. Success is never undone (design 6), and never recorded without proof.
+// Returns the event that records a change; undefined if nothing changed. Success is never undone (design 6), and never
+// recorded without proof.
 function changeEvent(
   job: Job,
   observation: Observation,

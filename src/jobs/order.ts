@@ -19,7 +19,7 @@ import type { PayDeps } from '../payment/pay-once.ts';
 export interface Order {
   protocol: JobKind;
   model?: string;
-  /** The body that is sent and recorded. */
+  /** The body to send and record. */
   body: Json;
   /**
    * The body that the user specified, before it is completed from configured defaults or the listing. The fingerprint
@@ -32,28 +32,26 @@ export interface Order {
    */
   fingerprint?: string;
   /**
-   * Distinguishes jobs with the same body, such as the pieces of long text: none of them continues another one. It is
+   * Distinguishes jobs with the same body, such as pieces of long text, so that none of them continues another. It is
    * not part of the fingerprint, because a job in doubt blocks every submission of its body.
    */
   variant?: string | undefined;
   exchange: Exchange;
-  /**
-   * Uploads the files that the body refers to, and returns the exchange with their URLs. The URLs are never recorded.
-   */
+  /** Uploads the body's files and returns the exchange with their URLs. The URLs are never recorded. */
   upload?: (() => Promise<Exchange>) | undefined;
   auth: AuthScheme;
-  /** Reads the response; never throws. */
+  /** Interprets the response. Never throws. */
   read: (reply: Reply, body: unknown) => SubmitVerdict;
   /**
-   * Makes the call and returns the part of the response that proves something: the whole exchange (the default), or
-   * only the head if the response is a stream that the caller reads.
+   * Makes the call and returns the part of the response that determines the verdict: the whole exchange (the default),
+   * or only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
-  /** Permanently names the job. */
+  /** A key that permanently names the job. */
   key?: string;
-  /** Words to find the job by. */
+  /** Words for finding the job. */
   tags?: string[];
-  /** A deliberate second take: ignores earlier jobs of the same body. */
+  /** Whether this is a deliberate second take, which ignores earlier jobs with the same body. */
   fresh: boolean;
   /**
    * If set, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job that
@@ -61,17 +59,17 @@ export interface Order {
    */
   blockedByAnyDoubt?: Deadline;
   goal: Goal;
-  /** True if the response itself is the result, which cannot be fetched later. */
+  /** Whether the response itself is the result, which cannot be fetched later. */
   isOneShot?: boolean;
   /** Creates the error for a submission in doubt that has no task to adopt. */
   unknownError?: (job: Job, reason: string, requestId?: string) => MgwError;
-  /** The deadline of waiting, and of the retries of a refused submission. */
+  /** The deadline for waiting and for retries of a refused submission. */
   deadline: Deadline;
   /** Runs before anything is paid for. Throws if the result could not be saved (exit 10). */
   beforeSending?: () => Promise<void>;
 }
 
-// Above this size, long strings in a body (such as an image in Base64) are recorded as hashes, so that the record stays
+// In a body above this size, long strings (such as a Base64 image) are recorded as hashes, so that the record remains
 // readable.
 const maxRecordedBody = 256 * 1024;
 const maxRecordedText = 16 * 1024;
@@ -90,15 +88,15 @@ export function fingerprintOf(
   return fingerprint ?? createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 
-/** True if two gateway names from records mean the same gateway. */
+/** Whether two gateway names from records refer to the same gateway. */
 export function isSameGateway(one: string, other: string): boolean {
   return gatewayName(one) === gatewayName(other);
 }
 
-// A cache of the last result, since each row of a batch has the same gateway.
+// Caches the last result, because all rows of a batch have the same gateway.
 let lastGateway = { gateway: '', name: '' };
 
-// A base URL with one name for loopback. The sandbox's constant name is not a URL, and is returned unchanged.
+// Returns a base URL with one name for all loopback hosts. The sandbox's name is not a URL and is returned unchanged.
 function gatewayName(gateway: string): string {
   if (lastGateway.gateway !== gateway) lastGateway = { gateway, name: nameOfGateway(gateway) };
   return lastGateway.name;
@@ -112,9 +110,9 @@ function nameOfGateway(gateway: string): string {
 }
 
 /**
- * Returns the body as the ledger records it, without the API key. In a large body, each long string is replaced by its
- * hash; if that is not enough, the whole body is. `elided` if this is not the body that was sent, so that it cannot be
- * sent again from the record.
+ * Returns the body to record, without the API key. In a large body, each long string is replaced with its hash; if that
+ * is not enough, so is the whole body. `elided` is set if the recorded body differs from the sent one and therefore
+ * cannot be sent again.
  * @param redact removes the API key from a string
  */
 export function recordedBody(
@@ -161,16 +159,16 @@ export interface JobDeps extends PayDeps {
   /** Removes the key from a string before it is recorded. */
   redact: (text: string) => string;
   userAgent: string;
-  /** When the command began, ms since 1970. If absent, the time of the first search for the job counts. */
+  /** The command's start time, in ms since 1970. Default: the time of the first search for the job. */
   startedAt?: number | undefined;
   /**
-   * Set if processes take turns to submit. A job is then left to the living process that began it first, so that no
-   * other process uses a turn for it. Called when this process starts to wait for that process.
+   * Set if processes take turns to submit. A job is then left to the live process that began it first, so that no other
+   * process uses a turn for it. Called when this process starts to wait for that process.
    */
   onWaitForOther?: () => void;
 }
 
-/** The default time limit of one query, ms. */
+/** Default timeout of one query, in ms. */
 export const queryTimeoutMs = 30_000;
 
 /**

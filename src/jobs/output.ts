@@ -5,7 +5,7 @@ import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
 import type { Milestone, Goal, Job } from '../job.ts';
 
-/** The place of a result: a file or an object (`s3://BUCKET/KEY`), or standard output. */
+/** Where a result goes: a file or an object (`s3://BUCKET/KEY`), or standard output. */
 export type Target = { kind: 'file'; path: string } | { kind: 'stdout' };
 
 /**
@@ -20,9 +20,8 @@ export function numberedPath(path: string, index: number, count: number): string
 }
 
 /**
- * Returns the absolute paths of `count` files at the path of a target; the names never come from the server.
- * `requested` is the number of files in the request: if fewer files arrived, they keep the names that were checked
- * before anything was paid.
+ * Returns the absolute paths of `count` files at a target's path. The names never come from the server. `requested` is
+ * the number of files in the request: if fewer files arrived, they have the names that were checked before payment.
  */
 export function pathsAt(path: string, count: number, requested = count): string[] {
   const absolute = absoluteOutput(path);
@@ -31,37 +30,37 @@ export function pathsAt(path: string, count: number, requested = count): string[
   );
 }
 
-/** Builds a command's goal from its milestone and its output. */
+/** Builds a command's goal from its milestone and output. */
 export function goalOf(command: Goal['command'], ask: Milestone, target: Target | undefined): Goal {
   if (target === undefined) return { command, ask };
   return { command, ask, output: target.kind === 'stdout' ? '-' : absoluteOutput(target.path) };
 }
 
 /**
- * Returns the absolute path of the output that the job's command specified, preferring one that was not delivered yet.
- * Undefined if it specified none.
+ * Returns the absolute path of the output that the job's command specified, preferring an output that has not been
+ * delivered. Undefined if the command specified none.
  */
 export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
   const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
-  // Only the keys of a batch's rows have a slash. Their outputs are templates in which only the job's id is missing.
+  // Only keys of batch rows contain a slash. Their outputs are templates in which only the job's id is missing.
   if (key?.includes('/')) return output?.replaceAll('{job}', id);
   return output === undefined ? undefined : outputOf(output, id);
 }
 
-/** Returns the output of a job: replaces `{id}` in the path or URL by the job's id. */
+/** Returns a job's output: the path or URL with `{id}` replaced by the job's id. */
 export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
 
-/** Whether two absolute outputs are one file: a name in one folder, which may be reached through symbolic links. */
+/** Whether two absolute outputs are the same name in the same folder, after symbolic links are resolved. */
 export function isSameOutput(one: string, other: string): boolean {
   if (one === other) return true;
   if (!isAbsolute(one) || !isAbsolute(other) || basename(one) !== basename(other)) return false;
   return realPathOf(dirname(one)) === realPathOf(dirname(other));
 }
 
-/** True if a file exists at a path; false if that cannot be determined. */
+/** Whether a file exists at a path; false if that cannot be determined. */
 export function pathExists(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
@@ -70,7 +69,7 @@ export function pathExists(path: string): boolean {
   }
 }
 
-/** The output of several jobs: a folder, and the template of the file names. */
+/** The output of several jobs: a folder and a file name template. */
 export interface OutputPlace {
   /** Absolute path. */
   folder: string;
@@ -101,18 +100,18 @@ const placeholders = [
 type Placeholder = (typeof placeholders)[number];
 
 const defaultTemplate = '{id}.{ext}';
-// Leaves room for the longer names of a `.part` file and its notes.
+// Leaves room for the longer names of a `.part` file and its metadata file.
 const maxNameBytes = 200;
-// The maximum length of an object's key in S3, bytes.
+// Maximum length of an S3 object key, in bytes.
 const maxPathBytes = 1024;
 
-/** The placeholders that are filled in later: the job's id, and the number of the file. */
+/** The placeholders that are filled in later: the job's id and the file's number. */
 export const openPlaceholders = ['job', 'n'] as const;
 
 /**
  * Returns the output that `-o` specifies: a folder, or a template whose folder ends before the first placeholder.
- * @param hasColumns whether columns of rows may be placeholders; then {@link outputPath} refuses unknown names
- * @throws Error whose message says what is wrong.
+ * @param hasColumns whether row columns may be placeholders; if so, {@link outputPath} rejects unknown names
+ * @throws Error if the output is not a valid template.
  */
 export function outputPlace(output = defaultTemplate, hasColumns = false): OutputPlace {
   if (output.trim() === '' || output.includes('\0'))
@@ -128,12 +127,12 @@ export function outputPlace(output = defaultTemplate, hasColumns = false): Outpu
   return place;
 }
 
-/** Whether a template can give each row a path of its own. */
+/** Whether a template can produce a different path for each row. */
 export function isPerRow(template: string): boolean {
   return /\{(id|key|index|seed|slug|job)\}/.test(template);
 }
 
-/** The extension of a template: `.wav` for `{id}.wav`; '' if it has none. */
+/** Returns a template's extension: `.wav` for `{id}.wav`; '' if it has none. */
 export function fixedExtension(template: string): string {
   const extension = extname(template);
   return extension.includes('{') || extension.includes('}') ? '' : extension;
@@ -142,12 +141,12 @@ export function fixedExtension(template: string): string {
 /**
  * Returns the absolute path of a file. `fileTemplate` replaces the template for this file. {@link openPlaceholders}
  * without a value remain in the path.
- * @throws Error whose message says what is wrong.
+ * @throws Error if a value is missing or the path is not allowed.
  */
 export function outputPath(place: OutputPlace, values: OutputValues, fileTemplate?: string): string {
   const template = fileTemplate ?? place.template;
   if (fileTemplate !== undefined && isObjectUrl(fileTemplate))
-    throw new Error('the output of a row is a path; for a bucket use -o s3://BUCKET/FOLDER/{id}.{ext}');
+    throw new Error("a row's output must be a path; for a bucket, use -o s3://BUCKET/FOLDER/{id}.{ext}");
   checkLength(template);
   checkPlaceholders(template);
   const name = template.replace(placeholderPattern, (text: string, placeholder?: Placeholder) => {
@@ -166,11 +165,9 @@ function checkLength(name: string): void {
     throw new Error(`${printableLine(name, 60)} is longer than ${maxPathBytes} bytes`);
 }
 
-/**
- * Replaces the columns of a row in an output template. The standard placeholders and unknown names are left unchanged.
- */
+/** Replaces row columns in an output template. Standard placeholders and unknown names are left unchanged. */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
-  // `outputPath` refuses such a template.
+  // `outputPath` rejects a template this long.
   if (template.length > maxPathBytes) return template;
   return template.replace(placeholderPattern, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;
@@ -227,7 +224,7 @@ function objectUrlFor(folder: string, name: string): string {
   return url;
 }
 
-/** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error with its destination. */
+/** Checks that no symbolic link leads from a folder to a place outside `root`. @throws Error with the destination. */
 export function checkLinks(root: string, folder: string): void {
   const destination = escapeFrom(root, folder);
   if (destination === undefined) return;

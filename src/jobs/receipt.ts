@@ -17,7 +17,7 @@ import { pathsAt, type Target } from './output.ts';
 type JobRequest = Pick<Job, 'protocol' | 'request'>;
 type Receipt = Pick<JobFile, 'delivered' | 'mismatches' | 'provenance'>;
 
-// Models round sides to multiples of 8 or 16.
+// Models round sides to multiples of 8 or 16 px.
 const sidePixels = 16;
 const ratioTolerance = 0.02;
 // A fragmented file may stretch its last frame to the end of the audio.
@@ -25,7 +25,7 @@ const fpsTolerance = 0.02;
 const durationSeconds = 0.1;
 
 /**
- * Measures a saved video, compares it with the request of its job, and reads its statement of origin (design 19).
+ * Measures a saved video, compares it with its job's request, and reads its statements of origin (design 19).
  * @returns no measurements if the file is not an MP4
  * @throws MgwError('local_io'), exit 10, if the file cannot be read.
  */
@@ -62,7 +62,8 @@ function withOpenFile<Value>(path: string, read: (file: number) => Value): Value
 }
 
 /**
- * Returns the differences between a video and its request. A property that the request leaves open is never a mismatch.
+ * Returns the differences between a video and its request. A property that the request does not specify is never a
+ * mismatch.
  */
 export function mismatchesOf(job: JobRequest, delivered: Delivered, protocol: Protocol): Mismatch[] {
   const { width, height } = delivered;
@@ -80,7 +81,7 @@ export function mismatchesOf(job: JobRequest, delivered: Delivered, protocol: Pr
 function durationMismatch(requested: Json | undefined, { duration, fps }: Delivered): Mismatch[] {
   const seconds = positiveNumber(requested);
   if (seconds === undefined || duration === undefined) return [];
-  // Both durations are rounded to a millisecond.
+  // Both durations are rounded to the millisecond.
   const tolerance = Math.max(durationSeconds, fps === undefined ? 0 : 1 / fps) + 0.0005;
   if (Math.abs(duration - seconds) <= tolerance) return [];
   return [{ field: 'duration', asked: seconds, delivered: duration }];
@@ -132,7 +133,7 @@ function positiveNumber(value: Json | undefined): number | undefined {
   return typeof number === 'number' && Number.isFinite(number) && number > 0 ? number : undefined;
 }
 
-/** Describes each mismatch of a file, such as `duration 2 s instead of 4 s`. */
+/** Describes each of a file's mismatches, such as `duration 2 s instead of 4 s`. */
 export function mismatchTexts({ mismatches = [] }: Pick<JobFile, 'mismatches'>): string[] {
   return mismatches.map(({ field, asked, delivered }) => {
     if (field === 'audio') return delivered === true ? 'it has sound' : 'it has no sound';
@@ -152,7 +153,7 @@ export function deliveredText({ duration, width, height, fps, audio }: Delivered
   return parts.filter((fact) => fact !== undefined).join(', ');
 }
 
-/** Describes the mismatches of a file in one line. */
+/** Describes a file's mismatches in one line. */
 export function mismatchText(file: Pick<JobFile, 'path' | 'mismatches'>): string {
   return `${nameOf(file)} differs from the request: ${mismatchTexts(file).join(', ')}.`;
 }
@@ -161,7 +162,7 @@ function nameOf({ path }: Pick<JobFile, 'path'>): string {
   return path === '-' ? 'The video' : basename(path);
 }
 
-/** Returns the error of `--strict` (exit 9, with the files saved); undefined if no file differs from its request. */
+/** Returns the error for `--strict` (exit 9, with the files saved); undefined if no file differs from its request. */
 export function strictError(job: Job, files: readonly JobFile[]): MgwError | undefined {
   const differing = files.filter(({ mismatches }) => mismatches !== undefined);
   if (differing.length === 0) return undefined;
@@ -184,14 +185,14 @@ export function checkReceipts(job: Job, files: readonly JobFile[], note: (text: 
   if (error !== undefined) throw error;
 }
 
-/** The name of a file's sidecar: `clip.mp4.json`. */
+/** Returns the path of a file's sidecar: `clip.mp4.json` for `clip.mp4`. */
 export function sidecarPath(path: string): string {
   return `${path}.json`;
 }
 
 /**
- * Makes sure, before anything is paid, that the sidecars of `count` files can be written: no file exists there, except
- * an older sidecar.
+ * Checks, before anything is paid for, that the sidecars of `count` files can be written: no file except an older
+ * sidecar exists at their paths.
  * @throws MgwError('output_exists'), exit 10.
  */
 export async function checkSidecarsFree(target: Target, count: number, force: boolean): Promise<void> {
@@ -205,7 +206,7 @@ async function checkFree(path: string): Promise<void> {
   if (text === undefined || isSidecar(tryParseJson(text))) return;
   throw new MgwError(
     'output_exists',
-    `${target} already exists, and was not written by mgw. --force replaces it.`,
+    `${target} already exists and was not written by mgw. Use --force to replace it.`,
     {
       retry: 'safe',
     },
@@ -217,10 +218,10 @@ function isSidecar(json: Json | undefined): boolean {
 }
 
 /**
- * Writes a sidecar next to each file of a job: how it was made and where it came from (design 13). Only the owner can
- * read a sidecar, and the URLs in it are not signed.
- * @param version the version of mgw
- * @throws MgwError('local_io'), exit 10: the files themselves are saved.
+ * Writes a sidecar next to each of a job's files: how the file was made and where it came from (design 13). Only the
+ * owner can read a sidecar, and its URLs contain no signatures.
+ * @param version mgw's version
+ * @throws MgwError('local_io'), exit 10; the files themselves are saved.
  */
 export async function writeSidecars(job: Job, files: readonly JobFile[], version: string): Promise<void> {
   for (const file of files) await writeSidecar(sidecarPath(file.path), contentOf(job, file, version));

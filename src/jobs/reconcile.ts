@@ -6,8 +6,8 @@ import type { Ledger } from '../ledger/ledger.ts';
 const maxTextLength = 4000;
 
 /**
- * Returns a gateway's response in a form that may be recorded and shown. The key is removed, because gateways quote a
- * key that they refuse. Every string is cut to 4000 UTF-16 code units.
+ * Returns a gateway's response in a form that may be recorded and displayed. The key is removed, because gateways quote
+ * a key that they refuse. Every string is truncated to 4000 UTF-16 code units.
  */
 export function redactTexts<T>(response: T, redact: (text: string) => string): T {
   return redactAll(response, redact) as T;
@@ -21,12 +21,12 @@ function redactAll(response: unknown, redact: (text: string) => string): unknown
   return Object.fromEntries(members);
 }
 
-/** A failure's record in the ledger. */
+/** Returns a failure in the form in which the ledger records it. */
 export function recordOf({ code, message, nativeCode }: Failure): JobError {
   return { code, message, native_code: nativeCode };
 }
 
-/** The event that records a verdict about an attempt. */
+/** Returns the event that records the verdict on an attempt. */
 export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
   if (verdict.kind === 'accepted') {
     const { handle, nativeStatus, warning } = verdict;
@@ -36,20 +36,20 @@ export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
   return verdict.kind === 'unknown' ? { ...event, type: 'unknown', handle: verdict.handle } : event;
 }
 
-/** True if a job was being sent, and its sender is not known to be alive. */
+/** Whether a job was being sent and its sender is not known to be alive. */
 export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean {
   return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');
 }
 
-/** The state to show: a submission is `unknown` if its process has died and its response was not recorded. */
+/** Returns the state to display: `unknown` if the sender may have died and the response was not recorded. */
 export function shownState(job: Job): Job['state'] {
   return isAbandoned(job) && job.record.pendingReply === undefined ? 'unknown' : job.state;
 }
 
 /**
- * Brings a job whose run died to the state that its record proves (design 4). Reads a response that was recorded but
+ * Updates a job whose run died to the state that its record proves (design 4). Reads a response that was recorded but
  * not read. A submission without a recorded response becomes `unknown`. Other jobs are unchanged.
- * @throws MgwError('local_io') if that cannot be recorded.
+ * @throws MgwError('local_io') if the state cannot be recorded.
  */
 export async function reconcile(
   ledger: Ledger,
@@ -57,7 +57,7 @@ export async function reconcile(
   read: (reply: Reply, body: JsonObject) => SubmitVerdict,
 ): Promise<Job> {
   if (!isUnsettled(job)) return job;
-  // Read the record again after its process is known to be dead, so that its last write is not missed.
+  // Read the record again now that the process is known to be dead, so that its last write is not missed.
   const latest = (await ledger.read(job.id)) ?? job;
   const event = isUnsettled(latest) ? provenEvent(latest, read) : undefined;
   if (event === undefined) return latest;
@@ -84,6 +84,6 @@ function provenEvent(
         attempt: attempts,
         error: { code: 'submit_unknown', message: 'The process ended before the response arrived' },
       };
-  // If lines are missing, only a handle proves anything: a refusal may belong to an earlier attempt.
+  // If the record lacks lines, only a handle proves anything: a rejection may belong to an earlier attempt.
   return job.state === 'unknown' && event.type !== 'accepted' ? undefined : event;
 }

@@ -33,11 +33,11 @@ export function checkKeyName(key: string | undefined, fresh: boolean | undefined
 }
 
 /**
- * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if that is
- * set), or a handle in the ledger. Undefined if nothing matches.
- * @param gateway the configured gateway: its job is preferred if several gateways have a task with the handle
- * @throws MgwError('usage') if a part or a handle matches several jobs, or no job exists for a REF in the form of mgw's
- * own ids.
+ * Finds the job that a REF names in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if
+ * one is given), or a handle. Undefined if nothing matches.
+ * @param gateway the configured gateway, whose job is preferred if several gateways have a task with the handle
+ * @throws MgwError('usage') if a part or a handle matches several jobs, or there is no job for a job id, `@key` or
+ * `@last`.
  */
 export async function findJob(
   ledger: Ledger,
@@ -53,8 +53,8 @@ export async function findJob(
 }
 
 /**
- * Returns the job of a key; undefined if the key is free, or its job was never created.
- * @throws MgwError('submit_unknown') if its record is lost.
+ * Returns the job that a key names; undefined if the key is free or its job was never created.
+ * @throws MgwError('submit_unknown') if the job's record is lost.
  */
 export async function namedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
   let latest: Job | undefined;
@@ -68,9 +68,9 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
 }
 
 /**
- * Returns a job whose record is lost and that may have been paid for. It can be shown, removed and resolved like any
- * other. Undefined if the ledger has no trace of it.
- * @throws MgwError('local_io') if it cannot be recorded.
+ * Returns the job with an id. If the job's record is lost and the job may have been paid for, creates a record, so that
+ * the job can be shown, removed and resolved like any other. Undefined if the ledger has no trace of the job.
+ * @throws MgwError('local_io') if the record cannot be created.
  */
 async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
   const lookup = await findJobById(ledger, id);
@@ -79,7 +79,7 @@ async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
   return ledger.read(id);
 }
 
-/** Exit 7: a claim belongs to a job whose record is lost, so it is unknown whether it was paid for. */
+/** Exit 7: a claim belongs to a job whose record is lost, so it is unknown whether the job was paid for. */
 export function lostRecord(subject: string, id: string): MgwError {
   const text = `The record of ${subject} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then resolve the job.`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: resolveCommand({ id }) });
@@ -104,8 +104,8 @@ export function keyConflict(key: string, job: Job, body: Json): MgwError {
 }
 
 /**
- * Returns the differences between two bodies, a line for each field: `duration was 5, is 8`. Does not show the values
- * of fields for which `isHidden` returns true.
+ * Returns the differences between two bodies, one line per field: `duration was 5, is 8`. Omits the values of fields
+ * for which `isHidden` returns true.
  */
 export function differences(
   before: Json | undefined,
@@ -128,11 +128,11 @@ function formatValue(value: Json | undefined): string {
   return value === undefined ? 'absent' : JSON.stringify(value).slice(0, 80);
 }
 
-/** One of the jobs of a batch's row. Each is paid for, and replaces the one before. */
+/** One of a batch row's jobs. Each job is paid for and replaces the previous one. */
 export interface Retry {
-  /** Counted from 1. */
+  /** The position among the row's jobs, starting at 1. */
   number: number;
-  /** The key of its job: the row's own key, then `KEY/2`, `KEY/3` … */
+  /** The job's key: the row's key, then `KEY/2`, `KEY/3` … */
   key: string;
   /** Undefined if the job does not exist yet. */
   job?: Job;
@@ -144,11 +144,11 @@ export function keyOfRetry(key: string, number: number): string {
 }
 
 /**
- * Returns the latest job of a row's key; number 1 if there is none.
- * @throws MgwError('submit_unknown') if the record of one is lost.
+ * Returns the latest job for a row's key; number 1, without a job, if there is none.
+ * @throws MgwError('submit_unknown') if the record of one of the row's jobs is lost.
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
-  // The second job counts even if a person removed the first.
+  // Look for the second job even if a person removed the first.
   const [job, second] = await Promise.all([namedJob(ledger, key), namedJob(ledger, keyOfRetry(key, 2))]);
   let latest: Retry = { number: 1, key, job };
   for (let next = second; next !== undefined;) {
@@ -159,7 +159,7 @@ export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
   return latest;
 }
 
-// Only the keys of a batch's rows have a slash. The key of a row that was retried belongs to its latest job.
+// Only keys of batch rows contain a slash. The key of a retried row names its latest job.
 async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
   return key.includes('/') ? (await latestRetry(ledger, key)).job : namedJob(ledger, key);
 }
@@ -169,7 +169,8 @@ async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<J
   return (await firstJob(ledger, await ledger.listed(), matches)) ?? noSuchJob('@last');
 }
 
-// Gateways, and the protocols of one, may use the same task ids. Of several jobs of one task, the newest is returned.
+// Several gateways, or several protocols of one gateway, may use the same task id. If several jobs have the same task,
+// returns the newest.
 async function byHandle(
   ledger: Ledger,
   handle: string,
@@ -208,15 +209,15 @@ async function firstJob(ledger: Ledger, ids: Ids, matches: (job: Job) => boolean
   return undefined;
 }
 
-/** Returns the job of a REF in the ledger. @throws MgwError('usage') if there is none, as {@link findJob} does. */
+/** Returns the job that a REF names in the ledger, as {@link findJob} does. @throws MgwError('usage') if there is none. */
 export async function recordedJob(ledger: Ledger, ref: string, gateway?: string): Promise<Job> {
   return (await findJob(ledger, ref, undefined, gateway)) ?? noSuchJob(ref);
 }
 
 /**
  * Imports a handle that is not in the ledger, once the gateway has confirmed it (design 1).
- * @throws MgwError('usage') if it is not a handle of the protocol; exit 9 if the gateway does not know it, 3 if it
- * refuses the key, 6 if it does not respond.
+ * @throws MgwError('usage') if the handle is invalid in the protocol; exit 9 if the gateway does not know the handle, 3
+ * if it refuses the key, 6 if it does not respond.
  */
 export async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
   const observation = await confirmHandle(handle, protocol, deps);
@@ -230,7 +231,7 @@ export async function importHandle(handle: string, protocol: Protocol, deps: Job
   return recordObservation(job, observation, deps);
 }
 
-// Only the state of the task confirms that it exists.
+// Queries the task's state, because only a state confirms that the task exists.
 async function confirmHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Observation> {
   checkHandle(handle, protocol);
   for (let tries = 0; ; tries += 1) {

@@ -14,19 +14,19 @@ import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { timeOf } from '../ledger/names.ts';
 
-/** The reason why a job is not removed: a process is working on it, or it has not ended and may have been paid for. */
+/** Why a job is not removed: a process is working on it, or it has not ended and may have been paid for. */
 export type Obstacle = 'in_use' | 'open';
 
 /** Opens the budgets in which a job has an open reservation. */
 export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
 
 /**
- * Removes a job from the ledger once its reservations are settled. Its `--key` becomes free; saved files are kept. If
- * the job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
- * If it was sent, a run that is about to begin waits until the job is removed or kept.
- * @param force removes it despite an obstacle
+ * Settles a job's reservations and removes the job from the ledger. Its `--key` becomes free; saved files are kept. If
+ * the job could still be sent, claims its next attempt first, so that a process about to send the job finds it removed.
+ * If the job was sent, a run that is about to begin waits until the job is removed or kept.
+ * @param force whether to remove the job despite an obstacle
  * @returns the obstacle; undefined if the job was removed
- * @throws MgwError('local_io') if that cannot be recorded.
+ * @throws MgwError('local_io') if the removal cannot be recorded.
  */
 export async function removeJob(
   ledger: Ledger,
@@ -63,14 +63,14 @@ export async function removeJob(
     await ledger.remove(original.id);
     return undefined;
   } catch (error) {
-    // The first error is the one to report.
+    // Report the first error, not a later one from `undo`.
     await undo().catch(() => undefined);
     throw error;
   }
 }
 
-// Records a run of this removal. Runs that begin after it wait for it, and the last check of the job finds those that
-// began before it.
+// Records the removal as a run. Runs that begin later wait for the removal, and its last check of the job finds runs
+// that began earlier.
 async function beginRemovalRun(ledger: Ledger, id: string): Promise<string> {
   const run = randomUUID().slice(0, 8);
   const { owner } = await ledger.lease();
@@ -80,7 +80,7 @@ async function beginRemovalRun(ledger: Ledger, id: string): Promise<string> {
 
 /**
  * Records that a run of a job began. Returns false if the job was removed.
- * @throws MgwError('local_io') if that cannot be recorded.
+ * @throws MgwError('local_io') if the run cannot be recorded.
  */
 export async function recordBegan(
   ledger: Ledger,
@@ -96,8 +96,8 @@ export async function recordBegan(
   }
 }
 
-// Records that the claimed attempt was abandoned. Otherwise a run that began in the meantime would wait for it as long
-// as this process lives, and two such processes would wait for each other.
+// Records that the claimed attempt was abandoned. Otherwise, a run that began in the meantime would wait until this
+// process ends, and two such processes would wait for each other.
 async function abandonAttempt(ledger: Ledger, job: Job): Promise<void> {
   abandonClaim(attemptClaim(job));
   const message = 'Not sent, because a process was about to remove the job';
@@ -113,8 +113,8 @@ export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promis
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
 }
 
-// `kept`: the job has a handle, so it is not sent again. `closed`: this process claimed its next attempt. Undefined if
-// the job has changed.
+// Prevents another process from sending a job. `kept`: the job has a handle, so it is not sent again. `closed`: this
+// process claimed the next attempt. `claimed`: another process is about to send the job. Undefined if the job changed.
 async function keepFromSending(
   ledger: Ledger,
   job: Job,
@@ -136,33 +136,33 @@ async function keepFromSending(
 }
 
 /**
- * The reasons for keeping a job; the first that applies counts. `newer`: it is too recent. `open`: it has not ended, or
- * its record is damaged. `in_use`: a process is working on it. `undelivered`: the command that paid for it did not
- * deliver it, and would resume it. `speech`: without the job, the speech would be paid for again. `key`: it has a key,
- * and its command would pay again.
+ * The reasons for keeping a job, in order of precedence. `newer`: it is too recent. `open`: it has not ended, or its
+ * record is damaged. `in_use`: a process is working on it. `undelivered`: the command that paid for it did not deliver
+ * it and would resume it. `speech`: without the job, the speech would be paid for again. `key`: it has a key, and its
+ * command would pay again.
  */
 export const keepReasons = ['newer', 'open', 'in_use', 'undelivered', 'speech', 'key'] as const;
 export type KeepReason = (typeof keepReasons)[number];
 
-/** The options of a prune. */
+/** Options for pruning. */
 interface PruneOptions {
-  /** Only jobs whose last event is before this time are removed, ms since 1970. */
+  /** Only jobs whose last event is before this time are removed, in ms since 1970. */
   before: number;
-  /** Also removes jobs with a key, whose command would then pay again. */
+  /** Whether to remove even jobs with a key, whose command would then pay again. */
   keys: boolean;
-  /** Removes nothing, and reports what would be removed. */
+  /** Whether to only report what would be removed. */
   dryRun: boolean;
 }
 
-/** The result of a prune. */
+/** The result of pruning. */
 export interface PruneResult {
-  /** Ids, the oldest first. */
+  /** Job ids, oldest first. */
   removed: string[];
   kept: Record<KeepReason, number>;
 }
 
 /**
- * Removes jobs that have ended from the ledger, but keeps each job whose command would then pay again.
+ * Removes finished jobs from the ledger, except jobs whose command would then pay again.
  * @throws MgwError('local_io') if the ledger cannot be read or written.
  */
 export async function prune(
@@ -174,7 +174,7 @@ export async function prune(
   const removed: string[] = [];
   const remove = async (job: Job): Promise<Obstacle | undefined> =>
     options.dryRun ? undefined : removeJob(ledger, job, false, budgetsOf);
-  // The oldest first, so that a job is removed before the later one that replaced it.
+  // Oldest first, so that a job is removed before the later job that replaced it.
   for (const id of (await ledger.ids()).reverse()) {
     const job = timeOf(id) < options.before ? await ledger.read(id) : undefined;
     const reason =
@@ -210,13 +210,13 @@ function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
   );
 }
 
-// `tts --split` recognises a complete piece by its job; the piece's name contains the job's fingerprint.
+// `tts --split` recognizes a complete piece by its job. The piece's name contains the job's fingerprint.
 function isExistingPiece({ files, record: { fingerprint } }: Job): boolean {
   const isPiece = (path: string): boolean => basename(path).endsWith(`-${fingerprint.slice(0, 16)}`);
   return files.some(({ path }) => isPiece(path) && existsSync(path));
 }
 
-// Speech that was billed and broke off blocks another payment, unless a later job replaced it.
+// Speech that was charged but ended early blocks another payment, unless a later job replaced it.
 async function blocksSpeech({ id, state, record }: Job, ledger: Ledger): Promise<boolean> {
   if (state !== 'failed') return false;
   const siblingIds = await ledger.lookup('fingerprint', record.fingerprint);

@@ -18,7 +18,7 @@ export type Began = JobEvent & { type: 'began' };
 /** The result of a run. */
 export interface RunResult<T> {
   value: T;
-  /** The job as it is recorded at the end. */
+  /** The job, as recorded at the end of the run. */
   job: Job;
   /**
    * Records that the run ended, and whether the result was reported to the user. If so, repeating the command makes a
@@ -28,10 +28,10 @@ export interface RunResult<T> {
 }
 
 /**
- * Runs a command on a job. Records `began` before `work`, and `detached` if it fails, so that the same command resumes.
- * The caller records the delivery once the result was reported to the user. All work is done under the lease that the
- * run began with, which `work` receives in its deps. If the process was suspended for longer than the lease, other
- * processes may have continued the job.
+ * Runs a command on a job. Records `began` before `work`, and `detached` if `work` fails, so that the same command
+ * resumes the job. The caller records the delivery once the result has been reported to the user. All work is done
+ * under the lease with which the run began, because other processes may have continued the job if this process was
+ * suspended for longer than the lease. `work` receives that lease in its deps.
  * @param begin finds the job and records its argument, or leaves a job in doubt unchanged
  * @throws what `begin` throws; what `work` throws, with the current job.
  */
@@ -75,7 +75,7 @@ export async function inRun<T, D extends JobDeps>(
 }
 
 /**
- * Begins a run on a job that already exists, as `fetch` and `jobs wait` do: the `begin` of {@link inRun}.
+ * Returns the `begin` of {@link inRun} for an existing job that was sent, as `fetch` and `jobs wait` require.
  * @throws MgwError: exit 7 if it is unknown whether the task exists, 3 or 4 if it was rejected, 6 if it was
  * never sent, 8 if it is being sent.
  */
@@ -87,16 +87,16 @@ export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<J
 }
 
 /**
- * Begins a run on an existing job, sent or not: the `begin` of {@link inRun}. Waits while another process is removing
- * the job.
- * @throws MgwError('usage') if it was removed.
+ * Returns the `begin` of {@link inRun} for an existing job, sent or not. It waits while another process is removing the
+ * job.
+ * @throws MgwError('usage') if the job was removed.
  */
 export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
   return async (began) =>
     (await continueRun(job, deadlineIn(maxRemovalMs, deps.clock), deps, began)) ?? noSuchJob(job.id);
 }
 
-/** The maximum time to wait for a process that is removing the job and may have been suspended, ms. */
+/** Maximum time to wait for a process that is removing the job and may have been suspended, in ms. */
 const maxRemovalMs = 5000;
 
 /**
@@ -115,7 +115,7 @@ export async function continueRun(
   try {
     return await waitForRemover(job, deadline, deps);
   } catch (error) {
-    // Otherwise this run would count as alive as long as its process lives.
+    // Otherwise, this run would be treated as alive until its process ends.
     await detach(job, began.run, error, deps);
     throw error;
   }
@@ -137,8 +137,8 @@ async function waitForRemover(
   }
 }
 
-// A process that removes a job claims its next attempt, or if it was sent, begins a run of its own. Then it checks for
-// runs a last time, and may have missed this one.
+// A process that removes a job claims the job's next attempt or, if the job was sent, begins a run. It then checks for
+// other runs a last time and may have missed this one.
 async function isBeingRemoved(job: Job, ledger: Ledger): Promise<boolean> {
   const { runs, lifeOf } = job.record;
   if (job.handle !== undefined)
@@ -163,7 +163,7 @@ async function tryToDiscard(job: Job, { ledger, allowances, note }: JobDeps): Pr
   }
 }
 
-// Never throws: the error that ended the run must be reported, and a dead run is recognised without this record.
+// Never throws: the error that ended the run must be reported, and a dead run is recognized without this record.
 async function detach(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
   const exitCode = error instanceof MgwError ? error.exitCode : 1;
   await deps.ledger.append(job.id, { type: 'detached', run, exit_code: exitCode }).catch(() => {

@@ -18,16 +18,16 @@ import { markedCopy } from './mark.ts';
 import { mismatchText, provenanceOf, receiptOf } from './receipt.ts';
 import type { WatchedJob } from './watch.ts';
 
-/** How results are saved. */
+/** Options for saving results. */
 export interface SaveOptions {
-  /** Overwrites an existing file at the target. */
+  /** Whether to overwrite an existing file at the target. */
   force: boolean;
   key: string;
   trustedOrigins: readonly string[];
   onProgress?: (progress: DownloadProgress) => void;
   /** If false, the file is temporary and is not recorded. */
   record?: boolean;
-  /** Writes the origin "made by a trained algorithm" into an MP4. */
+  /** Whether to write the origin "made by a trained algorithm" into an MP4. */
   mark?: boolean | undefined;
 }
 
@@ -35,26 +35,25 @@ interface ResultOptions extends SaveOptions {
   deadline: Deadline;
   intervalMs: number;
   inline: InlineMedia;
-  /** Locks the output. */
   lock: (place: Place) => Promise<OutputLock>;
 }
 
-/** The number of a result, and its path. */
+/** A result's index and path. */
 export interface Place {
   index: number;
   /** Absolute path. */
   path: string;
 }
 
-/** The maximum number of requests for a new URL. */
+/** Maximum number of requests for a new URL. */
 const maxRefreshes = 3;
 
-/** The minimum size of a video, bytes. No container has a shorter header. */
+/** Minimum size of a video, in bytes. No container has a shorter header. */
 const minVideoBytes = 8;
 
 /**
- * Saves one result of a finished job under `path`, measures it and records it. Requests a new URL if one has expired,
- * and waits for a result that is not ready yet.
+ * Saves one result of a finished job at `place`, measures it and records it. Requests a new URL if one has expired, and
+ * waits for a result that is not ready.
  * @throws MgwError: exit 9 gone or broken, 10 cannot be saved here, 3 its URL requires the key but is not trusted with
  * it, 8 not ready at the deadline.
  */
@@ -84,7 +83,7 @@ export async function saveResult(
   const { bytes, sha256 } = markedFile ?? part;
   const markFields = markedFile && { ...provenanceOf(markedFile.path), unmarked_sha256: part.sha256 };
   const file: JobFile = { path: place.path, bytes, sha256, mime, ...receipt, ...markFields };
-  // Recorded before it is published, so that a later run recognises the file by its hash.
+  // Record the file before publishing it, so that a later run recognizes the file by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
   const { assertLease } = output;
   await publish(markedFile ?? part, file.path, {
@@ -101,7 +100,7 @@ function recordedAt(job: Job, { path }: Place): JobFile | undefined {
   return job.files.findLast((file) => isSameOutput(file.path, path));
 }
 
-// A file that this job saved earlier is kept. Any other file must not be overwritten.
+// Returns an intact file that this job saved earlier. Any other existing file must not be overwritten without `force`.
 async function intactFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
   const { path } = place;
   const recorded = recordedAt(job, place);
@@ -148,11 +147,11 @@ async function obtainResult(
   }
 }
 
-/** The outcome of one source. `broken`: the media inside the response are invalid, and another attempt cannot help. */
+/** The outcome of one source. `broken`: the media in the response are invalid, and another attempt cannot help. */
 type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
 type FailedOutcome = Exclude<Outcome, { kind: 'done' }>;
 
-// Sources of one result are tried in order. "Not ready yet" takes precedence over "gone".
+// Tries a result's sources in order. If all fail, "not ready" takes precedence over "expired".
 async function trySources(sources: readonly Source[], work: Work): Promise<Outcome> {
   const failures: FailedOutcome[] = [];
   for (const source of sources) {
@@ -221,7 +220,8 @@ function addressOf(source: Exclude<Source, { kind: 'inline' }>, baseUrl: URL): s
   return source.kind === 'url' ? source.url : baseUrl.href.replace(/\/$/, '') + source.path;
 }
 
-// Even if a download fails, the job is paid for. Its result can be fetched again unless that can never succeed.
+// Adds the command to run next. If a download fails, the job is still paid for, and its result can be fetched again
+// unless the failure is permanent.
 function withNext(error: unknown, job: Job): unknown {
   if (!(error instanceof MgwError) || error.next !== undefined) return error;
   return error.with({ next: error.retry === 'never' ? showCommand(job) : fetchCommand(job) });
@@ -236,8 +236,8 @@ async function pause(rounds: number, failure: Failure, { job, deps, options }: W
   if (deadline.remainingMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
 }
 
-// The last success counts: a later status cannot take the result away. Media inside the new response are discarded, so
-// that they cannot replace media saved from the first response.
+// Returns new sources only if the job is still reported as succeeded: another status does not invalidate the result.
+// Media in the new response are discarded, so that they cannot replace media saved from the first response.
 async function refreshSources(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
   const { verdict } = await observe(job, protocol, deps);
   const isSuccess = verdict.kind === 'observation' && verdict.state === 'succeeded';
@@ -257,7 +257,7 @@ function noSourceError({ job, observation }: WatchedJob, index: number): MgwErro
   });
 }
 
-/** Exit 9: the result is not available at any URL, or no longer. */
+/** Exit 9: the result is not, or no longer, available at any URL. */
 function goneError(failure: Failure, job: Job): MgwError {
   return new MgwError('result_unavailable', `The result of ${job.id} is not available: ${failure.message}`, {
     charged: 'yes',

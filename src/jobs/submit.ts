@@ -18,27 +18,27 @@ import { eventOf, redactTexts, reconcile } from './reconcile.ts';
 
 const maxRecordedReply = 64 * 1024;
 
-/** A job that was accepted. */
+/** An accepted job. */
 export interface SubmittedJob {
   job: Job;
-  /** True if an earlier submission is resumed, and this run sent nothing. */
+  /** Whether an earlier submission was resumed, so that this run sent nothing. */
   isResumed: boolean;
 }
 
-/** Another process is sending the job's next attempt, or has sent it: this process sent nothing. */
+/** Thrown if another process is sending the job's next attempt or has sent it. This process sent nothing. */
 class SentElsewhere extends Error {}
 
 /**
- * Sends a job until the gateway accepts or rejects it, or waits for another process that does (design 5). A job that
- * was already accepted is unchanged.
- * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 8 another process is still sending, 10 not
- * recordable, 12 over a budget, 130/143 interrupted.
+ * Sends a job until the gateway accepts or rejects it, or waits for another process to do so (design 5). Does nothing
+ * if the job was accepted earlier.
+ * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 8 another process is still sending, 10 cannot be
+ * recorded, 12 over a budget, 130/143 interrupted.
  */
 export async function submit(original: Job, order: Order, deps: JobDeps): Promise<SubmittedJob> {
   const { ledger } = deps;
   const { unknownError = taskUnknownError } = order;
   let job = await reconcile(ledger, original, order.read);
-  // A rejection from an earlier run does not end this run; a later one does.
+  // A rejection recorded by an earlier run does not end this run. A new rejection does.
   const earlierRejection = job.state === 'rejected' ? job.record.attempts : undefined;
   for (;;) {
     if (job.handle !== undefined) return { job, isResumed: true };
@@ -60,7 +60,7 @@ export async function submit(original: Job, order: Order, deps: JobDeps): Promis
   }
 }
 
-/** The interval at which a job is read while another process continues it, ms. */
+/** How often to read a job while another process continues it, in ms. */
 const otherRunPauseMs = 500;
 
 async function isLeftToOther(job: Job, { lease, onWaitForOther }: JobDeps): Promise<boolean> {
@@ -80,7 +80,7 @@ async function waitForOther(
   });
 }
 
-// Returns the job as currently recorded.
+// Reads the job again. Throws if the job was removed.
 async function currentJob(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<Job> {
   const latest = await ledger.read(job.id);
   if (latest !== undefined) return latest;
@@ -88,9 +88,9 @@ async function currentJob(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promis
   throw new MgwError('local_io', text, { charged: 'no', retry: 'safe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** Returns the accepted job; undefined if another process sends it. */
+/** Pays for a job and returns the accepted job; undefined if another process is sending it. */
 async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
-  // A gateway may quote the URL of an upload, with its signature.
+  // A gateway may quote an upload's URL, including its signature.
   const redact =
     order.upload === undefined ? deps.redact : (text: string) => withoutSignatures(deps.redact(text));
   const attempts = new Attempts(job, { ...deps, redact });
@@ -124,7 +124,7 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
 class Attempts implements PaymentRecord {
   job: Job;
   readonly #deps: JobDeps;
-  /** The number of the current attempt. */
+  /** The current attempt's number; 0 before the first attempt. */
   #attempt = 0;
 
   constructor(job: Job, deps: JobDeps) {
@@ -141,8 +141,8 @@ class Attempts implements PaymentRecord {
     if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
     try {
-      // Reads the job after claiming the attempt: a process that sees an accepted job without a later claim assumes
-      // that nothing more is sent.
+      // Read the job after claiming the attempt: a process that sees an accepted job without a later claim assumes that
+      // nothing more is sent.
       await this.#reload();
       if (this.job.handle !== undefined) throw new SentElsewhere();
       await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });
@@ -166,7 +166,8 @@ class Attempts implements PaymentRecord {
     await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
-  // A failure is only noted: the event of the verdict does not depend on this record, and may still fit on a full disk.
+  // Notes a failure instead of throwing: the verdict's event does not depend on this record and may still fit on a
+  // nearly full disk.
   async reply(reply: Reply): Promise<void> {
     const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
     await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {
@@ -187,7 +188,7 @@ class Attempts implements PaymentRecord {
         throw new Error('the record cannot be read');
     } catch (error) {
       if (verdict.kind === 'accepted') throw unrecordedHandleError(verdict.handle, this.job, error);
-      // A rejection or doubt is reported even if unrecorded. A retry needs its record.
+      // Report a rejection or doubt even if it cannot be recorded. A retry requires the record.
       if (verdict.kind === 'unavailable') throw error;
       this.#deps.note(`Could not record the outcome of the submission: ${messageOf(error)}`);
     }
@@ -198,7 +199,7 @@ class Attempts implements PaymentRecord {
     if (warning) note(redact(warning));
     const { id, handle: firstHandle } = this.job;
     if (firstHandle !== handle)
-      note(`Job ${id} continues as ${firstHandle ?? '?'}; the gateway has accepted ${handle} as well.`);
+      note(`Job ${id} continues as ${firstHandle ?? '?'}; the gateway also accepted ${handle}.`);
     return this.job;
   }
 

@@ -6,10 +6,10 @@ import { noSuchJob } from './errors.ts';
 import { usageError } from '../errors.ts';
 import { jobIdPattern } from '../ledger/names.ts';
 
-/** A job as users see it: without the ledger's bookkeeping. */
+/** A job as users see it, without the ledger's bookkeeping. */
 export type JobView = Omit<Job, 'record'>;
 
-/** The job object of `--json`: the members of design 2 in their order. A member without a value is absent. */
+/** Returns the job object for `--json`: the members of design 2, in order. Members without a value are absent. */
 export function jobView(job: Job): JobView {
   return {
     id: job.id,
@@ -38,24 +38,24 @@ export function jobView(job: Job): JobView {
   };
 }
 
-/** Returns the files of a job, except the pieces of long text, which are removed once they are joined. */
+/** Returns a job's files, except pieces of long text, which are removed once they are joined. */
 export function visibleFiles({ files }: Job): JobFile[] {
   return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
 }
 
-// Omits the temporary file of the audio once the audio is published.
+// Omits the audio's temporary file once the audio is published.
 function visibleDetails({ details, files }: Job): unknown {
   if (!isObject(details) || details['kept'] === undefined || files.length === 0) return details;
   const others = Object.entries(details).filter(([name]) => name !== 'kept');
   return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
-/** The maximum length of a note, in UTF-16 code units. */
+/** Maximum length of a note, in UTF-16 code units. */
 export const maxNoteLength = 4000;
 
 /**
- * Records a person's rating of a job's result in place of the earlier one. Does nothing if they are the same.
- * @throws MgwError('usage') if there is no such job, MgwError('local_io') if it cannot be recorded.
+ * Records a person's rating of a job's result, replacing any earlier rating. Does nothing if the rating is unchanged.
+ * @throws MgwError('usage') if there is no such job, MgwError('local_io') if the rating cannot be recorded.
  */
 export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rating): Promise<Job> {
   const job = (await ledger.read(id)) ?? noSuchJob(id);
@@ -66,21 +66,21 @@ export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rati
   return (await ledger.read(id)) ?? job;
 }
 
-/** A rating, as the gallery page sends it and as it exports it in `ratings.json`. */
+/** A rating as sent by the gallery page and as exported to `ratings.json`. */
 export interface GalleryRating extends Rating {
   job: string;
-  /** When it was rated, ISO 8601 in UTC. */
+  /** The time of the rating, ISO 8601 in UTC. */
   at: string;
 }
 
 /**
- * Reads the ratings in the content of a `ratings.json`.
+ * Parses the content of a `ratings.json`.
  * @throws MgwError('usage') with the number of the first invalid entry.
  */
 export function readRatings(text: string, name: string): GalleryRating[] {
   const json = tryParseJson(text);
   const entries = isObject(json) ? json['ratings'] : undefined;
-  if (!Array.isArray(entries)) throw usageError(`${name} is not a ratings.json of a gallery.`);
+  if (!Array.isArray(entries)) throw usageError(`${name} is not a ratings.json from a gallery.`);
   return entries.map((entry, index) => {
     const rating = readRating(entry);
     if (rating === undefined) throw usageError(`${name}: entry ${index + 1} is not a rating.`);
@@ -88,7 +88,7 @@ export function readRatings(text: string, name: string): GalleryRating[] {
   });
 }
 
-/** Reads a rating of a gallery; undefined if it is invalid. */
+/** Parses a rating from a gallery; undefined if it is invalid. */
 export function readRating(entry: Json | undefined): GalleryRating | undefined {
   if (!isObject(entry)) return undefined;
   const { job, rating, note, at = '' } = entry;

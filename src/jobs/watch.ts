@@ -9,16 +9,16 @@ import { failedError, interruptedError, noResultError, pendingError, shortMessag
 import type { JobDeps } from './order.ts';
 import { hasResult, observe, type PollResult, type OpenSink } from './observe.ts';
 
-/** The time after a submission in which "not found" proves nothing, in ms (design 6). */
+/** How long after a submission "not found" proves nothing, in ms (design 6). */
 const notFoundGraceMs = 60_000;
 
 /** How long to wait, and how often to poll. */
 export interface WatchOptions {
-  /** When to give up. A poll whose response stalls ends then as well. */
+  /** When to stop waiting. A poll whose response stalls also ends then. */
   deadline: Deadline;
-  /** The minimum delay between two polls, ms. Delays grow to twice that. */
+  /** Minimum delay between two polls, in ms. Delays grow to twice this value. */
   intervalMs: number;
-  /** Polls at once. Otherwise the first poll comes after one interval. */
+  /** Whether to poll at once. Otherwise, the first poll follows after one interval. */
   atOnce: boolean;
   onUpdate?: (job: Job) => void;
   openSink?: OpenSink;
@@ -32,8 +32,8 @@ export interface WatchedJob {
 }
 
 /**
- * Polls a job until a verdict and returns its successful observation. Backs off after 429, 5xx, network errors and
- * unreadable responses. Sends nothing that costs money.
+ * Polls a job until it has succeeded, and returns the successful observation. Backs off after 429, 5xx, network errors
+ * and unreadable responses. Sends nothing that costs money.
  * @throws MgwError: exit 5 failed, 8 at the deadline, 3 if the key is refused, 9 if the task is still not found after
  * the grace period or finished with nothing to fetch, 130/143 interrupted.
  */
@@ -46,8 +46,8 @@ export async function watch(
   let current = job;
   let failedPolls = 0;
   const startedAt = deps.clock.monotonic();
-  // The monotonic clock decides, because the time of day may be changed during the wait. The time of day is used only
-  // for a job that was submitted before the wait.
+  // Use the monotonic clock, because the time of day may be changed during the wait. The time of day is used only for a
+  // job that was submitted before the wait.
   const isNew = (): boolean =>
     deps.clock.monotonic() - startedAt <= notFoundGraceMs &&
     (!options.atOnce || isTooNew(current, deps.clock.now()));
@@ -78,7 +78,7 @@ export async function watch(
   }
 }
 
-/** Whether a job was submitted so recently that "not found" proves nothing yet; `now` in ms since 1970. */
+/** Whether a job was submitted so recently that "not found" proves nothing; `now` is in ms since 1970. */
 export function isTooNew(job: Job, now: number): boolean {
   const since = Date.parse(job.submitted_at ?? '');
   return !Number.isNaN(since) && now - since <= notFoundGraceMs;
@@ -123,7 +123,7 @@ function onChange(note: (text: string) => void): (text: string | undefined) => v
 
 /** Returns the error (exit 3) for a key that is refused although the job was accepted. A valid key resumes the job. */
 export function refusedError(failure: Failure, job: Job): MgwError {
-  return new MgwError('auth', `The key is refused: ${failure.message}`, {
+  return new MgwError('auth', `The gateway refused the key: ${failure.message}`, {
     charged: 'yes',
     retry: 'resume',
     next: ['mgw', 'auth', 'status'],

@@ -5,27 +5,27 @@ import { holderText, names, readHolder, type Holder } from './names.ts';
 
 type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 
-/** The job of a claim, or the reason why there is none. */
+/** A claim's job, or the reason why there is none. */
 export type FoundJob =
   | { job: Job; fate: 'there' }
-  /** `unmade`: the claiming process died, or is about to create the job. `lost`: the job may have been paid for. */
+  /** `unmade`: the job was not created, or not yet. `lost`: the job's record is lost, and it may have been paid for. */
   | { job?: undefined; fate: 'removed' | 'unmade' | 'lost' };
 
-/** A job in the chain of one name. */
+/** One job in a submission's chain of claims. */
 export type Link = FoundJob & {
   name: string;
-  /** The content of the claim. If the claim is damaged, it is derived from the jobs. */
+  /** The claim's content. If the claim is damaged, the content is derived from the jobs. */
   holder: Holder;
 };
 
-/** The end of a chain: a name that is free, or a claim that cannot be read. */
+/** The end of a chain: a free name, or a claim that cannot be read. */
 export interface ChainEnd {
   name: string;
   isFree: boolean;
 }
 
 /**
- * Follows the jobs of a submission, starting at its first name. The id of each job gives the next name. Stops after the
+ * Follows a submission's jobs, starting at its first name. Each job's id determines the next name. Stops after the
  * first link for which `isLast` returns true.
  */
 export async function follow(
@@ -55,7 +55,7 @@ export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob>
   }
 }
 
-// Returns the first job of the name that was created after `last`.
+// Returns a holder for the submission's first job that was created after `last`.
 async function holderByJobs(
   ledger: Ledger,
   { key, fingerprint }: { key?: string | undefined; fingerprint: string },
@@ -72,9 +72,9 @@ async function holderByJobs(
 }
 
 /**
- * Claims the names of a job that was created without them: it was imported, or its claims were lost. Any number of
+ * Claims the names of a job that has no claims, because it was imported or its claims were lost. Any number of
  * processes may do so at once, with the same result.
- * @param from a name of the chain that comes before the job's, if one is known
+ * @param from a name in the chain before the job's name, if one is known
  * @returns the name that follows the job's
  */
 export async function enrol(claims: Claims, job: Job, owner: Owner, from?: string): Promise<string> {
@@ -90,7 +90,7 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
   }
 }
 
-/** Claims the names of all jobs. The jobs must be in the order of their ids. */
+/** Claims the names of all jobs. The jobs must be sorted by id. */
 export async function enrolAll(claims: Claims, jobs: Iterable<Job>, owner: Owner): Promise<void> {
   const ends = new Map<string, string>();
   for (const job of jobs) {

@@ -20,8 +20,8 @@ import { regularFileFlags } from '../files/whole-file.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 
-// Everything but the syncs is synchronous: a direct call takes a tenth of the time of the thread pool, and each job
-// needs dozens.
+// All calls except the syncs are synchronous: a direct call takes a tenth of the time of a call in the thread pool, and
+// each job needs dozens of calls.
 
 /** A change to the disk that is about to be made. */
 export type Step = (change: 'write' | 'append' | 'link' | 'rename', path: string) => Promise<void> | void;
@@ -34,7 +34,7 @@ export function beforeEachStep(act: Step | undefined): void {
 }
 
 /**
- * Creates a file with its content, durable on return unless `isDurable` is false.
+ * Creates a file with its content. The file is durable when the call returns, unless `isDurable` is false.
  * @throws EEXIST if the path exists.
  */
 export async function createFile(path: string, text: string, isDurable = true): Promise<void> {
@@ -56,24 +56,24 @@ async function writeNew(path: string, text: string, isDurable = true): Promise<v
   }
 }
 
-/** Options of {@link appendFile}. */
+/** Options for {@link appendFile}. */
 export interface AppendOptions {
   /**
-   * Written after a torn last line to end it; a newline by default. Nothing is cut off, since other processes may have
-   * appended after it.
+   * The text that ends a torn last line. Default: a newline. A torn line is not truncated, because other processes may
+   * have appended after it.
    */
   tornEnd?: string;
   isDurable?: boolean;
   /** Whether a file with this status is known to end in a complete line. */
   isComplete?: (stat: Stats) => boolean;
-  /** Creates the file if it is missing. */
+  /** Whether to create the file if it is missing. */
   creates?: boolean;
 }
 
 /**
- * Appends text in one write, durable on return unless `isDurable` is false. Returns the file's status before and after
- * the write.
- * @throws ENOENT if the file is missing, or was replaced during the write. In that case the text may be lost.
+ * Appends text in one write. The text is durable when the call returns, unless `isDurable` is false. Returns the file's
+ * status before and after the write.
+ * @throws ENOENT if the file is missing or was replaced during the write. In the latter case, the text may be lost.
  */
 export async function appendFile(
   path: string,
@@ -155,9 +155,10 @@ export function readTail(
 }
 
 /**
- * Creates a file with its content in one step. If several processes try, exactly one gets true. Other processes never
- * see a partial file, except on a file system without hard links. The file is durable on return, regardless of which
- * process created it, because the caller relies on it. If it throws, this process has not created the file.
+ * Creates a file with its content atomically. If several processes try, exactly one call returns true. Other processes
+ * never see a partial file, except on a file system without hard links. The file is durable when the call returns,
+ * regardless of which process created it, because the caller relies on it. If the call throws, this process has not
+ * created the file.
  */
 export async function createExclusively(path: string, text: string): Promise<boolean> {
   const draft = draftOf(path);
@@ -181,7 +182,7 @@ export async function createExclusively(path: string, text: string): Promise<boo
   return true;
 }
 
-/** Replaces a file with one of this content in one step, durable on return. */
+/** Atomically replaces a file's content. The new content is durable when the call returns. */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const draft = draftOf(path);
   await writeNew(draft, text);
@@ -204,7 +205,7 @@ async function link(draft: string, path: string, text: string): Promise<void> {
     linkSync(draft, path);
   } catch (error) {
     if (isLinkUnsupported(error)) return writeNew(path, text);
-    // Over a network, a link may succeed although an error is reported.
+    // On a network file system, a link may succeed although an error is reported.
     if (statSync(draft).nlink < 2) throw error;
   }
 }

@@ -2,25 +2,25 @@ import { crc32 } from 'node:zlib';
 import { isObject, type JsonObject } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 
-/** The version of the record. A line of a later version cannot be read, which makes its job `unknown`. */
+/** The record format's version. A line of a later version cannot be read, which makes its job `unknown`. */
 const version = 1;
 
 /**
- * Encodes an event as one line of JSON with its time and a checksum, newline included. `undefined` becomes a line that
- * cannot be read. An event that already has a time keeps it.
+ * Encodes an event as one line of JSON with its time and a checksum, including the newline. `undefined` becomes a line
+ * that cannot be read. If an event has a time, that time is used instead of `now`.
  */
 export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: number): string {
   if (event === undefined) return '?\n';
   return `${checkedLine({ v: version, at: new Date(now).toISOString(), ...event })}\n`;
 }
 
-/** Ends a torn line. JSON never contains this character. */
+/** The text that ends a torn line. JSON never contains its first character. */
 export const tornEnd = '\u0018\n';
 
 /**
- * Reads a log. A line that cannot be read is `undefined`. Skips a torn line, even if it was ended later: the process
- * that wrote it received no confirmation, and did not act on it. Text without a complete line lost its first line, so
- * one unreadable line is returned.
+ * Decodes a log. A line that cannot be read becomes `undefined`. Skips a torn line, even if it was ended later: the
+ * process that wrote it received no confirmation and did not act on it. Text without a complete line has lost its first
+ * line, so one unreadable line is returned.
  */
 export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
   const lines = text.split('\n');

@@ -69,7 +69,7 @@ const money = {
 };
 
 /**
- * The schema of the events of an exported job (`RecordedEvent` of job.ts). They may come from a stranger, so each
+ * The schema of an exported job's events (`RecordedEvent` in job.ts). The events may come from a stranger, so each
  * member is checked. `null` represents a line that could not be read when the job was exported.
  */
 export const exportedEvents = z

@@ -17,8 +17,8 @@ import { currentOwner, lifeOf } from './owner.ts';
 import { appendFile, createExclusively, createFile, readTail } from './durable-file.ts';
 
 /**
- * Opens a ledger of plain files: `jobs/<id>.jsonl` is the event log of a job, `claims/<name>` a claim (an exclusive
- * create), and `index.log` and `handles.log` find jobs. There are no lock files (design 4).
+ * Opens a ledger of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` a claim (an exclusively
+ * created file), and `index.log` and `handles.log` are indexes of the jobs. There are no lock files (design 4).
  * @throws MgwError('local_io') if the folder cannot be created.
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
@@ -44,8 +44,8 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     claim: (name, content) =>
       local(async () => {
         await durable();
-        // The process that created the job may have died before its name was durable. An attempt without a record would
-        // look like a lost job.
+        // The process that created the job may have died before the record's file name was durable. An attempt without
+        // a record would look like a lost job.
         if (isAttempt(name)) await syncFolder(folders.jobs);
         return claims.claim(name, content);
       }),
@@ -76,10 +76,10 @@ type JobMethods = Pick<
 >;
 
 function jobMethods({ records, index, claims, durable, local, now }: Parts): JobMethods {
-  // The index is only a copy. On a full disk the event itself may still fit.
+  // Ignores errors, because the index is only a copy, and the event itself may still fit on a nearly full disk.
   const note = (entry: IndexEntry, isDurable: boolean): Promise<() => boolean> =>
     index.add([entry], isDurable).catch(() => () => true);
-  // Jobs that this process created and has not sent. They are in the index.
+  // Jobs that this process created and has not sent. The index contains them.
   const unsentJobs = new Set<string>();
   const noteRemoved = (id: string): Promise<unknown> => note({ kind: 'removed', value: '', id }, false);
   return {
@@ -156,7 +156,7 @@ function* jobsIn(records: JobRecords): Iterable<Job> {
   }
 }
 
-// Returns all index entries of a job. A job without a record was removed.
+// Returns all index entries for a job. A job without a record was removed.
 function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
   if (job === undefined) return [{ kind: 'removed', value: '', id }];
   const { handle, state, record } = job;
@@ -167,12 +167,13 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
   ];
 }
 
-// Existing folders are also made durable before the first claim in them, because the process that created them may have
-// died before its sync. A command without a claim does not wait for this.
+// Returns a function that makes the folders durable, to be called before the first claim. This is needed even for
+// existing folders, because the process that created them may have died before its sync. A command that claims nothing
+// does not wait for it.
 async function openFolders(stateDir: string, inner: string[], run: Local): Promise<() => Promise<void>> {
   const make = async (): Promise<void> => {
     await makeOwnFolder(stateDir, true);
-    // Concurrent, because one sync then covers all folders.
+    // Run concurrently, because one sync then covers all folders.
     await Promise.all(inner.map((folder) => makeOwnFolder(folder, true)));
   };
   let creation: Promise<void> | undefined;
@@ -200,7 +201,7 @@ async function inFolder<T>(action: () => Promise<T> | T, stateDir: string): Prom
 }
 
 /**
- * Claims as files that are created exclusively, each with its content and a checksum. A further line confirms that the
+ * Stores claims as exclusively created files, each with its content and a checksum. A second line confirms that the
  * claimed work has begun. No claim is ever removed.
  */
 class FileClaims {
@@ -209,20 +210,20 @@ class FileClaims {
   #completing: Promise<void> | undefined;
 
   /**
-   * @param rebuild claims the names of all existing jobs if the folder of claims is missing or incomplete
+   * @param rebuild claims the names of all existing jobs if the claims folder is missing or incomplete
    */
   constructor(folder: string, rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>) {
     this.#folder = folder;
     this.#rebuild = rebuild;
   }
 
-  /** Claims a name: see {@link Ledger.claim}. */
+  /** Claims a name. See {@link Ledger.claim}. */
   async claim(name: string, content: string): Promise<string | undefined> {
     await this.#complete();
     return this.#claim(name, content);
   }
 
-  /** The content of a claim, '' if it is damaged; undefined if the name is free. */
+  /** Returns a claim's content: '' if the claim is damaged, undefined if the name is free. */
   async claimed(name: string): Promise<string | undefined> {
     await this.#complete();
     return this.#contentOf(name);
@@ -245,8 +246,8 @@ class FileClaims {
     return isCreated ? undefined : ((await this.#contentOf(name)) ?? '');
   }
 
-  // Not durable, since 100,000 syncs would take minutes; creating the marker file makes the names durable. A power cut
-  // may leave such a claim without its content, which is then derived from the jobs.
+  // Claims a name without a sync, because 100,000 syncs would take minutes. Creating the marker file makes the names
+  // durable. A power failure may leave such a claim without its content, which is then derived from the jobs.
   async #reclaim(name: string, content: string): Promise<string | undefined> {
     const creation = createFile(this.#pathOf(name), withChecksum(content), false);
     const isCreated = await creation.then(() => true, ignoreExisting);
@@ -261,7 +262,7 @@ class FileClaims {
     return withChecksum(content) === text.slice(0, end) ? content : '';
   }
 
-  /** Records that the work under a claim has begun. A crash of the machine may lose this. */
+  /** Records that the work under a claim has begun. A machine crash may lose this record. */
   async confirm(name: string): Promise<void> {
     await appendFile(this.#pathOf(name), 'confirmed\n', { isDurable: false });
   }
@@ -276,8 +277,7 @@ class FileClaims {
     return `${this.#folder}${sep}${claimFileName(name)}`;
   }
 
-  // Without hard links a claim may be visible before its content, so an empty claim that is less than 2 s old is read
-  // again.
+  // Without hard links, a claim may be visible before its content, so an empty claim less than 2 s old is read again.
   async #textOf(name: string): Promise<string | undefined> {
     const path = this.#pathOf(name);
     for (let lookCount = 0; ; lookCount += 1) {

@@ -17,9 +17,9 @@ import { timeOf } from './names.ts';
 type LifeOf = JobRecord['lifeOf'];
 
 /**
- * Folds a job's log in order; `undefined` is a line that could not be read. A job with such a line and no handle is
- * `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined if the first
- * line is not a readable `prepared`. Calls `lifeOf` at most once for each process of the job.
+ * Computes a job from the events in its log; `undefined` is a line that could not be read. A job with such a line and no
+ * handle is `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined if
+ * the first line is not a readable `prepared`. Calls `lifeOf` at most once for each of the job's processes.
  */
 export function foldJob(
   id: string,
@@ -52,7 +52,8 @@ function lifeUnknown(): 'unknown' {
   return 'unknown';
 }
 
-// Checks each process once. If it ended between two checks, the job could be neither joined nor recognised as paid for.
+// Checks each process only once. If a process ended between two checks, its job could be neither joined nor recognized
+// as paid for.
 function cachedLifeOf(lifeOf: LifeOf): LifeOf {
   const lives = new Map<string, Life>();
   return (owner) => {
@@ -63,7 +64,7 @@ function cachedLifeOf(lifeOf: LifeOf): LifeOf {
   };
 }
 
-// Whether only an accepted task can have this state. Without its handle, nothing is known about the task.
+// Whether only an accepted task can have this state. Without a handle, nothing is known about the task.
 function wasAccepted(state: JobState): boolean {
   return state !== 'prepared' && state !== 'sending' && state !== 'rejected';
 }
@@ -178,7 +179,8 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   else if (job.handle === undefined) endAttempt(job, event);
 }
 
-// Two processes may settle the attempt of a dead process. The event of the slower one must not end the next attempt.
+// Whether an event belongs to an earlier attempt. Two processes may settle a dead process's attempt, and the slower
+// one's event must not end the next attempt.
 function isLate(job: Job, event: SubmissionEvent): boolean {
   return event.type !== 'sending' && 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
 }
@@ -204,8 +206,8 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
   if (job.handle === undefined) job.state = 'sending';
 }
 
-// The first handle counts: if a person chose to send the job again, the second task does not silently replace the
-// first. A handle can be corrected only if the gateway has never returned its task.
+// The first handle takes precedence: if a person chose to send the job again, the second task does not silently replace
+// the first. A handle can be corrected only if the gateway has never returned its task.
 function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (job.handle !== undefined && !isCorrection(job, event)) return;
   job.handle = event.handle;
@@ -250,8 +252,8 @@ function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 
 }
 
 /**
- * Folds a record that lost its first lines. The job has enough data to be identified, to block a second submission, and
- * to follow its handle if that is readable. `text` is the whole file.
+ * Computes a job from a record that lost its first lines. The job has enough data to be identified, to block a second
+ * submission and, if its handle is readable, to be fetched. `text` is the whole file.
  */
 export function damagedJob(
   id: string,

@@ -2,12 +2,12 @@ import { hash } from 'node:crypto';
 import type { Ids } from './names.ts';
 
 /**
- * The kind of a line: the job has a fingerprint or a handle (by its hash), has succeeded, or was removed. A `filler`
- * line has no meaning.
+ * What an index line records about a job: a fingerprint or a handle (as a hash), its success, or its removal. A
+ * `filler` line has no meaning.
  */
 export type IndexKind = 'fingerprint' | 'handle' | 'succeeded' | 'removed' | 'filler';
 
-/** One line of the index, decoded. */
+/** A decoded index line. */
 export interface IndexEntry {
   kind: IndexKind;
   id: string;
@@ -15,8 +15,8 @@ export interface IndexEntry {
   value: string;
 }
 
-// A line is SUM KIND ID HASH\n without the spaces, and the ID lacks its `job_`. All lines have the same length, a whole
-// number of 32-bit words. They are short, since a submission reads a line for each job.
+// A line is SUM KIND ID HASH\n without the spaces, and the ID lacks its `job_` prefix. All lines have the same length,
+// a whole number of 32-bit words. They are short, because a submission reads a line for each job.
 const marks: Record<IndexKind, string> = {
   fingerprint: 'f',
   handle: 'h',
@@ -32,7 +32,7 @@ const lineLength = 32;
 const prefix = 'job_';
 const newline = 0x0a;
 const newlineAt = lineLength - 1;
-/** After this many searches, a table is built. For 100,000 jobs a search takes 3 ms, and the table 100 ms. */
+/** Searches before a table is built. For 100,000 jobs, a search takes 3 ms and building the table takes 100 ms. */
 const maxSearches = 16;
 
 /** Encodes an entry as a line. */
@@ -50,8 +50,8 @@ function viewOf(bytes: Buffer): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
-// A checksum of 20 bits, as four letters. The last steps are those of MurmurHash3, so that every bit of the line
-// affects it.
+// Returns a 20-bit checksum as four letters. The last steps are those of MurmurHash3, so that every bit of the line
+// affects the checksum.
 function sumOf(view: DataView, at: number): number {
   let sum = 0x2f0b4a87;
   for (let word = at + 4; word < at + lineLength; word += 4)
@@ -65,7 +65,7 @@ function isValidLine(view: DataView, at: number): boolean {
   return view.getUint8(at + newlineAt) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
-// Returns a number below 0 if the id of the first line is lower, and 0 if the ids are equal.
+// Compares the ids in two lines. Returns a number below 0 if the first id is lower, and 0 if the ids are equal.
 function compareIds(left: DataView, leftOffset: number, right: DataView, rightOffset: number): number {
   for (let at = idAt; at < idAt + 12; at += 4) {
     const difference = left.getUint32(leftOffset + at) - right.getUint32(rightOffset + at);
@@ -85,17 +85,17 @@ export class IndexLines {
   #length = 0;
   #checkedLength = 0;
   /**
-   * The offset of each valid line: the first `#count` elements. A plain array of 300,000 costs 20 ms of garbage
-   * collection.
+   * The offsets of the valid lines, in the first `#count` elements. A plain array of 300,000 elements would cost 20 ms
+   * of garbage collection.
    */
   #offsets = new Uint32Array(0);
   #count = 0;
   #searches = 0;
-  /** Offsets of lines by the beginning of their hash, for the first `#entered` lines. */
+  /** Line offsets by the beginning of the line's hash, for the first `#tableCount` lines. */
   #table = new Map<number, number[]>();
   #tableCount = 0;
 
-  /** The number of bytes that were added. */
+  /** The number of bytes added. */
   get length(): number {
     return this.#length;
   }
@@ -112,13 +112,13 @@ export class IndexLines {
   /** Discards all lines. */
   clear(): void {
     this.#length = this.#checkedLength = this.#count = this.#tableCount = 0;
-    // A new buffer, because lists of ids that were returned still read the old one.
+    // Use a new buffer, because lists of ids returned earlier still read the old one.
     this.#buffer = Buffer.alloc(0);
     this.#view = viewOf(this.#buffer);
     this.#table.clear();
   }
 
-  /** Returns free space for a number of bytes. After writing to it, call {@link add}. */
+  /** Returns free space for a number of bytes. After writing to that space, call {@link add}. */
   reserve(bytes: number): Buffer {
     const length = this.#length + bytes;
     if (length > this.#buffer.length) {
@@ -133,7 +133,7 @@ export class IndexLines {
     return this.#buffer.subarray(this.#length, length);
   }
 
-  /** Processes bytes that were written to the free space of {@link reserve}. */
+  /** Processes bytes that were written to the free space from {@link reserve}. */
   add(bytes: number): void {
     this.#length += bytes;
     const [view, offsets, end] = [this.#view, this.#offsets, this.#length];
@@ -152,7 +152,7 @@ export class IndexLines {
     [this.#checkedLength, this.#count] = [at, count];
   }
 
-  /** Finds the ids of the jobs with a value, in the order of their lines. */
+  /** Returns the ids of jobs with a fingerprint or handle, in line order. */
   find(kind: IndexKind, value: string): string[] {
     const mark = marks[kind].charCodeAt(0);
     const wantedHash = shortHash(value);
@@ -162,8 +162,8 @@ export class IndexLines {
   }
 
   /**
-   * Ids of all jobs that were not removed, the highest first, without those that succeeded according to another index.
-   * An id is decoded only when it is read, because callers read few of 100,000.
+   * Returns the ids of all jobs that were not removed, highest first, except jobs that succeeded according to
+   * `outcomes`. An id is decoded only when it is read, because callers read few of 100,000.
    */
   ids(outcomes?: IndexLines): Ids {
     const addedStarts: number[] = [];
@@ -188,7 +188,7 @@ export class IndexLines {
     };
   }
 
-  /** Ids of jobs that were removed and not added again. */
+  /** Returns the ids of jobs that were removed and not added again. */
   removed(): Set<string> {
     const ids = new Set<string>();
     for (const start of this.#starts) {
@@ -217,8 +217,8 @@ export class IndexLines {
     return idsIn(this.#buffer)(start);
   }
 
-  // Returns lines with the highest id first, one for each id. Sorting takes little time, because most lines are in
-  // order already.
+  // Returns lines sorted by id, highest first, with one line per id. Sorting takes little time, because most lines are
+  // in order.
   #sorted(starts: number[]): number[] {
     const view = this.#view;
     return starts
@@ -267,7 +267,7 @@ export class IndexLines {
   }
 }
 
-// The first six characters of a hash as 48 bits, which a number holds exactly.
+// Returns the first six characters of a hash as a 48-bit integer, which a number holds exactly.
 function hashKey(bytes: Buffer, at: number): number {
   return bytes.readUIntBE(at, 6);
 }

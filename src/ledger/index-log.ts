@@ -6,21 +6,21 @@ import { appendFile, createFile, readTail, type AppendOptions } from './durable-
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
 import type { Ids } from './names.ts';
 
-/** The jobs, from which an index restores lost lines. */
+/** The job records, from which an index restores lost lines. */
 export interface JobSource {
-  /** The folder of the job records. */
+  /** The folder that contains the job records. */
   folder: string;
-  /** Ids of all records, oldest first. */
+  /** Returns the ids of all records, oldest first. */
   ids: () => string[];
-  /** The complete index entries of a job. */
+  /** Returns all index entries for a job. */
   entriesOf: (id: string) => IndexEntry[];
 }
 
 const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };
 
 /**
- * The index of a ledger. It only speeds up searches; payments depend on claims. It has two logs, so that a submission
- * reads a third of it: `index.log` lists the jobs, and `handles.log` their handles and which of them succeeded.
+ * A ledger's index. It only speeds up searches; payments depend on claims. It has two logs, so that a submission reads
+ * only a third of the index: `index.log` lists the jobs, and `handles.log` lists their handles and successes.
  */
 export class JobIndex {
   readonly #jobs: IndexLog;
@@ -37,8 +37,8 @@ export class JobIndex {
   }
 
   /**
-   * Adds entries, durable on return unless `isDurable` is false.
-   * @returns a function that checks whether the files still contain them
+   * Adds entries. They are durable when the call returns, unless `isDurable` is false.
+   * @returns a function that checks whether the files still contain the entries
    */
   async add(entries: readonly IndexEntry[], isDurable = true): Promise<() => boolean> {
     const checks = await Promise.all(
@@ -51,36 +51,36 @@ export class JobIndex {
   }
 
   /**
-   * Adds the lines of a job that was created by another process. That process may have died before it saw that the
+   * Adds the missing lines of a job that another process created. That process may have died before it noticed that the
    * index had been replaced ({@link writeIndexed}).
    */
   async restore(id: string): Promise<void> {
     await this.#jobs.restore(id);
   }
 
-  /** Ids of the jobs with a value, newest line first. Their records may no longer exist. */
+  /** Returns the ids of jobs with a fingerprint or handle, newest line first. Their records may no longer exist. */
   async find(kind: IndexKind, value: string): Promise<string[]> {
     const lines = await this.#logOf(kind).completeLines();
     return [...new Set(lines.find(kind, value).reverse())];
   }
 
-  /** Ids of all jobs, newest first. Their records may no longer exist. */
+  /** Returns the ids of all jobs, newest first. Their records may no longer exist. */
   async ids(excludeSucceeded: boolean): Promise<Ids> {
     const lines = await this.#jobs.completeLines();
     return lines.ids(excludeSucceeded ? await this.#handles.completeLines() : undefined);
   }
 
-  /** Ids of the jobs that are known to be removed. */
+  /** Returns the ids of jobs that are known to have been removed. */
   async removed(): Promise<Set<string>> {
     return (await this.#jobs.completeLines()).removed();
   }
 
-  /** Whether the index has a handle of a job. */
+  /** Whether the index contains a job's handle. */
   async isAccepted(id: string): Promise<boolean> {
     return (await this.#handles.completeLines()).has('handle', id);
   }
 
-  /** The highest id among recently added jobs; undefined if there are none. */
+  /** Returns the highest id among recently added jobs; undefined if there are none. */
   async highest(): Promise<string | undefined> {
     return (await this.#jobs.completeLines()).highest;
   }
@@ -96,15 +96,15 @@ function isInHandles(kind: IndexKind): boolean {
 
 /**
  * A log in which each line states one fact about a job. Before lines are appended, the same number of bytes is appended
- * to a second file, the count. If there are fewer valid lines than that, some were lost, and they are restored from the
- * jobs (design 4).
+ * to a second file, the count. If the log has fewer valid lines than the count has bytes, lines were lost and are
+ * restored from the jobs (design 4).
  */
 class IndexLog {
   readonly #path: string;
   readonly #countPath: string;
   readonly #jobs: JobSource;
   readonly #lines = new IndexLines();
-  /** The inode of the file that was read. */
+  /** The inode of the file that was read last. */
   #inode: number | undefined;
   #completing: Promise<void> | undefined;
   /** Lines to be written together, and whether any of them must be durable. */
@@ -119,8 +119,8 @@ class IndexLog {
   }
 
   /**
-   * Adds entries, durable on return unless `isDurable` is false.
-   * @returns a function that checks whether the file still contains them
+   * Adds entries. They are durable when the call returns, unless `isDurable` is false.
+   * @returns a function that checks whether the file still contains the entries
    */
   async add(entries: readonly IndexEntry[], isDurable = true): Promise<() => boolean> {
     this.#queue.push(...entries.map(indexLine));
@@ -132,7 +132,7 @@ class IndexLog {
     };
   }
 
-  // Does not read the log. If it has lost lines, it still has fewer lines than its count afterwards.
+  // Does not read the log. A log that has lost lines still has fewer lines than its count afterwards.
   async #writeQueued(): Promise<Stats> {
     await this.#completeUnless(() => sizeOf(this.#countPath) > 0 || isEmpty(this.#jobs.folder));
     const lines = this.#queue.splice(0);
@@ -145,14 +145,14 @@ class IndexLog {
   async #append(path: string, text: string, options?: AppendOptions): Promise<Stats> {
     const result = appendFile(path, text, options).catch(async (error: unknown) => {
       if (systemCode(error) !== 'ENOENT') throw error;
-      // The file was removed after the check.
+      // The file was removed after the completeness check.
       await this.#complete();
       return appendFile(path, text, options);
     });
     return (await result).after;
   }
 
-  /** Adds the lines of a job that are not in the log. */
+  /** Adds a job's lines that are missing from the log. */
   async restore(id: string): Promise<void> {
     await this.completeLines();
     const missing = this.#missing([id]);
@@ -182,7 +182,7 @@ class IndexLog {
     await this.#completing;
   }
 
-  // Synchronous, because each submission calls it several times, and the thread pool takes ten times as long.
+  // Synchronous, because each submission calls this several times, and the thread pool takes ten times as long.
   #refresh(): void {
     const lines = this.#lines;
     const current = statSync(this.#path, { throwIfNoEntry: false });
@@ -200,17 +200,17 @@ class IndexLog {
     else lines.add(newLines.tail.length);
   }
 
-  // Any number of processes may do this at once: each adds the lines that it does not find.
+  // Any number of processes may complete the log at once: each adds the lines that it does not find.
   async #complete(): Promise<void> {
     await Promise.all(
       [this.#path, this.#countPath].map((path) => createFile(path, '').catch(ignoreExisting)),
     );
     this.#refresh();
     const missing = this.#missing(this.#jobs.ids());
-    // A log without a count is treated as lost.
+    // A log with an empty count would be treated as lost, so add a line.
     if (missing.length === 0 && sizeOf(this.#countPath) === 0 && !isEmpty(this.#jobs.folder))
       missing.push(filler);
-    // All lines are counted before the first is written. If the process dies in between, the index is known to be
+    // Count all lines before writing the first one. If the process dies in between, the index is known to be
     // incomplete.
     await appendFile(this.#countPath, '+'.repeat(missing.length), { tornEnd: '', isDurable: false });
     for (let start = 0; start < missing.length; start += maxLinesPerWrite)
@@ -228,8 +228,8 @@ class IndexLog {
 }
 
 /**
- * Writes a record, and adds its entries to the index before it, so that a complete index never misses a job. Adds them
- * again if the file was replaced in the meantime: the new one may have been completed before the record existed.
+ * Adds a record's index entries, then writes the record, so that a complete index never misses a job. Adds the entries
+ * again if the index was replaced in the meantime: the new file may have been completed before the record existed.
  * @param add adds the entries: {@link IndexLog.add}
  */
 export async function writeIndexed<T>(
@@ -242,7 +242,7 @@ export async function writeIndexed<T>(
   return result;
 }
 
-/** The number of lines in one write. */
+/** Maximum number of lines in one write. */
 const maxLinesPerWrite = 1000;
 
 function sizeOf(path: string): number {

@@ -8,41 +8,41 @@ import { decodeEvents, tornEnd } from './event-log.ts';
 import { jobIdPattern } from './names.ts';
 import { lifeOf } from './owner.ts';
 
-/** The size of the cache: the number of records, and the length of each in bytes. */
+/** The cache limits: the number of records, and the size of each record in bytes. */
 const maxCachedRecords = 256;
 const maxCachedBytes = 64 * 1024;
 
-/** A cached record, undamaged at its beginning and end, with the version of the file from which it was read. */
+/** A cached record, undamaged at its beginning and end, with the version of the file that it was read from. */
 interface CachedRecord {
   version: string;
   lines: readonly (RecordedEvent | undefined)[];
 }
 
-/** The content of a removed record. It prevents another job with the same id. */
+/** The content of a removed record. It prevents the creation of another job with the same id. */
 const tombstone = 'removed\n';
 
 /**
- * The records of jobs: a folder of event logs, each in a file `<id>.jsonl`. A record is created once, and a tombstone
- * replaces it when it is removed. A reader finds nothing, the job or its removal, never a state in between. Recently
+ * Job records: a folder of event logs, each in a file `<id>.jsonl`. A record is created once, and a tombstone replaces
+ * it when it is removed. A reader finds no record, a complete record or a tombstone, never a state in between. Recently
  * used records are cached in memory.
  */
 export class JobRecords {
   readonly folder: string;
-  /** By id, least recently used first. */
+  /** Cached records by id, least recently used first. */
   readonly #cachedRecords = new Map<string, CachedRecord>();
 
   constructor(folder: string) {
     this.folder = folder;
   }
 
-  /** The path of a job's record. */
+  /** Returns the path of a job's record. */
   pathOf(id: string): string {
     return `${this.folder}${sep}${id}.jsonl`;
   }
 
   /**
-   * Creates a record in one step, durable on return. Returns false if a record with this id exists or was removed; with
-   * `restores`, the new record replaces a tombstone.
+   * Creates a record atomically. The record is durable when the call returns. Returns false if a record with this id
+   * exists or was removed. With `restores`, the new record replaces a tombstone.
    */
   async create(id: string, text: string, restores = false): Promise<boolean> {
     const path = this.pathOf(id);
@@ -56,7 +56,7 @@ export class JobRecords {
   }
 
   /**
-   * Adds a line to a record, durable on return unless `isDurable` is false.
+   * Appends a line to a record. The line is durable when the call returns, unless `isDurable` is false.
    * @throws ENOENT if the record is missing or was removed.
    */
   async append(id: string, line: string, isDurable: boolean): Promise<void> {
@@ -74,7 +74,7 @@ export class JobRecords {
       this.#cache(id, after, [...cached.lines, ...decodeEvents(line)]);
   }
 
-  /** Reads a job as the fold of its events; undefined if there is no record. */
+  /** Computes a job from its recorded events; undefined if there is no record. */
   read(id: string): Job | undefined {
     if (!jobIdPattern.test(id)) return undefined;
     const record = this.#find(id);
@@ -82,18 +82,18 @@ export class JobRecords {
     return jobOf(id, record);
   }
 
-  /** The events of a record, `undefined` for a line that cannot be read. */
+  /** Returns a record's events, with `undefined` for each line that cannot be read. */
   events(id: string): (RecordedEvent | undefined)[] {
     return [...(this.#find(id)?.lines ?? decodeEvents(''))];
   }
 
-  /** A string that changes whenever the record changes; undefined if there is no record. */
+  /** Returns a string that changes whenever the record changes; undefined if there is no record. */
   version(id: string): string | undefined {
     const stat = lstatSync(this.pathOf(id), { throwIfNoEntry: false });
     return stat === undefined || this.#isTombstone(id, stat) ? undefined : versionOf(stat);
   }
 
-  /** Whether a record was removed, or its creation was forbidden. */
+  /** Whether a record was removed or its creation was forbidden. */
   isRemoved(id: string): boolean {
     const stat = lstatSync(this.pathOf(id), { throwIfNoEntry: false });
     return stat !== undefined && this.#isTombstone(id, stat);
@@ -105,7 +105,7 @@ export class JobRecords {
     );
   }
 
-  /** Ids of all records, including removed ones, newest first. */
+  /** Returns the ids of all records, including removed ones, newest first. */
   ids(): string[] {
     const ids = readdirSync(this.folder).map((name) => name.slice(0, -'.jsonl'.length));
     return ids
@@ -114,12 +114,12 @@ export class JobRecords {
       .reverse();
   }
 
-  /** Removes a record. The removal is durable on return. */
+  /** Removes a record. The removal is durable when the call returns. */
   async remove(id: string): Promise<void> {
     await replaceFile(this.pathOf(id), tombstone);
   }
 
-  /** Prevents a record from being created; false if it exists. */
+  /** Prevents a record from being created. Returns false if the record exists. */
   async forbid(id: string): Promise<boolean> {
     return (await createExclusively(this.pathOf(id), tombstone)) || this.isRemoved(id);
   }
@@ -137,7 +137,7 @@ export class JobRecords {
       return { text, lines };
     } catch (error) {
       if (shortageCodes.has(systemCode(error) ?? '')) throw error;
-      // A link, a folder, or a file without permission: an unreadable record must not count as "not sent".
+      // An unreadable record (a link, a folder or a file without permission) must not be treated as "not sent".
       return { text: '', lines: decodeEvents('') };
     }
   }
@@ -151,7 +151,7 @@ export class JobRecords {
   }
 }
 
-/** Folds the text of a record. */
+/** Computes a job from its record's text. */
 export function foldRecord(id: string, text: string): Job {
   return jobOf(id, { text, lines: decodeEvents(text) });
 }
@@ -164,10 +164,10 @@ function missingError(id: string): Error {
   return Object.assign(new Error(`Job ${id} no longer exists`), { code: 'ENOENT' });
 }
 
-// Errors that do not concern the file: this process has too many files open, or too little memory.
+// Errors that are unrelated to the file: this process has too many open files or too little memory.
 const shortageCodes = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
-// These values change with every write, since records are only appended to or replaced.
+// Combines values that change with every write, because records are only appended to or replaced.
 function versionOf({ ino, size, mtimeMs, ctimeMs }: Stats): string {
   return `${ino} ${size} ${mtimeMs} ${ctimeMs}`;
 }

@@ -21,8 +21,8 @@ const factTypes = new Set<JobEvent['type']>([
 ]);
 
 /**
- * Whether an event that cannot be recorded is kept, to be recorded later. A person's decision is not: the person sees
- * the error, and can decide again.
+ * Whether an event that cannot be recorded is kept, to be recorded later. A person's decision is not kept, because the
+ * person sees the error and can decide again.
  */
 export function isFact({ type }: JobEvent): boolean {
   return factTypes.has(type);
@@ -64,13 +64,13 @@ export interface UnwrittenEvent {
 }
 
 /**
- * Facts that could not be written because the database was unreachable. Each is a file in the local state folder, until
- * the next process on this machine that uses the same ledger writes it.
+ * Facts that could not be written because the database was unreachable. Each fact is stored as a file in the local
+ * state folder. The next process on this machine that uses the same ledger writes the facts to the database.
  */
 export class UnwrittenEvents {
   readonly folder: string;
   #count = 0;
-  /** Events that could not be saved either. */
+  /** Events that could not be saved to a file either. */
   readonly #unsaved = new Set<UnwrittenEvent>();
 
   /**
@@ -82,8 +82,8 @@ export class UnwrittenEvents {
   }
 
   /**
-   * Saves an event, durable on return.
-   * @throws the errors of the file system. The event is then kept in memory.
+   * Saves an event to a file, which is durable when the call returns.
+   * @throws file system errors. The event is then kept in memory.
    */
   async keep(fact: UnwrittenEvent): Promise<void> {
     this.#unsaved.add(fact);
@@ -94,7 +94,7 @@ export class UnwrittenEvents {
     this.#unsaved.delete(fact);
   }
 
-  /** Names of the files, oldest first. */
+  /** Returns the names of the saved files, oldest first. */
   files(): string[] {
     try {
       return readdirSync(this.folder)
@@ -110,8 +110,8 @@ export class UnwrittenEvents {
     for (const name of this.files()) {
       const path = join(this.folder, name);
       const fact = factIn(path);
-      // The file was torn by a crash, so its writer never got a confirmation, or another process has written and
-      // removed it.
+      // Either a crash tore the file, so its writer never got a confirmation, or another process wrote the event and
+      // removed the file.
       if (fact === undefined) continue;
       await write(fact);
       await unlink(path).catch(() => undefined);
@@ -123,7 +123,7 @@ export class UnwrittenEvents {
   }
 }
 
-/** The number of events in a state folder that are waiting to be written to a shared ledger. */
+/** Returns the number of events in a state folder that are waiting to be written to a shared ledger. */
 export function countUnwritten(stateDir: string): number {
   try {
     const names = readdirSync(join(stateDir, 'unwritten'), { recursive: true, encoding: 'utf8' });

@@ -1,11 +1,11 @@
 import type { Job, JobEvent, Life, Owner, RecordedEvent } from '../job.ts';
 import type { Ids, ClaimState } from './names.ts';
 
-/** The identity under which a process writes. Other processes consider it alive while it holds the lease. */
+/** The identity under which a process writes. Other processes consider the process alive while it holds the lease. */
 export interface Lease {
   owner: Owner;
   /**
-   * Called immediately before an action that cannot be undone.
+   * Checks the lease. Call this immediately before an action that cannot be undone.
    * @throws MgwError('unreachable') if other processes may consider this one dead, for example after it was suspended.
    */
   assertLease(): void;
@@ -13,7 +13,7 @@ export interface Lease {
 
 /** The current lease of a process on another machine. */
 export interface UncertainLease {
-  /** When the lease ends, by the ledger's clock. A renewal changes it. */
+  /** The end of the lease, by the ledger's clock. A renewal changes this value. */
   until: string;
   leftMs: number;
 }
@@ -28,10 +28,10 @@ export interface Ledger {
    */
   newId(now: number): Promise<string>;
   /**
-   * Creates a job with its first events. An event that already has a time keeps it; `undefined` is a line that was
-   * unreadable in an imported job. If several processes try, exactly one gets true. Returns false if a job with this id
-   * exists or was removed; with `restores`, a removed job is created again.
-   * @throws MgwError('local_io') if it cannot be recorded.
+   * Creates a job with its first events. An event without a time gets the current time; `undefined` is a line that was
+   * unreadable in an imported job. If several processes try, exactly one call returns true. Returns false if a job with
+   * this id exists or was removed. With `restores`, a removed job is created again.
+   * @throws MgwError('local_io') if the job cannot be recorded.
    */
   create(
     id: string,
@@ -39,68 +39,69 @@ export interface Ledger {
     restores?: boolean,
   ): Promise<boolean>;
   /**
-   * Adds an event to a job. Only `delivered` may be lost in a power cut, which does no harm.
+   * Adds an event to a job. Only `delivered` may be lost in a power failure, which does no harm.
    * @throws MgwError('local_io') if the event was not recorded, for example because the job was removed. If the event
    * is a fact, it is kept, and {@link flush} and later calls try to record it again.
    */
   append(id: string, event: JobEvent): Promise<void>;
   /**
-   * Tries to record the facts that could not be recorded before, for example because the disk was full. Called by a
-   * process that waits for another: the other may be waiting for these facts. Facts that still cannot be recorded are
-   * kept.
+   * Tries to record the facts that could not be recorded before, for example because the disk was full. A process that
+   * waits for another process calls this, because that process may be waiting for these facts. Facts that still cannot
+   * be recorded are kept.
    * @throws MgwError('unreachable') if the ledger's database is unreachable.
    */
   flush(): Promise<void>;
-  /** Reads a job as the fold of its events; undefined if there is no such job. A damaged record is `unknown`. */
+  /** Computes a job from its events; undefined if there is no such job. A job with a damaged record is `unknown`. */
   read(id: string): Promise<Job | undefined>;
-  /** Reads the events of a job in their order, `undefined` for a line that cannot be read. */
+  /** Returns a job's events in order, with `undefined` for each line that cannot be read. */
   events(id: string): Promise<(RecordedEvent | undefined)[]>;
-  /** A string that changes whenever the job's record changes; undefined if there is none. Faster than {@link read}. */
+  /** Returns a string that changes whenever the job's record changes; undefined without one. Faster than {@link read}. */
   version(id: string): Promise<string | undefined>;
-  /** Ids of all jobs, newest first. */
+  /** Returns the ids of all jobs, newest first. */
   ids(): Promise<string[]>;
   /**
-   * Like {@link ids}, but faster. It may include jobs whose records no longer exist, and can exclude jobs that are
-   * known to have succeeded.
+   * Like {@link ids}, but faster. The result may include jobs whose records no longer exist, and can exclude jobs that
+   * are known to have succeeded.
    */
   listed(filter?: { excludeSucceeded: boolean }): Promise<Ids>;
-  /** Removes a job's record permanently, in one step. Only `restores` can create a job with this id again. */
+  /** Removes a job's record atomically and permanently. Only `restores` can create a job with this id again. */
   remove(id: string): Promise<void>;
-  /** Prevents a job from being created; false if it exists. */
+  /** Prevents a job from being created. Returns false if the job exists. */
   forbid(id: string): Promise<boolean>;
-  /** Returns whether the job of a claim exists; `lost` if it does not, but may have been paid for. */
+  /** Returns whether a claim's job exists; `lost` if it does not exist but may have been paid for. */
   claimState(id: string): Promise<ClaimState>;
   /**
-   * Claims a name permanently. Returns undefined if this process now has the claim, else the content of the existing
-   * claim, '' if that is damaged. If several processes try, exactly one gets undefined.
+   * Claims a name permanently. Returns undefined if this process now holds the claim. Otherwise, returns the content of
+   * the existing claim, or '' if that is damaged. If several processes try, exactly one call returns undefined.
    */
   claim(name: string, content: string): Promise<string | undefined>;
-  /** The content of a claim, '' if it is damaged; undefined if the name is free. */
+  /** Returns a claim's content: '' if the claim is damaged, undefined if the name is free. */
   claimed(name: string): Promise<string | undefined>;
   /**
-   * Records that the work under a claim is about to begin. A power cut may lose this, so callers first record
-   * what must survive one. @throws MgwError('local_io') if it must not begin.
+   * Records that the work under a claim is about to begin. A power failure may lose this record, so callers first record
+   * what must survive one.
+   * @throws MgwError('local_io') if the work must not begin.
    */
   confirm(name: string): Promise<void>;
   /** Whether the work under a claim may have begun, even if there is no event for it. */
   isConfirmed(name: string): Promise<boolean>;
   /**
-   * Finds the jobs with a fingerprint or a handle, the last one first. It may miss a job, or return one whose record no
-   * longer exists, so no payment depends on it.
+   * Returns the ids of jobs with a fingerprint or a handle, newest first. The result may miss a job, or include one
+   * whose record no longer exists, so no payment depends on it.
    */
   lookup(kind: 'fingerprint' | 'handle', value: string): Promise<string[]>;
   /**
-   * Returns the lease of this process. An operation of several steps uses one lease throughout: an event with an owner
-   * is recorded only while that owner holds its lease.
+   * Returns this process's lease. An operation of several steps uses one lease throughout: an event with an owner is
+   * recorded only while that owner holds its lease.
    */
   lease(): Promise<Lease>;
-  /** Whether the process of an event, a claim or a reservation is alive or dead, if this can be shown. */
+  /** Whether the process that wrote an event, a claim or a reservation is alive or dead, if that can be determined. */
   lifeOf(owner: Owner): Promise<Life>;
   /**
-   * The lease of a process that cannot be observed from this machine, which may be alive or dead until the lease ends.
-   * Returns undefined if it has ended, or if {@link lifeOf} is certain.
+   * Returns the lease of a process that cannot be observed from this machine and may be alive or dead until the lease
+   * ends. Undefined if the lease has ended or {@link lifeOf} is certain.
    */
   uncertainLease(owner: Owner): Promise<UncertainLease | undefined>;
-  /** Ends the lease, and closes all connections and files. */
+  /** Ends the lease and closes all connections and files. */
   close(): Promise<void>;
 }

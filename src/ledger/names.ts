@@ -4,10 +4,10 @@ import { isObject, tryParseJson } from '../json.ts';
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
-/** The pattern of a job id: `job_`, nine characters of time, five random ones. Ids sort by time. */
+/** Matches a job id: `job_`, nine characters for the time, and five random characters. Ids sort by time. */
 export const jobIdPattern = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
 
-/** An ordered list of ids, which may decode them only when they are read. */
+/** An ordered list of ids, which may decode each id only when it is read. */
 export type Ids = Pick<readonly string[], 'at' | 'length' | 'slice'>;
 
 /** Creates a job id for a time in ms since 1970, higher than `last`. */
@@ -20,7 +20,7 @@ export function newJobId(now: number, last?: string): string {
   return `job_${time}${randomPart}`;
 }
 
-/** The time at which a job id was created, ms since 1970. */
+/** Returns the time at which a job id was created, in ms since 1970. */
 export function timeOf(id: string): number {
   let time = 0;
   for (const letter of id.slice('job_'.length, -5)) time = time * 32 + alphabet.indexOf(letter);
@@ -28,38 +28,38 @@ export function timeOf(id: string): number {
 }
 
 /**
- * The names under which jobs and attempts are claimed. The first process to claim a name has it permanently, so claims
- * decide which process pays.
+ * The names under which jobs and attempts are claimed. The first process to claim a name holds it permanently, so
+ * claims decide which process pays.
  */
 export const names = {
-  /** The first job of a submission, by its `--key` or else its fingerprint. */
+  /** A submission's first job, by its `--key` or else its fingerprint. */
   first: ({ key, fingerprint }: { key?: string | undefined; fingerprint: string }): string =>
     key === undefined ? `take.${fingerprint}` : `key.${key}`,
   /** The job that follows another one under the same name: a second take, or the next job after a removed one. */
   after: (id: string): string => `take.${id}`,
-  /** An attempt to send a job, counted from 1. */
+  /** An attempt to send a job, numbered from 1. */
   attempt: (id: string, attempt: number): string => `send.${id}.${attempt}`,
 };
 
-/** Whether a name stands for an attempt to send a job. */
+/** Whether a claimed name is that of an attempt to send a job. */
 export function isAttempt(name: string): boolean {
   return name.startsWith('send.');
 }
 
-/** The content of a claim of a job's name. */
+/** The content of a claim on a job's name. */
 export interface Holder {
-  /** The id, chosen before the job was created. */
+  /** The job's id, chosen before the job was created. */
   job: string;
   fingerprint: string;
   owner: Owner;
 }
 
-/** Encodes the content of a claim of a job's name. */
+/** Encodes the content of a claim on a job's name. */
 export function holderText({ job, fingerprint, owner }: Holder): string {
   return JSON.stringify({ job, fingerprint, owner });
 }
 
-/** Decodes {@link holderText}; undefined if it is damaged. */
+/** Decodes text from {@link holderText}; undefined if the text is damaged. */
 export function readHolder(text: string): Holder | undefined {
   const value = tryParseJson(text);
   if (!isObject(value)) return undefined;
@@ -69,7 +69,7 @@ export function readHolder(text: string): Holder | undefined {
   return { job, fingerprint, owner };
 }
 
-/** Decodes the claim of an attempt: the process that made it. Returns undefined if the claim is damaged. */
+/** Decodes the content of an attempt's claim: the process that made it. Undefined if the claim is damaged. */
 export function readOwner(text: string): Owner | undefined {
   return parseOwner(tryParseJson(text));
 }
@@ -87,12 +87,12 @@ function parseOwner(value: unknown): Owner | undefined {
   };
 }
 
-/** Whether the job of a claimed id exists: `unmade` if it was never created, `lost` if it may have been paid for. */
+/** Whether the job with a claimed id exists: `unmade` if it was never created, `lost` if it may have been paid for. */
 export type ClaimState = 'there' | 'removed' | 'lost' | 'unmade';
 
 /** Encodes a claim's name, which may be any string, as a file name that is valid in every file system. */
 export function claimFileName(name: string): string {
   const encoded = encodeURIComponent(name);
-  // A file name has at most 255 bytes, and the name of a draft is 41 bytes longer.
+  // A file name has at most 255 bytes, and a draft's name is 41 bytes longer.
   return encoded.length <= 200 ? encoded : `long-${hash('sha256', name)}`;
 }

@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import type { Life, Owner } from '../job.ts';
 
 // Identifies this process even if a restored snapshot or a restarted container gives it the id, start time and boot id
-// of an earlier one.
+// of an earlier process.
 let processInstance: string | undefined;
 
 function instance(): string {
@@ -14,7 +14,7 @@ function instance(): string {
 
 let processOwner: Owner | undefined;
 
-/** The identity of this process, by which another process can determine whether it is alive. */
+/** Returns this process's identity, with which another process can determine whether it is alive. */
 export function currentOwner(): Owner {
   processOwner ??= {
     pid: process.pid,
@@ -26,8 +26,8 @@ export function currentOwner(): Owner {
 }
 
 /**
- * Whether a process is still running. A sender must be shown to be `alive`, else the outcome of its attempt is unknown.
- * A process must be shown to be `dead` before another one takes over its file, because it may still be writing.
+ * Whether a process is still running. Unless a sender is known to be `alive`, the outcome of its attempt is unknown. A
+ * process must be known to be `dead` before another process takes over its file, because it may still be writing.
  */
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
@@ -48,8 +48,8 @@ export function lifeOf(owner: Owner): Life {
 
 let host: string | undefined;
 
-// Returns the host name, boot id and process namespace, as far as the system provides them. A process id has a meaning
-// only within these.
+// Returns the host name, boot id and process namespace, if the system provides them. A process id is meaningful only in
+// combination with these.
 function thisHost(): string {
   if (host !== undefined) return host;
   const bootId = readSystem(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'))?.slice(0, 8);
@@ -58,8 +58,9 @@ function thisHost(): string {
   return host;
 }
 
-// Process ids are reused, so the start time is compared too. The fields of stat are counted after the name in brackets:
-// the state is the first, the start time the twentieth. A zombie has ended although its id is still in use.
+// Returns a process's start time, which is compared too, because process ids are reused. The fields of stat are counted
+// after the name in parentheses: the state is the first, the start time the twentieth. A zombie has ended although its
+// id is still in use.
 function startOf(pid: number): string | undefined {
   if (process.platform !== 'linux') return startByPs(pid);
   const stat = readSystem(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));

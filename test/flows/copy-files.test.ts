@@ -133,7 +133,7 @@ it('a key that names another job in the target is refused before anything is cop
   await expect(copyJobs(from, to)).rejects.toMatchObject({
     code: 'conflict',
     exitCode: 2,
-    message: `1 key would name two jobs: boat names ${next} in one, and ${other} in two. Nothing was copied. With --keep-keys, a key keeps its job in two, and the other job is copied under its id alone.`,
+    message: `1 key would name two jobs: boat names ${next} in one, and ${other} in two. Nothing was copied. With --keep-keys, each key continues to name its job in two. The other job can then be found only by its id.`,
     next: ['mgw', 'state', 'copy', '--keep-keys'],
   });
   expect(await to.ids()).toEqual([other]);

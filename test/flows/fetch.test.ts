@@ -74,7 +74,7 @@ it('the handle of a job that is removed while a command waits for it is printed,
 it.each<[string, JobEvent[], RegExp]>([
   ['no process runs is sent by the same command', [], /Run the command that created it again to send it/],
   // The same command would pay for a second take.
-  ['a live process runs is sent by that process', [running], /is still running, and will send it/],
+  ['a live process runs is sent by that process', [running], /is still running and will send it/],
 ])('a job that was not sent and that %s', async (_, events, message) => {
   const deps = await flowDeps(freshFolder());
   const job = await jobWith(deps.ledger, 'c', ...events);

@@ -440,8 +440,8 @@ describe('Protocol A', () => {
     const seen = await waitFor(at, a);
     expect(seen.spooled).toEqual([{ bytes: 60_000 }]);
     expect(at.deps.notes.slice(0, 2)).toEqual([
-      'The response broke off: no data arrived for 0.5 s',
-      'The response broke off: the deadline passed',
+      'The response ended early: no data arrived for 0.5 s',
+      'The response ended early: the deadline passed',
     ]);
     expect(at.server.requests).toHaveLength(3);
   });
