@@ -206,7 +206,7 @@ async function checkFree(path: string): Promise<void> {
   if (text === undefined || isSidecar(tryParseJson(text))) return;
   throw new MgwError(
     'output_exists',
-    `${target} already exists and was not written by mgw. Use --force to replace it.`,
+    `${target} already exists and was not written by mgw. --force replaces it.`,
     {
       retry: 'safe',
     },

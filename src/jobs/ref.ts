@@ -209,7 +209,7 @@ async function firstJob(ledger: Ledger, ids: Ids, matches: (job: Job) => boolean
   return undefined;
 }
 
-/** Returns the job that a REF names in the ledger, as {@link findJob} does. @throws MgwError('usage') if there is none. */
+/** Returns the job that a REF names, as {@link findJob} does. @throws MgwError('usage') if there is none. */
 export async function recordedJob(ledger: Ledger, ref: string, gateway?: string): Promise<Job> {
   return (await findJob(ledger, ref, undefined, gateway)) ?? noSuchJob(ref);
 }

@@ -17,9 +17,9 @@ import { timeOf } from './names.ts';
 type LifeOf = JobRecord['lifeOf'];
 
 /**
- * Computes a job from the events in its log; `undefined` is a line that could not be read. A job with such a line and no
- * handle is `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined if
- * the first line is not a readable `prepared`. Calls `lifeOf` at most once for each of the job's processes.
+ * Computes a job from the events in its log; `undefined` is a line that could not be read. A job with such a line and
+ * no handle is `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined
+ * if the first line is not a readable `prepared`. Calls `lifeOf` at most once for each of the job's processes.
  */
 export function foldJob(
   id: string,

@@ -55,7 +55,7 @@ export interface Ledger {
   read(id: string): Promise<Job | undefined>;
   /** Returns a job's events in order, with `undefined` for each line that cannot be read. */
   events(id: string): Promise<(RecordedEvent | undefined)[]>;
-  /** Returns a string that changes whenever the job's record changes; undefined without one. Faster than {@link read}. */
+  /** Returns a string that changes whenever the job's record changes; undefined without one. Faster than `read`. */
   version(id: string): Promise<string | undefined>;
   /** Returns the ids of all jobs, newest first. */
   ids(): Promise<string[]>;
@@ -78,8 +78,8 @@ export interface Ledger {
   /** Returns a claim's content: '' if the claim is damaged, undefined if the name is free. */
   claimed(name: string): Promise<string | undefined>;
   /**
-   * Records that the work under a claim is about to begin. A power failure may lose this record, so callers first record
-   * what must survive one.
+   * Records that the work under a claim is about to begin. A power failure may lose this record, so callers first
+   * record what must survive one.
    * @throws MgwError('local_io') if the work must not begin.
    */
   confirm(name: string): Promise<void>;

@@ -17,13 +17,13 @@ export interface PayDeps {
   /** Shows a line to the user. */
   note: (text: string) => void;
   signals: Signals;
-  /** The time limit of one HTTP call, ms; the default depends on the kind of call. */
+  /** Timeout of one HTTP call, in ms. The default depends on the kind of call. */
   requestTimeoutMs?: number;
-  /** The maximum number of retries of an unavailable or unsent request. */
+  /** Maximum number of retries if a request was not sent or the gateway did not handle it. */
   retries: number;
   /** Whether a complete 5xx proves that nothing was handled (the setting `submit.retry_5xx`). */
   retry5xx?: boolean;
-  /** Returns the lease of this process. */
+  /** Returns this process's lease. */
   lease: () => Promise<Lease>;
   /** Returns all budgets that limit the payment. */
   allowances: () => Promise<readonly Allowance[]>;
@@ -35,7 +35,7 @@ export interface Signals {
   hard: AbortSignal;
 }
 
-/** The default time limit of one submission, ms. */
+/** Default timeout of one submission, in ms. */
 const submitTimeoutMs = 120_000;
 
 /** A request that costs money, and the function that reads its response. */
@@ -43,11 +43,11 @@ export interface Payment {
   exchange: Exchange;
   purchase: Purchase;
   auth: AuthScheme;
-  /** Reads the response; never throws. */
+  /** Interprets the response. Never throws. */
   read: (reply: Reply) => SubmitVerdict;
   /**
-   * Makes the call and returns the part of the response that proves something: the whole exchange (the default), or
-   * only the head if the response is a stream that the caller reads.
+   * Makes the call and returns the part of the response that determines the verdict: the whole exchange (the default),
+   * or only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Limits the attempts and the pauses between them. */
@@ -57,8 +57,8 @@ export interface Payment {
 /** Records the steps of a payment. Each method returns when its record is durable. */
 export interface PaymentRecord {
   /**
-   * Called when the connection is open and nothing was sent. Writes everything that must be on disk before the first
-   * byte. If it throws, nothing is sent.
+   * Called when the connection is open and nothing has been sent. Writes everything that must be on disk before the
+   * first byte is sent. If this method throws, nothing is sent.
    */
   sending?(money: AttemptMoney, owner: Owner): Promise<void>;
   /** Records the raw response before it is read. */
@@ -83,14 +83,15 @@ export interface PaymentResult {
  * response, read it, record the outcome (design 5, 14). Retries with backoff only if nothing was sent, or the gateway
  * reports that nothing was handled. Any other outcome is final.
  * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; or the errors of
- * the record
+ * `record`.
  */
 export async function payOnce(
   payment: Payment,
   record: PaymentRecord,
   deps: PayDeps,
 ): Promise<PaymentResult> {
-  // One lease for the whole payment: a process that was declared dead in between has lost its reservations and claims.
+  // Use one lease for the whole payment: a process that was declared dead in between has lost its reservations and
+  // claims.
   let lease: Promise<Lease> | undefined;
   const getLease = (): Promise<Lease> => (lease ??= deps.lease());
   const reservation = await reserve(payment.purchase, await deps.allowances(), getLease, deps.note);
@@ -146,7 +147,7 @@ async function attemptOnce(
     reply = await exchange(payment, record, deps, progress);
   } catch (error) {
     if (error instanceof TransportError && error.reason === 'aborted_before_send') {
-      // It is certain that nothing was sent, even if another process considers this one dead.
+      // Nothing was sent, even if another process considers this one dead.
       const isRecorded = progress.outcome === 'open';
       progress.outcome = 'none';
       progress.hasBegun = false;
@@ -196,11 +197,11 @@ async function exchange(
     connectSignal: signals.soft,
     onConnected: async () => {
       signals.soft.throwIfAborted();
-      // From here on the outcome is unknown until the response is read.
+      // From here on, the outcome is unknown until the response is read.
       progress.outcome = 'open';
       try {
         const { money } = progress.reservation;
-        // Without a record and a reservation, the ledger is not needed.
+        // The ledger is needed only for a record or a reservation.
         if (record.sending !== undefined || money.reservation !== undefined) {
           lease = await progress.getLease();
           await record.sending?.(money, lease.owner);
@@ -212,12 +213,12 @@ async function exchange(
       progress.hasBegun = true;
     },
     beforeFirstByte: () => {
-      // The record may have taken long.
+      // Check again, because writing the record may have taken a long time.
       if (signals.soft.aborted) throw TransportError.abortedBeforeSend('interrupted before the first byte');
       try {
         lease?.assertLease();
       } catch (error) {
-        // The ledger refuses the next attempt, unless the lease was only renewed late.
+        // The ledger refuses the next attempt, unless the lease was merely renewed late.
         throw TransportError.abortedBeforeSend(messageOf(error));
       }
     },
@@ -240,8 +241,8 @@ function failureBeforeSending(error: unknown, hasBegun: boolean, { signals }: Pa
   return { code: 'unreachable', message: error.message };
 }
 
-// `submit.retry_5xx` is for gateways that are known to create nothing if they answer 5xx (design 5). The code
-// `rate_limited` is for calls that may be sent again, so a definite refusal because of a limit has another one.
+// `submit.retry_5xx` is for gateways that are known to create nothing if they respond with 5xx (design 5). The code
+// `rate_limited` is for calls that may be sent again, so a definite rejection because of a limit gets another code.
 function adjustVerdict(verdict: SubmitVerdict, reply: Reply, retry5xx: boolean): SubmitVerdict {
   if (verdict.kind === 'rejected' && verdict.failure.code === 'rate_limited')
     return { ...verdict, failure: { ...verdict.failure, code: 'invalid_request' } };

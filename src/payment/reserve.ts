@@ -7,14 +7,14 @@ import type { Lease } from '../ledger/ledger.ts';
 
 /** A budget that limits payments. */
 export interface Allowance {
-  /** The name in records. */
+  /** The name used in records. */
   name: string;
-  /** The name in messages: `the budget clips`. */
+  /** The name used in messages, such as `the budget clips`. */
   label: string;
   budget: Budget;
-  /** The limit, for a budget without its own. */
+  /** The limit for a budget that has no limit of its own. */
   limit?: Limit;
-  /** The command that raises the limit, without the amount; absent if a flag of the same command does. */
+  /** The command that raises the limit, without the amount; absent if a flag of the same command raises it. */
   raiseCommand?: string[];
 }
 
@@ -22,23 +22,23 @@ export interface Allowance {
 export interface PricedOrder {
   /** Absent if no price is known. */
   cost?: JobCost;
-  /** The model or other item that has the price, in words: `vendor-h3-mini (Protocol C)`. */
+  /** The priced item, such as `vendor-h3-mini (Protocol C)`. */
   subject: string;
-  /** The unit of amounts in messages; credits if absent. */
+  /** The unit of amounts in messages. Default: credits. */
   currency?: string;
   /** The command that sets the price, if one can be set. */
   priceCommand?: string[];
 }
 
-/** A payment, as seen by a budget. */
+/** A payment to reserve in budgets. */
 export interface Purchase extends PricedOrder {
   /** The name in reservations: the job's id, by which the ledger proves the outcome. */
   name: string;
 }
 
-/** The reservation of one payment in every budget that applies. */
+/** A payment's reservation in every budget that applies. */
 export interface Reservation {
-  /** The cost and the reservation, which are recorded with each attempt. */
+  /** The cost and the reservation, to be recorded with each attempt. */
   money: AttemptMoney;
   /** Keeps or releases the reservation; never throws. `open` leaves it reserved until the ledger proves the outcome. */
   settle(outcome: ChargeOutcome): Promise<void>;
@@ -46,8 +46,8 @@ export interface Reservation {
 
 /**
  * Reserves the maximum cost of a payment, durably, in all allowances or in none.
- * @throws MgwError('budget'), exit 12, if it does not fit or no price is known; MgwError('local_io') if a budget cannot
- * be read or written.
+ * @throws MgwError('budget'), exit 12, if the cost exceeds a budget or no price is known; MgwError('local_io') if a
+ * budget cannot be read or written.
  */
 export async function reserve(
   purchase: Purchase,

@@ -20,22 +20,22 @@ import {
   responsesExchange,
 } from './wire.ts';
 
-/** Dependencies of a call. */
+/** Dependencies of a Responses call. */
 interface RespondDeps extends Omit<PayDeps, 'signals'> {
   /** Aborts the call immediately, because there is no job that could continue. */
   signal: AbortSignal;
-  /** The maximum idle time of a stream, in ms. Default: five minutes, because models think before they answer. */
+  /** Maximum idle time of a stream, in ms. Default: five minutes, because models think before they answer. */
   idleTimeoutMs?: number;
 }
 
-/** The default time limit for the head of the response, in ms. */
+/** Default timeout for the head of the response, in ms. */
 const headTimeoutMs = 600_000;
 const defaultIdleMs = 300_000;
 
 /**
- * Makes one call of the Responses endpoint (specification 4.5). The call costs money and leaves no job.
- * @param onText called with the text of the response as it arrives
- * @param deadline the deadline of attempts and of reading
+ * Makes one call to the Responses endpoint (specification 4.5). The call costs money and leaves no job.
+ * @param onText called with the response's text as it arrives
+ * @param deadline the deadline for attempts and for reading
  * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 130/143 interrupted.
  */
 export async function respond(
@@ -65,7 +65,7 @@ export async function respond(
   return end;
 }
 
-// Returns the error of an abandoned response, which cannot be resumed.
+// Returns the error for an abandoned response, which cannot be resumed.
 function abandonedError(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
   return interruptionError(signal, charged, 'Interrupted: the response was abandoned.').with({
     retry: 'never',
@@ -83,11 +83,11 @@ function readHead(reply: Reply, sent: JsonObject): SubmitVerdict {
   return { kind: 'rejected', failure: { ...failure, message } };
 }
 
-/** The maximum size of a response in bytes, and of its unread part. */
+/** Maximum size of a response, and of its unread part, in bytes. */
 const maxBytes = 64 * 1024 * 1024;
 
 /**
- * Reads the body of an accepted call: a response, or its events.
+ * Reads the body of an accepted call: a response object or a stream of events.
  * @param onText called with the text as it arrives
  */
 async function readResponseBody(
@@ -103,8 +103,8 @@ async function readResponseBody(
 }
 
 /**
- * Reads a body as events or as a document. Its first character determines which, because relays declare the wrong type:
- * no event begins with a brace, and no document with a letter. The declared type counts only for an empty body.
+ * Reads a body as events or as a document. The first character determines which, because relays may declare the wrong
+ * type: no event begins with a brace, and no document with a letter. The declared type is used only for an empty body.
  */
 async function readEventsOrDocument(
   body: AsyncGenerator<Uint8Array, void>,
@@ -114,7 +114,7 @@ async function readEventsOrDocument(
   for (;;) {
     const next = await body.next();
     if (next.done === true) return isDocument ? readResponse(undefined) : new ResponseStream(onText).finish();
-    // Skips white space and the bytes of a byte order mark.
+    // Skip white space and the bytes of a byte order mark.
     const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
     if (first === undefined) continue;
     return (/[{[<]/.test(first) ? readDocument : readEvents)(withFirst(next.value, body), onText);
@@ -147,7 +147,7 @@ async function readDocument(
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
   const { bytes, complete } = await readBounded(body, maxBytes);
-  if (!complete) return { kind: 'cut', why: 'the response was cut' };
+  if (!complete) return { kind: 'cut', why: 'the response was truncated' };
   const end = readResponse(tryParseJson(new TextDecoder().decode(bytes)));
   if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
   return end;
@@ -166,8 +166,8 @@ async function readEvents(
 }
 
 /**
- * The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event contains the
- * whole response.
+ * Maximum length of an event, and of all deltas together, in UTF-16 code units. Both have the same limit, because the
+ * last event contains the whole response.
  */
 const maxEventBytes = 16 * 1024 * 1024;
 
@@ -180,10 +180,10 @@ export class ResponseStream {
   end: ResponseEnd | undefined;
   readonly #onText: (text: string) => void;
   readonly #decoder = new TextDecoder();
-  // The text of each part, by its place.
+  // The text of each part, by the part's position.
   readonly #parts = new Map<string, { text: string; isDone: boolean }>();
   #text = '';
-  // The first half of a character whose second half is in the next delta.
+  // The first half of a surrogate pair whose second half is in the next delta.
   #half = '';
   #refusal = '';
   #length = 0;
@@ -205,7 +205,7 @@ export class ResponseStream {
     if (this.end === undefined) this.#parser.feed(this.#decoder.decode(chunk, { stream: true }));
   }
 
-  /** Ends the stream: the last event may lack the empty line after it. Without a terminal event it is cut. */
+  /** Ends the stream. The last event may lack its empty line. Without a terminal event, the end is `cut`. */
   finish(): ResponseEnd {
     if (this.end === undefined) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
     return this.end ?? { kind: 'cut', why: 'the stream ended without its last event' };
@@ -219,7 +219,7 @@ export class ResponseStream {
     if (event.kind === 'end') this.end = this.#complete(event.end);
   }
 
-  // Passes on what the deltas of a part lacked. Relays may change the place of a part between its events.
+  // Passes on the text that a part's deltas lacked. Relays may change a part's position between its events.
   #completePart(whole: string, place: string): void {
     const part = this.#parts.get(place);
     if (part?.isDone) return;
@@ -233,7 +233,7 @@ export class ResponseStream {
     if (ended !== undefined) ended.isDone = true;
   }
 
-  // Limits the memory: texts, places and refusals are kept until the end.
+  // Limits memory use, because texts, positions and refusals are stored until the end.
   #fits(text: string): boolean {
     this.#length += text.length;
     if (this.#length <= maxEventBytes) return true;
@@ -253,7 +253,7 @@ export class ResponseStream {
     if (end > 0) this.#onText(text.slice(0, end));
   }
 
-  // The last event contains the whole text, unless the gateway leaves it out.
+  // Passes on text that is only in the last event, which contains the whole text unless the gateway omits it.
   #complete(end: ResponseEnd): ResponseEnd {
     if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
     const { text, response } = end;

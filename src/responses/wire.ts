@@ -2,14 +2,14 @@ import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.
 import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
 import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 
-/** The end of a response. Specification 4.5 does not define its format. */
+/** How a response ended. Specification 4.5 does not define its format. */
 export type ResponseEnd =
   /** `text` is the text of every message; empty if the model did something else, such as calling a tool. */
   | { kind: 'completed'; text: string; response?: JsonObject }
   /** The model stopped before the end of its text. */
   | { kind: 'incomplete'; reason: string; text: string; response?: JsonObject }
   | { kind: 'failed'; failure: Failure; response?: JsonObject }
-  /** Accepted, and processed in the background. */
+  /** The response was accepted and is processed in the background. */
   | { kind: 'pending'; status: string; response: JsonObject }
   /** Nothing proves that the response is complete. */
   | { kind: 'cut'; why: string; response?: JsonObject };
@@ -21,7 +21,7 @@ export function responsesExchange(body: JsonObject): Exchange {
   return { method: 'POST', path: '/v1/responses', headers, body: jsonBody(body) };
 }
 
-/** Reads a complete response, without a stream or from a stream's last event. Never throws. */
+/** Interprets a complete response, from a document or from a stream's last event. Never throws. */
 export function readResponse(json: Json | undefined): ResponseEnd {
   if (!isObject(json)) return { kind: 'cut', why: 'the reply has no response object' };
   const { status } = json;
@@ -30,7 +30,7 @@ export function readResponse(json: Json | undefined): ResponseEnd {
   if (status === 'queued' || status === 'in_progress') return { kind: 'pending', status, response: json };
   const { text, refusal } = outputOf(json);
   if (status === 'incomplete') return incompleteEnd(json, text);
-  // Some relays omit the status. A response with text then counts as completed.
+  // Some relays omit the status. A response with text is then treated as completed.
   if (status !== 'completed' && !(status === undefined && text !== ''))
     return { kind: 'cut', why: `the response is not marked as completed${messageSuffix(json)}` };
   return text === '' && refusal !== ''
@@ -43,7 +43,7 @@ function messageSuffix(json: JsonObject): string {
   return message === undefined ? '' : ` (${message.slice(0, 1000)})`;
 }
 
-/** One parsed event of a stream. */
+/** A parsed stream event. `place` identifies the part of the response to which the text belongs. */
 export type ResponseEvent =
   | { kind: 'text'; delta: string; place: string }
   /** The complete text of a part, with or without earlier deltas. */
@@ -53,8 +53,8 @@ export type ResponseEvent =
   | { kind: 'other' };
 
 /**
- * Reads one server-sent event by the `type` in its data, or by its name if the data has none. Unknown events are
- * `other`, and so is the `[DONE]` that some relays add. Never throws.
+ * Parses one server-sent event by the `type` in its data, or by its name if the data has no type. Unknown events are
+ * `other`, including the `[DONE]` that some relays add. Never throws.
  */
 export function readEvent(name: string | undefined, data: string): ResponseEvent {
   const json = tryParseJson(data);
@@ -97,7 +97,7 @@ function incompleteEnd(response: JsonObject | undefined, text: string): Response
   return { kind: 'failed', failure: { code: 'content_policy', message, nativeCode: reason }, response };
 }
 
-/** Returns the end of a response in which the model refused. A refusal does not count as an answer. */
+/** Returns the end of a response in which the model refused. A refusal is treated as a failure, not as an answer. */
 export function refusedEnd(refusal: string, response?: JsonObject): ResponseEnd {
   return {
     kind: 'failed',

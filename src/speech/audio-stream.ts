@@ -16,15 +16,15 @@ import type { JsonObject } from '../json.ts';
 import { FrameSplitter } from './json-frames.ts';
 import { readFrame, type Frame } from './wire.ts';
 
-/** The dependencies of speech. */
+/** Dependencies of speech calls. */
 export interface SpeechDeps extends JobDeps {
-  /** The maximum idle time of a stream, ms; a minute if absent. */
+  /** Maximum idle time of a stream, in ms. Default: one minute. */
   idleTimeoutMs?: number;
-  /** Called with the number of bytes of audio so far. */
+  /** Called with the number of audio bytes received so far. */
   onAudio?: (bytes: number) => void;
 }
 
-/** Returns the dependencies of several concurrent streams. Each note is shown once, not once per stream. */
+/** Returns dependencies for several concurrent streams, which print each note once, not once per stream. */
 export function withoutRepeats(deps: SpeechDeps): SpeechDeps {
   const shownNotes = new Set<string>();
   const note = (text: string): void => {
@@ -34,14 +34,14 @@ export function withoutRepeats(deps: SpeechDeps): SpeechDeps {
   return { ...deps, note, onAudio: undefined };
 }
 
-/** The default maximum idle time of a stream, ms. */
+/** Default maximum idle time of a stream, in ms. */
 export const defaultIdleMs = 60_000;
 
-/** An open stream that was paid for, and the sink of its audio. */
+/** An open stream that was paid for, and the sink for its audio. */
 export interface AudioStream {
   reply: StreamedReply;
   sink: AudioSink;
-  /** The time at which reading stops. */
+  /** The deadline for reading. */
   deadline: Deadline;
 }
 
@@ -50,7 +50,7 @@ type FailedEnd = Exclude<StreamEnd, { kind: 'whole' }>;
 
 /**
  * Reads a stream to its end, records how it ended, and publishes the audio if it is whole.
- * @returns the file, undefined if the audio went to a stream
+ * @returns the file; undefined if the audio went to a stream
  * @throws MgwError: exit 5, 9 or 10. The message contains the path of the saved audio.
  */
 export async function finishStream(
@@ -60,7 +60,7 @@ export async function finishStream(
 ): Promise<JobFile | undefined> {
   const { end, kept, bytes } = await readStream(audio, deps, job.id);
   if (end.kind !== 'whole') throw await abandonStream(end, bytes, audio, job, deps);
-  // The path of the audio is recorded first. If this run dies before publishing, the next one can publish it.
+  // Record the audio's path first, so that the next run can publish the audio if this run dies before publishing.
   const event: JobEvent = {
     type: 'finished',
     state: 'succeeded',
@@ -99,7 +99,7 @@ export async function saveUnrecorded(
   );
 }
 
-/** How a stream ended, the file of the audio if it is whole, and the bytes of audio that arrived. */
+/** How a stream ended, the audio file if the audio is whole, and the number of audio bytes received. */
 interface Received {
   end: StreamEnd;
   kept?: JobFile;
@@ -142,7 +142,7 @@ async function abandonStream(
     message: deps.redact(message).slice(0, 4000),
     native_code: native_code && deps.redact(native_code),
   };
-  // Audio that arrived was charged, even if the stream then failed.
+  // Received audio was charged, even if the stream then failed.
   const details = bytes > 0 || partPath ? { part: partPath, audio_bytes: bytes } : undefined;
   const event: JobEvent = {
     type: 'finished',
@@ -170,9 +170,9 @@ function errorFor(end: FailedEnd, job: Job, partPath: string | undefined, deps: 
   return incompleteError(job, end.why, partPath, { signals: deps.signals });
 }
 
-/** How a stream of speech ended (specification 3.4). */
+/** How a speech stream ended (specification 3.4). */
 type StreamOutcome = Ending & {
-  /** The latest usage that arrived, before the end frame or with it (specification 2.6). */
+  /** The latest usage received, before or with the end frame (specification 2.6). */
   usage?: JsonObject;
 };
 
@@ -183,18 +183,18 @@ type Ending =
   /** Any end that does not prove success. The audio may be incomplete. */
   | { kind: 'cut'; why: string };
 
-/** The limits of a stream: its time, and the size of its frames. */
+/** A stream's limits: its time and the size of its frames. */
 interface StreamLimits extends TimeLimits {
-  /** The maximum size of a frame, bytes; the default of {@link FrameSplitter} if absent. */
+  /** Maximum size of a frame, in bytes. Default: that of {@link FrameSplitter}. */
   maxFrameBytes?: number;
-  /** Removes secrets from stream text before it is shown. */
+  /** Removes secrets from stream text before it is displayed. */
   clean?: ((text: string) => string) | undefined;
 }
 
 /**
- * Reads a stream of speech up to its end frame, its first fault or its end, and passes each piece of audio to `write`
- * as it arrives, in order. The time of `write` does not count as idle time. Nothing after the end frame is read.
- * @throws the errors of `write`
+ * Reads a speech stream up to its end frame, its first fault or its end, and passes each piece of audio to `write` as
+ * it arrives, in order. Time spent in `write` is not idle time. Nothing after the end frame is read.
+ * @throws errors from `write`.
  */
 export async function receive(
   body: AsyncIterable<Uint8Array>,
@@ -257,7 +257,7 @@ function readFrames(splitter: FrameSplitter, chunk: Uint8Array): ChunkContent {
   return { audio: audio.bytes(), usage, ending };
 }
 
-/** The decoded audio of the frames of one chunk. */
+/** The decoded audio from one chunk's frames. */
 class AudioBuffer {
   readonly #buffer = acquireBuffer();
   readonly #pieces: Buffer[] = [];

@@ -18,13 +18,13 @@ import { speakable } from './split.ts';
 
 const defaultRate = 24_000;
 
-/** The parts of a speech body other than its text; the settings fill in missing ones. */
+/** The parts of a speech body other than its text. Missing parts are taken from the settings. */
 export interface SpeechFields {
   format?: string;
   sampleRate?: number;
   speaker?: string;
   set?: string[];
-  /** Whether to run the local checks. Default true. */
+  /** Whether to run the local checks. Default: true. */
   check?: boolean;
   /** Whether the text was read from a file. If so, errors do not quote it. */
   isFromFile?: boolean;
@@ -62,7 +62,7 @@ function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, setti
     req_params: {
       text,
       ...(speaker !== undefined && { speaker }),
-      // Defaults may differ between versions, so both are sent explicitly (specification 9).
+      // Defaults may differ between versions, so send both explicitly (specification 9).
       audio_params: { format: format.wire, sample_rate: sampleRate },
     },
   };
@@ -70,7 +70,7 @@ function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, setti
   return withAdditions(body);
 }
 
-// `additions` is sent as a string of JSON, but --set parses the same text as an object.
+// Converts `additions` to a string of JSON, which the gateway requires. --set parses the same text as an object.
 function withAdditions(body: JsonObject): JsonObject {
   const params = body['req_params'];
   if (!isObject(params) || !isObject(params['additions'])) return body;
@@ -83,7 +83,7 @@ const formatRule =
 // The service's own WAV has a header in every fragment and does not play, so it is never requested.
 const notWav = z.regex(/^(?!wav$)/, { error: formatRule });
 
-/** The body of specification 2.6, which leaves its formats and sample rates open. */
+/** The schema of a speech body. Specification 2.6 does not limit its formats and sample rates. */
 export const schema: BodySchema = withDescriptions(
   z.strictObject({
     req_params: z.strictObject(
@@ -121,10 +121,10 @@ export function checkSpeech(body: JsonObject): Violation[] {
 export interface SpeechFormat {
   /** The name as the user specifies it: `mp3`, `wav`, `pcm`, `ogg_opus`, or a format that mgw does not know. */
   name: string;
-  /** `audio_params.format` as it is sent (specification 2.6). */
+  /** `audio_params.format`, as sent (specification 2.6). */
   wire: string;
   mime: string;
-  /** Whether PCM is requested, and a WAV header is written before it. */
+  /** Whether PCM is requested and a WAV header is written before it. */
   wav: boolean;
 }
 
@@ -148,8 +148,8 @@ const byExtension: Record<string, string> = {
 const otherAudio = new Set(['.aac', '.aif', '.aiff', '.amr', '.flac', '.m4a', '.mka', '.webm', '.wma']);
 
 /**
- * Finds a format by its name. For `wav` PCM is requested, because real services repeat the WAV header in every
- * fragment. An unknown name is sent unchanged, since the specification leaves the values open (2.6).
+ * Finds a format by its name. For `wav`, PCM is requested, because real services repeat the WAV header in every
+ * fragment. An unknown name is sent unchanged, because the specification does not limit the values (2.6).
  */
 function speechFormat(name: string): SpeechFormat {
   const wav = name === 'wav';
@@ -157,7 +157,7 @@ function speechFormat(name: string): SpeechFormat {
 }
 
 /**
- * Returns the format of an output: the format called `name`, else the format of the file's extension, else the default.
+ * Returns an output's format: the format named `name`, else the format of the file's extension, else the default.
  * @throws MgwError('usage') if the extension belongs to an audio format that mgw does not know.
  */
 export function formatFor(

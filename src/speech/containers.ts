@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { canonicalJson, type JsonObject } from '../json.ts';
 
-/** Returns the bytes of the next piece as they are written to the joined output. Must be called in order. */
+/** Converts the next piece to the bytes to write to the joined output. Must be called in order. */
 export type Joiner = (piece: Uint8Array, isLast: boolean) => Uint8Array;
 
 /** Returns the function that joins the pieces of one output; undefined for an unknown format. */
@@ -12,19 +12,19 @@ export function joinerFor(wireFormat: string): Joiner | undefined {
   return wireFormat === 'pcm' ? (piece) => piece : undefined;
 }
 
-/** Returns the file in which the pieces of one order are joined. Its name is unique to the order. */
+/** Returns the path of the file in which an order's pieces are joined. The name is unique to the order. */
 export function joinedPart(folder: string, bodies: readonly JsonObject[]): string {
   return join(folder, `joined-${hashOfPieces(bodies).slice(0, 16)}.part`);
 }
 
-/** Returns a hash that identifies the pieces of a text. */
+/** Returns a hash that identifies a text's pieces. */
 export function hashOfPieces(bodies: readonly JsonObject[]): string {
   return createHash('sha256')
     .update(canonicalJson([...bodies]))
     .digest('hex');
 }
 
-// Kilobits a second by the index in the header: MPEG 1, and MPEG 2 and 2.5, both layer III.
+// Layer III bit rates in kbit/s, by the index in the frame header: for MPEG 1, and for MPEG 2 and 2.5.
 const bitRates = {
   mpeg1: [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
   mpeg2: [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
@@ -32,16 +32,17 @@ const bitRates = {
 const sampleRates = [44_100, 48_000, 32_000];
 
 interface Frame {
-  /** The length in bytes, including the header. */
+  /** Length in bytes, including the header. */
   length: number;
-  /** The offset of the tag of a header frame, from the start of the frame. */
+  /** Offset of a header frame's tag from the start of the frame, in bytes. */
   tagAt: number;
 }
 
 /**
- * Returns the audio frames of an MP3, without ID3 tags and the header frame (Xing, Info, VBRI), which counts only the
- * frames of its own file. The frames of several files can be joined to one file that plays to its end. Unknown data is
- * not changed, nor is a file that would be empty, for example because its tag declares more bytes than the file has.
+ * Returns the audio frames of an MP3, without ID3 tags and the header frame (Xing, Info, VBRI), which describes only
+ * its own file. The frames of several files can be joined into one file that plays to its end. Returns the file
+ * unchanged if its data is unknown or the result would be empty, for example because a tag declares more bytes than the
+ * file contains.
  */
 export function mp3Frames(file: Uint8Array): Uint8Array {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.length);
@@ -57,7 +58,7 @@ export function mp3Frames(file: Uint8Array): Uint8Array {
   return frames.length > 0 ? frames : bytes;
 }
 
-// ID3v2 precedes the audio. Its length is four bytes of seven bits each.
+// Returns the offset of the audio, after any ID3v2 tags. A tag's length is stored in four bytes of seven bits each.
 function audioStart(bytes: Buffer): number {
   let at = 0;
   while (bytes.toString('latin1', at, at + 3) === 'ID3' && at + 10 <= bytes.length) {
@@ -95,9 +96,9 @@ const [beginFlag, endFlag] = [2, 4];
 const noPacketEnds = 0xffff_ffff_ffff_ffffn;
 
 /**
- * Returns a function that joins Ogg Opus files, given in order, to one logical stream (RFC 3533, RFC 7845). It keeps
- * the headers of the first file, and renumbers and retimes the pages. If the files were simply concatenated, players
- * would show the length of the last one. Unknown data is not changed.
+ * Returns a function that joins Ogg Opus files, given in order, into one logical stream (RFC 3533, RFC 7845). The
+ * function keeps the first file's headers, and renumbers and retimes the pages. If the files were simply concatenated,
+ * players would display the length of the last file. Unknown data is not changed.
  */
 export function oggJoiner(): (file: Uint8Array, isLast: boolean) => Uint8Array {
   let sequence = 0;
@@ -134,7 +135,7 @@ function pagesOf(file: Buffer): Buffer[] | undefined {
     const segments = file.subarray(at + headBytes, at + headBytes + (file[at + 26] ?? 0));
     const nextOffset = at + headBytes + segments.length + segments.reduce((sum, size) => sum + size, 0);
     if (nextOffset > file.length) return undefined;
-    // The page is changed in place.
+    // Copy the page, because it is changed in place.
     pages.push(Buffer.from(file.subarray(at, nextOffset)));
     at = nextOffset;
   }
@@ -165,16 +166,16 @@ function checksum(page: Buffer): number {
   return sum >>> 0;
 }
 
-/** The size of {@link wavHeader} in bytes. */
+/** Size of {@link wavHeader}, in bytes. */
 export const wavHeaderBytes = 44;
 
 const unknownLength = 0xffff_ffff;
 
 /**
- * The header of a WAV file of signed 16-bit mono PCM. If the length is not known yet (a stream), both size fields are
- * 0xFFFFFFFF, which players read as "to the end".
- * @param sampleRate hertz
- * @param audioBytes length of the PCM after it, bytes
+ * Returns the header of a WAV file with signed 16-bit mono PCM. If the length is unknown (a stream), both size fields
+ * are 0xFFFFFFFF, which players interpret as "to the end".
+ * @param sampleRate in hertz
+ * @param audioBytes length of the PCM after the header, in bytes
  */
 export function wavHeader(sampleRate: number, audioBytes?: number): Buffer {
   const header = Buffer.alloc(wavHeaderBytes);

@@ -13,7 +13,7 @@ import type { AudioSink, SavedAudio } from './sink.ts';
 import type { SpeechDeps } from './audio-stream.ts';
 
 /**
- * Delivers the result of an earlier run of the same order. Nothing is sent. Waits for a run that is alive in another
+ * Delivers the result of an earlier run of the same order. Sends nothing. Waits for a run that is alive in another
  * process.
  * @param options this process's run of the job, the deadline, and the function that locks the output
  * @throws MgwError: exit 5 if the earlier run failed, 8 if it is still running, 9 if it was cut off or its result is
@@ -57,7 +57,8 @@ function hasEnded(job: Job): boolean {
   return job.files.length > 0 || unpublishedFile(job).length === 0;
 }
 
-// Only the process that sent the request has the stream. Other processes wait for it, and must not wait for each other.
+// Whether another live process has the stream: only the process that sent the request has it. Other processes wait for
+// that process and must not wait for each other.
 function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string): boolean {
   return runs.some(
     ({ run: other, owner }) =>
@@ -67,12 +68,12 @@ function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string)
   );
 }
 
-/** Whether a stream began, was billed, and did not succeed. It cannot be resumed (design 8). */
+/** Whether a stream began, was charged and did not succeed. Such a stream cannot be resumed (design 8). */
 function isFailedStream(job: Job): boolean {
   return job.handle !== undefined && job.state !== 'succeeded' && !isRunning(job);
 }
 
-// Called if the process that read the stream died. Keeps the file that it wrote.
+// Records that the process reading the stream died. The file that the process wrote is kept.
 async function recordCutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
   const error = { code: 'speech_incomplete', message: 'the run ended inside the stream' };
   const details = part === undefined ? undefined : { part };
@@ -87,7 +88,7 @@ function partOf(job: Job): string | undefined {
 }
 
 /**
- * The error of an earlier run that did not complete the speech: exit 5 after an error frame, else 9.
+ * Returns the error for an earlier run that did not complete the speech: exit 5 after an error frame, else 9.
  * @param part the path of the partial audio; undefined if there is none
  */
 function earlierRunError(job: Job, part: string | undefined = partOf(job)): MgwError {
@@ -104,7 +105,7 @@ export function savedSpeech(job: Job): SavedAudio[] {
   return [...job.files, ...unpublishedFile(job)];
 }
 
-// Returns the file of complete audio that was not published yet, from the record of its end.
+// Returns the file of complete audio that was not published, from the record of the stream's end.
 function unpublishedFile(job: Job): SavedAudio[] {
   const recorded = at(job.details as Json, 'kept');
   const [path, sha256, bytes] = [textAt(recorded, 'path'), textAt(recorded, 'sha256'), at(recorded, 'bytes')];
@@ -143,8 +144,8 @@ export async function deliverSaved(
 }
 
 /**
- * The problem of recorded speech; undefined if it was delivered. Speech ends with its command: there is nothing to wait
- * for at the gateway.
+ * Returns the error for a speech job that did not succeed; undefined if it succeeded. Speech ends with its command, so
+ * there is nothing to wait for at the gateway.
  */
 export function speechProblem(job: Job): MgwError | undefined {
   if (isFailedStream(job)) return earlierRunError(job);

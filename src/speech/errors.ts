@@ -11,7 +11,7 @@ import { ClosedPipe } from './sink.ts';
 import { isOwnCallId, speechModel } from './wire.ts';
 
 /**
- * Exit 9: the stream was billed but is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted
+ * Exit 9: the stream was charged but is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted
  * the stream.
  * @param partPath the path of the partial audio; undefined if none was saved
  */
@@ -22,7 +22,7 @@ export function incompleteError(
   details: { signals?: Signals; cause?: unknown } = {},
 ): MgwError {
   const { signals, cause } = details;
-  const text = `Speech is incomplete: ${why}. ${keptAudioText(partPath)} It was billed, and is ${notResentText(job)}`;
+  const text = `Speech is incomplete: ${why}. ${keptAudioText(partPath)} The call was charged and is ${notResentText(job)}`;
   const exit =
     signals?.hard.aborted === true
       ? signals.soft.reason === 'SIGTERM'
@@ -34,36 +34,40 @@ export function incompleteError(
 
 /** Exit 7: it is unknown whether the call was accepted. There is no task to adopt. */
 export function unknownSpeechError(job: Job, why: string, requestId?: string): MgwError {
-  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: ${newTakeFlag(job)} pays for another take. If the bill shows no charge, resolve the job as not created, and the same command sends it again.`;
+  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: ${newTakeFlag(job)} pays for another take. If the bill shows no charge, resolve the job as not created. The same command then sends it again.`;
   const next = resolveCommand(job);
   return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', next, requestId, job });
 }
 
-/** Exit 5: the gateway ended the stream with an error frame (specification 3.4). It may have been billed. */
+/** Exit 5: the gateway ended the stream with an error frame (specification 3.4). The call may have been charged. */
 export function failedSpeechError(failure: Failure, job: Job, partPath: string | undefined): MgwError {
   const { code, message, nativeCode, requestId = gatewayIdOf(job) } = failure;
   const codePrefix = nativeCode === undefined || message.includes(nativeCode) ? '' : `Error ${nativeCode}: `;
   const audioText = partPath === undefined ? '' : ` ${keptAudioText(partPath)}`;
-  return new MgwError(code, `${codePrefix}${asSentence(message)}${audioText} It is ${notResentText(job)}`, {
-    ...chargedDetails(job),
-    exit: 'failed',
-    charged: 'maybe',
-    requestId,
-  });
+  return new MgwError(
+    code,
+    `${codePrefix}${asSentence(message)}${audioText} The call is ${notResentText(job)}`,
+    {
+      ...chargedDetails(job),
+      exit: 'failed',
+      charged: 'maybe',
+      requestId,
+    },
+  );
 }
 
 /** Exit 10: the audio arrived but could not be written. Exit 9 if the reader closed the pipe. */
 export function unwritableError(error: unknown, job: Job, partPath: string | undefined): MgwError {
   if (error instanceof ClosedPipe) return incompleteError(job, messageOf(error), partPath, { cause: error });
   if (!(error instanceof MgwError)) throw error;
-  const text = `${error.message} The stream was abandoned. ${keptAudioText(partPath)} It was billed: ${newTakeFlag(job)} pays for another take.`;
+  const text = `${error.message} The stream was abandoned. ${keptAudioText(partPath)} The call was charged: ${newTakeFlag(job)} pays for another take.`;
   return new MgwError(error.code, text, { ...chargedDetails(job), cause: error });
 }
 
-/** Exit 9: the file of complete speech was deleted or changed, and it cannot be fetched again. */
+/** Exit 9: the file with the complete speech was deleted or changed, and speech cannot be fetched again. */
 export function deletedAudioError(job: Job): MgwError {
   const places = job.files.map((file) => file.path).join(', ') || 'standard output';
-  const text = `Job ${job.id} was spoken and delivered to ${places}; the file is missing or changed, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
+  const text = `Job ${job.id} was delivered to ${places}, but the file is missing or changed, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
   return new MgwError('result_unavailable', text, chargedDetails(job));
 }
 
@@ -89,7 +93,7 @@ function chargedDetails(job: Job): {
   };
 }
 
-// A handle that mgw made up means nothing to the gateway.
+// Returns the gateway's id for the call; undefined if mgw generated the handle, which means nothing to the gateway.
 function gatewayIdOf({ handle }: Job): string | undefined {
   return handle !== undefined && isOwnCallId(handle) ? undefined : handle;
 }
@@ -115,7 +119,7 @@ interface PiecesState {
   completeCount: number;
   count: number;
   folder: string;
-  /** The maximum cost of the missing pieces, as far as their prices are known. */
+  /** The maximum cost of the missing pieces, without pieces whose price is unknown. */
   missingCost: Decimal;
   /** Whether this run paid for any complete piece. */
   isPaid: boolean;
@@ -123,7 +127,7 @@ interface PiecesState {
   signal: AbortSignal;
 }
 
-/** The error of speech in pieces, some of which are incomplete. */
+/** Thrown if some pieces of a long text are incomplete. */
 export class PiecesError extends MgwError {
   /** The jobs of the pieces that were started. */
   readonly jobs: Job[];
@@ -146,7 +150,7 @@ export class PiecesError extends MgwError {
 // The worst errors come first: those that may cost money twice, then those that cost money for nothing.
 const exitsByPriority: readonly ExitName[] = ['unknown', 'incomplete', 'failed', 'local', 'auth', 'rejected'];
 
-/** Returns the error of a run over several pieces: the worst error of a piece, and the number of saved pieces. */
+/** Returns the error for a run over several pieces: the worst piece's error, and the number of saved pieces. */
 export function piecesError(state: PiecesState): unknown {
   const { failures, completeCount, count, folder, signal } = state;
   const unexpected = failures.find(
@@ -168,7 +172,7 @@ export function piecesError(state: PiecesState): unknown {
   return new PiecesError(error, `${pieceText}${asSentence(error.message)}${keptText}`, state);
 }
 
-/** Returns the maximum cost of several pieces. A piece without a known price counts as free. */
+/** Returns the maximum cost of several pieces. A piece without a known price is treated as free. */
 export async function costOfAll(
   bodies: readonly JsonObject[],
   priceOf: JobDeps['priceOf'],
@@ -178,7 +182,8 @@ export async function costOfAll(
   return costs.reduce((sum, cost) => add(sum, cost), zero);
 }
 
-// A budget that allows the next piece only would stop each rerun at another piece.
+// Suggests a limit that covers all missing pieces: a limit that allows only the next piece would stop each rerun at
+// another piece.
 function withWholeCost(error: MgwError, { missingCost }: PiecesState): MgwError {
   const { limit, exceeded_by: excess, cost_at_most: cost } = error.budget ?? {};
   if (error.budget === undefined || limit === undefined || excess === undefined || cost === undefined)
@@ -189,10 +194,10 @@ function withWholeCost(error: MgwError, { missingCost }: PiecesState): MgwError 
   );
   const next = error.next?.map((word) => (word === one ? (all ?? word) : word));
   const budget = { ...error.budget, exceeded_by: formatDecimal(wholeExcess) };
-  return error.with({ budget, next }, `${error.message} All missing pieces need ${all}.`);
+  return error.with({ budget, next }, `${error.message} A limit of ${all} would cover all missing pieces.`);
 }
 
-// The exits of pieces that may have been billed, which are sent again only with --new.
+// The exits of pieces that may have been charged. These pieces are sent again only with --new.
 const exitsInDoubt = new Set<ExitName>(['unknown', 'incomplete', 'failed']);
 
 function asMgwError(error: unknown): MgwError {

@@ -14,33 +14,33 @@ import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import type { AudioSink, RecoveredAudio, SavedAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
-/** Smaller files are hashed without a thread, because starting one would take longer than it saves. */
+/** Files up to this size in bytes are hashed without a thread, because starting one would take longer than it saves. */
 const maxHashedInline = 64 * 1024 * 1024;
 
 /** Options for writing a speech file. */
 export interface FileSinkOptions {
   /** Absolute path of the output. */
   target: string;
-  /** Replaces an existing file. */
+  /** Whether to replace an existing file. */
   force: boolean;
   mime: string;
   /** If given, a WAV header with this sample rate, in hertz, is written before the PCM. */
   wavRate?: number;
   /**
-   * The path of the temporary file if it is not next to the target: a name unique to this order, in a folder that is
-   * created for it.
+   * The path of the temporary file if it is not next to the target. The name is unique to this order, and the folder is
+   * created if it is missing.
    */
   part?: string;
   /**
-   * Labels an MP3 as AI-generated when it is published (see `markedCopy`). Called with the reason if the file is left
-   * unchanged.
+   * If set, an MP3 is labelled as AI-generated when it is published (see `markedCopy`). Called with the reason if the
+   * file remains unchanged.
    */
   mark?: ((text: string) => void) | undefined;
 }
 
 /**
  * Writes speech to `NAME.part` next to the target as it arrives, and publishes it when it is complete. If that name
- * exists, uses `NAME.<random>.part`, because billed audio of an earlier run is never overwritten.
+ * exists, uses `NAME.<random>.part`, because paid audio of an earlier run is never overwritten.
  */
 export class FileSink implements AudioSink {
   lock?: OutputLock;
@@ -76,7 +76,7 @@ export class FileSink implements AudioSink {
 
   async write(audio: Uint8Array): Promise<void> {
     const { wavRate } = this.#options;
-    // Write the header with the first audio: until then the temporary file is empty, and any process may remove it.
+    // Write the header with the first audio: until then, the temporary file is empty, and any process may remove it.
     const header = this.#hasStarted || wavRate === undefined ? [] : [wavHeader(wavRate)];
     this.#hasStarted = true;
     await this.#openFile().write([...header, audio]);
@@ -87,7 +87,7 @@ export class FileSink implements AudioSink {
     try {
       await this.#endWav(file);
       const sealed = await file.seal();
-      // The record will state that the file is complete, so its name must also survive a power cut.
+      // The record will state that the file is complete, so the file's name must also survive a power failure.
       await syncFolder(dirname(sealed.path)).catch((error: unknown) => {
         throw localError(error, sealed.path, 'yes');
       });
@@ -114,7 +114,7 @@ export class FileSink implements AudioSink {
     if (file === undefined) return undefined;
     await file.settle().catch(() => undefined);
     const hasAudio = file.length > this.#headerBytes;
-    // Completes the header, so that the received audio is playable. If that fails, the header still means "to the end".
+    // Complete the header, so that the received audio is playable. If that fails, the header still means "to the end".
     if (hasAudio) await this.#endWav(file).catch(() => undefined);
     await this.#close();
     if (hasAudio) return this.#part;
@@ -144,7 +144,7 @@ export class FileSink implements AudioSink {
       const file: SavedAudio = { ...saved, path: target };
       delete file.isPart;
       if (!(await isIntact(file))) continue;
-      // The run that published the output may have died before it removed the kept audio.
+      // The run that published the output may have died before it removed the temporary file.
       const sources = [file.sha256, file.unmarked_sha256];
       const part = candidates.find((other) => other.isPart && sources.includes(other.sha256));
       if (part !== undefined && (await intactVersion(part))) this.#part = part.path;
@@ -153,7 +153,7 @@ export class FileSink implements AudioSink {
     }
     for (const { isPart = false, ...kept } of candidates) {
       if (!(await isIntact(kept))) continue;
-      // The run that made a part may have died while publishing it, so its target may already exist.
+      // The run that made a part may have died while publishing it, so the target may exist.
       if (!isPart) checkOutput(target, { force });
       const source = isPart ? kept : await this.#copy(kept);
       return { file: await this.#publish({ ...source, ...provenanceOf(source.path) }, isPart) };
@@ -172,7 +172,7 @@ export class FileSink implements AudioSink {
     const published = { ...file, path: target };
     await onSealed?.(published);
     await publish({ ...file, version }, target, { force, isBegun, assertLease: this.lock?.assertLease });
-    // A marked file does not prove that the part is redundant: the part remains until the file is recorded.
+    // A marked file does not prove that the part is redundant, so the part remains until the file is recorded.
     this.#part = file.path === part.path ? '' : part.path;
     // An earlier take that was not known to be complete may have left the same audio.
     const leftover = `${target}.part`;
@@ -226,7 +226,8 @@ export class FileSink implements AudioSink {
     await file?.close();
   }
 
-  // RIFF pads a chunk of odd length. 16-bit samples should never need it, but the stream may have been cut.
+  // Completes a WAV file. RIFF requires padding after a chunk of odd length, which 16-bit samples have only if the
+  // stream was cut off.
   async #endWav(file: HashedFile): Promise<void> {
     const { wavRate } = this.#options;
     if (wavRate === undefined) return;
@@ -238,7 +239,8 @@ export class FileSink implements AudioSink {
   }
 }
 
-// The name is unique to the order, so an existing file is from an earlier run of the order.
+// Creates a file in place of an existing one. The name is unique to the order, so an existing file is from an earlier
+// run of the order.
 async function createFile(path: string): Promise<{ file: number; path: string }> {
   await makeOwnFolder(dirname(path));
   await rm(path, { force: true });

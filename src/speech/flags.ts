@@ -2,7 +2,7 @@ import { type JsonObject, textAt } from '../json.ts';
 import { text } from '../protocols/flag.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 
-/** The flags of `mgw tts` that set fields of the body (specification 2.6). */
+/** The flags of `mgw tts` that set body fields (specification 2.6). */
 export const speechFlags: readonly Flag[] = [
   {
     flags: '--speaker <voice>',
@@ -35,8 +35,8 @@ function hertz(value: string | boolean): number {
 }
 
 /**
- * Returns the maximum that a body of speech is billed for: its characters, as code points and not bytes (specification
- * 8).
+ * Returns the maximum quantity that a speech body is billed for: its characters, counted as code points and not as
+ * bytes (specification 8).
  */
 export function speechQuantity(body: JsonObject): Quantity {
   const text = textAt(body, 'req_params.text') ?? '';

@@ -1,15 +1,15 @@
 import { ByteBuffer } from '../media/buffers.ts';
 
-/** The default limit of a frame in bytes: over an hour of speech. */
+/** Default maximum size of a frame, in bytes: over an hour of speech. */
 export const maxFrameBytes = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
 
-// Ignored between frames: white space, commas, the separators of JSON sequences.
+// Ignored between frames: white space, commas and the separators of JSON sequences.
 const separator = /[\s,\0\x1e]/;
-// One character for each byte.
+// The UTF-8 byte order mark, with one character for each byte.
 const byteOrderMark = '\xef\xbb\xbf';
-// The prefix of a frame in server-sent events, and their lines that contain no frame.
+// The prefix of a frame in server-sent events, and event lines that contain no frame.
 const framePrefix = /^(data:\s*)?$/;
 const fieldLine = /^(:|(event|id|retry):)/;
 const emptyLine = /^(data:\s*(\[DONE\]\s*)?)?$/;
@@ -38,8 +38,8 @@ export class FrameSplitter {
   readonly #clean: (text: string) => string;
 
   /**
-   * @param limit the maximum size of a frame in bytes
-   * @param clean removes secrets from an invalid line before it is shown
+   * @param limit the maximum size of a frame, in bytes
+   * @param clean removes secrets from an invalid line before it is displayed
    */
   constructor(limit: number = maxFrameBytes, clean = (text: string): string => text) {
     this.#limit = limit;
@@ -49,8 +49,8 @@ export class FrameSplitter {
   }
 
   /**
-   * Adds the next bytes of the stream. Returns the frames that they complete, in order. A frame is valid only as long
-   * as the chunk, and until the next call.
+   * Adds the next bytes of the stream. Returns the frames that these bytes complete, in order. A frame is valid only
+   * until the next call, and only while the chunk is unchanged.
    */
   push(chunk: Uint8Array): Buffer[] {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
@@ -109,7 +109,7 @@ export class FrameSplitter {
 
   #failOnLine(): void {
     const line = Buffer.from(this.#line, 'latin1').toString().trim();
-    // Clean the line before cutting it: half of a Base64 key is not recognised.
+    // Clean the line before truncating it, because half of a Base64 key would not be recognized.
     const excerpt = this.#clean(line).slice(0, 200);
     const pageNote = /^<(!doctype|html)/i.test(excerpt) ? ' (a web page: check the base URL)' : '';
     this.fault ??= `the stream contains an invalid frame: ${excerpt}${pageNote}`;

@@ -22,11 +22,11 @@ import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
 export interface PiecesOrder {
   /** The bodies of the pieces, in order. */
   bodies: readonly JsonObject[];
-  /** Pays again for pieces that were cut off, but never for complete ones. */
+  /** Whether to pay again for pieces that were cut off. Complete pieces are never paid for again. */
   fresh: boolean;
-  /** The deadline of all pieces. */
+  /** The deadline for all pieces. */
   deadline: Deadline;
-  /** The number of concurrent pieces. */
+  /** Maximum number of concurrent pieces. */
   concurrency: number;
   /** Absolute path of the folder for complete pieces; removed when the output is published. */
   folder: string;
@@ -42,14 +42,14 @@ export interface SpokenPieces {
   file?: JobFile;
   /** The number of pieces from earlier runs, which cost nothing now. */
   reused: number;
-  /** Call this after reporting the result. Until then the same command recognises the output as its own. */
+  /** Call this after reporting the result. Until then, the same command recognizes the output as its own. */
   delivered: () => Promise<void>;
 }
 
 /**
  * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
  * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
- * again without `fresh`; the others are still spoken. After the first failure no further piece is started. Pieces in
+ * again without `fresh`; the others are still spoken. After the first failure, no further piece is started. Pieces in
  * progress are finished, because they are paid for.
  * @throws PiecesError with the code of the worst error; MgwError if nothing was started.
  */
@@ -148,7 +148,7 @@ class Pieces {
 
   async #publish(): Promise<JobFile | undefined> {
     const kept = await this.#sink.complete();
-    // Record the output before it is published, so that a later run recognises it.
+    // Record the output before publishing it, so that a later run recognizes it.
     const record = ({ path, bytes, sha256 }: JobFile): Promise<void> =>
       this.#output.note({ sealed: { bytes, sha256 } }).catch((error: unknown) => {
         throw localError(error, path, 'yes');
@@ -178,7 +178,7 @@ class Pieces {
       } catch (error) {
         this.#jobs[index] = error instanceof MgwError ? error.job : undefined;
         this.#failures.push({ index, error });
-        // A piece that an earlier run left in doubt was not sent now, so the following pieces may still succeed.
+        // A piece that an earlier run left in doubt was not sent by this run, so the following pieces may succeed.
         if (!wasInDoubt) this.#isStopped = true;
       }
     }
@@ -195,7 +195,7 @@ class Pieces {
       this.#reused += 1;
       return file;
     }
-    // Only a broken file of an earlier run is replaced.
+    // Replace a file only if it is a broken file from an earlier run.
     const force = earlier.some((job) => job.files.some(({ path }) => isSameOutput(path, target)));
     const sink = new FileSink({ target, force, mime });
     const order = { ...this.#piece(index), fresh, deadline, output: target };
@@ -275,7 +275,7 @@ class PiecesFolder {
 
   /**
    * Removes the pieces, leftovers of killed and broken runs, and the folder if it is then empty.
-   * @throws the errors of the file system.
+   * @throws file system errors.
    */
   async clear(targets: readonly string[], claimant: Claimant): Promise<void> {
     for (const target of targets) {
@@ -285,7 +285,7 @@ class PiecesFolder {
     await this.leave();
   }
 
-  /** Removes the folder if it is empty. @throws the errors of the file system. */
+  /** Removes the folder if it is empty. @throws file system errors. */
   async leave(): Promise<void> {
     await rmdir(this.path).catch((error: unknown) => {
       if (!notEmpty.has(systemCode(error) ?? '')) throw error;

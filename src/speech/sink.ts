@@ -6,46 +6,46 @@ import { MgwError, messageOf, systemCode } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import { wavHeader } from './containers.ts';
 
-/** The destination of speech while it arrives. The methods are called in this order. */
+/** The destination of speech while it arrives. The methods are called in the order in which they are declared. */
 export interface AudioSink {
   /** The path of the output; absent for a stream. */
   readonly target?: string;
-  /** The lock of the output, set by the caller that holds it. */
+  /** The output's lock, set by the caller that holds it. */
   lock?: OutputLock;
   /**
-   * Prepares the destination before anything is paid.
+   * Prepares the destination before anything is paid for.
    * @param isBegun whether an earlier run had started to publish this audio
-   * @throws MgwError with exit 10 if that is impossible.
+   * @throws MgwError with exit 10 if the destination cannot be prepared.
    */
   open(isBegun?: boolean): Promise<void>;
   /**
    * Writes the next audio, in order.
-   * @throws MgwError('local_io') if it cannot be written, ClosedPipe if the reader has closed the stream.
+   * @throws MgwError('local_io') if the audio cannot be written, ClosedPipe if the reader has closed the stream.
    */
   write(audio: Uint8Array): Promise<void>;
-  /** Ends the audio and makes it durable. Returns the file until it is published; undefined for a stream. */
+  /** Ends the audio and makes it durable. Returns the unpublished file; undefined for a stream. */
   complete(): Promise<JobFile | undefined>;
   /**
    * Publishes completed audio. A part that differs from the published file remains until {@link discard}.
    * @param onSealed called with the file immediately before it gets its name
-   * @throws MgwError with exit 10 if that is impossible.
+   * @throws MgwError with exit 10 if the audio cannot be published.
    */
   publish(kept: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile>;
-  /** Ends audio that is incomplete. Returns the path of the part; undefined if there is none. */
+  /** Ends incomplete audio. Returns the path of the part; undefined if there is none. */
   abandon(): Promise<string | undefined>;
   /** Removes the part, if there is one. */
   discard(): Promise<void>;
-  /** The path of the incomplete audio of an earlier run; undefined if there is none. */
+  /** Returns the path of an earlier run's incomplete audio; undefined if there is none. */
   findLeftover(): Promise<string | undefined>;
   /**
-   * Delivers the audio of an earlier run from the first complete candidate. The candidates are sorted, best first. The
-   * part may remain until {@link discard}.
+   * Delivers an earlier run's audio from the first complete candidate. The candidates are sorted, best first. The part
+   * may remain until {@link discard}.
    * @returns undefined if no candidate is complete
    */
   recover(candidates: readonly SavedAudio[]): Promise<RecoveredAudio | undefined>;
 }
 
-/** A file that may contain the audio of a job. */
+/** A file that may contain a job's audio. */
 export interface SavedAudio extends JobFile {
   /**
    * Whether this is complete audio that was not published. Such a file does not belong to the user, regardless of its
@@ -59,7 +59,7 @@ export interface RecoveredAudio {
   file?: JobFile;
 }
 
-/** Thrown if the reader closed the audio stream on purpose. This is not shown as an error. */
+/** Thrown if the reader closed the audio stream on purpose. It is not reported as an error. */
 export class ClosedPipe extends Error {
   override readonly name = 'ClosedPipe';
 
@@ -121,8 +121,7 @@ export class StreamSink implements AudioSink {
     return undefined;
   }
 
-  // The next piece waits until this one is written, so that a slow reader slows the stream instead of filling the
-  // memory.
+  // Resolves when the bytes are written, so that a slow reader slows the stream instead of filling memory.
   #writeBytes(bytes: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#stream.write(bytes, (error) => {

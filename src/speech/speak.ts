@@ -18,14 +18,14 @@ import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
 
 /** Text to speak. */
 export interface SpeechOrder {
-  /** The body of specification 2.6 as it is sent. */
+  /** The body to send (specification 2.6). */
   body: JsonObject;
   /** Distinguishes jobs with the same body: a piece of a longer text, or a WAV file made from PCM. */
   variant?: string;
   key?: string;
-  /** Words to find the job by. */
+  /** Words for finding the job. */
   tags?: string[];
-  /** A deliberate second take. */
+  /** Whether this is a deliberate second take. */
   fresh: boolean;
   /**
    * If given, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job
@@ -34,11 +34,11 @@ export interface SpeechOrder {
   blockedByAnyDoubt?: Deadline;
   /** The output: an absolute path, or `-` for a stream. */
   output: string;
-  /** The deadline of the whole call. */
+  /** The deadline for the whole call. */
   deadline: Deadline;
 }
 
-/** Speech that was delivered. */
+/** Delivered speech. */
 export interface SpeechResult {
   job: Job;
   /** The file, unless the audio went to a stream. */
@@ -52,14 +52,14 @@ export interface SpeechResult {
 /**
  * Speaks text with one paid call (specification 4.4, design 8). Records it like every submission, writes the audio as
  * it arrives, and never repeats the call once the stream has begun. If an earlier run of the same order has paid, or a
- * concurrent run with the same output is about to pay, delivers its audio or throws its error.
- * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 if the audio
+ * concurrent run with the same output is about to pay, delivers that run's audio or throws its error.
+ * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without an end frame, 10 if the audio
  * cannot be saved.
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<SpeechResult> {
   const { deadline } = order;
-  // The output is locked only after the job has been found: a live run of the job holds the lock, and this run joins
-  // it.
+  // Lock the output only after the job has been found: a live run of the job holds the lock, and this run joins that
+  // run.
   const lockSink = async (): Promise<void> => {
     if (sink.target !== undefined && sink.lock === undefined)
       sink.lock = await lockOutput(sink.target, deps, { identity: speechIdentity, deadline });
@@ -147,7 +147,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     auth: xApiKey,
     read: (reply) => readSpeechHead(reply, order.body),
     send: async (client, request, options) => {
-      // If the run that this one has joined died before it sent anything, the output is not open yet.
+      // If the run that this one has joined died before it sent anything, the output is not open.
       await open();
       return call.send(client, request, options);
     },

@@ -12,7 +12,7 @@ const cutPatterns: readonly RegExp[] = [
   /\s+/gu,
 ];
 
-// The maximum white space after a cut, in UTF-16 code units.
+// Maximum amount of white space after a cut, in UTF-16 code units.
 const maxSpaces = 256;
 
 /**
@@ -48,7 +48,8 @@ function pieceEnd(text: string, maxCharacters: number): number {
   return graphemeEnd(text, limit);
 }
 
-// Returns the offset after the last place whose visible part is within the limit. Its white space may exceed the limit.
+// Returns the offset after the last place whose visible part is within the limit. White space after that part may
+// exceed the limit.
 function lastPlace(text: string, limit: number, pattern: RegExp): number | undefined {
   let end: number | undefined;
   for (const match of text.slice(0, limit + maxSpaces).matchAll(pattern)) {
@@ -69,7 +70,8 @@ function offsetOf(text: string, characters: number): number {
   return offset;
 }
 
-// A family emoji or a letter with accents is one grapheme. A grapheme longer than a piece is cut between code points.
+// Returns the end of the last grapheme within the limit. A family emoji or a letter with accents is one grapheme. A
+// grapheme longer than a piece is cut between code points.
 function graphemeEnd(text: string, limit: number): number {
   const window = text.slice(0, limit + 64);
   let end = 0;

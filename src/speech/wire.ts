@@ -5,7 +5,7 @@ import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '
 import { isSuccess, judgeFailedSubmission } from '../protocols/verdicts.ts';
 import type { ErrorCode } from '../errors.ts';
 
-/** The model. A header selects it, not the body (specification 2.6, 5). */
+/** The speech model. A header selects the model, not the body (specification 2.6, 5). */
 export const speechModel = 'speech-tts-2.0';
 
 const endOfSynthesis = 20_000_000;
@@ -26,8 +26,8 @@ export function speechExchange(body: JsonObject): Exchange {
 }
 
 /**
- * Judges the head of a response. After 2xx the stream begins and the call is billed; the handle is the service's log
- * id, or one generated here. Any other status is judged by the table of design 5. Never throws.
+ * Interprets the head of a response. After 2xx, the stream begins and the call is charged; the handle is the service's
+ * log id, or an id that mgw generates. Any other status is interpreted by the table in design 5. Never throws.
  */
 export function readSpeechHead(reply: Reply, sent?: JsonObject): SubmitVerdict {
   if (isSuccess(reply))
@@ -45,17 +45,17 @@ export function isOwnCallId(handle: string): boolean {
   return handle.startsWith(ownCallPrefix) && handle.length === ownCallPrefix.length + 36;
 }
 
-/** Returns the service's log id of a call, or else the gateway's own id of it. */
+/** Returns the service's log id for a call, or else the gateway's own id for it. */
 export function callId(reply: Reply): string | undefined {
   return reply.headers['x-tt-logid'] || requestIdOf(reply, null);
 }
 
-/** A frame of the stream, as read. */
+/** A decoded stream frame. */
 export type Frame =
   | { kind: 'audio'; bytes: Buffer; usage?: JsonObject }
   /** A data frame without audio, such as a sentence's text. */
   | { kind: 'text'; usage?: JsonObject }
-  /** The successful end. Its own audio, if any, precedes it. */
+  /** The successful end. Audio in this frame, if any, precedes the end. */
   | { kind: 'end'; bytes?: Buffer; usage?: JsonObject }
   /** The synthesis failed, possibly under HTTP 200. */
   | { kind: 'error'; failure: Failure; usage?: JsonObject }
@@ -63,8 +63,8 @@ export type Frame =
   | { kind: 'fault'; why: string };
 
 /**
- * Reads a frame. Decodes its Base64 strictly and separately, into the start of `room` if that is large enough. Never
- * throws.
+ * Decodes a frame. Its Base64 is decoded strictly and separately, into the start of `room` if that is large enough.
+ * Never throws.
  */
 export function readFrame(frame: Uint8Array, room?: Buffer): Frame {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
@@ -81,8 +81,8 @@ const dataStart = '"data":"';
 const quote = 0x22;
 const placeholder = 'mgw:data';
 
-// Nearly all of a frame is audio, and parsing that as JSON would double the work. So the parser gets the frame without
-// its audio. If anything is unusual, the whole frame is parsed.
+// Parses a frame without its audio, because nearly all of a frame is audio, and parsing that as JSON would double the
+// work. Returns undefined for an unusual frame, which is then parsed as a whole.
 function separateData(frame: Buffer): { json: Json; data: string } | undefined {
   const start = frame.indexOf(dataStart) + dataStart.length;
   const end = frame.indexOf(quote, start);
@@ -95,7 +95,7 @@ function separateData(frame: Buffer): { json: Json; data: string } | undefined {
   return json !== undefined && at(json, 'data') === placeholder ? { json, data } : undefined;
 }
 
-// A frame without its audio is usually the same as the previous one.
+// Caches the last frame without its audio, because the next one is usually the same.
 let lastParsed: { text: string; json?: Json } = { text: '' };
 
 function dataFrame(json: Json, code: number, data: Json, room?: Buffer): Frame {
@@ -160,12 +160,12 @@ function usageIn(json: Json): JsonObject | undefined {
   return isObject(usage) ? usage : undefined;
 }
 
-/** A kind of failure that speech services report by a message or by a code of their own. */
+/** A kind of failure that speech services report with a message or with their own code. */
 interface FailureKind {
   words?: RegExp;
   codes?: RegExp;
   code: ErrorCode;
-  /** The advice that is appended to the gateway's message. */
+  /** Advice to append to the gateway's message. */
   advice?: string;
 }
 
@@ -177,7 +177,7 @@ const speakerAdvice =
   'Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.';
 const shorterAdvice = 'Send the text in pieces with --split.';
 
-// The same number has several meanings, so the message takes precedence over the code. The first match counts.
+// A code may have several meanings, so the message takes precedence over the code. The first match applies.
 const kinds: readonly FailureKind[] = [
   {
     words: /no readable text|EmptyRequest/i,
@@ -219,12 +219,12 @@ const kinds: readonly FailureKind[] = [
     codes: /^45000030$/,
     code: 'auth',
     advice:
-      'The groups of the key must include the speech model: use another key, or request access for this one.',
+      "The key's groups must include the speech model: use another key, or request access for this key.",
   },
   { words: /invalid (token|x?-?api[- ]?key)|无效的令牌/i, codes: /^45000010$/, code: 'auth' },
   { ...wrongPath, words: /unsupported_endpoint/i },
   { words: /sensitive|moderation|content policy|violation|敏感|违规/i, code: 'content_policy' },
-  // All other errors are recognised only by their number.
+  // All other errors are recognized only by their code.
   { codes: /^(4\d{7}|3001|3011)$/, code: 'invalid_request' },
   { codes: /^(5\d{7}|3030|3031)$/, code: 'server_error' },
 ];
@@ -241,7 +241,7 @@ export function speechFailure(message: string, nativeCode: string | undefined, r
 }
 
 /**
- * Interprets an HTTP error of the speech endpoint like other HTTP errors, and also the errors that only speech has. If
+ * Interprets an HTTP error from the speech endpoint like other HTTP errors, including errors that only speech has. If
  * the body is empty, uses the service's own headers (`X-Api-Status-Code`, `X-Api-Message`).
  */
 export function speechHttpFailure(reply: Reply): Failure {
@@ -260,7 +260,8 @@ export function speechHttpFailure(reply: Reply): Failure {
   };
 }
 
-// The page of a proxy may contain "load balancer", which is not about a balance.
+// Returns the text of a response; '' for a document. A proxy's page may contain "load balancer", which is not about a
+// balance.
 function plainText({ text }: Reply): string {
   return /^\s*[<{[]/.test(text) ? '' : text.slice(0, 1000);
 }

@@ -158,7 +158,10 @@ test.each([
   ['seed: there is no such field. To send it unchanged, use --no-check.', 'seed: there is no such field.'],
   ['out.mp4 already exists; --force replaces it', 'out.mp4 already exists.'],
   ['Another --key, or --new without one, pays for another take.', 'Another key pays for another take.'],
-  ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],
+  [
+    'The call was charged: --new pays for another take.',
+    'The call was charged: another key pays for another take.',
+  ],
   ['/a.mp3 exists: use another file, or replace it with --force.', '/a.mp3 exists: use another file.'],
   [
     'a is a symbolic link: use another file, or replace the link with --force. Nothing was sent.',

@@ -244,7 +244,7 @@ test('a budget that is too low is reported with the amount that all missing piec
   const error = await failure(run({ concurrency: 1 }));
   expect(error).toMatchObject({ exitCode: 12, charged: 'yes', retry: 'resume', parts: 'pieces' });
   expect(error.budget).toMatchObject({ limit: '1.5', exceeded_by: '3.5' });
-  expect(error.message).toContain('All missing pieces need 5. 1 of 5 pieces are complete');
+  expect(error.message).toContain('A limit of 5 would cover all missing pieces. 1 of 5 pieces are complete');
   limit.amount = parseDecimal('5');
   expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
 });

@@ -320,7 +320,7 @@ describe('an error frame', () => {
   test('after audio exits 5, and the audio is kept', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
-    const message = `Error 55000000: server error. The received audio was saved in ${target}.part. It is not sent again automatically: --new pays for another take.`;
+    const message = `Error 55000000: server error. The received audio was saved in ${target}.part. The call is not sent again automatically: --new pays for another take.`;
     const failed = { code: 'server_error', exitCode: 5, message };
     expect(await failure(run())).toMatchObject(failed);
     expect(names(folder)).toEqual(['a.mp3.part']);

@@ -49,7 +49,7 @@ test.each([
   ['音色未授权', '--speaker'],
   ['insufficient permission for speaker zh_1', '--speaker'],
   ['invalid api key', 'mgw auth login'],
-  ['[resource_id=x] requested resource not granted', 'groups of the key'],
+  ['[resource_id=x] requested resource not granted', "key's groups"],
   ['Insufficient balance', 'Top up'],
 ])('the error %s suggests what to do', (message, advice) => {
   expect(speechFailure(message, '45000000').message).toContain(advice);

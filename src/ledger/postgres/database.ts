@@ -5,25 +5,26 @@ import { secretRedactor } from '../../redact.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { clearPassword, SafeClient, tlsOptions } from './tls.ts';
 
-/** The database did not respond in time. The statement may have been executed. */
+/** Thrown if the database did not respond in time. The statement may have been executed. */
 export class DatabaseLost extends MgwError {}
 
 export type Row = Record<string, unknown>;
 
 /**
- * When a statement returns: after its commit is on disk, or before (`soon`). If absent, the database's setting applies.
+ * When a statement returns: after its commit is on disk (`durable`), or possibly before (`soon`). If absent, the
+ * database's setting applies.
  */
 export type Commit = 'durable' | 'soon';
 
-/** The maximum number of connections of one process. A server with default settings can serve fifty processes. */
+/** Maximum number of connections per process. A server with default settings can serve 50 processes. */
 const maxConnections = 4;
-/** The time after which an unused connection is closed, in ms. */
+/** How long an unused connection remains open, in ms. */
 const idleMs = 5000;
 
 /**
  * The database behind a ledger. Each statement is one transaction, so that a transaction pool (PgBouncer) may be in
- * front of the database, and each statement may be repeated. If the connection breaks or cannot be made, the statement
- * is repeated on another one until the URL's connect_timeout has passed.
+ * front of the database. Each statement may be repeated: if a connection breaks or cannot be made, the statement is
+ * sent on another connection, until the URL's connect_timeout has passed.
  */
 export class Database {
   readonly url: StateUrl;
@@ -39,7 +40,7 @@ export class Database {
     this.#redact = secretRedactor([url.password, process.env['PGPASSWORD'] ?? '']);
     this.#pool = new pg.Pool({
       connectionString: url.href,
-      // Always set, because otherwise PGSSLMODE would decide.
+      // Always set, because otherwise PGSSLMODE would apply.
       ssl: tlsOptions(url),
       Client: SafeClient,
       application_name: 'mgw',
@@ -50,19 +51,19 @@ export class Database {
       allowExitOnIdle: true,
       keepAlive: true,
     });
-    // An idle connection broke. The next statement opens another.
+    // Ignore a broken idle connection: the next statement opens another one.
     this.#pool.on('error', () => undefined);
   }
 
-  /** Returns a table's qualified name, which does not depend on the search path of the connection. */
+  /** Returns a table's qualified name, which does not depend on the connection's search path. */
   table(name: string): string {
     return `${this.url.schema}.${name}`;
   }
 
   /**
-   * Runs one statement, possibly twice.
-   * @throws DatabaseLost, exit 6, if the database did not respond; MgwError('config') if it refuses mgw or contains no
-   * ledger; MgwError('local_io') otherwise.
+   * Runs one statement, possibly more than once.
+   * @throws DatabaseLost, exit 6, if the database did not respond; MgwError('config') if mgw cannot connect or the
+   * database contains no ledger; MgwError('local_io') otherwise.
    */
   async query<T extends Row>(text: string, values: readonly unknown[] = [], commit?: Commit): Promise<T[]> {
     const deadlineMs = this.#clock.monotonic() + this.url.responseTimeoutMs;
@@ -78,21 +79,22 @@ export class Database {
   }
 
   async #rowsOf<T extends Row>(text: string, values: readonly unknown[], commit?: Commit): Promise<T[]> {
-    // For a query object the pool returns a promise of its results, which its types do not say.
+    // For a query object, the pool returns a promise of the results, although its types do not declare that.
     const sentQuery: unknown = this.#pool.query(guardedQuery(text, values, commit));
     return ((await sentQuery) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
   }
 
   /**
-   * Combines all calls that arrive while another `load` runs into one `load`, so that many rows in progress need few
-   * statements. If the database refuses it, `load` runs once for each call, so that one call does not fail because of
-   * another. `load` must not wait for another combined call. A key without a result gets undefined.
+   * Returns a function that combines all calls made while another `load` runs into one `load`, so that many rows in
+   * progress need few statements. If the combined `load` fails, `load` runs once for each call, so that one call does
+   * not fail because of another. `load` must not wait for another combined call. A call for a key without a result
+   * returns undefined.
    */
   combine<K, V>(load: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
     let pendingKeys: K[] = [];
     let pendingAnswers: Promise<Map<K, () => V | undefined>> | undefined;
     const runNext = async (): Promise<Map<K, () => V | undefined>> => {
-      // Wait a tick, so that calls made after the previous results join this one.
+      // Wait a tick, so that this `load` includes calls made in response to the previous results.
       await new Promise((resolve) => process.nextTick(resolve));
       const keys = pendingKeys;
       pendingKeys = [];
@@ -108,8 +110,8 @@ export class Database {
   }
 
   /**
-   * Whether a transaction of several statements works. mgw does not use any; this checks the pool in front of the
-   * database.
+   * Whether transactions of several statements work. mgw uses no such transactions; this checks the pool in front of
+   * the database.
    */
   async supportsTransactions(): Promise<boolean> {
     const client = await this.#pool.connect().catch((error: unknown) => {
@@ -147,7 +149,7 @@ export class Database {
     if (missingCodes.has(code))
       return new MgwError(
         'config',
-        `There is no ledger in the schema ${schema} of ${displayUrl} yet: ${reason}.`,
+        `There is no ledger in the schema ${schema} of ${displayUrl}: ${reason}.`,
         {
           next: ['mgw', 'state', 'init'],
           cause: error,
@@ -166,7 +168,9 @@ export class Database {
       certificateCodes.test(code) ||
       noTlsPattern.test(reason)
     )
-      return new MgwError('config', `The database ${displayUrl} refuses mgw: ${reason}.`, { cause: error });
+      return new MgwError('config', `mgw cannot use the database ${displayUrl}: ${reason}.`, {
+        cause: error,
+      });
     return new MgwError('local_io', `The ledger on ${displayUrl} cannot be used: ${reason}.`, {
       retry: 'safe',
       cause: error,
@@ -197,7 +201,7 @@ async function loadAll<K, V>(
   return results;
 }
 
-// The error codes of a missing table, schema or column.
+// Error codes for a missing table, schema or column.
 const missingCodes = new Set(['42P01', '3F000', '42703']);
 const certificateCodes = /CERT|SELF_SIGNED|UNABLE_TO_/;
 // These errors of the pg client have no code.
@@ -210,7 +214,7 @@ export function isDuplicate(error: unknown): boolean {
 }
 
 const temporaryServerCodes =
-  // The error codes of a broken connection, too many connections, a server that is starting or stopping, or conflicting
+  // Error codes for a broken connection, too many connections, a server that is starting or stopping, or conflicting
   // transactions.
   /^(08|57P0[1-5]|53|40001|40P01|25006)/;
 const temporarySocketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUND)/;
@@ -229,13 +233,13 @@ function shortMessage(error: unknown): string {
     .slice(0, 300);
 }
 
-// Without this, PostgreSQL could choose an operator or function that another role created in `public`. The setting
-// lasts for one transaction, since a pool may run the next one on another connection. OFFSET 1 returns no row, to save
-// time.
+// Returns a statement that sets the search path. Otherwise, PostgreSQL could choose an operator or function that
+// another role created in `public`. The setting lasts for one transaction, because a pool may run the next one on
+// another connection. OFFSET 1 returns no row, to save time.
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
   if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;
-  // A stronger setting of the database is not changed. No operators are used, since another role could have created
+  // Does not change a stronger setting of the database. Uses no operators, because another role could have created
   // them.
   const mode =
     commit === 'soon'
@@ -245,9 +249,9 @@ function guardOf(commit?: Commit): string {
 }
 
 /**
- * Builds a query that finds functions, operators and types only in `pg_catalog`, independently of the search path of
- * the connection or role (design 15). The search path is set in the same transaction, without another round trip. The
- * query has two results; the second is the result of the statement.
+ * Builds a query that finds functions, operators and types only in `pg_catalog`, regardless of the search path of the
+ * connection or role (design 15). The search path is set in the same transaction, without another round trip. The query
+ * has two results; the second is the statement's result.
  */
 function guardedQuery(text: string, values: readonly unknown[], commit?: Commit): pg.Query {
   const guard = guardOf(commit);

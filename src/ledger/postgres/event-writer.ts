@@ -11,7 +11,7 @@ import { createJobs, heldLeases, leaseCondition, type Created, type NewJob } fro
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
 
-/** The lines of a job when they were last read or written, from which the state after a new event is computed. */
+/** A job's lines when they were last read or written, from which the state after a new event is computed. */
 interface CachedLines {
   n: number;
   lines: string;
@@ -24,13 +24,13 @@ interface NewEvent extends UnwrittenEvent {
   owner: Owner | undefined;
 }
 
-/** The maximum number of jobs whose lines are cached. */
+/** Maximum number of jobs whose lines are cached. */
 const maxCachedJobs = 512;
 
 /**
- * Writes events. An event with an owner announces an action of that process. It is refused, in the same statement,
- * unless the process holds its lease. Any other event is a fact, and needs no lease. If the database is unreachable, a
- * fact is saved in a local file and written later.
+ * Writes events. An event with an owner announces an action of that process, and is written only if the process still
+ * holds its lease, which the same statement checks. Any other event is a fact and needs no lease. If the database is
+ * unreachable, a fact is saved in a local file and written later.
  */
 export class EventWriter {
   readonly #database: Database;
@@ -39,7 +39,7 @@ export class EventWriter {
   readonly #cachedLines = new Map<string, CachedLines>();
   /** Jobs to which this process has written in this turn of the event loop, so that their cached lines are current. */
   readonly #justWritten = new Set<string>();
-  /** The number of facts that this process saved in local files, and how many of them are known to be written. */
+  /** The number of facts that this process saved in local files, and how many of those are known to be written. */
   #savedFacts = 0;
   #writtenFacts = 0;
   readonly #createAll: (job: NewJob) => Promise<Created | undefined>;
@@ -53,12 +53,12 @@ export class EventWriter {
     this.#writeAll = database.combine((events: NewEvent[]) => this.#writeTogether(events));
   }
 
-  /** Returns the lines of a job that this process has written to in this turn of the event loop, else undefined. */
+  /** Returns a job's lines if this process has written to the job in this turn of the event loop, else undefined. */
   justWritten(id: string): string[] | undefined {
     return this.#justWritten.has(id) ? this.#cachedLines.get(id)?.lines.trimEnd().split('\n') : undefined;
   }
 
-  /** Caches the lines of a job. */
+  /** Caches a job's lines, and drops the job that was cached first if there are too many. */
   cacheLines(id: string, lines: readonly string[]): void {
     this.#cachedLines.delete(id);
     this.#cachedLines.set(id, { n: lines.length, lines: lines.map((line) => `${line}\n`).join('') });
@@ -104,8 +104,8 @@ export class EventWriter {
 
   /**
    * Adds an event to a job. If the database is unreachable, a fact is saved in a local file.
-   * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if its process has lost its lease or
-   * the database is unreachable; or the errors of {@link Database.query}.
+   * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if the event's process has lost its
+   * lease or the database is unreachable; or the errors of {@link Database.query}.
    */
   async append(id: string, event: JobEvent): Promise<void> {
     const line = encodeEvent(event, this.#now()).trimEnd();
@@ -119,8 +119,8 @@ export class EventWriter {
       const cause = toMgwError(error);
       throw cause.with({}, `${cause.message} ${await this.#saveFact(fact)}`);
     }
-    if (!exists) throw new MgwError('local_io', `There is no job ${id}.`);
-    // Workers skip the row of a job in doubt. The job was just resolved, so its row is requeued.
+    if (!exists) throw new MgwError('local_io', `No such job: ${id}.`);
+    // Workers skip the row of a job in doubt. The job has just been resolved, so requeue its row.
     if (event.type === 'resolved') await this.#requeueRow(id);
   }
 
@@ -130,14 +130,14 @@ export class EventWriter {
     const savedCount = this.#savedFacts;
     await this.#facts.flush(async (fact) => {
       const [event] = decodeEvents(`${fact.line}\n`);
-      // If the job was removed, the fact is dropped.
+      // Drop the fact if the job was removed.
       if (await this.#write(fact, event, undefined)) await this.#requeueRow(fact.job);
     });
-    // A fact that was saved in the meantime may not be among those that were written.
+    // Facts that were saved in the meantime may not have been written.
     this.#writtenFacts = savedCount;
   }
 
-  // A worker may have found the row of this job in doubt, or may be about to.
+  // Requeues a job's row, because a worker may have skipped it while the job was in doubt, or may be about to.
   async #requeueRow(job: string): Promise<void> {
     const [events, rows] = ['events', 'batch_rows'].map((name) => this.#database.table(name));
     const first = `SELECT line FROM ${events} WHERE job = $1 ORDER BY n LIMIT 1`;
@@ -152,12 +152,13 @@ export class EventWriter {
     );
   }
 
-  // Returns a sentence for the user. Does not throw.
+  // Saves a fact in a local file. Returns a sentence for the user. Never throws.
   async #saveFact(fact: UnwrittenEvent): Promise<string> {
     const { folder } = this.#facts;
     this.#savedFacts += 1;
     return this.#facts.keep(fact).then(
-      () => `The event was saved in ${folder}. The next mgw command on this machine writes it to the ledger.`,
+      () =>
+        `The event was saved in ${folder}. The next mgw command on this machine will write it to the ledger.`,
       (error: unknown) => `The event could not be saved in ${folder} either: ${messageOf(error)}`,
     );
   }
@@ -175,7 +176,7 @@ export class EventWriter {
 
   // The returned map has no entry for an event that was not written.
   async #writeTogether(events: NewEvent[]): Promise<Map<NewEvent, true>> {
-    // A statement can change the row of a job only once.
+    // A statement can change a job's row only once.
     const firstByJob = new Map(events.toReversed().map((each) => [each.job, each]));
     const batch = [...firstByJob.values()].sort((one, other) => (one.job < other.job ? -1 : 1));
     const later = events.filter((each) => firstByJob.get(each.job) !== each);
@@ -183,8 +184,8 @@ export class EventWriter {
     return later.length === 0 ? written : new Map([...written, ...(await this.#writeTogether(later))]);
   }
 
-  // If two attempts to write one event overlap, its uid makes the second one fail. Several events are then written one
-  // by one.
+  // If two attempts to write one event overlap, the event's uid makes the second attempt fail. Several events are then
+  // written one by one.
   async #writeOnce(events: NewEvent[]): Promise<Map<NewEvent, true>> {
     try {
       return await this.#insert(events);
@@ -204,7 +205,7 @@ export class EventWriter {
       return { job, uid, line, n: cached?.n ?? -1, state, lease, instance, hash, lines };
     });
     const [jobs, eventTable, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
-    // Planning this statement takes longer than executing it, so it contains only the parts that the events need.
+    // Planning this statement takes longer than executing it, so include only the parts that the events need.
     const [isLeased, isNamed] = [events.some(({ owner }) => owner?.lease), values.some(({ hash }) => hash)];
     const text = `WITH given AS (
         SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[], $8::text[])
@@ -254,7 +255,8 @@ function lookupValues(job: Job | undefined): { kind: 'fingerprint' | 'handle'; v
   ];
 }
 
-// An event that already has a time is imported, and therefore a fact.
+// Returns the process that announces an event; undefined for a fact. An event with a time was imported, so it is a
+// fact.
 function announcingOwner(event: GivenEvent): Owner | undefined {
   if (event === undefined || 'at' in event) return undefined;
   return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;

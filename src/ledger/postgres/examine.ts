@@ -5,18 +5,18 @@ import { Database } from './database.ts';
 import { tlsWarning } from './tls.ts';
 import { identityOf, createTables, type LedgerIdentity } from './schema.ts';
 
-/** The findings about the database behind a ledger. */
+/** Findings about the database behind a ledger. */
 export interface Examination {
-  /** The version of PostgreSQL, such as `15.8`. */
+  /** PostgreSQL's version, such as `15.8`. */
   server: string;
-  /** The version of the tables. */
+  /** The tables' version. */
   version: number;
   jobs: number;
-  /** The time by which the clock of this machine is ahead of the database's, in ms. */
+  /** How far this machine's clock is ahead of the database's clock, in ms. */
   lagMs: number;
   /** The duration of one statement, in ms. */
   tripMs: number;
-  /** Problems that break a guarantee of mgw, or would break it in a crash. */
+  /** Problems that break one of mgw's guarantees, or would break it in a crash. */
   warnings: string[];
 }
 
@@ -40,7 +40,7 @@ export async function createLedger(
   }
 }
 
-/** Removes a ledger of the sandbox with all its data. */
+/** Removes a sandbox ledger with all its data. */
 export async function dropLedger(url: StateUrl): Promise<void> {
   const database = new Database(url);
   try {
@@ -51,8 +51,9 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 }
 
 /**
- * Examines the database behind a ledger without changing it. `clock` is the clock of this machine.
- * @throws MgwError('config') if it contains no ledger or cannot be used safely; DatabaseLost if it does not respond.
+ * Examines the database behind a ledger without changing it. `clock` is this machine's clock.
+ * @throws MgwError('config') if the database contains no ledger or cannot be used safely; DatabaseLost if it does not
+ * respond.
  */
 export async function examineLedger(
   url: StateUrl,
@@ -82,7 +83,7 @@ export async function examineLedger(
   }
 }
 
-// A standby is read-only too, but `routeWarnings` reports it.
+// Throws if the role cannot read and write the tables. A standby is also read-only, but `routeWarnings` reports it.
 async function requireRights(database: Database): Promise<void> {
   const { displayUrl, schema } = database.url;
   const rights = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
@@ -96,19 +97,19 @@ async function requireRights(database: Database): Promise<void> {
   if (access?.is_read_only === true)
     throw new MgwError(
       'config',
-      `The role of ${displayUrl} may only read: default_transaction_read_only is on. Turn it off for this role.`,
+      `The role of ${displayUrl} is read-only, because default_transaction_read_only is on. Turn it off for this role.`,
     );
   if (access?.closed)
     throw new MgwError(
       'config',
-      `The role of ${displayUrl} may not read and write these tables: ${access.closed}. GRANT ${rights.join(', ')} ON ALL TABLES IN SCHEMA ${schema} to it.`,
+      `The role of ${displayUrl} may not read and write these tables: ${access.closed}. Run: GRANT ${rights.join(', ')} ON ALL TABLES IN SCHEMA ${schema} TO ROLE.`,
     );
 }
 
-/** Several connections are examined concurrently, because a pool may lead each of them to another server. */
+/** Several connections are examined concurrently, because a pool may route each of them to a different server. */
 const connectionNumbers = [1, 2, 3, 4];
 
-// Warnings about a pool or proxy between mgw and the database.
+// Returns warnings about a pool or proxy between mgw and the database.
 async function routeWarnings(database: Database): Promise<string[]> {
   const endpoints = await Promise.all(
     connectionNumbers.map(() =>
@@ -153,7 +154,7 @@ function warningsOf(settings: Settings | undefined, number: number, lagMs: numbe
     [settings?.pages === 'off', 'full_page_writes is off: a crash of the machine may damage the tables.'],
     [
       Math.abs(lagMs) > 5000,
-      'The clock of this machine differs from the clock of the database: the times of jobs and the days of budgets may be wrong.',
+      "This machine's clock differs from the database's clock: job times and budget days may be wrong.",
     ],
   ];
   return warnings.filter(([isTrue]) => isTrue).map(([, text]) => text);

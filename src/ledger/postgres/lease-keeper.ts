@@ -6,8 +6,8 @@ import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
 import { type Database } from './database.ts';
 
 /**
- * A lease is judged by two clocks: the monotonic one is never set back, and the other one continues while the machine
- * sleeps.
+ * The clocks that determine whether a lease is valid. The monotonic clock is never set back, and the system clock
+ * continues while the machine sleeps.
  */
 type LeaseClock = Pick<Clock, 'monotonic' | 'now'>;
 
@@ -46,7 +46,7 @@ class ProcessLease implements Lease {
   }
 }
 
-/** The error (exit 6) of a process that was suspended for so long that others may have declared it dead. */
+/** Returns the error (exit 6) for a process suspended for so long that other processes may have declared it dead. */
 export function leaseLostError(): MgwError {
   const text =
     'This process was suspended, or cut off from the ledger, for longer than its lease. Another process may have continued its work, so this one does not send or save anything more. Run the same command again to continue.';
@@ -56,7 +56,7 @@ export function leaseLostError(): MgwError {
 /**
  * Acquires and renews the lease under which this process writes, and determines which other processes are alive. A
  * process is declared dead by deleting its lease row. The deletion waits for the statement that is using the row, and
- * the database refuses later writes of that process.
+ * the database refuses later writes from that process.
  */
 export class LeaseKeeper {
   readonly #database: Database;
@@ -78,13 +78,13 @@ export class LeaseKeeper {
     });
   }
 
-  /** Returns the lease of this process. Acquires one if it has none. */
+  /** Returns this process's lease, acquiring one if needed. */
   async lease(): Promise<Lease> {
     if (this.#current?.isValid) return this.#current;
     return (this.#acquisition ??= this.#acquire().finally(() => (this.#acquisition = undefined)));
   }
 
-  /** Determines from their leases which processes are alive, and deletes the leases that have expired. */
+  /** Determines which processes are alive from their leases, and deletes expired leases. */
   async livesOf(owners: readonly Owner[]): Promise<(owner: Owner) => Life> {
     const isOwn = ({ lease, instance }: Owner): boolean =>
       this.#current?.isValid === true &&
@@ -113,7 +113,7 @@ export class LeaseKeeper {
     return row && { until: row.until, leftMs: row.left };
   }
 
-  /** Ends the lease, so that other processes see immediately that this one has ended. */
+  /** Ends the lease, so that other processes see immediately that this process has ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -123,8 +123,8 @@ export class LeaseKeeper {
   }
 
   async #findAlive(queried: readonly Owner[]): Promise<Set<string>> {
-    // A process on this machine that is shown to be dead has no writes in progress, except those that the database has
-    // already received.
+    // A process on this machine that is known to be dead has no writes in progress, except those that the database has
+    // received.
     const dead = queried.filter((owner) => lifeHere(owner) === 'dead');
     if (dead.length > 0) await this.#deleteLeases(dead);
     const ids = idsOf(queried);
@@ -171,7 +171,7 @@ export class LeaseKeeper {
     clearTimeout(this.#timer);
     if (this.#isClosed) return;
     this.#timer = setTimeout(() => void this.#renew(lease), this.#database.url.leaseMs / 4);
-    // The timer does not keep the process running.
+    // The timer must not keep the process running.
     this.#timer.unref();
   }
 
@@ -183,7 +183,7 @@ export class LeaseKeeper {
          WHERE id = $1 AND instance = $2 AND until > clock_timestamp() RETURNING id`,
         [lease.owner.lease, lease.owner.instance, this.#database.url.leaseMs],
       )
-      // The renewal is tried again later. Until then nothing is sent under a lease that may have expired.
+      // A failed renewal is tried again later. Until then, nothing is sent under a lease that may have expired.
       .catch(() => undefined);
     if (rows !== undefined && rows.length > 0) lease.extend(sentAt);
     const hasEnded = rows?.length === 0 || this.#current !== lease;

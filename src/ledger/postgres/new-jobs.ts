@@ -11,15 +11,15 @@ export interface NewJob {
   /** The hashes by which the job is looked up. */
   hashes: readonly string[];
   /**
-   * The process that creates the job. The job is refused unless this process holds its lease; undefined if no lease is
-   * needed.
+   * The process that creates the job. The job is not created unless this process holds its lease. Undefined if no lease
+   * is needed.
    */
   owner: Owner | undefined;
 }
 
 /**
- * The result for one job: whether it was created, whether its process holds its lease, and whether a job with its id
- * existed before.
+ * The result for one job: whether the job was created, whether its process holds a valid lease, and whether a job with
+ * the same id existed before.
  */
 export interface Created extends Record<string, unknown> {
   created: boolean;
@@ -29,7 +29,7 @@ export interface Created extends Record<string, unknown> {
 
 /**
  * Creates jobs in one statement. Jobs whose id exists or was removed are unchanged.
- * @param restores creates removed jobs again
+ * @param restores whether to create removed jobs again
  */
 export async function createJobs(
   database: Database,
@@ -73,14 +73,14 @@ export async function createJobs(
     'durable',
   );
   const results = new Map(rows.map((row) => [firstById.get(row.id), row]));
-  // If two jobs have the same id, only the first is inserted; the second finds it.
+  // If two jobs have the same id, only the first is inserted, and the second finds it.
   const duplicate = { created: false, held: true, there: true };
   return new Map(newJobs.map((job) => [job, results.get(job) ?? duplicate]));
 }
 
 /**
- * The common table expression `held`: the leases in `given` that have not ended. Locks their rows: a process that
- * declares another one dead must delete its row, and waits until this statement has ended.
+ * Returns the common table expression `held`: the leases in `given` that have not ended. It locks their rows: a process
+ * that declares another process dead must delete that process's row, and waits until this statement has ended.
  */
 export function heldLeases(database: Database): string {
   return `held AS MATERIALIZED (SELECT id, instance FROM ${database.table('leases')}

@@ -12,12 +12,12 @@ import { UnwrittenEvents } from '../kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { identityOf, createTables } from './schema.ts';
 
-/** Options of {@link openPostgresLedger}. */
+/** Options for {@link openPostgresLedger}. */
 export interface PostgresLedgerOptions {
-  /** The local state folder. Facts are saved in it while the database is unreachable. */
+  /** The local state folder, in which facts are saved while the database is unreachable. */
   stateDir: string;
   clock: Clock;
-  /** Creates the tables if they are missing. */
+  /** Whether to create the tables if they are missing. */
   create?: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface PostgresLedger extends Ledger {
 }
 
 /**
- * Opens a ledger on PostgreSQL, which any number of machines may share. Its assumptions are in docs/decisions/0014.
+ * Opens a ledger on PostgreSQL, which any number of machines may share. docs/decisions/0014 lists its assumptions.
  * @throws MgwError('config') if the database contains no ledger, DatabaseLost if it does not respond.
  */
 export async function openPostgresLedger(
@@ -58,7 +58,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     for (const { job, line } of rows) lines.get(job)?.push(line);
     return lines;
   });
-  // One long string is read faster than 100,000 rows.
+  // Reading one long string is faster than reading 100,000 rows.
   const idsOf = async (condition = 'true'): Promise<string[]> => {
     const [row] = await database.query<{ ids: string | null }>(
       `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} WHERE state <> 'removed' AND (${condition}) ORDER BY id DESC) AS sorted`,
@@ -81,7 +81,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
       return row && String(row.n);
     },
     ids: () => idsOf(),
-    // Written so that PostgreSQL can use the indexes.
+    // The condition is written so that PostgreSQL can use the indexes.
     listed: ({ excludeSucceeded } = { excludeSucceeded: false }) =>
       idsOf(excludeSucceeded ? `state < 'succeeded' OR state > 'succeeded' OR folded < n` : 'true'),
     ...removalIn(database, writer, claims),
@@ -91,14 +91,14 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
     uncertainLease: (owner) => keeper.uncertainLease(owner),
     close: async () => {
-      // This flush needs no lease. Facts that cannot be written stay on disk for the next command.
+      // This flush needs no lease. Facts that cannot be written remain on disk for the next command.
       await Promise.all([writer.flush().catch(() => undefined), keeper.close()]);
       await database.close();
     },
   };
 }
 
-// Returns the methods that create ids and look jobs up.
+// Returns the methods that create ids and look up jobs.
 function namesIn(database: Database): Pick<Ledger, 'newId' | 'lookup'> {
   const [jobs, names] = ['jobs', 'names'].map((name) => database.table(name));
   const newIds = database.combine(async (requests: { time: number }[]) => {
@@ -121,7 +121,8 @@ function namesIn(database: Database): Pick<Ledger, 'newId' | 'lookup'> {
   };
 }
 
-// The row of a removed job is not deleted, so that no job with the same id is created again.
+// Returns the methods that remove jobs. A removed job's row is not deleted, so that no job with the same id is created
+// again.
 function removalIn(
   database: Database,
   writer: EventWriter,
@@ -129,7 +130,7 @@ function removalIn(
 ): Pick<Ledger, 'remove' | 'forbid' | 'claimState'> {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
   const claimState = async (id: string): Promise<ClaimState> => {
-    // Read the claim first: a job that is created and sent in between is then found, and does not count as lost.
+    // Read the claim first, so that a job that is created and sent in between is found and not reported as lost.
     const isSent = (await claims.claimed(attemptNames.attempt(id, 1))) !== undefined;
     const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
     if (row !== undefined) return row.state === 'removed' ? 'removed' : 'there';
@@ -183,14 +184,14 @@ function foldLines(id: string, lines: readonly string[], lifeOf?: (owner: Owner)
   return foldJob(id, events, lifeOf) ?? damagedJob(id, text, events, lifeOf);
 }
 
-// Returns the processes whose lives affect the state of the job.
+// Returns the processes whose lives affect the job's state.
 function ownersIn({ record: { sender, runs } }: Job): Owner[] {
   return [...(sender ? [sender] : []), ...runs.map(({ owner }) => owner)];
 }
 
 type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'>;
 
-/** Claims as rows. If several processes try, exactly one inserts the row. */
+/** Stores claims as rows. If several processes try, exactly one inserts the row. */
 function claimsIn(database: Database): ClaimMethods {
   const claims = database.table('claims');
   const contentOf = database.combine(async (claimNames: string[]) => {
@@ -200,7 +201,7 @@ function claimsIn(database: Database): ClaimMethods {
     );
     return new Map(rows.map(({ name, content }) => [name, content]));
   });
-  // Sorted, so that processes that claim the same names wait for each other in one order.
+  // Sort the names, so that processes that claim the same names lock them in the same order.
   const claimAll = database.combine(async (requests: { name: string; content: string; token: string }[]) => {
     const sorted = requests.toSorted((one, other) => (one.name < other.name ? -1 : 1));
     const rows = await database.query<{ name: string; content: string; token: string }>(

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { MgwError } from '../../errors.ts';
 import type { Database } from './database.ts';
 
-/** The version of the tables that this mgw uses. */
+/** The table version that this version of mgw uses. */
 export const schemaVersion = 2;
 
 /** Identifies a ledger. */
@@ -25,7 +25,7 @@ export async function identityOf(database: Database): Promise<LedgerIdentity> {
   const [identity] = rows;
   const { displayUrl } = database.url;
   if (identity === undefined)
-    throw new MgwError('config', `The ledger in ${displayUrl} is not complete.`, {
+    throw new MgwError('config', `The ledger in ${displayUrl} is incomplete.`, {
       next: ['mgw', 'state', 'init'],
     });
   if (identity.version !== schemaVersion) throw otherVersionError(displayUrl, identity.version);
@@ -44,8 +44,8 @@ function otherVersionError(displayUrl: string, version: number): MgwError {
 
 /**
  * Refuses a database whose encoding cannot represent every text, and a schema or table that another role owns. That
- * role could change the data of mgw, or run code as mgw's role (design 15).
- * @throws MgwError('config')
+ * role could change mgw's data or run code as mgw's role (design 15).
+ * @throws MgwError('config') in these cases.
  */
 async function requireSafe(database: Database): Promise<void> {
   const { displayUrl, schema } = database.url;
@@ -77,13 +77,13 @@ async function requireSafe(database: Database): Promise<void> {
 }
 
 /**
- * Creates the missing tables. Any number of processes may call it at once. Existing tables are not changed.
- * @throws MgwError('config') if there are tables of another version; or the errors of {@link Database.query}
+ * Creates the missing tables. Any number of processes may do so at once. Existing tables are not changed.
+ * @throws MgwError('config') if the existing tables have another version; or the errors of {@link Database.query}
  */
 export async function createTables(database: Database): Promise<LedgerIdentity> {
   await requireSafe(database);
   await refuseOtherVersion(database);
-  // A query without values is one transaction. The lock ends with it.
+  // A query without values is one transaction. The lock is released when the transaction ends.
   const { schema } = database.url;
   const statements = [
     `SELECT pg_advisory_xact_lock(hashtext('mgw ${schema}'))`,
@@ -111,17 +111,17 @@ async function refuseOtherVersion(database: Database): Promise<void> {
 function tables(schema: string): string[] {
   return [
     `CREATE TABLE IF NOT EXISTS ${schema}.meta (ledger uuid NOT NULL, version integer NOT NULL)`,
-    // A process is alive while its row exists and has not expired. A process that declares it dead deletes the row
-    // first.
+    // A process is alive while its row exists and has not expired. To declare a process dead, another process first
+    // deletes the row.
     `CREATE TABLE IF NOT EXISTS ${schema}.leases (
        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, instance text NOT NULL,
        host text NOT NULL, pid integer NOT NULL, until timestamptz NOT NULL)`,
-    // n counts a job's events. state is the result of the first `folded` of them, for searches.
+    // n is the number of a job's events. state is the job's state after the first `folded` events, for searches.
     `CREATE TABLE IF NOT EXISTS ${schema}.jobs (
        id text COLLATE "C" PRIMARY KEY, n integer NOT NULL, folded integer NOT NULL, state text NOT NULL)`,
     `CREATE INDEX IF NOT EXISTS jobs_state ON ${schema}.jobs (state, id)`,
     `CREATE INDEX IF NOT EXISTS jobs_unfolded ON ${schema}.jobs (id) WHERE folded < n`,
-    // line has the format of the plain files. uid prevents a second row if an event is sent twice.
+    // line has the same format as in plain files. uid prevents a second row if an event is sent twice.
     `CREATE TABLE IF NOT EXISTS ${schema}.events (
        job text COLLATE "C" NOT NULL, n integer NOT NULL, uid uuid NOT NULL UNIQUE, line text NOT NULL,
        PRIMARY KEY (job, n))`,
@@ -131,7 +131,7 @@ function tables(schema: string): string[] {
     `CREATE INDEX IF NOT EXISTS names_job ON ${schema}.names (job)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.claims (
        name text COLLATE "C" PRIMARY KEY, content text NOT NULL, token uuid NOT NULL, tentative boolean NOT NULL)`,
-    // Sums of the reserved and the settled amounts: in total, in the row's day and in the row's month. Amounts are
+    // Sums of the reserved and the settled amounts: in total, for the row's day and for the row's month. Amounts are
     // exact.
     `CREATE TABLE IF NOT EXISTS ${schema}.budgets (
        kind text NOT NULL, name text COLLATE "C" NOT NULL,

@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 import { messageOf, MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** The code of the error if the server requests the password in clear text on a connection without TLS. */
+/** The error code if the server requests the password in clear text on a connection without TLS. */
 export const clearPassword = 'MGW_CLEAR_PASSWORD';
 
 /**
- * Returns the TLS options of the connection, or false for none. Without `sslmode` the server's certificate and name are
+ * Returns the connection's TLS options, or false for no TLS. Without `sslmode`, the server's certificate and name are
  * verified, unless the server is on this machine (design 15). NODE_TLS_REJECT_UNAUTHORIZED has no effect.
  * @throws MgwError('config') if a certificate file cannot be read.
  */
@@ -21,12 +21,12 @@ export function tlsOptions({
   return { rejectUnauthorized: tls.mode !== 'no-verify', ca, cert, key };
 }
 
-/** Returns a warning if someone on the network could read or change the traffic, else undefined. */
+/** Returns a warning if someone on the network could read or change the traffic; otherwise undefined. */
 export function tlsWarning(url: StateUrl): string | undefined {
   const tls = tlsOptions(url);
   if ((tls && tls.rejectUnauthorized) || isLocalServer(url.href)) return undefined;
   const problem = tls ? 'not verified (sslmode=no-verify)' : 'not encrypted';
-  return `The connection to the database is ${problem}: anyone on the network in between can read and change the records of mgw.`;
+  return `The connection to the database is ${problem}: anyone on the network path can read and change mgw's records.`;
 }
 
 function readPem(path: string): string {
@@ -43,7 +43,8 @@ function readPem(path: string): string {
   }
 }
 
-// Like the pg client: of several `host` parameters the last one counts, and a parameter overrides the host of the URL.
+// Whether the server is on this machine. As in the pg client, the last of several `host` parameters applies, and it
+// overrides the URL's host.
 function isLocalServer(href: string): boolean {
   const url = new URL(href);
   const hosts = url.searchParams.getAll('host');

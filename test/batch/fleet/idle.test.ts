@@ -70,6 +70,6 @@ it('a worker is idle while it retries a batch whose budget is used up', async ()
 });
 
 it('a worker exits with the error of a database that refuses it', async () => {
-  const refused = new MgwError('config', 'The database refuses mgw.');
+  const refused = new MgwError('config', 'mgw cannot use the database.');
   expect((await work(1, refused)).stopped).toBe(refused);
 });

@@ -115,7 +115,7 @@ describePostgres('the check of a database', (newPlace) => {
     [
       'its transactions are read-only',
       'alter role owner set default_transaction_read_only = on',
-      'may only read',
+      'is read-only, because',
     ],
   ])('refuses the owner of the tables if %s', async (_, statement, message) => {
     const { server, database } = await newPlace();
@@ -168,7 +168,7 @@ describePostgres('the check of a database', (newPlace) => {
     await place.open();
     expect(await warnings(place)).toEqual([
       expect.stringContaining('fsync is off'),
-      expect.stringContaining('The clock of this machine differs from the clock of the database'),
+      expect.stringContaining("This machine's clock differs from the database's clock"),
     ]);
   });
 });
