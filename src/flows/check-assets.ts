@@ -48,7 +48,7 @@ export async function checkUploads(
 ): Promise<void> {
   const uploads = assetsOf(protocol, body).filter(({ value }) => urls.has(value));
   await checkAll(uploads, ({ value }) => {
-    // The store does not know a frame by this name, but by the hash of the frame's bytes. Request its URL instead.
+    // The store names a frame by the hash of the frame's bytes, not by this name, so request the frame's URL.
     if (store.describe !== undefined && !value.includes('#')) return store.describe(value);
     return describe(session, urls.get(value) ?? '');
   });

@@ -145,7 +145,7 @@ function throwViolations(
   );
 }
 
-// Returns a function that tells whether a field's value came from a file. Flags override fields in the body's file.
+// Returns a function that determines whether a field's value came from a file. Flags override the body's file.
 function fileFields(
   { flags: table }: Protocol,
   { flags, set = [], fromFiles = [] }: BodyParts,

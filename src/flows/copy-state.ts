@@ -16,7 +16,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import { counted } from '../printable.ts';
 import { budgetsIn } from './budgets.ts';
 
-/** Numbers of copied records, not including identical records that the target had before. */
+/** The number of copied jobs and budgets, excluding those that were identical in the target. */
 export interface CopyCounts {
   jobs: number;
   budgets: number;
@@ -44,7 +44,7 @@ export interface CopiedBudgets {
 
 const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
 
-/** Returns the budgets in a folder. `read` and `write` throw MgwError('local_io') if a budget file fails. */
+/** Returns the budgets in a folder. Both methods throw MgwError('local_io') if a budget file cannot be used. */
 export function budgetsOfFolder(folder: string): CopiedBudgets {
   return {
     read: async () => {

@@ -24,7 +24,6 @@ export interface DeliveryOptions {
   strict?: boolean | undefined;
   /** Whether to write the origin "made by a trained algorithm" into each MP4. */
   mark?: boolean | undefined;
-  /** The deadline for waiting. */
   deadline: Deadline;
 }
 
@@ -55,7 +54,7 @@ export interface Delivered {
 }
 
 /**
- * Waits until an accepted job reaches the milestone of the options, and saves its files. Nothing here costs money.
+ * Waits until an accepted job reaches the milestone of the options, and saves its files. Costs nothing.
  * @throws MgwError as `watch` and `fetchResults` do.
  */
 export async function deliver(
@@ -121,7 +120,7 @@ async function waitAndSave(
   return [];
 }
 
-// Throws if the handle cannot be queried. The task was accepted and paid for, but no run may succeed.
+// Throws if the handle cannot be queried. The task was accepted and paid for, but no run can fetch its result.
 function checkHandle(job: Job, protocol: Protocol): void {
   try {
     protocol.query(job.handle ?? '', job.model);

@@ -18,7 +18,7 @@ import { type Session, transferDeadline } from './session.ts';
 
 /** An asset from an earlier job: its video or a frame of the video. */
 export interface EarlierAsset {
-  /** `sha256:HEX.mp4`, after the video's bytes. A frame adds `#first` or `#last`: its bytes depend on ffmpeg. */
+  /** `sha256:HEX.mp4`, with the video's hash. A frame adds `#first` or `#last`, because its bytes depend on ffmpeg. */
   name: string;
   /** Returns the bytes to send: the video, or the frame as a PNG. */
   read: () => Promise<Uint8Array>;

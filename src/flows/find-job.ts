@@ -115,7 +115,7 @@ export function checkGateway(
 // Returns the flags that make a command use a job's gateway. Undefined if the key in use belongs to another gateway's
 // profile: that key must not be sent to the job's gateway unless it paid for the job there.
 function gatewayFlags({ base_url: jobGateway, record }: Job, settings: GatewayChoice): string[] | undefined {
-  // The name of the sandbox in records is not a URL.
+  // The sandbox's name in records is not a URL.
   if (!URL.canParse(jobGateway)) return ['--sandbox'];
   const [profile] = Object.entries(settings.baseUrls).find(([, url]) => isSameGateway(url, jobGateway)) ?? [];
   const { key } = settings;

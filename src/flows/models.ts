@@ -150,7 +150,7 @@ export async function listedModels(session: Session, use: ListingUse): Promise<M
   }
 }
 
-// Checks can be skipped without the listing. But if the certificate is invalid, the submission would fail too.
+// Checks do not require the listing. But if the certificate is invalid, the submission would fail too.
 function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
   if (use !== 'check') return code === 'auth' || exitCode === exitCodes.unavailable;
   return cause instanceof TransportError && cause.reason === 'certificate';

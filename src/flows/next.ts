@@ -68,7 +68,7 @@ export interface KeptFlags {
   budgetName?: string | undefined;
 }
 
-/** Adds the failed command's flags to a suggested command, if the latter accepts and lacks them. */
+/** Adds to a suggested command those flags of the failed command that it accepts and lacks. */
 export function withKeptFlags(command: readonly string[], flags: KeptFlags): string[] {
   if (command.includes('--not-created')) return [...command];
   const { output, force, strict, mark, budget, budgetName } = flags;

@@ -21,7 +21,7 @@ import { uploadFor } from './uploads.ts';
 import { names } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
-/** Options for what follows once a job is no longer in doubt: saving its result, or paying again. */
+/** Options for saving a resolved job's result, or for paying again. */
 export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**

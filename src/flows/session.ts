@@ -25,9 +25,9 @@ import {
 /** The composition root: a gateway, a ledger and the parts that use them. Each part is created on first use. */
 export interface Session {
   readonly clock: Clock;
-  /** Shows a note to the user, with the key removed. */
+  /** Prints a note for the user, with the key removed. */
   note(text: string): void;
-  /** Removes the key, once known, from a string: gateways quote a key that they refuse. */
+  /** Removes the key from a string once the key is known, because gateways quote a key that they refuse. */
   redact(text: string): string;
   /** Reads the key, even from a file, so that {@link redact} removes it. For commands that do not use a gateway. */
   hideKey(): Promise<void>;

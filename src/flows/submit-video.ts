@@ -86,7 +86,7 @@ export function videoOrder(
 
 /**
  * Sends the job that `begin` finds or creates, unless it was sent before, and delivers it.
- * @throws as {@link submitVideo} does.
+ * @throws MgwError as {@link submitVideo} does.
  */
 export async function payAndDeliver(
   order: Order,

@@ -30,7 +30,7 @@ export function isRunningFor(job: Job, { output }: Goal): boolean {
 
 /**
  * Whether a run of the command that paid for a job has delivered the job to the goal's output file.
- * @param before later deliveries are ignored, in ms since 1970
+ * @param before ignore deliveries at or after this time, in ms since 1970
  */
 export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, before = Infinity): boolean {
   if (output === undefined || output === '-') return false;

@@ -57,7 +57,7 @@ export async function reconcile(
   read: (reply: Reply, body: JsonObject) => SubmitVerdict,
 ): Promise<Job> {
   if (!isUnsettled(job)) return job;
-  // Read the record again now that the process is known to be dead, so that its last write is not missed.
+  // Read the record again, because the process may have written to it just before it died.
   const latest = (await ledger.read(job.id)) ?? job;
   const event = isUnsettled(latest) ? provenEvent(latest, read) : undefined;
   if (event === undefined) return latest;

@@ -8,7 +8,7 @@ type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 /** A claim's job, or the reason why there is none. */
 export type FoundJob =
   | { job: Job; fate: 'there' }
-  /** `unmade`: the job was not created, or not yet. `lost`: the job's record is lost, and it may have been paid for. */
+  /** `unmade`: the job has not been created. `lost`: its record is lost, and the job may have been paid for. */
   | { job?: undefined; fate: 'removed' | 'unmade' | 'lost' };
 
 /** One job in a submission's chain of claims. */

@@ -32,7 +32,7 @@ const lineLength = 32;
 const prefix = 'job_';
 const newline = 0x0a;
 const newlineAt = lineLength - 1;
-/** Searches before a table is built. For 100,000 jobs, a search takes 3 ms and building the table takes 100 ms. */
+/** Number of searches before a table is built. For 100,000 jobs, a search takes 3 ms and the table 100 ms. */
 const maxSearches = 16;
 
 /** Encodes an entry as a line. */

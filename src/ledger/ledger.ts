@@ -55,7 +55,7 @@ export interface Ledger {
   read(id: string): Promise<Job | undefined>;
   /** Returns a job's events in order, with `undefined` for each line that cannot be read. */
   events(id: string): Promise<(RecordedEvent | undefined)[]>;
-  /** Returns a string that changes whenever the job's record changes; undefined without one. Faster than `read`. */
+  /** Returns a string that changes with the job's record; undefined if there is no record. Faster than {@link read}. */
   version(id: string): Promise<string | undefined>;
   /** Returns the ids of all jobs, newest first. */
   ids(): Promise<string[]>;

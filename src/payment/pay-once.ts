@@ -14,7 +14,7 @@ import { reserve, type Allowance, type Reservation, type Purchase } from './rese
 export interface PayDeps {
   client: GatewayClient;
   clock: Clock;
-  /** Shows a line to the user. */
+  /** Prints a line for the user. */
   note: (text: string) => void;
   signals: Signals;
   /** Timeout of one HTTP call, in ms. The default depends on the kind of call. */

@@ -40,7 +40,7 @@ export interface PiecesOrder {
 export interface SpokenPieces {
   jobs: Job[];
   file?: JobFile;
-  /** The number of pieces from earlier runs, which cost nothing now. */
+  /** The number of pieces from earlier runs, for which this run does not pay. */
   reused: number;
   /** Call this after reporting the result. Until then, the same command recognizes the output as its own. */
   delivered: () => Promise<void>;
