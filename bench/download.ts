@@ -1,7 +1,10 @@
-// The download engine against curl (design 12): 1 GiB on loopback, hashed and synced by mgw, neither by curl. npx
-// rolldown bench/download.ts --platform node --dir "$TMPDIR/bench" && node "$TMPDIR/bench/download.js" [FOLDER] FOLDER
-// is the output folder (default: the system's temporary folder). Both run in turn, five times; each ratio is that of
-// one turn. `curl+sha256sum` does what mgw does: the bytes, then their hash.
+// Compares the download engine with curl (design 12): 1 GiB on loopback. mgw hashes and syncs the file; curl does
+// neither. The two run alternately, five times, and each ratio compares the runs of one round. `curl+sha256sum` does
+// what mgw does: it saves the bytes, then hashes them.
+//
+//   npx rolldown bench/download.ts --platform node --dir "$TMPDIR/bench" && node "$TMPDIR/bench/download.js" [FOLDER]
+//
+// FOLDER is the output folder (default: the system's temporary folder).
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -19,9 +22,9 @@ const block = Buffer.alloc(1024 ** 2, 7);
 const head = `HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: ${size}\r\nETag: "bench"\r\n\r\n`;
 
 interface Measurement {
-  /** Seconds. */
+  /** Wall time, in seconds. */
   wall: number;
-  /** User and system time in seconds, including the start of the process. */
+  /** User and system time, in seconds, including process startup. */
   cpu: number;
 }
 
@@ -72,7 +75,7 @@ async function get(url: string, path: string): Promise<void> {
   console.log(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 }
 
-// The shell measures the whole process, including its start.
+// The shell measures the whole process, including its startup.
 function timed(command: string): Measurement & { output: string } {
   const shell = spawnSync('bash', ['-c', `TIMEFORMAT='%3R %3U %3S'; time { ${command}; }`], {
     encoding: 'utf8',

@@ -1,11 +1,10 @@
-// Protocol A's inline results through the command line (design 12): wall time and peak resident
-// memory of a complete `mgw video a submit -o`, with a gateway on loopback that streams the video
-// inside the response to a poll.
+// Measures Protocol A's inline results through the command line (design 12): wall time and peak resident memory of a
+// complete `mgw video a submit -o`, with a gateway on loopback that streams the video inside a poll response.
 //
 //   npm run -s build
 //   npx rolldown bench/inline-cli.ts --platform node --file "$TMPDIR/inline-cli.mjs" && node "$TMPDIR/inline-cli.mjs" [MIB...]
 //
-// Sizes are those of the JSON, by default 256 and 2048 MiB; the output goes to the system's temporary folder.
+// MIB is the size of the JSON in MiB (default: 256 and 2048). The output goes to the system's temporary folder.
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';

@@ -1,8 +1,11 @@
-// Protocol A's inline results (design 12): a poll response with a Base64 video becomes a file on disk. npx rolldown
-// bench/inline.ts --platform node --file "$TMPDIR/inline.mjs" && node "$TMPDIR/inline.mjs" [FOLDER] FOLDER is the
-// output folder (default: the system's temporary folder). Each measurement is a separate process, on one core if
-// `taskset` is installed. Prints MB of JSON for each second of wall time and of CPU time, the peak of resident memory,
-// and at 256 MiB the ratio to reading the whole body, JSON.parse and Buffer.from.
+// Measures Protocol A's inline results (design 12): a poll response with a Base64 video is saved to a file.
+// Each measurement is a separate process, on one core if `taskset` is installed. Prints MB of JSON per second
+// of wall time and of CPU time, the peak resident memory, and at 256 MiB the ratio to reading the whole body,
+// JSON.parse and Buffer.from.
+//
+//   npx rolldown bench/inline.ts --platform node --file "$TMPDIR/inline.mjs" && node "$TMPDIR/inline.mjs" [FOLDER]
+//
+// FOLDER is the output folder (default: the system's temporary folder).
 import { spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -64,7 +67,7 @@ function whole(size: number, path: string): number {
   return media.length;
 }
 
-// The process's own peak; on Linux, the value of getrusage is inherited from the parent.
+// Reads the process's own peak from /proc, because on Linux the value of getrusage is inherited from the parent.
 function peakMib(): number {
   try {
     return Number(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1024;

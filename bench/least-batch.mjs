@@ -1,7 +1,8 @@
-// The minimal program that keeps mgw's promises for each row of a batch of Protocol C: it records `sending`
-// before the first byte, POSTs on a connection for this row alone, and records the handle, the poll, the
-// result and the outcome. Data that the next step relies on is synced first. node bench/least-batch.mjs URL
-// ROWS CONCURRENCY, in a folder for records/ and out/
+// The minimal program that keeps mgw's promises for each row of a batch of Protocol C. It records `sending` before the
+// first byte, sends the POST on a connection used for this row only, and records the handle, the poll, the result and
+// the outcome. It syncs data before the next step relies on it. Run it in a folder for records/ and out/:
+//
+//   node bench/least-batch.mjs URL ROWS CONCURRENCY
 import { Buffer } from 'node:buffer';
 import { closeSync, fsync, linkSync, mkdirSync, openSync, unlinkSync, writeSync } from 'node:fs';
 import http from 'node:http';
@@ -51,7 +52,7 @@ async function row(n) {
   closeSync(record);
 }
 
-// One sync of a folder is enough for all files that were created before it began.
+// One folder sync is enough for all files created before the sync began.
 function syncNames(name) {
   const folder = folders.get(name);
   if (folder.waiting !== undefined) return folder.waiting;

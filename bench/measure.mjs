@@ -1,6 +1,6 @@
-// Measures one run of a program: wall time, CPU time and peak resident memory. bash measures the times, since
-// Node does not report the CPU time of a child. The peak memory is read from /proc while the program runs
-// (Linux only). Both include the processes that the program starts, and exclude bash.
+// Measures one run of a program: wall time, CPU time and peak resident memory. bash measures the times, because Node
+// does not report a child's CPU time. The peak memory is read from /proc while the program runs (Linux only). All three
+// include the program's child processes, and exclude bash.
 import { Buffer } from 'node:buffer';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,14 +19,14 @@ echo "$begun $EPOCHREALTIME $code" >&3
 times >&3`;
 
 /**
- * Runs a program to its end.
+ * Runs a program until it exits, and measures it.
  *
  * @param {string[]} command the program and its arguments
- * @param {{ env?: object, cwd?: string, input?: string, code?: number, quiet?: boolean, during?: (pid: number) => unknown }} options
- *   `input` goes to stdin; `code` is the exit code that is expected (0), any other throws; `quiet` drops stderr;
- *   `during` is called with the process id when the program has started
- * @returns {Promise<{ wall: number, cpu: number, rss: number, stdout: string }>} seconds, seconds of user and system,
- *   and MB (10^6 bytes; 0 if there is no /proc)
+ * @param {{ env?: object, cwd?: string, input?: string, code?: number, quiet?: boolean, during?: (pid: number) =>
+ *   unknown }} options `input` is written to stdin; `code` is the expected exit code (0 by default), any other throws;
+ *   `quiet` drops stderr; `during` is called with the process id once the program has started
+ * @returns {Promise<{ wall: number, cpu: number, rss: number, stdout: string }>} `wall` in seconds; `cpu`, the user and
+ *   system time, in seconds; `rss` in MB (10^6 bytes; 0 without /proc)
  */
 export async function measured(command, { env, cwd, input, code = 0, quiet = false, during } = {}) {
   const child = spawn('bash', ['-c', script, 'bash', ...command], {
@@ -56,13 +56,14 @@ function collected(stream) {
   return () => Buffer.concat(chunks).toString();
 }
 
-// Parses `0m0.034s 0m0.011s`: the user and system time of all children that have ended.
+// Parses a line such as `0m0.034s 0m0.011s`, the user and system time of all children that have ended.
+// Returns their sum in seconds.
 function secondsOf(line) {
   const parts = [...line.matchAll(/(\d+)m([\d.]+)s/g)];
   return parts.reduce((sum, [, minutes, seconds]) => sum + Number(minutes) * 60 + Number(seconds), 0);
 }
 
-// Returns the peak memory, in MB, of every descendant of a process, including those that have ended.
+// Records in `peaks` the peak memory, in MB, of every running descendant of a process, keyed by process id.
 function lookAt(peaks, parent) {
   for (const pid of childrenOf(parent)) {
     const peak = peakOf(pid);
@@ -75,13 +76,15 @@ function childrenOf(pid) {
   return read(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean);
 }
 
-/** Returns the peak resident memory of a running process in MB; undefined if it has ended, or there is no /proc. */
+/**
+ * Returns a running process's peak resident memory, in MB, or undefined if the process has ended or /proc is missing.
+ */
 export function peakOf(pid) {
   const kib = /VmHWM:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1];
   return kib && (Number(kib) * 1024) / 1e6;
 }
 
-/** Returns the user and system time of a running process in seconds, which Linux counts in hundredths. */
+/** Returns a running process's user and system time, in seconds. Linux counts in hundredths of a second. */
 export function cpuOf(pid) {
   const fields = read(`/proc/${pid}/stat`).split(') ').pop().split(' ');
   return (Number(fields[11]) + Number(fields[12])) / 100;
@@ -96,14 +99,16 @@ function read(path) {
 }
 
 /**
- * Runs each contender once in every round, one after the other, so that a busy machine slows all of them. Before each run, the
- * data of the previous one is synced, because a sync of this run would wait for that too. Every other round runs in reverse order.
+ * Runs each contender once per round, one after the other, so that a busy machine slows all of them. Before each
+ * run, the previous run's data is synced, because otherwise this run's sync would wait for that data. Every other
+ * round runs in reverse order.
  *
  * @param {number} rounds
  * @param {Record<string, () => Promise<{ wall: number, cpu: number, rss: number }>>} contenders
- * @param {{ warmUp?: boolean }} options `warmUp`: a first round that does not count
- * @returns {Promise<{ of: (name: string, what?: string) => number, ratio: (name: string, peer: string, what?: string) => number }>}
- *   `of` is the median of all rounds, `ratio` the median of each round's ratio; `what` is wall, cpu or rss
+ * @param {{ warmUp?: boolean }} options `warmUp` adds a first round that is not measured
+ * @returns {Promise<{ of: (name: string, what?: string) => number, ratio: (name: string, peer: string, what?:
+ *   string) => number }>} `of` returns the median of all rounds, and `ratio` the median of the rounds' ratios;
+ *   `what` is wall, cpu or rss
  */
 export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
   const runs = Object.fromEntries(Object.keys(contenders).map((name) => [name, []]));
@@ -123,13 +128,13 @@ export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
   };
 }
 
-/** The lowest CPU time for writing 1 GiB, in microseconds. */
+/** The lowest CPU time measured for writing 1 GiB, in microseconds. */
 let atBest = Infinity;
 
 /**
- * Writes 1 GiB to a file and removes it, before a program that writes a large file. A virtual machine returns
- * memory that is free for two seconds to its host, and the next program that needs it waits four times as
- * long as the write takes. So the file is rewritten until the write is as fast as its best time.
+ * Writes 1 GiB to a file and removes it, to prepare the machine for a program that writes a large file. A virtual
+ * machine returns memory that is unused for two seconds to its host, and the next program that needs the memory waits
+ * four times as long as the write takes. The file is therefore rewritten until a write is as fast as the best one.
  */
 export function freeMemory(folder) {
   for (let times = 1, isSlow = true; isSlow && times <= 6; times += 1) {
@@ -150,7 +155,7 @@ function writeMuch(path) {
   rmSync(path);
 }
 
-/** Returns the median. */
+/** Returns the median of an array of numbers. */
 export function median(values) {
   return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)];
 }

@@ -1,12 +1,12 @@
-// Creates a ledger of many jobs from the record of one, because submitting 100,000 jobs would take too long.
+// Creates a ledger of many jobs from one job's record, because submitting 100,000 jobs would take too long.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 
 /**
- * Writes records and claims of jobs 1 to `count - 1` as copies of the existing job, which is the row `row-0` of the
- * batch `clips`, with the prompt `boat number 0` and the task `task-1`.
+ * Writes records and claims for jobs 1 to `count - 1`, as copies of the existing job. That job is row `row-0` of batch
+ * `clips`, with the prompt `boat number 0` and the task `task-1`.
  */
 export function multiply(state, url, count) {
   const [jobs, claims] = [join(state, 'jobs'), join(state, 'claims')];
@@ -33,7 +33,7 @@ export function multiply(state, url, count) {
     );
     writeFileSync(join(claims, `send.${ownId}.1`), claim('{}'));
   }
-  // The first command completes the index from the jobs.
+  // The next command rebuilds the index from the jobs.
   for (const name of ['index.log', 'index.count', 'handles.log', 'handles.count']) rmSync(join(state, name));
 }
 

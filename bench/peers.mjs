@@ -1,5 +1,5 @@
-// The peers that mgw is compared with, installed if they are missing: npm packages in a separate folder, programs as
-// Debian packages. None is in package.json.
+// Provides the peers that mgw is compared with, and installs those that are missing: npm packages in a separate folder,
+// programs as Debian packages. None is in package.json.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,8 +7,8 @@ import { join } from 'node:path';
 const folder = join(import.meta.dirname, '.peers');
 
 /**
- * Returns an npm package, by a range of versions.
- * @returns {{ path: string, version: string }} the path to import it by, and its version
+ * Returns an npm package within a version range, and installs it if necessary.
+ * @returns {{ path: string, version: string }} the package's import path and version
  */
 export function npmPackage(name, range) {
   const own = join(folder, `${name.replace(/\W+/g, '-')}@${range}`);
@@ -23,9 +23,9 @@ export function npmPackage(name, range) {
 }
 
 /**
- * Returns a program on the PATH, or installs its Debian package.
+ * Returns the path of a program, and installs its Debian package if the program is not on the PATH.
  *
- * @returns {string | undefined} undefined if it is missing and cannot be installed: its rows are omitted
+ * @returns {string | undefined} undefined if the program is missing and cannot be installed; its rows are then omitted
  */
 export function program(name, debianPackage = name) {
   if (isInstalled(name)) return name;
@@ -40,7 +40,7 @@ function isInstalled(name) {
 }
 
 /**
- * Returns other major versions of Node, from npm packages; for its own version, the running Node.
+ * Returns the given major versions of Node, from npm packages. For its own major version, returns the running Node.
  * @returns {{ major: number, version: string, path: string }[]}
  */
 export function nodes(majors) {

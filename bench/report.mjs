@@ -1,4 +1,4 @@
-// Prints a table with a line for each figure: its peer, the ratio, the target, and whether it is met.
+// Formats a table with one line per figure: the peer, the ratio, the target, and whether the target is met.
 import { execFileSync } from 'node:child_process';
 import { cpus, release, totalmem } from 'node:os';
 
@@ -7,24 +7,23 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {string} figure what was measured, with its size
  * @property {number} value
  * @property {string} unit s, ms, MB, MB/s, rows/s, % …
- * @property {number} [cpu] user and system, in the same unit: the figure that other work on the
- *   machine affects least
- * @property {string} [peer] what it is compared with
- * @property {number} [peerValue] in the same unit
- * @property {number} [ratio] of the value to the peer's: the median of the rounds
- * @property {number} [cpuRatio] the ratio of user and system time; it is printed, and judged only
- *   as a separate figure
- * @property {{ ratio: number } | { most: number } | { least: number }} [target] none: it is shown for its growth
- * @property {{ by: string, value: number }} [bound] the minimum for a program that does only the work, in
- *   the unit of the value
+ * @property {number} [cpu] user and system time, in the same unit; the figure least affected by
+ *   other work on the machine
+ * @property {string} [peer] the name of the program that mgw is compared with
+ * @property {number} [peerValue] the peer's value, in the same unit
+ * @property {number} [ratio] ratio of the value to the peer's value, as the median of the rounds
+ * @property {number} [cpuRatio] ratio of user and system time; printed, but judged only as a separate figure
+ * @property {{ ratio: number } | { most: number } | { least: number }} [target] absent if the row only shows growth
+ * @property {{ by: string, value: number }} [bound] the result of a minimal program that does only
+ *   the work, in the same unit
  */
 
-/** The factor by which a figure may exceed the bound if the bound itself misses the target. */
+/** Maximum ratio of a figure to its bound, if the bound itself misses the target. */
 const nearBound = 1.2;
 
 /**
- * Compares a row with its target; undefined if it has none. `bound` means that even the minimal program misses the
- * target on this machine, and mgw is close to that program.
+ * Compares a row with its target. `bound` means that even the minimal program misses the target on this machine, and
+ * that mgw is close to that program. Returns undefined if the row has no target.
  * @returns {'met' | 'bound' | 'MISSED' | undefined}
  */
 export function verdictOf({ value, ratio, target, bound, peerValue }) {
@@ -72,7 +71,7 @@ function digits(value) {
   return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2);
 }
 
-/** Describes the machine and the versions. */
+/** Describes the machine, and the versions of the system and Node. */
 export function machine() {
   const commit = execFileSync('git', ['describe', '--always', '--dirty'], {
     cwd: import.meta.dirname,

@@ -1,4 +1,5 @@
 // Compares mgw with its peers, and prints one table. README.md describes how to write a case.
+//
 //   npm run bench [-- --only NAME] [--quick] [--json] [--dir FOLDER]
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -51,7 +52,7 @@ console.log(
 );
 if (rows.some((row) => verdictOf(row) === 'MISSED')) process.exitCode = 1;
 
-// The tools that a case gets.
+// Opens the tools that a case receives as `bench`.
 function open(name) {
   const folder = join(root, name);
   mkdirSync(folder);
@@ -61,9 +62,9 @@ function open(name) {
     quick: flags.quick,
     folder,
     rounds: (whole, quick = 3) => (flags.quick ? quick : whole),
-    // The beginning of a command line that runs mgw, on any Node.
+    // Returns the beginning of a command line that runs mgw on the given Node.
     mgw: (node = process.execPath) => [node, bin],
-    // A separate home for each, with empty state and without the user's settings and key.
+    // Creates an empty home for each call, without the user's settings and key.
     env: (url) => {
       const home = join(folder, `home-${(states += 1)}`);
       mkdirSync(home);
@@ -74,7 +75,7 @@ function open(name) {
         MGW_API_KEY: 'sk-bench-0123456789abcdef',
       };
     },
-    // Starts servers/NAME.mjs in a separate process, which sends its address when it listens.
+    // Starts servers/NAME.mjs in a separate process, which sends its address once it listens.
     serve: async (server, ...args) => {
       const child = fork(join(import.meta.dirname, 'servers', `${server}.mjs`), args.map(String));
       servers.push(child);
@@ -85,10 +86,10 @@ function open(name) {
       flags.quick ? nodes([Number(process.versions.node.split('.')[0])]) : nodes([20, 22, 24, 26]),
     npmPackage,
     program,
-    // The beginning of a command line that runs a file of least/, which does only the work of a command.
+    // Returns the beginning of a command line that runs a minimal program from least/.
     least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
     measured,
-    // Measures a program that writes a large file, once that file is removed and memory is free.
+    // Measures a program that writes a large file, after removing that file and freeing memory.
     measuredWriting: (path, command, options) => {
       rmSync(path, { force: true });
       freeMemory(folder);
@@ -103,9 +104,9 @@ function open(name) {
   return { bench, close };
 }
 
-// Measures bare Node repeatedly, which shows how busy the machine is.
+// Measures bare Node repeatedly, to show how busy the machine is.
 async function lookAtNoise(when) {
-  // As in the cases, without NODE_EXTRA_CA_CERTS, which each Node would read.
+  // As in the cases, the environment has no NODE_EXTRA_CA_CERTS, which each Node would read.
   const env = { PATH: process.env.PATH };
   const runs = await interleaved(9, { bare: () => measured([process.execPath, '-e', '0'], { env }) });
   noise.push({
@@ -124,7 +125,7 @@ function noiseText() {
   return ['Noise: bare Node (`node -e 0`), the median of 9.', ...lines].join('\n');
 }
 
-// The table goes to stdout, and the progress to stderr.
+// Prints progress on stderr, because stdout is for the table.
 function tell(line) {
   process.stderr.write(`${line}\n`);
 }

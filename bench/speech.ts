@@ -1,7 +1,10 @@
-// Streaming speech (design 12): frames from a server on loopback become a file on disk. npx rolldown bench/speech.ts
-// --platform node --file "$TMPDIR/speech.mjs" && node "$TMPDIR/speech.mjs" [FOLDER] FOLDER is the output folder
-// (default: the system's temporary folder). For each size of frame it prints MB of frames for each second of wall time
-// and of the client's CPU time, and the peak of the client's resident memory. The server is a separate process.
+// Measures streaming speech (design 12): frames from a server on loopback are saved to a file. For each frame size,
+// prints MB of frames per second of wall time and of the client's CPU time, and the client's peak resident memory. The
+// server is a separate process.
+//
+//   npx rolldown bench/speech.ts --platform node --file "$TMPDIR/speech.mjs" && node "$TMPDIR/speech.mjs" [FOLDER]
+//
+// FOLDER is the output folder (default: the system's temporary folder).
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

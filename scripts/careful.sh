@@ -1,5 +1,5 @@
 #!/bin/sh
-# One video under one name: run it as often as you like, you pay once.
+# Makes one video under one key. However often you run this script, you pay once.
 #   mgw sandbox exec --verify --fault chaos@20% -- scripts/careful.sh boat.mp4
 set -u
 file=${1:-boat.mp4}
@@ -15,6 +15,6 @@ for try in 1 2 3 4 5; do
 done
 
 if [ "$code" = 7 ]; then
-  echo "It is unknown whether it was accepted. Look at the gateway's console, then: mgw jobs resolve @paper-boat" >&2
+  echo "It is unknown whether the gateway accepted the job. Check the gateway's console, then run: mgw jobs resolve @paper-boat" >&2
 fi
 exit "$code"

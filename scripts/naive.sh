@@ -1,5 +1,5 @@
 #!/bin/sh
-# What not to do: if the response to a submission is lost, this pays again.
+# What not to do: if the response to a submission is lost, this script pays again.
 #   mgw sandbox exec --verify --fault submit-reply-lostx1 -- scripts/naive.sh
 set -u
 

@@ -1,5 +1,6 @@
-// Makes docs/run.svg, the picture of a real run in the README. Runs mgw on a separate terminal (util-linux's `script`),
-// interprets its output, and draws the final screen, for light and dark mode.
+// Draws docs/run.svg, the picture of a real run in the README. Runs mgw in a separate terminal (util-linux's `script`),
+// interprets the output, and draws the final screen for light and dark mode.
+//
 //   node scripts/picture.mjs
 import { spawn, spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,7 +21,7 @@ const commands = [
 const repository = fileURLToPath(new URL('../', import.meta.url));
 const home = mkdtempSync(join(tmpdir(), 'mgw-picture-'));
 
-/** Serves a sandbox that loses the response to one submission. Returns its address once it listens. */
+/** Starts a sandbox that loses the response to one submission. Returns the sandbox's address once it listens. */
 async function losingSandbox() {
   const server = spawn('mgw', ['sandbox', 'start', '--port', '0', '--fault', 'submit-reply-lost'], {
     env: env(),
@@ -43,7 +44,7 @@ function env(sandbox = '1') {
   };
 }
 
-/** Returns what a command writes to a terminal. */
+/** Runs a command on a terminal, and returns the output. */
 function onTerminal(command, sandbox) {
   writeFileSync(join(home, 'run.sh'), `stty cols ${columns} rows 40\n${command}\n`);
   const ran = spawnSync('script', ['-qec', 'sh run.sh', '/dev/null'], {
@@ -55,7 +56,7 @@ function onTerminal(command, sandbox) {
   return ran.stdout;
 }
 
-/** Returns the lines of a screen after some output, each as a list of cells `{ text, style }`. */
+/** Returns a screen's lines after the given output, each as a list of cells `{ text, style }`. */
 function screenAfter(output) {
   const lines = [[]];
   let [row, column, style] = [0, 0, ''];

@@ -1,4 +1,5 @@
-// `mgw mcp`: the time until `initialize` is answered, compared with bare Node, and memory over a thousand calls.
+// Measures `mgw mcp`: the time until it answers `initialize`, compared with bare Node, and
+// memory over a thousand calls.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -25,8 +26,7 @@ export default async function* agents(bench) {
     target: { ratio: 4 },
   };
   const calls = bench.rounds(1000, 300);
-  // V8 does not collect garbage while there is free memory. In a small heap, growth is therefore
-  // memory that is still in use.
+  // V8 does not collect garbage while memory is free. With a small heap, any growth is therefore memory still in use.
   const small = { ...env, NODE_OPTIONS: '--max-semi-space-size=1 --max-old-space-size=40' };
   const server = await serve(bench, small);
   await callOften(server, 700);
@@ -54,7 +54,7 @@ async function started(bench, env) {
   return { wall, cpu: 0, rss: 0 };
 }
 
-// A server that has answered `initialize`.
+// Starts a server, and resolves once it has answered `initialize`.
 async function serve(bench, env) {
   const [node, ...args] = [...bench.mgw(), 'mcp', '--budget', '100', '--root', bench.folder];
   const child = spawn(node, args, { env, stdio: ['pipe', 'pipe', 'ignore'] });
@@ -76,7 +76,7 @@ async function serve(bench, env) {
   return { pid: child.pid, request, end: () => child.stdin.end(), ended: once(child, 'close') };
 }
 
-// Submits repeatedly with one key, and queries the job. Only the first call pays.
+// Submits repeatedly under one key, and queries the job. Only the first call pays.
 async function callOften({ request }, times) {
   const video = { key: 'boat', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', duration: 5 };
   for (let done = 0; done < times; done += 2) {

@@ -1,4 +1,4 @@
-// A batch against a gateway that responds immediately, and the same command once all rows are done.
+// Measures a batch against a gateway that responds immediately, and the same command once all rows are done.
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
@@ -54,7 +54,7 @@ async function* first(bench, url, rows) {
   rmSync(folder, { recursive: true });
 }
 
-// Each has its own batch in one ledger, so that all share its index and folders.
+// Each process runs its own batch in one ledger, so all processes share the ledger's index and folders.
 async function* atOnce(bench, url, processes) {
   const env = bench.env(url);
   const rows = 200;

@@ -1,4 +1,5 @@
-// A video from the gateway's file host to the disk: mgw submits, polls, downloads, hashes and syncs; the peers download.
+// Measures saving a video from the gateway's file host. mgw submits, polls, downloads, hashes and syncs. The
+// peers do not submit or poll.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -63,7 +64,7 @@ async function* one(bench, size) {
   rmSync(path, { force: true });
 }
 
-// The faster of the peers that do the same.
+// Returns the faster of the peers that also hash and sync, and its value.
 function boundOf(runs, what) {
   const [by] = [together, least].sort((one, other) => runs.of(one, what) - runs.of(other, what));
   return { by, value: runs.of(by, what) };

@@ -1,5 +1,5 @@
-// Protocol A's inline results: a complete `submit -o`, with a gateway that streams the video as
-// Base64 inside the response to a poll.
+// Measures Protocol A's inline results: a complete `submit -o` with a gateway that streams the video as
+// Base64 inside a poll response.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -23,7 +23,7 @@ export default async function* inline(bench) {
       '--force',
     ];
     const args = ['video', 'a', 'submit', 'a boat', '--model', 'm', '-o', path, ...flags];
-    // Receives and decodes, without a search for the end of the video, a hash or a sync.
+    // curl receives and base64 decodes. Neither searches for the end of the video, hashes or syncs.
     const peer = `curl -sf ${url}/v1beta/models/m/operations/1 | tail -c +120 | base64 -di > '${path}'; true`;
     for (const node of bench.nodes()) {
       const env = bench.env(url);
@@ -39,7 +39,7 @@ export default async function* inline(bench) {
           peerValue: bytes / 1e6 / runs.of('base64'),
           ratio: runs.ratio('base64', 'mgw'),
           target: { least: 500 },
-          // Decodes each byte, without a search for the end, a hash or a sync.
+          // The bound decodes each byte, but does not search for the end of the video, hash or sync.
           bound: { by: 'curl to base64 -d', value: bytes / 1e6 / runs.of('base64') },
         },
       };

@@ -1,4 +1,4 @@
-// The cost of a large ledger for the next command. All but ten of its jobs have succeeded.
+// Measures how a large ledger slows the next command. All but ten of the ledger's jobs have succeeded.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { multiply } from '../multiply.mjs';
@@ -63,7 +63,7 @@ async function filled(bench, done, running, jobs) {
   await bench.measured([...bench.mgw(), ...args], { env, cwd: env.HOME });
   multiply(join(env.HOME, '.local', 'state', 'mgw'), done, jobs);
   const open = { ...env, MGW_BASE_URL: running };
-  // Each has its own prompt: the case compares sizes of a ledger, not numbers of equal jobs.
+  // Each job has its own prompt, because the case compares ledger sizes, not numbers of equal jobs.
   for (let n = 0; n < 10; n += 1)
     await bench.measured([...bench.mgw(), ...submit.with(3, `boat in progress ${n}`)], { env: open });
   await bench.measured([...bench.mgw(), 'video', 'c', 'status', '@last'], { env: open });

@@ -1,4 +1,4 @@
-// Streaming speech: saves frames of JSON as a file on disk.
+// Measures streaming speech: JSON frames are saved to a file.
 import { join } from 'node:path';
 
 const mb = 1e6;

@@ -1,4 +1,4 @@
-// The duration of a command, compared with bare Node or one line of code that sends the same request.
+// Measures a command's run time, compared with bare Node or one line of code that sends the same request.
 const bareTargets = { '--version': 1.15, '--help': 1.6, 'jobs ls': 1.6 };
 
 export default async function* startup(bench) {
@@ -10,7 +10,7 @@ export default async function* startup(bench) {
   yield* sdk(bench, url);
 }
 
-// The list of models, fetched with the SDK that most scripts would use.
+// Fetches the model list with the SDK that most scripts would use.
 async function* sdk(bench, url) {
   const { path, version } = bench.npmPackage('openai', '6');
   const env = { ...bench.env(url), OPENAI_API_KEY: 'x', OPENAI_BASE_URL: `${url}/v1` };

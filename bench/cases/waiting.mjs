@@ -1,4 +1,4 @@
-// One process that waits for many jobs: its memory, and its share of a core.
+// Measures the memory and the CPU share of one process that waits for many jobs.
 import { get } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +13,7 @@ export default async function* waiting(bench) {
     const exported = Array.from({ length: jobs }, (_, n) => job(n, url));
     const input = exported.map((one) => JSON.stringify(one)).join('\n');
     await bench.measured([...bench.mgw(), 'jobs', 'import', '-'], { env, input, quiet: true });
-    // The first polls come all at once, and later ones are spread out.
+    // All first polls come at once; later polls are spread out.
     const [settle, pace, look] = bench.quick ? [10, 5, 10] : [40, 10, 30];
     let share = 0;
     let polls = 0;
@@ -23,7 +23,7 @@ export default async function* waiting(bench) {
       polls = await pollsIn(pace, url);
       // Both run at the same time, so that a busy machine slows both.
       peer = bench.measured([...bench.least('poll.mjs'), peersUrl, ...[jobs, polls, look].map(String)]);
-      // The warm-up is half as long.
+      // mgw warms up for half the measuring time.
       await sleep((look / 2) * 1000);
       const cpu = cpuOf(pid);
       polls = await pollsIn(look, url);
@@ -63,7 +63,7 @@ function serve(bench) {
   return bench.serve('gateway', '{"state":"in_progress"}');
 }
 
-// Returns the requests per second, measured over a number of seconds.
+// Returns the polls per second, measured over `seconds`.
 async function pollsIn(seconds, url) {
   const before = await pollsOf(url);
   await sleep(seconds * 1000);

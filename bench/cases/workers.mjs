@@ -1,4 +1,4 @@
-// Workers that run an enqueued batch on one PostgreSQL server, which syncs its commits.
+// Measures workers that run an enqueued batch on one PostgreSQL server, which syncs its commits.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -115,7 +115,7 @@ async function byLeast(bench, server, url, rows, count) {
   ).finally(() => rmSync(cwd, { recursive: true }));
 }
 
-// Measures after a tenth of the rows have ended, so that the start of the programs does not count.
+// Starts to measure once a tenth of the rows have ended, to exclude the start of the programs.
 async function carriedOut({ client, server }, ended, rows, count, start) {
   const children = Array.from({ length: count }, (_, n) => start(n));
   const look = async () => ({
@@ -146,7 +146,7 @@ async function carriedOut({ client, server }, ended, rows, count, start) {
   };
 }
 
-// PostgreSQL refuses to be run by root.
+// PostgreSQL refuses to run as root.
 async function openServer() {
   const user = process.getuid() === 0 ? owner('postgres') : {};
   const folder = mkdtempSync(join(tmpdir(), 'mgw-bench-pg-'));
@@ -198,7 +198,7 @@ async function openServer() {
   return server;
 }
 
-// Includes the time of processes that have ended.
+// Returns the CPU time of a process tree, including processes that have ended.
 function treeCpu(pid) {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop().split(' ');
   const own = fields.slice(11, 15).reduce((sum, each) => sum + Number(each), 0) / 100;

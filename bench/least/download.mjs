@@ -1,4 +1,5 @@
-// The minimal Node program that saves a file from a host: it receives, writes, hashes and syncs.
+// The minimal Node program that downloads a file: it receives, writes, hashes and syncs.
+//
 //   node download.mjs URL PATH
 import { createHash } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, writevSync } from 'node:fs';

@@ -1,6 +1,7 @@
 // The minimal command that queries the gateway: the global fetch on a connection of mgw's undici, which mgw needs in
-// order to pay once. Like mgw, it caches compiled code. It has no command line, settings or checks.   node fetch.mjs
-// URL
+// order to pay once. Like mgw, it caches compiled code. It has no command line, settings or checks.
+//
+//   node fetch.mjs URL
 import { readdirSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';

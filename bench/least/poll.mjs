@@ -1,6 +1,7 @@
-// The minimal program that polls tasks: the same number of GETs a second by the global fetch, and
-// each response is parsed as JSON. Prints the CPU time for each in ms. node poll.mjs URL JOBS
-// POLLS_A_SECOND SECONDS
+// The minimal program that polls tasks: it sends the given number of GETs per second with the global fetch, and parses
+// each response as JSON. Prints the CPU time per poll, in ms.
+//
+//   node poll.mjs URL JOBS POLLS_A_SECOND SECONDS
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 

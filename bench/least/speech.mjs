@@ -1,4 +1,5 @@
 // The minimal Node program that saves streamed speech: it receives, parses each frame, decodes, writes and syncs.
+//
 //   node speech.mjs URL PATH
 import { Buffer } from 'node:buffer';
 import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';

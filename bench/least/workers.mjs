@@ -1,7 +1,9 @@
-// The minimal worker on PostgreSQL that keeps mgw's promises for a row of Protocol C: it claims the
-// row, commits `sending` before the first byte, then the handle, then the result with its hash and
-// the row's end. node bench/least/workers.mjs init DATABASE ROWS node bench/least/workers.mjs work
-// DATABASE URL CONCURRENCY, in a folder for out/
+// The minimal worker on PostgreSQL that keeps mgw's promises for a row of Protocol C. It claims the row and
+// commits `sending` before the first byte, then the handle, then the result with its hash and the row's end. Run
+// the worker in a folder for out/:
+//
+//   node bench/least/workers.mjs init DATABASE ROWS
+//   node bench/least/workers.mjs work DATABASE URL CONCURRENCY
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { open, rename } from 'node:fs/promises';

@@ -1,6 +1,6 @@
-// A gateway that responds immediately. Its argument, in JSON: `state` of each task (completed),
-// `videoBytes` of each result, `inlineBytes` of the JSON of Protocol A's, `frameBytes` and
-// `speechBytes` of the frames of speech.
+// A gateway that responds immediately. Its argument is a JSON object: `state` of each task (default:
+// completed), `videoBytes` of each result, `inlineBytes` of the JSON of Protocol A's result, and `frameBytes`
+// and `speechBytes` of speech.
 import { Buffer } from 'node:buffer';
 import { createServer } from 'node:http';
 
@@ -36,7 +36,7 @@ function send(response, body) {
   response.end(JSON.stringify(body));
 }
 
-// An MP4: its boxes, and a last box with the remaining bytes.
+// Returns an MP4 of the given size: its boxes, and a last box that fills the remaining bytes.
 function boxes(bytes) {
   const head = '00000018667479706d703432000000006d70343269736f6d000000086d6f6f76';
   const rest = Buffer.alloc(16);
@@ -54,7 +54,7 @@ async function sendVideo(response) {
   response.end();
 }
 
-// The response contains the video as Base64. Its last box has no size.
+// Sends a response that contains the video as Base64. The video's last box has no size.
 async function sendOperation(method, response) {
   const name = 'models/m/operations/1';
   if (method === 'POST') return send(response, { name, done: false });
@@ -71,7 +71,7 @@ async function sendOperation(method, response) {
 async function sendSpeech(response) {
   const audio = Buffer.alloc(Math.floor((frameBytes - 40) / 4) * 3, 7).toString('base64');
   const frame = Buffer.from(`${JSON.stringify({ code: 0, message: '', data: audio })}\n`);
-  // Many small frames are sent at once, so that the server is not the slower side.
+  // Sends many small frames at once, so that the server is not the bottleneck.
   const frames = Buffer.alloc(frame.length * Math.ceil(mib / frame.length), frame);
   await fill(response, frames, Math.ceil(speechBytes / frame.length) * frame.length);
   response.end('{"code":20000000,"message":"ok","data":null}');

@@ -1,4 +1,4 @@
-// A gateway that responds immediately with the list of models, or with a task that is running.
+// A gateway that responds immediately with the model list, or with a running task.
 import { createServer } from 'node:http';
 
 const models = JSON.stringify({ object: 'list', data: [{ id: 'vendor-h3', object: 'model' }] });

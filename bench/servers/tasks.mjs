@@ -1,6 +1,6 @@
-// A gateway of Protocol C whose tasks take a realistic time: log-normal, with a median in ms and a
-// spread, and with their progress if there is a third argument. /lateness returns the delay until
-// the end of each was queried, in ms.
+// A gateway of Protocol C whose task durations are realistic: log-normal, with a median in ms and a spread.
+// With a third argument, tasks report their progress. /lateness returns, for each task, how many ms after its
+// end the client queried it.
 import { createServer } from 'node:http';
 
 const [median, spread, tellsProgress] = process.argv.slice(2);
@@ -41,7 +41,7 @@ function normal() {
   return Math.sqrt(-2 * Math.log(chance())) * Math.cos(2 * Math.PI * chance());
 }
 
-// The durations are the same in each run.
+// Uses a fixed seed, so that the durations are the same in each run.
 function chance() {
   seed = (seed * 48271) % 2147483647;
   return seed / 2147483647;

@@ -4,10 +4,10 @@ import { rolldown } from 'rolldown';
 
 const name = 'virtual:gallery-page';
 const folder = join(import.meta.dirname, '../../src/gallery/page');
-// In this order, since a later rule overrides an earlier one.
+// The order matters, because a later rule overrides an earlier one.
 const styles = ['page', 'tile', 'dialog', 'narrow'];
 
-/** The script and the style of the gallery's page as two strings, which `virtual:gallery-page` exports. */
+/** A plugin whose module `virtual:gallery-page` exports the gallery page's script and style as two strings. */
 export function galleryPage() {
   return {
     name: 'gallery-page',

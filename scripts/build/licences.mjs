@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path';
 const fileName = 'THIRD-PARTY-LICENSES.txt';
 
 /**
- * Writes the licences of all packages whose code is in the bundle beside it, because they must be distributed with it.
- * A package without a licence fails the build. The list of packages is also written as an SBOM (CycloneDX).
+ * Writes the licences of all bundled packages next to the bundle, because they must be distributed with it. A package
+ * without a licence fails the build. Also writes the list of packages as an SBOM (CycloneDX).
  */
 export function thirdPartyLicences() {
   return {
@@ -40,7 +40,7 @@ function component(type, { name, version, license }) {
   return { type, 'bom-ref': purl, name, version, purl, licenses: [{ expression: license }] };
 }
 
-// Looks for a package.json with a name, because some packages contain others without a name.
+// Looks for a package.json with a name, because some packages contain nested ones without a name.
 function packageFolder(file) {
   let folder = dirname(file.split('?')[0]);
   while (manifestIn(folder)?.name === undefined) folder = dirname(folder);
@@ -60,7 +60,7 @@ function licenceOf(folder) {
   return { title: `${name} ${version} (${license})`, text };
 }
 
-// Some packages have the licence under a heading of their README.
+// Some packages have their licence under a heading in the README.
 function inReadme(folder) {
   const file = readdirSync(folder).find((entry) => /^readme/i.test(entry));
   const text = file === undefined ? '' : readFileSync(join(folder, file), 'utf8');

@@ -7,8 +7,8 @@ import { galleryPage } from './gallery-page.mjs';
 import { declarations } from './declarations.mjs';
 import { thirdPartyLicences } from './licences.mjs';
 
-// commander can start other programs as its subcommands, for which it loads child_process and the network stack
-// behind it at every start. mgw has no such command.
+// commander can run other programs as subcommands. For that, it loads child_process, and with it the network stack, at
+// every start. mgw has no such command.
 const childProcess = "const childProcess = require('node:child_process');";
 const withoutChildProcess = {
   name: 'commander-without-child-process',
@@ -22,9 +22,8 @@ const withoutChildProcess = {
   },
 };
 
-// When it is loaded, string-width creates a segmenter and the regular expressions of all emoji,
-// which takes as long as everything else in a short command. They are created on first use instead,
-// since text rarely needs them.
+// When loaded, string-width creates a segmenter and the regular expressions of all emoji, which takes as long as
+// everything else in a short command. The plugin defers this to the first use, because text rarely needs them.
 const visible =
   '[^\\p{Default_Ignorable_Code_Point}\\p{Control}\\p{Format}\\p{Nonspacing_Mark}\\p{Enclosing_Mark}\\p{Surrogate}]';
 const eager = {
@@ -48,9 +47,9 @@ const lazyWidths = {
   },
 };
 
-// A built-in module of Node is loaded on first use, and not with the chunk, since most commands use few of
-// them. So is ipaddr.js, which computes all its ranges when it is loaded. (mgw's own chunks are loaded where
-// the source imports them, so that none is missing if the installation is replaced meanwhile.)
+// Loads Node's built-in modules on first use, not with the chunk, because most commands use few of them. Also defers
+// ipaddr.js, which computes all its ranges when it is loaded. mgw's own chunks are not deferred, so that none is
+// missing if the installation is replaced while a command runs.
 const loadWhenUsed = {
   name: 'load-when-used',
   renderChunk: (code) =>
@@ -62,7 +61,7 @@ const loadWhenUsed = {
 function whenUsed(code, [declaration, name, load]) {
   const uses = code.match(new RegExp(`\\b${name}\\b`, 'g')).length;
   const members = new RegExp(`\\b${name}\\.`, 'g');
-  // The code also uses the module as a value, so its name must not become a function.
+  // The code also uses the module as a value, so the module's name must not become a function.
   if (code.match(members)?.length !== uses - 1) return code;
   return code
     .replace(new RegExp(`\\bnew ${name}\\.(\\w+)`, 'g'), `new (${name}().$1)`)
@@ -70,8 +69,8 @@ function whenUsed(code, [declaration, name, load]) {
     .replace(declaration, `let ${name}_; const ${name} = () => (${name}_ ??= ${load});`);
 }
 
-// The libraries that every command loads get short names, since most of a start is compiling. mgw's own code, functions and
-// classes keep their names, for stack traces.
+// Shortens names in the libraries that every command loads, because startup time is mostly compile time. mgw's own
+// functions and classes keep their names, for stack traces.
 const shortNames = {
   name: 'short-names',
   transform: {
@@ -89,8 +88,8 @@ const shortNames = {
   },
 };
 
-// mgw does not use HTTP/2, SOCKS or forms. For them, undici would load Node's HTTP/2 and as much of
-// its own code at every start.
+// mgw does not use HTTP/2, SOCKS or forms. To support them, undici would load Node's HTTP/2 module, and as much
+// code of its own, at every start.
 const withoutProtocols = {
   name: 'undici-without-unused-protocols',
   transform: {
@@ -99,8 +98,8 @@ const withoutProtocols = {
   },
 };
 
-// The MCP server has a JSON Schema validator for its own elicitation, which mgw does not use. It
-// would be half of the code that is loaded at the start.
+// The MCP server includes a JSON Schema validator for elicitation, which mgw does not use. The validator would be half
+// of the code loaded at startup.
 const withoutAjv = {
   name: 'mcp-without-ajv',
   transform: {
@@ -113,7 +112,7 @@ const withoutAjv = {
   },
 };
 
-// pg 8 prints its own warning if it finds the password in ~/.pgpass.
+// pg 8 prints a warning if it finds the password in ~/.pgpass.
 const quietPassword = {
   name: 'pg-without-warning-of-pgpass',
   transform: {
@@ -126,7 +125,8 @@ const quietPassword = {
   },
 };
 
-// When it is loaded, undici builds a tree of header names to convert them to lower case. Without the tree it uses `toLowerCase`.
+// When loaded, undici builds a tree of header names to convert them to lower case. Without the
+// tree, it uses `toLowerCase`.
 const withoutTree = {
   name: 'undici-without-its-tree',
   transform: {
@@ -135,8 +135,8 @@ const withoutTree = {
   },
 };
 
-// undici has two builds of its parser: one for processors with SIMD, and one for all. Only the latter is bundled, so that 70 kB
-// less are read at every start.
+// undici has two builds of its parser: one for processors with SIMD, and one for all processors. Only the latter is
+// bundled, which saves reading 70 kB at every start.
 const oneParser = {
   name: 'undici-with-one-parser',
   transform: {
@@ -145,7 +145,7 @@ const oneParser = {
   },
 };
 
-// undici computes forty constants of the parser when it is loaded, and uses two of them.
+// undici computes forty parser constants when it is loaded, and uses only two of them.
 const { ERROR, TYPE } = createRequire(import.meta.url)('undici/lib/llhttp/constants.js');
 const fewConstants = {
   name: 'undici-with-few-constants',
@@ -160,7 +160,7 @@ const fewConstants = {
   },
 };
 
-// V8 uses an ASCII source as it is, and converts any other to two bytes for each character.
+// V8 uses an ASCII source unchanged, and converts any other source to two bytes per character.
 const inAscii = {
   name: 'in-ascii',
   generateBundle(_options, bundle) {
@@ -176,8 +176,8 @@ const inAscii = {
   },
 };
 
-// Files that are always loaded together are one chunk. The network stack is in a separate chunk,
-// which local commands do not load.
+// Files that are always loaded together form one chunk. The network stack is a separate chunk, which
+// local commands do not load.
 const always = [
   /rolldown\/runtime/,
   sources(
@@ -220,7 +220,7 @@ const together = {
   ],
 };
 
-// The packages of pg `require` each other, but rolldown would resolve that to the entry points that they have for `import`.
+// pg's packages `require` each other, but rolldown would resolve these calls to the packages' `import` entry points.
 const postgres = Object.fromEntries(
   ['pg', 'pg-pool', 'pg-protocol', 'pg-connection-string'].map((name) => [
     name,
@@ -232,8 +232,7 @@ function matching(patterns) {
   return (id) => patterns.some((pattern) => pattern.test(id));
 }
 
-// Matches files of src by their names. Warns about a name without a file: a renamed file would
-// silently leave the chunk.
+// Matches src files by name. Warns about a name without a file, because a renamed file would silently leave the chunk.
 function sources(...names) {
   for (const name of names) {
     if (!existsSync(`src/${name}.ts`))
@@ -244,10 +243,11 @@ function sources(...names) {
 
 const common = {
   platform: 'node',
-  // Optional bindings to PostgreSQL's C library, which mgw never uses.
+  // pg-native, an optional binding to PostgreSQL's C library, is never used by mgw.
   external: [/^node:/, 'pg-native'],
   resolve: { conditionNames: ['node', 'import', 'default'], alias: postgres },
-  // Rolldown warns about static imports of such files, although the commands that contain them are loaded on demand.
+  // Rolldown warns about static imports of dynamically imported files, although the commands with these
+  // imports are loaded on demand.
   checks: { ineffectiveDynamicImport: false },
 };
 
@@ -261,7 +261,7 @@ const output = {
   sourcemap: false,
 };
 
-// The program writes them from its commands and flags.
+// Runs the built program to write the man page and the help, which derive from its commands and flags.
 const pages = {
   name: 'man-page-and-help',
   writeBundle() {
@@ -271,9 +271,9 @@ const pages = {
   },
 };
 
-// Each command has a chunk, which is loaded on demand. The format is CommonJS, which Node loads in half the time: it reads ES
-// modules one by one through the thread pool, and the import of a built-in module reads all its members, which loads the
-// modules behind them (bench/cases/startup.mjs).
+// Each command has a chunk, which is loaded on demand. The format is CommonJS, which Node loads in half the time. Node
+// reads ES modules one by one through the thread pool. Also, the import of a built-in module reads all its members,
+// which loads the modules behind them (bench/cases/startup.mjs).
 const program = {
   ...common,
   input: { mgw: 'src/cli/main.ts' },
@@ -297,9 +297,9 @@ const program = {
   output: { ...output, dir: 'dist', codeSplitting: together },
 };
 
-// ES modules import the CommonJS library: if there were two, an MgwError of one would not be an instance of
-// the other's class. The library is a separate build, so that it does not change the chunks of the program.
-// It bundles the same packages as the program.
+// ES modules import the CommonJS library. With two copies, an MgwError of one would not be an instance of the
+// other's class. The library is a separate build, so that it does not change the program's chunks. It bundles the
+// same packages as the program.
 const asModule = {
   name: 'as-es-module',
   generateBundle(_options, bundle) {
@@ -314,7 +314,7 @@ const library = {
   input: { library: 'src/library/library.ts' },
   preserveEntrySignatures: 'strict',
   plugins: [withoutProtocols, quietPassword, asModule, declarations('src', 'library/library.ts')],
-  // The stack traces of the user's program quote its lines.
+  // Whitespace is not removed, because stack traces in the user's program quote lines of the library.
   output: {
     ...output,
     dir: 'dist/library',

@@ -7,10 +7,10 @@ const sqlWord = / FOR (?:UPDATE|KEY SHARE)\b|\bAND\b|\bOR\b|\bNOT EXISTS\b/g;
 const sqlOther = { AND: 'OR', OR: 'AND', 'NOT EXISTS': 'EXISTS' };
 
 /**
- * Adds every mutant of a file to its text. `_M(n)` is true in the process that runs mutant n, so
- * one build contains them all.
+ * Adds every mutant to a file's text. `_M(n)` is true in the process that runs mutant n, so one
+ * build contains all mutants.
  * @param {number} first the number of the first mutant
- * @returns the text, on the same lines, and the mutants in the order of their numbers
+ * @returns the text, whose line numbers are unchanged, and the mutants in order of their numbers
  */
 export function instrument(path, text, first = 0) {
   const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
@@ -28,7 +28,7 @@ export function instrument(path, text, first = 0) {
       { at: node.getStart(), order: node.getEnd(), text: before },
       { at: node.getEnd(), order: -node.getStart(), text: after },
     );
-  // The wrapped condition is still evaluated, for its side effects.
+  // Evaluates the wrapped condition anyway, for its side effects.
   const condition = (node) => {
     wrap(node, `_M.either(${mutant(node, 'true')}, ${mutant(node, 'false')}, (`, '))');
   };
@@ -106,11 +106,11 @@ export function instrument(path, text, first = 0) {
   return { text: runtime + apply(text, edits), mutants };
 }
 
-// It is added to the first line, so that the lines of the source keep their numbers.
+// The runtime is added to the first line, so that the source's line numbers do not change.
 const runtime = `${[
   'const _M = (globalThis.__mgwMutants ??= (() => {',
   "const [, active = '-1', reached = ''] = /mgw-mutant=(-?\\d+)=([^:]*)/.exec(process.env.PATH ?? '') ?? [];",
-  // Gets the original functions, because a test may have replaced the imported ones.
+  // getBuiltinModule returns the original functions, even if a test has replaced the imported ones.
   "const { closeSync, openSync, writeSync } = process.getBuiltinModule('node:fs');",
   "const append = (path, text) => { const file = openSync(path, 'a'); writeSync(file, text); closeSync(file); };",
   'const is = (n) => (is.reach(n), n === is.active);',
@@ -139,7 +139,8 @@ function isText(node) {
   return ts.isStringLiteralLike(node) || ts.isTemplateExpression(node);
 }
 
-// A message for people. No test should depend on its wording, nor on the conditions that select it.
+// Whether a node is a message for people. Tests should depend neither on a message's wording nor on the
+// conditions that select it.
 function isMessage(node) {
   if (ts.isParenthesizedExpression(node)) return isMessage(node.expression);
   if (ts.isConditionalExpression(node)) {
@@ -155,7 +156,7 @@ function isMessage(node) {
   return /[a-z]{2} [a-z]|[a-z]{3}[.;:,]? $/.test(words.join('_')) && !/\b[A-Z]{3,} /.test(words.join('_'));
 }
 
-// A line for people, such as `note(text)`.
+// Whether a node prints a line for people, such as `note(text)`.
 function isNote(node) {
   return (
     ts.isExpressionStatement(node) &&
@@ -181,7 +182,8 @@ function isRemovable(node) {
   return ts.isBinaryExpression(node) && /^(=|\?\?=|\+=|-=|\|\|=)$/.test(node.operatorToken.getText());
 }
 
-// At one position, ends come before beginnings: the inner end first, and the outer beginning first.
+// At the same position, ends precede beginnings. Of the ends, the inner one comes first; of the
+// beginnings, the outer one.
 function apply(text, edits) {
   const sorted = edits
     .map((edit, index) => ({ ...edit, index }))
@@ -200,9 +202,8 @@ function rank({ order }) {
 }
 
 function tie(a, b) {
-  // Of two ends, the one with the greater start is the inner one. Of two beginnings, the one with
-  // the greater end is the outer one.
+  // The inner of two ends has the greater start. The outer of two beginnings has the greater end.
   if (a.order !== b.order) return a.order < 0 ? a.order - b.order : b.order - a.order;
-  // Two mutants of one node are opened in their order, and closed in the reverse order.
+  // Two mutants of one node open in order, and close in reverse order.
   return a.order < 0 ? b.index - a.index : a.index - b.index;
 }

@@ -75,8 +75,8 @@ async function main() {
   report(results);
 }
 
-// If two runs use one folder, one may replace the copy of the other, whose tests would fail and
-// count as kills.
+// Reserves the folder for this run. A second run in the folder could replace the copy, and the failures of the first
+// run's tests would be counted as kills.
 function reserve(path) {
   const other = existsSync(path) ? Number(readFileSync(path, 'utf8')) : 0;
   if (other > 0 && isRunning(other))

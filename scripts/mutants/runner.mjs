@@ -1,4 +1,4 @@
-// Runs tests of the copy for tests.mjs: one vitest for many mutants, because starting vitest takes seconds.
+// Runs the copy's tests for tests.mjs. One vitest serves many mutants, because starting vitest takes seconds.
 import { join, relative } from 'node:path';
 import { createVitest } from 'vitest/node';
 
@@ -29,7 +29,7 @@ const projects = new Map(
   (await vitest.globTestSpecifications()).map((each) => [each.moduleId, each.project]),
 );
 
-// `tests` are files, each with the ids of its tests or 'all'.
+// `tests` lists files, each with the ids of its tests or 'all'.
 process.on('message', async ({ tests, mutant, reached }) => {
   answer = { ran: [], failed: [] };
   isFirstFailureEnough = reached === '';

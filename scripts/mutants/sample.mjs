@@ -1,4 +1,4 @@
-/** Draws `count` items by a seed: the same items on every machine. */
+/** Draws `count` items at random. The same seed draws the same items on every machine. */
 export function sample(items, count, seed) {
   let state = [...String(seed)].reduce(
     (sum, letter) => Math.imul(sum ^ letter.charCodeAt(0), 16777619),
@@ -19,10 +19,10 @@ export function sample(items, count, seed) {
 }
 
 /**
- * Reads the reasons why mutants may survive. A line identifies a mutant by its file, its kind and
- * its source, which are more stable than line numbers:
+ * Reads the explanations of mutants that may survive. A line identifies a mutant by its file, kind and source, which
+ * are more stable than line numbers:
  * - `src/ledger/chain.ts` true `if (x)`: the reason
- * @returns the reason for a mutant, undefined if there is none
+ * @returns a function that returns a mutant's reason, or undefined if the mutant has none
  */
 export function explanations(text) {
   const reasons = new Map();

@@ -13,9 +13,9 @@ import { join } from 'node:path';
 import { clearTimeout, setTimeout } from 'node:timers';
 import { recordOf } from './tree.mjs';
 
-/** A process that runs tests of the copy. */
+/** A process that runs the copy's tests. */
 export class Runner {
-  /** All test files except those of the tool, which use its runtime. */
+  /** All test files except those of this tool, which use the mutants' runtime themselves. */
   files = [];
   #tree;
   #child;
@@ -35,8 +35,8 @@ export class Runner {
   }
 
   /**
-   * Runs tests of some files, up to the first failure.
-   * @returns undefined if they take too long or end their process
+   * Runs the given tests until the first failure.
+   * @returns undefined if the tests exceed `limitMs` or end their process
    */
   async run(tests, limitMs, { mutant = -1, reached = '' } = {}) {
     const child = this.#child;
@@ -61,22 +61,19 @@ export class Runner {
     try {
       process.kill(-this.#child.pid, 'SIGKILL');
     } catch {
-      // The process has already ended.
+      // The process has ended.
     }
   }
 }
 
-/**
- * Determines the tests that reach each mutant, including in the processes that they start, and
- * whether a test notices a mutant.
- */
+/** Determines the tests that reach each mutant, including in child processes, and whether a test detects a mutant. */
 export class Tests {
   #tree;
-  /** The tests that reach a mutant, by its number, the quickest first. A whole file has its path as id. */
+  /** The tests that reach each mutant, quickest first, by the mutant's number. A whole file has its path as its id. */
   #reaching = new Map();
-  /** The number of mutants of a source file that the tests of a file have killed. */
+  /** The number of a source file's mutants that a test file has killed. */
   #kills = new Map();
-  /** Whether a test passes without a mutant when it runs alone, by its id. */
+  /** Whether each test passes without a mutant when it runs alone, by test id. */
   #passes = new Map();
 
   constructor(tree) {
@@ -88,13 +85,13 @@ export class Tests {
     return existsSync(join(this.#tree, recordOf(file)));
   }
 
-  /** Runs a file without a mutant, and records what its tests reach. */
+  /** Runs a test file without a mutant, and records the mutants that its tests reach. */
   async record(runner, file) {
     const logs = mkdtempSync(join(this.#tree, 'log-'));
     const answer = await runner.run([[file, 'all']], 600_000, { reached: logs });
     const isFit = answer?.failed.length === 0;
     const ms = answer?.ran.reduce((sum, each) => sum + each.ms, 0);
-    // A mutant that is reached outside a single test may affect the whole file.
+    // A mutant reached outside any single test may affect the whole file.
     const tests = isFit
       ? [...answer.ran.map((each) => ({ ...each, log: each.id })), { id: file, ms, log: 'all' }]
       : [];
@@ -110,7 +107,7 @@ export class Tests {
     return isFit;
   }
 
-  /** Reads what {@link record} has written. */
+  /** Reads the results of {@link record}. */
   read(files) {
     const tests = files.flatMap((file) => JSON.parse(readFileSync(join(this.#tree, recordOf(file)), 'utf8')));
     for (const { numbers, ...test } of tests.sort((a, b) => a.ms - b.ms))
@@ -118,8 +115,8 @@ export class Tests {
   }
 
   /**
-   * Runs the tests that reach a mutant until one fails. Runs quick tests first, with preference for
-   * files that killed other mutants of the same source. Skips slow tests that exceed the limit.
+   * Runs the tests that reach a mutant until one fails. Runs quick tests first, and prefers files that have killed
+   * other mutants of the same source. Skips tests that would exceed the limit.
    */
   async judge(runner, { number, path }, limitMs) {
     const kills = this.#kills.get(path) ?? new Map();
@@ -147,7 +144,7 @@ export class Tests {
     }
   }
 
-  // A test may need an earlier one of its file, which does not reach the mutant.
+  // A test may depend on an earlier test of its file that does not reach the mutant.
   async #passesAlone(runner, test) {
     if (!this.#passes.has(test.id)) {
       const answer = await runner.run(grouped([test]), limitOf([test]));
@@ -166,7 +163,7 @@ function grouped(tests) {
   return [...files];
 }
 
-// ms. Each file gets a process.
+// Returns the total time, in ms, including the start of one process per file.
 function total(tests) {
   return tests.reduce((sum, { ms }) => sum + ms, 500 * new Set(tests.map(({ file }) => file)).size);
 }

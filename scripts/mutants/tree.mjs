@@ -13,25 +13,25 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { instrument } from './instrument.mjs';
 
-/** The folders and files of the source that handle money, including the claims. */
+/** The source files and folders that decide about money, including claims. */
 export const moneyPath = [
   ...['flows', 'payment', 'budget', 'ledger'].map((folder) => `src/${folder}/`),
   ...['submit', 'create-or-resume', 'charge-outcome', 'remove'].map((name) => `src/jobs/${name}.ts`),
   'src/http/streamed-call.ts',
 ];
 
-/** Returns the path, in the copy, of the record of the mutants that the tests of a file reach. */
+/** Returns the path of a test file's record in the copy, which lists the mutants that the file's tests reach. */
 export function recordOf(file) {
   return `reached/${file.replaceAll('/', '+')}.json`;
 }
 
 const isOfTool = /^(scripts\/mutants\/(main|sample|tests|runner)\.mjs|test\/mutants\.md)$/;
 
-// Builds the tree once, and not before each run.
+// Replaces the build before each test run, because the tree is built once.
 const noBuild = 'export default function setup(): void {}\n';
 
-// Records which mutants each test reaches, in its own process and in those that it starts. Tests
-// that run concurrently, and code outside of tests, are recorded together.
+// Records the mutants that each test reaches, in its own process and in child processes. Concurrent tests, and code
+// outside tests, are recorded together.
 const recording = `
 const reached = process.env['MGW_REACHED'];
 if (reached) {
@@ -50,8 +50,8 @@ if (reached) {
 `;
 
 /**
- * Copies the project into a folder, with every mutant in its source, and builds it there. A copy of
- * the same source is reused, with the records of its tests.
+ * Copies the project into a folder, adds every mutant to the source, and builds the copy. An existing copy of the same
+ * source is reused, with its test records.
  * @returns all mutants, each with its number
  */
 export function makeTree(tree, note) {
@@ -106,7 +106,7 @@ export function makeTree(tree, note) {
     `${recording}\nawait openLauncher();`,
   );
   change(join(tree, 'test/support/each-file.ts'), 'import { afterEach }', 'import { afterEach, beforeEach }');
-  // Each test file gets its own process, so that it reaches the code that runs when a module is loaded.
+  // Runs each test file in its own process, so that the file also reaches code that runs when a module is loaded.
   change(join(tree, 'vitest.config.ts'), 'isolate: false', 'isolate: true');
   writeFileSync(index, JSON.stringify({ content, tests, mutants }));
   return mutants;

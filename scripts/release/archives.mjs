@@ -1,12 +1,12 @@
 import { Buffer } from 'node:buffer';
 import { crc32, deflateRawSync } from 'node:zlib';
 
-// Makes archives without timestamps and owners, so that the same files give the same bytes.
+// These archives contain no timestamps or user names, so that the same files always produce the same bytes.
 
 /**
  * Returns a tar archive (ustar).
- * @param entries `path` ends with a slash if it is a folder; `mode`, `owner` (root by default) and the target of a symbolic `link` are
- * optional
+ * @param entries `path` ends with a slash for a folder; `mode`, `owner` (root by default) and the target of a
+ *   symbolic `link` are optional
  */
 export function tar(entries) {
   const blocks = entries.flatMap(({ path, body = '', mode, owner = 0, link = '' }) => {
@@ -48,13 +48,13 @@ export function ar(members) {
   return Buffer.concat([Buffer.from('!<arch>\n'), ...parts]);
 }
 
-/** Returns a zip archive of one file. */
+/** Returns a zip archive with one file. */
 export function zip(name, body) {
   const packed = deflateRawSync(body, { level: 9 });
   const common = Buffer.alloc(26);
   common.writeUInt16LE(20, 0);
   common.writeUInt16LE(8, 4);
-  // 1980-01-01, the first day of the format.
+  // 1980-01-01, the earliest date that the format supports.
   common.writeUInt16LE(0x21, 8);
   common.writeUInt32LE(crc32(body), 10);
   common.writeUInt32LE(packed.length, 14);

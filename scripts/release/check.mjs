@@ -14,7 +14,7 @@ import { join, resolve } from 'node:path';
 import { commandsIn, openImage } from './root.mjs';
 import { targets } from './targets.mjs';
 
-// Installs each form of `release/` that runs on this machine into an empty root, and uses it there by chroot.
+// Installs each form of `release/` that runs on this machine into an empty root, and runs it there with chroot.
 const release = resolve('release');
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
 if (process.getuid?.() !== 0) throw new Error('release:check needs root, for chroot: run it with sudo');
@@ -42,7 +42,7 @@ function checkSums() {
   }
 }
 
-// Checks that every URL in the manifests is a file of the release, followed by its checksum.
+// Checks that every URL in the manifests refers to a release file, and is followed by that file's checksum.
 function checkManifests() {
   const sums = readFileSync(join(release, 'SHA256SUMS'), 'utf8');
   for (const [name, count] of Object.entries({ 'mgw.rb': 3, 'mgw.json': 1, 'mgw.yaml': 1 })) {
@@ -53,7 +53,7 @@ function checkManifests() {
   }
 }
 
-// Checks that the compressed files contain the executable that was tested.
+// Checks that the compressed files contain the tested executable.
 function checkPacked() {
   for (const { name, suffix = '' } of targets) {
     const base = join(release, `mgw-${version}-${name}`);
@@ -78,13 +78,13 @@ function useExecutable(image) {
   const root = rootOf(image, 'executable');
   mkdirSync(join(root, 'usr/local/bin'), { recursive: true });
   copyFileSync(join(release, `mgw-${version}-linux-${process.arch}`), join(root, 'usr/local/bin/mgw'));
-  // The help of the npm package is there. The executable must not print this file.
+  // The executable must not print the npm package's help file, which would be in this folder.
   mkdirSync(join(root, 'usr/local/dist'));
   writeFileSync(join(root, 'usr/local/dist/help.txt'), 'the help of another program\n');
   use(image, root, 'executable', '/usr/local/bin/mgw');
 }
 
-// dpkg refuses a package whose dependencies the system does not have.
+// dpkg refuses a package whose dependencies are not installed.
 function useDeb(image) {
   const root = rootOf(image, 'deb');
   const architecture = process.arch === 'x64' ? 'amd64' : 'arm64';
@@ -103,7 +103,7 @@ function useImage(image) {
   use(image, root, 'image', command);
 }
 
-// Returns a root without Node, and without another mgw.
+// Returns a root without Node and without any mgw.
 function rootOf(image, form) {
   const root = join(work, form);
   image.unpack(root, 1);

@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { ar, tar } from './archives.mjs';
 
 /**
- * Returns the files of a Debian package as a tar archive.
+ * Returns a Debian package's files as a tar archive.
  * @param licences the text of all licences
  */
 export function debData(executable, licences) {
@@ -27,7 +27,7 @@ export function debData(executable, licences) {
 /**
  * Returns a Debian package.
  * @param data the result of {@link debData}, compressed with zstd
- * @param size the size of the unpacked data in bytes
+ * @param size the size of the unpacked data, in bytes
  */
 export function deb({ version, architecture, data, size }) {
   const control = `Package: mgw

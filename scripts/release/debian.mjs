@@ -12,8 +12,8 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 
-// The parts of an operating system that the executable needs, and a shell for `sandbox exec` and for probes. The
-// checksums pin the packages, so that the same commit gives the same image.
+// The packages that the executable needs from the operating system, and a shell for `sandbox exec` and for probes. The
+// checksums pin the packages, so that the same commit produces the same image.
 const suite = 'bookworm';
 const packages = [
   [
@@ -65,17 +65,17 @@ const packages = [
     '26e138c677a985775331373828a6c286c551ff397cb735d00e2383cb273d1cb2',
   ],
 ].map(([name, version, amd64, arm64]) => ({ name, version, sums: { amd64, arm64 } }));
-// Omits character sets, and all documentation except the licences.
+// Omits character sets, and all documentation except licences.
 const wanted =
   /^(lib|lib64|usr\/lib)\/([^/]+\/)?[^/]+$|^bin\/busybox$|^etc\/(os-release|debian_version)$|^usr\/share\/(common-licenses|doc)\/([^/]+|[^/]+\/copyright)$/;
 const certificate = /^usr\/share\/ca-certificates\/mozilla\/.+\.crt$/;
 const applets = 'cat chmod cp date grep head ls mkdir mv rm sed sh sleep stat tail touch'.split(' ');
 
 /**
- * Returns the files of a small Debian as entries of a tar archive: the C and C++ libraries, a shell, certificates.
- * @param architecture Debian's name for it
- * @param cache the folder in which packages are kept for the next release
- * @throws if a package is not the pinned one, or Debian no longer has it
+ * Returns the files of a small Debian system as tar entries: the C and C++ libraries, a shell and certificates.
+ * @param architecture Debian's name for the architecture
+ * @param cache the folder that keeps packages for the next release
+ * @throws if a package does not match its checksum, or Debian no longer offers it
  */
 export function debianFiles(architecture, cache) {
   const own = join(cache, `debian-${architecture}`);
@@ -109,7 +109,7 @@ function entry(root, path) {
   return stats.isFile() ? [{ path, body: readFileSync(file), mode: stats.mode & 0o777 }] : [];
 }
 
-// Downloads with apt and a separate state, so that the packages do not have to be those of this machine.
+// Downloads with apt, but with separate apt state, so that the packages may be for another system than this machine's.
 function download(architecture, own) {
   const debs = join(own, 'debs');
   const fileOf = ({ name, version }) =>

@@ -4,7 +4,7 @@ import { join, relative, resolve } from 'node:path';
 import { rolldown } from 'rolldown';
 import { stripped } from './strip.mjs';
 
-/** Bundles the start script, because the main script of an executable can require only Node's own modules. */
+/** Bundles the start script, because an executable's main script can require only Node's built-in modules. */
 export async function bundleMain(file) {
   const bundle = await rolldown({ input: 'bin/mgw.js', platform: 'node', external: [/^node:/] });
   await bundle.write({ file, format: 'cjs', minify: { mangle: false, compress: true } });
@@ -12,10 +12,9 @@ export async function bundleMain(file) {
 }
 
 /**
- * Writes the executable of a target: its Node, with the build and the documentation as assets.
- * @param builder a Node of the same version that runs on this machine; it makes the executables of
- *   all platforms
- * @param folder for intermediate files
+ * Writes a target's executable: the target's Node, with the build and the documentation as assets.
+ * @param builder a Node of the same version that runs on this machine, and builds the executables for all platforms
+ * @param folder the folder for intermediate files
  * @throws if the executable exceeds the target's limit
  */
 export function writeExecutable({ name, maxBytes }, { builder, node, main, folder, output }) {
@@ -24,10 +23,10 @@ export function writeExecutable({ name, maxBytes }, { builder, node, main, folde
   const base = join(own, 'node');
   const isElf = name.startsWith('linux-');
   writeFileSync(base, isElf ? stripped(readFileSync(node)) : readFileSync(node), { mode: 0o755 });
-  // V8 may crash on code that was compiled for another processor or system.
+  // V8 may crash on code compiled for another processor or system.
   const compiled = name === `${process.platform}-${process.arch}` ? compiledChunks(builder, own) : {};
   const config = {
-    // Relative to the working directory of the builder: the path becomes part of the executable.
+    // The path becomes part of the executable, so it is relative to the builder's working directory.
     ...{ main: relative(own, main), output, executable: base, assets: { ...assets(), ...compiled } },
     ...{ disableExperimentalSEAWarning: true, execArgvExtension: 'none' },
   };
@@ -52,7 +51,8 @@ function chunks() {
   return readdirSync('dist').filter((name) => name.endsWith('.cjs'));
 }
 
-// Returns the assets by their paths in the package, sorted because their order affects the bytes.
+// Returns the assets by their paths in the package. The assets are sorted, because their order
+// affects the executable's bytes.
 function assets() {
   const pages = readdirSync('docs', { recursive: true }).filter((name) => /\.(md|yaml)$/.test(name));
   const files = [...chunks().map((name) => `dist/${name}`), ...pages.map((name) => `docs/${name}`)];

@@ -8,9 +8,9 @@ const user = 65_532;
 const oci = (kind) => `application/vnd.oci.image.${kind}`;
 
 /**
- * Returns an image for several platforms, as an OCI layout in a tar archive. `docker load` also accepts it.
- * @param platforms `architecture`; `base`, the entries of the operating system; `executable`, its bytes
- * @throws if the layers of a platform exceed the limit
+ * Returns an image for several platforms, as a tar archive of an OCI layout. `docker load` also accepts the archive.
+ * @param platforms `architecture`; `base`, the operating system's tar entries; `executable`, the executable's bytes
+ * @throws if a platform's layers exceed the limit
  */
 export function image({ version, license, platforms, licences }) {
   const blobs = new Map();
@@ -58,7 +58,7 @@ export function image({ version, license, platforms, licences }) {
     },
   };
   const pathOf = ({ digest }) => `blobs/${digest.replace(':', '/')}`;
-  // Docker without containerd's store does not read the index.
+  // Docker reads only this manifest if it does not use containerd's image store.
   const forDocker = manifests.map(({ manifest, platform }) => ({
     Config: pathOf(manifest.config),
     RepoTags: [`mgw:${version}${platform.architecture === 'amd64' ? '' : `-${platform.architecture}`}`],
@@ -93,7 +93,7 @@ function own(executable, licences) {
   ]);
 }
 
-// Adds the parent folders of the files, and sorts the entries, so that each folder precedes its contents.
+// Adds the files' parent folders, and sorts the entries, so that each folder precedes its contents.
 function layer(entries) {
   const paths = new Map(entries.map((entry) => [entry.path, entry]));
   for (const { path } of entries)

@@ -1,7 +1,7 @@
 /**
  * Returns the package manager manifests (Homebrew, Scoop and winget), keyed by file name.
- * @param address the URL of the release's folder
- * @param sum returns the SHA-256 of a file of the release
+ * @param address the URL of the release folder
+ * @param sum returns a release file's SHA-256
  */
 export function manifests({ version, description, license, homepage, address, sum }) {
   const file = (name) => ({ url: `${address}/${name}`, sha256: sum(name) });

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { nodeVersion } from './targets.mjs';
 
 /**
- * Unpacks the Node of a target below `folder`, where it is kept for the next release.
- * @returns its folder, in which `binary` is the path of the binary
- * @throws if the package is not the pinned one
+ * Unpacks a target's Node below `folder`, which keeps it for the next release.
+ * @returns the folder; the target's `binary` is the path of the Node binary in this folder
+ * @throws if the package does not match its checksum
  */
 export function unpackNode({ name, source = `node-${name}`, integrity }, folder) {
   const own = join(folder, `node-${nodeVersion}-${name}`);

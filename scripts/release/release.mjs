@@ -13,12 +13,12 @@ import { manifests } from './manifests.mjs';
 import { unpackNode } from './node-package.mjs';
 import { nodeVersion, targets } from './targets.mjs';
 
-// Writes all forms of mgw to `release/`. They do not depend on the folder, the time or the user.
-// `main.mjs` starts it.
+// Writes all forms of mgw to `release/`. Their bytes do not depend on the folder, the time or the user.
+// `main.mjs` starts this script.
 if (process.version !== `v${nodeVersion}`) throw new Error('start it by npm run release');
 process.umask(0o022);
 const { version, description, license } = JSON.parse(readFileSync('package.json', 'utf8'));
-// The URL of the published files, which the package manager manifests contain.
+// The package manager manifests contain the URL of the published files.
 const { MGW_REPOSITORY: homepage = 'https://github.com/OWNER/mgw' } = process.env;
 const address = `${homepage}/releases/download/v${version}`;
 const release = resolve('release');
@@ -71,7 +71,8 @@ function withNode(bom) {
   return `${JSON.stringify({ ...bom, components: [...bom.components, node] }, undefined, 2)}\n`;
 }
 
-// The changes of this version or, if it is not in the changelog yet, the unreleased ones.
+// Returns the changelog entry of this version, or of the unreleased changes if the changelog
+// does not list this version.
 function notes() {
   const sections = readFileSync('CHANGELOG.md', 'utf8').split(/^## /m);
   const own = [`[${version}]`, '[Unreleased]'].map((head) => sections.find((text) => text.startsWith(head)));

