@@ -35,7 +35,7 @@ describe('mgw api GET', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it('prints the beginning of a refusal that is too long, and does not retry', async () => {
+  it('prints the beginning of an overlong error response, and does not retry', async () => {
     const { user, server } = await bench(say(404, 'x'.repeat(2 * 1024 * 1024)));
     const run = await user.run(['api', 'GET', '/v1/nothing']);
     expect([run.code, run.stdout.length]).toEqual([4, 1024 * 1024]);
@@ -52,7 +52,7 @@ describe('mgw api GET', () => {
     expect(Buffer.concat(chunks)).toEqual(bytes);
   });
 
-  it('prints a line of text as soon as it arrives, and the received part of a response that is cut', async () => {
+  it('prints each line of text as it arrives, and the received part of a truncated response', async () => {
     let cut: (() => void) | undefined;
     const { user } = await bench((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: one\n\ndata: t');
@@ -66,7 +66,7 @@ describe('mgw api GET', () => {
   });
 
   it.each(['text/plain', 'video/mp4', ''])(
-    'does not send control characters of a response of type %j to a terminal, and ends the last line',
+    'sends no control characters of a %j response to a terminal, and ends the last line with a newline',
     async (type) => {
       const { user } = await bench(
         say(200, `a\u{1b}[2J\u{9b}2J\u{202e}b ${canaryKey}`, { 'content-type': type }),
@@ -76,7 +76,7 @@ describe('mgw api GET', () => {
     },
   );
 
-  it('passes through text in any character set', async () => {
+  it('prints text in any character set unchanged', async () => {
     const bytes = Buffer.from([0xc4, 0xe3, 0xba, 0xc3, 0x0a, 0xff]);
     const { user } = await bench(say(200, bytes, { 'content-type': 'text/plain; charset=gbk' }));
     const { child } = user.start(['api', 'GET', '/x']);
@@ -100,7 +100,7 @@ describe('mgw api GET', () => {
     });
   });
 
-  it('--include shows the status and headers, and hides secrets', async () => {
+  it('prints the status and headers with --include, and hides secrets', async () => {
     const { user } = await bench(
       say(200, 'hello', { 'content-type': 'text/plain', 'set-cookie': 'a=b', 'x-request-id': 'r1' }),
     );
@@ -111,7 +111,7 @@ describe('mgw api GET', () => {
     expect(stdout.endsWith('\n\nhello')).toBe(true);
   });
 
-  it('--json prints one document, and hides the key if the response contains it', async () => {
+  it('prints one document with --json, and hides the key if the response contains it', async () => {
     const { user } = await bench(say(200, JSON.stringify({ echo: canaryKey })));
     const run = await user.run(['api', 'GET', '/x', '--json']);
     expect(run.json).toMatchObject({ ok: true, status: 200, body: { echo: '[redacted]' } });
@@ -140,7 +140,7 @@ describe('mgw api POST', () => {
     });
   });
 
-  it('reads the body from standard input, and sends a body of another type unchanged', async () => {
+  it('reads the body from standard input, and sends a body that is not JSON unchanged', async () => {
     const { user, server } = await bench(say(200, '{}'));
     await user.run(['api', 'POST', '/x', '--body', '-', '--header', 'Content-Type: text/plain'], {
       stdin: 'hi',
@@ -170,7 +170,7 @@ describe('mgw api POST', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('retries only if the gateway reports that it did not process the request', async () => {
+  it('retries a POST only if the gateway reports that it did not process the request', async () => {
     let answers = 0;
     const { user, server } = await bench((response) => {
       response.writeHead((answers += 1) === 1 ? 429 : 500).end('{}');
@@ -180,7 +180,7 @@ describe('mgw api POST', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it('exits 7 after one request if the response is cut, since the request may have been processed', async () => {
+  it('exits 7 after one request if the response is truncated, because the request may have been processed', async () => {
     const { user, server } = await bench((response) => {
       response.writeHead(200, { 'content-length': '100' }).write('{"id":', () => response.destroy());
     });
@@ -189,7 +189,7 @@ describe('mgw api POST', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('prints the body of a refusal on stdout, and the error on stderr', async () => {
+  it("prints the body of an error response on stdout, and mgw's error on stderr", async () => {
     const { user } = await bench(say(400, '{"error":{"message":"no such field"}}'));
     const run = await user.run(['api', 'POST', '/x', '--body', '{}']);
     expect([run.code, run.stdout]).toEqual([4, '{"error":{"message":"no such field"}}']);
@@ -197,7 +197,7 @@ describe('mgw api POST', () => {
   });
 });
 
-describe('text without the key', () => {
+describe('response text without the key', () => {
   const redact = redactor([canaryKey]);
   const shownOf = async (chunks: Buffer[]): Promise<string> => {
     const shown: Uint8Array[] = [];
@@ -205,7 +205,7 @@ describe('text without the key', () => {
     return Buffer.concat(shown).toString();
   };
 
-  it('is printed completely, regardless of where the chunks are split', async () => {
+  it('is printed completely, regardless of where it is split into chunks', async () => {
     const text = `data: {"authorization":"Bearer ${canaryKey}","多":"${canaryKey}"}\n\n${canaryKey}`;
     for (let at = 0; at <= Buffer.byteLength(text); at += 1) {
       const bytes = Buffer.from(text);
@@ -213,14 +213,14 @@ describe('text without the key', () => {
     }
   });
 
-  it('is printed completely in a line of many megabytes', async () => {
+  it('is printed completely if it is a single line of many megabytes', async () => {
     const part = Buffer.from(`${'x'.repeat(65_500)}${canaryKey}`);
     const shown = await shownOf(Array.from({ length: 64 }, () => part));
     expect(shown).toBe(`${'x'.repeat(65_500)}[redacted]`.repeat(64));
   });
 });
 
-describe('invalid input sends nothing', () => {
+describe('mgw api with invalid input', () => {
   it.each([
     [['api', 'PUT', '/x'], /METHOD/],
     [['api', 'GET', 'v1/models'], /begin with \//],
@@ -234,7 +234,7 @@ describe('invalid input sends nothing', () => {
     [['api', 'GET', '/x', '--header', 'A: b', '--header', 'a: c'], /only once/],
     [['api', 'GET', '/x', '--header', 'A: b\r\nC: d'], /ASCII|Name: value/],
     [['api', 'GET', '/x', '--auth', 'basic'], /bearer, x-api-key, none/],
-  ])('%j', async (args, message) => {
+  ])('refuses %j, and sends nothing', async (args, message) => {
     const { user, server } = await bench(say(200, '{}'));
     const run = await user.run(args);
     expect([run.code, run.stdout]).toEqual([2, '']);
@@ -254,7 +254,7 @@ describe('a path', () => {
     ['https://gateway.example:8443/proxy/v1/models', '/v1/models'],
     ['/', '/'],
     ['//evil.example/x', '//evil.example/x'],
-  ])('written as %s becomes %s below the base URL', (path, expected) => {
+  ])('given as %s is requested as %s below the base URL', (path, expected) => {
     expect(pathBelow(base, path)).toBe(expected);
   });
 

@@ -7,7 +7,7 @@ import { httpServer, says } from '../support/servers.ts';
 
 interface Opened {
   context: Context;
-  /** Everything written to stderr. */
+  /** Returns everything written to stderr. */
   said: () => string;
 }
 
@@ -19,14 +19,14 @@ function open(url: string): Opened {
   return { context, said: () => String(stderr.read() ?? '') };
 }
 
-it('a note never contains the key once the key is known', async () => {
+it('a note never contains the API key once the key is known', async () => {
   const { context, said } = open('http://127.0.0.1:9');
   await context.gateway();
   context.progress.note(`The gateway says: ${canaryKey}`);
   expect(said()).toContain('The gateway says: [redacted]');
 });
 
-it('a printed request never contains the token of its address', async () => {
+it('a printed request never contains the token in its URL', async () => {
   const server = await httpServer(says({}));
   const { context, said } = open(server.url);
   const client = await context.client();

@@ -16,7 +16,7 @@ const joinWhatIsDone = 'mgw batch join story.csv -o film.mp4 --skip-missing --fo
 const joinByName = 'mgw batch join story -o film.mp4 --json';
 const noFfmpeg = 'needs ffmpeg';
 
-// Examples that are not run, with the reason.
+// Examples that the tests do not run, each with the reason.
 const skipped: Record<string, string> = {
   'mgw sandbox start --port 8787': 'serves until it is interrupted',
   'mgw sandbox start --fault submit-reply-lost': 'serves until it is interrupted',
@@ -33,7 +33,7 @@ const skipped: Record<string, string> = {
   'mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive': 'needs a database',
   ...(hasFfmpeg ? {} : { [joinStory]: noFfmpeg, [joinWhatIsDone]: noFfmpeg, [joinByName]: noFfmpeg }),
 };
-// Exit codes of examples with a placeholder for a name that the reader chooses.
+// The exit codes of examples that contain a placeholder for a name of the reader's choice.
 const exitCodes: Record<string, number> = {
   'mgw jobs resolve @last': 7,
   'mgw batch status clips.csv': 11,
@@ -48,7 +48,7 @@ const { root, parserOutput } = createProgram([], () => Promise.resolve());
 await loadAll(root);
 const commands = allCommands(root).filter((command) => examplesOf(command).length > 0);
 
-// Commands about a ledger on PostgreSQL need a database.
+// `mgw state` commands work on a ledger on PostgreSQL, so they need a database.
 const needsDatabase = (command: Command): boolean => pathOf(command).startsWith('mgw state');
 const onDatabase = commands.filter(needsDatabase);
 const elsewhere = commands.filter((command) => !needsDatabase(command));
@@ -72,7 +72,7 @@ beforeAll(async () => {
 
 afterAll(() => template.close());
 
-// Creates the files that the examples read, and the folders and profiles that they assume.
+// Creates the files, folders and profiles that the examples use.
 function fill(home: string): void {
   const files: Record<string, string> = {
     'chapter.txt': 'It was a bright cold day in April.',
@@ -101,7 +101,7 @@ function examplesOf(command: Command): string[] {
   return [...help.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = '']) => line);
 }
 
-// A submission whose response was lost, for the command that resolves it.
+// Makes a submission whose response is lost, for the example that resolves it.
 async function loseOne(home: string): Promise<void> {
   const ledger = await openFileLedger(join(home, '.local/state/mgw/sandbox/ledger'), () => Date.now());
   const error = { code: 'submit_unknown', message: 'the response was lost' };
@@ -115,7 +115,7 @@ async function loseOne(home: string): Promise<void> {
   await ledger.create(newJobId(Date.now() + 1000), [prepared, { type: 'unknown', error }]);
 }
 
-describe.skipIf(!hasPostgres)('every help example that needs a database works:', () => {
+describe.skipIf(!hasPostgres)('the help examples that need a database', () => {
   let server: PostgresServer;
 
   beforeAll(async () => {
@@ -123,38 +123,44 @@ describe.skipIf(!hasPostgres)('every help example that needs a database works:',
   });
   afterAll(() => server.close());
 
-  it.each(onDatabase.map((command) => ({ command, path: pathOf(command) })))('$path', async ({ command }) => {
-    const shell = newShell({ MGW_STATE: server.url(await server.database()) });
-    fill(shell.home);
-    await shell.run('mgw state init');
-    for (const example of examplesOf(command)) {
-      const { code, stdout, stderr } = await shell.run(example);
-      expect(code, `$ ${example}\n${stdout}\n${stderr}`).toBe(0);
-    }
-    shell.close();
-  });
+  it.each(onDatabase.map((command) => ({ command, path: pathOf(command) })))(
+    'of $path succeed',
+    async ({ command }) => {
+      const shell = newShell({ MGW_STATE: server.url(await server.database()) });
+      fill(shell.home);
+      await shell.run('mgw state init');
+      for (const example of examplesOf(command)) {
+        const { code, stdout, stderr } = await shell.run(example);
+        expect(code, `$ ${example}\n${stdout}\n${stderr}`).toBe(0);
+      }
+      shell.close();
+    },
+  );
 });
 
-describe('every help example works:', () => {
-  it.each(elsewhere.map((command) => ({ command, path: pathOf(command) })))('$path', async ({ command }) => {
-    const tried = examplesOf(command).filter((example) => skipped[example] === undefined);
-    for (const example of tried) {
-      const shell = newShell({ MGW_SANDBOX: '1' });
-      cpSync(template.home, shell.home, { recursive: true });
-      if (example.includes('jobs resolve')) await loseOne(shell.home);
-      if (example.includes('batch join')) await shell.run('mgw batch run story.csv -o {id}.mp4');
-      const { code, stdout, stderr } = await shell.run(example);
-      expect(code, `$ ${example}\n${stdout}\n${stderr}`).toBe(exitCodes[example] ?? 0);
-      shell.close();
-    }
-  });
+describe('the help examples', () => {
+  it.each(elsewhere.map((command) => ({ command, path: pathOf(command) })))(
+    'of $path work',
+    async ({ command }) => {
+      const tried = examplesOf(command).filter((example) => skipped[example] === undefined);
+      for (const example of tried) {
+        const shell = newShell({ MGW_SANDBOX: '1' });
+        cpSync(template.home, shell.home, { recursive: true });
+        if (example.includes('jobs resolve')) await loseOne(shell.home);
+        if (example.includes('batch join')) await shell.run('mgw batch run story.csv -o {id}.mp4');
+        const { code, stdout, stderr } = await shell.run(example);
+        expect(code, `$ ${example}\n${stdout}\n${stderr}`).toBe(exitCodes[example] ?? 0);
+        shell.close();
+      }
+    },
+  );
 
-  it('and every skipped example exists', () => {
+  it('include every example that these tests treat specially', () => {
     const all = commands.flatMap(examplesOf);
     expect(all).toEqual(expect.arrayContaining([...Object.keys(skipped), ...Object.keys(exitCodes)]));
   });
 
-  it('and each command has one, or three if it has its own arguments', () => {
+  it('number at least one per command, or three if the command has arguments and options', () => {
     const isPage = (command: Command): boolean => command.parent?.name() === 'help';
     const isHidden = (command: Command): boolean => command.name().startsWith('__');
     const leaves = allCommands(root).filter(

@@ -32,7 +32,7 @@ function paths(...names: string[]): string {
 }
 
 describe('jobs fetch', { concurrent: false }, () => {
-  it('saves to the output of the submission, and the original command then pays nothing', async () => {
+  it("saves to the submission's output, and the original command then pays nothing", async () => {
     gateway.script.query.push({ status: 401 });
     const first = await submit('-o', 'boat.mp4');
     expect(first.code).toBe(3);
@@ -41,7 +41,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('names files in a folder by key, or else by id, once each, and creates the folder', async () => {
+  it("saves each job once in a new folder, under the job's key or else its id", async () => {
     const { stdout: keyed } = await submit('--key', 'boat-1');
     const { stdout: plain } = await submit('--new');
     const refs = `${plain}${keyed}@boat-1\n`;
@@ -53,7 +53,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('names files by a template, which may contain folders', async () => {
+  it('names files according to a template, which may contain folders', async () => {
     await submit('--key', 'one');
     await submit('--key', 'two');
     const ran = await fetch('@one', '@two', '-o', 'out/{protocol}/{index}-{slug}-{key}.{ext}');
@@ -69,7 +69,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     ['out/{seed}.mp4', /no value is known for \{seed\}/],
     ['clip.mp4', /is one file, but there are 2 jobs/],
     ['-', /Standard output can hold only one result/],
-  ])('refuses -o %s for two jobs before it requests either', async (output, message) => {
+  ])('refuses -o %s for two jobs before it sends a request', async (output, message) => {
     await submit('--key', 'one');
     await submit('--key', 'two');
     const before = gateway.seen.length;
@@ -79,7 +79,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.seen).toHaveLength(before);
   });
 
-  it('refuses two jobs with the same output, and does not change a file of another job', async () => {
+  it("refuses two jobs with the same output, and does not change another job's file", async () => {
     await submit('-o', 'boat.mp4');
     await submit('-o', 'boat.mp4', '--force');
     const ids = await user.run(['jobs', 'ls', '-q']);
@@ -90,7 +90,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(readFileSync(join(user.cwd, 'boat.mp4'), 'utf8')).toBe('mine');
   });
 
-  it('continues with the other jobs if one cannot be fetched, and reports that job', async () => {
+  it('continues with the other jobs if one cannot be fetched, and reports the failed job', async () => {
     await submit('--key', 'one');
     const ran = await fetch('@one', '@none', '-o', 'out/', '--json');
     expect(ran.code).toBe(11);
@@ -109,7 +109,7 @@ describe('jobs fetch', { concurrent: false }, () => {
   });
 });
 
-it('jobs fetch copies speech from a file that is still complete, and reports if there is none', async () => {
+it('jobs fetch copies speech from a complete local file, and reports an error if no such file exists', async () => {
   const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
   const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
   expect(spoken.code, spoken.stderr).toBe(0);

@@ -16,12 +16,12 @@ beforeEach(async () => {
 
 afterEach(() => gateway.close());
 
-// Uses the clock that determines a job's age.
+// Runs mgw on the clock that determines a job's age.
 function run(args: string[]): Promise<CliResult> {
   return runHere(args, user.env, '', systemClock);
 }
 
-// A minute later, because a job that has just ended may not be older than 1 ms.
+// Prunes with a clock one minute ahead, because a job that has just ended may not be older than 1 ms.
 function prune(...args: string[]): Promise<CliResult> {
   const later = { ...systemClock, now: () => Date.now() + 60_000 };
   return runHere(['jobs', 'prune', ...args], user.env, '', later);
@@ -38,7 +38,7 @@ describe('jobs prune', () => {
     ['with a key', 'with a key', ['--key', 'boat-1', '-o']],
     ['whose file was not delivered', 'not delivered yet', ['-o']],
     ['in doubt', 'unfinished', []],
-  ])('does not make a command %s pay again', async (_, why, args) => {
+  ])('does not cause a repeated command to pay again for a job %s', async (_, why, args) => {
     if (args.length === 0) gateway.script.submit.push(({ response }) => response.destroy());
     if (args.length === 1) gateway.script.query.push({ status: 401 });
     const first = await submit(...args);
@@ -51,7 +51,7 @@ describe('jobs prune', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('removes finished jobs, reports them, and keeps newer ones', async () => {
+  it('removes and reports finished jobs, and keeps newer ones', async () => {
     const { stdout } = await submit('-o');
     expect(stdout).not.toBe('');
     const { json } = await run(['jobs', 'ls', '--json']);
@@ -66,7 +66,7 @@ describe('jobs prune', () => {
     expect((await run(['jobs', 'ls', '-q'])).stdout).toBe('');
   });
 
-  it('requires an age', async () => {
+  it('requires a minimum age', async () => {
     expect(await run(['jobs', 'prune'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('--older-than 30d') as string,
@@ -77,7 +77,7 @@ describe('jobs prune', () => {
 it.each([
   ['running', 'wait'],
   ['unknown', 'resolve'],
-])('jobs rm keeps a job that is %s, and suggests the command that ends it', async (state, command) => {
+])('jobs rm keeps a job whose state is %s, and suggests the command that ends it', async (state, command) => {
   if (state === 'unknown') gateway.script.submit.push(({ response }) => response.destroy());
   await submit();
   const { code, stdout } = await run(['jobs', 'rm', '@last', '--json']);

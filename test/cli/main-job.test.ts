@@ -25,7 +25,7 @@ function file(name: string): Buffer {
 }
 
 describe('submit -o', () => {
-  it('saves what the gateway served, with one POST and one JSON document', async () => {
+  it('saves the video with one POST, and prints one JSON document', async () => {
     const run = await user.start([...submit, '-o', 'out.mp4', ...fast, '--json']).result;
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(gateway.served.content);
@@ -43,27 +43,27 @@ describe('submit -o', () => {
     expect(gateway.submissions[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
-  it('prints only the path on stdout, and no control codes in a pipe', async () => {
+  it('prints only the path on stdout, without control codes in a pipe', async () => {
     const run = await user.start([...submit, '-o', 'out.mp4', ...fast]).result;
     expect(run.stdout).toBe(`${join(user.cwd, 'out.mp4')}\n`);
 
     expect(run.stdout + run.stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
   });
 
-  it('makes a second take when a successful command is repeated', async () => {
+  it('makes a second take if a successful command is repeated', async () => {
     await user.run([...submit, '-o', 'one.mp4', ...fast]);
     await user.run([...submit, '-o', 'two.mp4', ...fast]);
     expect(gateway.created).toHaveLength(2);
   });
 
-  it('refuses an existing output before it pays', async () => {
+  it('refuses an existing output file before it pays', async () => {
     await user.run([...submit, '-o', 'out.mp4', ...fast]);
     const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('describes the existing file at the output of a resumed, paid job', async () => {
+  it('reports an existing file at the output of a resumed, paid job', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'out.mp4', '--json'];
     expect((await user.run([...command, ...fast])).code).toBe(3);
@@ -78,7 +78,7 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('shows each request under -v, including the download and its redirects, without query secrets', async () => {
+  it('prints each request under -v, including the download and its redirects, without secrets from query strings', async () => {
     const moved = { status: 302, headers: { location: '/v1/videos/x/content?access=capability/content' } };
     gateway.script.content.push(moved);
     const run = await user.run([...submit, '-o', 'out.mp4', ...fast, '-v']);
@@ -92,7 +92,7 @@ describe('submit -o', () => {
     expect(run.stderr).not.toContain('capability');
   });
 
-  it('writes nothing but the video to stdout', async () => {
+  it('writes only the video to stdout with -o -', async () => {
     const run = await user.run([...submit, '-o', '-', ...fast]);
     expect(run.code).toBe(0);
     expect(Buffer.from(run.stdout)).toEqual(gateway.served.content);
@@ -100,7 +100,7 @@ describe('submit -o', () => {
 });
 
 describe('submit, status and fetch as separate commands', () => {
-  it('accept the id, @last and the handle, even from another state directory', async () => {
+  it('accept the id, @last and the handle, even with another state directory', async () => {
     const submitted = await user.run(submit);
     expect(submitted.stdout).toMatch(/^job_[0-9a-z]{14}\n$/);
     const id = submitted.stdout.trim();
@@ -124,21 +124,21 @@ describe('a query that returns no state', () => {
     ['a refused key', { status: 401, body: { error: { message: 'Invalid token' } } }, 3],
     ['an outage', { status: 502 }, 6],
     ['a handle that is not known yet', missing, 6],
-  ])('(%s) is handled identically by status and fetch --no-wait', async (_, answer, code) => {
+  ])('(%s) leads to the same outcome in status and in fetch --no-wait', async (_, answer, code) => {
     await user.run(submit);
     gateway.script.query.push(answer, answer);
     expect((await user.run(['video', 'c', 'status', '@last'])).code).toBe(code);
     expect((await user.run(['video', 'c', 'fetch', '@last', '--no-wait'])).code).toBe(code);
   });
 
-  it('does not change the state if the envelope is still empty', async () => {
+  it('does not change the state if the response envelope is empty', async () => {
     await user.run(submit);
     gateway.script.query.push({ body: { code: 'success', data: null } });
     const { code, json } = await user.run(['video', 'c', 'status', '@last', '--json']);
     expect([code, json.job.state]).toEqual([0, 'queued']);
   });
 
-  it('exits 9 for an unknown handle from elsewhere', async () => {
+  it('exits 9 for a handle that neither the ledger nor the gateway knows', async () => {
     gateway.script.query.push(missing);
     expect((await user.run(['video', 'c', 'status', 'task_0009'])).code).toBe(9);
   });
@@ -151,7 +151,7 @@ describe('a job without a handle', () => {
     ['jobs', 'wait', '@k'],
   ];
 
-  it('distinguishes a job that was never sent from one whose response was lost', async () => {
+  it('is reported as never sent if no connection was made', async () => {
     const away = { env: { MGW_BASE_URL: 'http://127.0.0.1:9' } };
     expect((await user.run([...submit, '--key', 'k', '--retries', '0'], away)).code).toBe(6);
     for (const ask of asks) {
@@ -163,7 +163,7 @@ describe('a job without a handle', () => {
     }
   });
 
-  it('exits as its submission did if it was refused', async () => {
+  it('exits like its submission if the gateway refused it', async () => {
     gateway.script.submit.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     expect((await user.run([...submit, '--key', 'k'])).code).toBe(3);
     for (const ask of asks) expect((await user.run(ask)).code, ask.join(' ')).toBe(3);
@@ -171,8 +171,8 @@ describe('a job without a handle', () => {
   });
 });
 
-describe('a submission that is run again', () => {
-  it('after it exited 8 at its deadline succeeds without a POST', async () => {
+describe('a submission that is repeated', () => {
+  it('after exit 8 at its deadline succeeds without another POST', async () => {
     gateway.polls = 12;
     const command = [...submit, '-o', 'out.mp4'];
     const late = await user.run([...command, '--timeout', '1s', '--poll-interval', '400ms', '--json']);
@@ -188,7 +188,7 @@ describe('a submission that is run again', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it('after its response was lost exits 7 without a POST, until the handle is adopted', async () => {
+  it('after a lost response exits 7 without another POST, until the handle is adopted', async () => {
     gateway.script.submit.push(({ response }) => {
       gateway.create();
       response.destroy();
@@ -210,7 +210,7 @@ describe('a submission that is run again', () => {
 });
 
 describe('--key', () => {
-  it('refuses another body under the same key, and shows the difference', async () => {
+  it('refuses another body under the same key, and prints the difference', async () => {
     await user.run([...submit, '--key', 'k']);
     const run = await user.run([
       'video',
@@ -231,7 +231,7 @@ describe('--key', () => {
 });
 
 describe('submit without -o', () => {
-  it('exits 5 if its --key names a job that failed', async () => {
+  it('exits 5 if its --key belongs to a failed job', async () => {
     gateway.script.query.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
     expect((await user.run([...submit, '--key', 'k', '--wait', ...fast])).code).toBe(5);
     const again = await user.run([...submit, '--key', 'k']);
@@ -239,7 +239,7 @@ describe('submit without -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('exits 130 after a Ctrl-C while its response is pending, and resumes later', async () => {
+  it('exits 130 after Ctrl-C while its response is pending, and resumes when repeated', async () => {
     const accepted = new Promise<void>((resolve) => {
       gateway.script.submit.push(({ response }) => {
         running.child.kill('SIGINT');
@@ -261,7 +261,7 @@ describe('submit without -o', () => {
 });
 
 describe('a submission without configuration', () => {
-  it('exits 2 and suggests both commands that provide a key', async () => {
+  it('exits 2 and suggests the two commands that provide a key', async () => {
     const run = await userHere().run(submit);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/mgw auth login.*--sandbox/s);
@@ -269,7 +269,7 @@ describe('a submission without configuration', () => {
 });
 
 describe('submit --on-done', () => {
-  it('runs a command with the JSON document on its stdin once the job has ended, and reserves stdout for data', async () => {
+  it("runs a command once the job has ended, with the JSON document on the command's stdin, and reserves mgw's stdout for data", async () => {
     const hook = `cat > done.json; echo told`;
     const run = await user.start([...submit, '-o', 'out.mp4', ...fast, '--on-done', hook]).result;
     expect(run).toMatchObject({ code: 0, stdout: `${join(user.cwd, 'out.mp4')}\n` });
@@ -282,7 +282,7 @@ describe('submit --on-done', () => {
     });
   });
 
-  it('without a command exits 2 and sends nothing', async () => {
+  it('exits 2 and sends nothing if the command is empty', async () => {
     const run = await user.start([...submit, '-o', 'out.mp4', '--on-done', '']).result;
     expect([run.code, run.stderr]).toEqual([
       2,
@@ -291,7 +291,7 @@ describe('submit --on-done', () => {
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('runs the command after a failure too, and a failure of the command does not change the exit code', async () => {
+  it("runs the command even if the job fails, and does not let a failing command change mgw's exit code", async () => {
     const run = await user.start(['video', 'c', 'fetch', '@nothing', '--on-done', 'cat > done.json; exit 3'])
       .result;
     expect(run.code).toBe(2);
@@ -301,7 +301,7 @@ describe('submit --on-done', () => {
 });
 
 describe('submit -o FOLDER/', () => {
-  it('creates the folder, names the file after the job, and is joined, resumed and fetched by that name', async () => {
+  it('creates the folder, names the file after the job, and uses that name for joined, resumed and fetched runs', async () => {
     const run = await user.start([...submit, '-o', 'new/clips/', ...fast, '--json']).result;
     expect(run.code, run.stderr).toBe(0);
     const path = join(user.cwd, 'new', 'clips', `${run.json.job?.id ?? ''}.mp4`);
@@ -317,7 +317,7 @@ describe('submit -o FOLDER/', () => {
   });
 });
 
-it('jobs show takes several REFs, and goes on after one that names no job', async () => {
+it('jobs show accepts several REFs, and continues after a REF that matches no job', async () => {
   const ids = [];
   for (const key of ['one', 'two'])
     ids.push((await user.start([...submit, '--key', key]).result).stdout.trim());

@@ -10,7 +10,7 @@ import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
 import { freshFolder } from '../support/servers.ts';
 
-/** Runs commands one after the other, and returns the exit codes. */
+/** Runs commands one after the other, and returns their exit codes. */
 async function runAll(user: User, commands: string[][]): Promise<number[]> {
   const codes: number[] = [];
   for (const command of commands) codes.push((await user.run(command)).code);
@@ -21,7 +21,7 @@ const c = (prompt: string, ...more: string[]): string[] => [
   ...['video', 'c', 'submit', prompt, '--model', 'vendor-h3-mini', '--duration', '5', ...more],
 ];
 
-it('mgw spend equals the bill to the last digit after many failures, and after an import of the jobs', async () => {
+it('mgw spend equals the bill to the last digit, even after many failures and an import of the jobs', async () => {
   const stateDir = freshFolder();
   const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
   const sandbox = await startSandbox({ stateDir, paceMs: 100, faults });
@@ -34,7 +34,7 @@ it('mgw spend equals the bill to the last digit after many failures, and after a
     '--piece-length',
     '15',
   ];
-  // Failed rows are not retried.
+  // The rerun does not retry failed rows.
   await runAll(user, [
     ['video', 'c', 'submit', 'one', '--model', 'vendor-h3-mini', '-o', '1.mp4'],
     ['video', 'c', 'submit', 'two', '--model', 'vendor-h3', '--resolution', '2K', '-o', '2.mp4'],
@@ -62,7 +62,7 @@ it('mgw spend equals the bill to the last digit after many failures, and after a
 });
 
 describe('a standing budget', () => {
-  it('applies to everything paid under it, and can be raised', async () => {
+  it('limits all payments under it, and can be raised', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     await user.run(['budget', 'set', 'clips', '20']);
     await user.run(['config', 'set', 'budget', 'clips']);
@@ -94,7 +94,7 @@ describe('a standing budget', () => {
     ]);
   }, 60_000);
 
-  it('that was never set refuses every payment', async () => {
+  it('that was never set blocks every payment', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     const refused = await user.run([...c('one'), '--budget-name', 'clips', '--json']);
     expect(refused.json.error).toMatchObject({
@@ -105,7 +105,7 @@ describe('a standing budget', () => {
   });
 });
 
-it('--budget covers all takes of a command, and all pieces of split text', async () => {
+it('--budget limits all takes of a command, and all pieces of split text', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);
   expect(await runAll(user, [take(), take(), take('--new'), c('one', '--budget', '20', '--new')])).toEqual([
@@ -119,7 +119,7 @@ it('--budget covers all takes of a command, and all pieces of split text', async
     error: { code: 'budget', charged: 'yes', retry: 'resume' },
   });
   expect(refused.json.error.message).toContain('2 of 3 pieces are complete and saved');
-  // Paid rows are not paid for again.
+  // The rerun does not pay again for paid pieces.
   expect((await user.run([...split, '--budget', '0.6'])).code).toBe(0);
   expect((await user.run(['sandbox', 'bill', '--json'])).json['bill']).toHaveLength(5);
 }, 60_000);
@@ -127,28 +127,31 @@ it('--budget covers all takes of a command, and all pieces of split text', async
 it.each<[string, string[], number]>([
   ['text', ['One.'], 0],
   ['piece', ['One. Two.', '--split', '--piece-length', '5', '--concurrency', '1'], 12],
-])("a %s uses up a budget by the gateway's count, and the next one is refused", async (_, words, code) => {
-  const server = await speechServer([Buffer.from('audio'), { ...end, usage: { text_words: 20 } }]);
-  const user = userHere(server.url);
-  await runAll(user, [
-    ['config', 'set', 'prices.tts', '10k_characters=1000'],
-    ['budget', 'set', 'books', '2'],
-  ]);
-  const speech = ['tts', ...words, '--speaker', 'v', '--budget-name', 'books'];
-  expect(
-    await runAll(
-      user,
-      ['a.pcm', 'b.pcm'].map((file) => [...speech, '-o', file]),
-    ),
-  ).toEqual([code, 12]);
-  expect(server.requests).toHaveLength(1);
-  expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toMatchObject([
-    { spent: '2', left: '0' },
-  ]);
-});
+])(
+  "each %s is charged to a budget according to the gateway's usage, and the next one is refused",
+  async (_, words, code) => {
+    const server = await speechServer([Buffer.from('audio'), { ...end, usage: { text_words: 20 } }]);
+    const user = userHere(server.url);
+    await runAll(user, [
+      ['config', 'set', 'prices.tts', '10k_characters=1000'],
+      ['budget', 'set', 'books', '2'],
+    ]);
+    const speech = ['tts', ...words, '--speaker', 'v', '--budget-name', 'books'];
+    expect(
+      await runAll(
+        user,
+        ['a.pcm', 'b.pcm'].map((file) => [...speech, '-o', file]),
+      ),
+    ).toEqual([code, 12]);
+    expect(server.requests).toHaveLength(1);
+    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toMatchObject([
+      { spent: '2', left: '0' },
+    ]);
+  },
+);
 
 describe('prices', () => {
-  it('are validated when they are set, are listed, and are shown by a dry run', async () => {
+  it('are validated when set, and are printed by `config list` and by a dry run', async () => {
     const user = userHere('http://127.0.0.1:9');
     const set = (key: string, ...words: string[]): string[] => ['config', 'set', key, ...words];
     const wrong = await user.run(set('prices.c.vendor-h3-mini', 'seconds=0.12'));
@@ -199,7 +202,7 @@ describe('prices', () => {
     expect(unknown.json['cost']).toBeUndefined();
   }, 60_000);
 
-  it('that are invalid stop every submission', async () => {
+  it('that are invalid block every submission', async () => {
     const user = userHere('http://127.0.0.1:9');
     await user.run(['config', 'set', 'prices.tts', '10k_characters=3']);
     const path = join(user.env['MGW_CONFIG_DIR'] ?? '', 'config.json');
@@ -210,7 +213,7 @@ describe('prices', () => {
   });
 });
 
-/** Starts a sandbox with a fault, and points the user's commands at it. */
+/** Starts a sandbox with a fault, and configures it as the user's gateway. */
 async function sandboxWith(
   user: ReturnType<typeof userHere>,
   fault: string,
@@ -227,7 +230,7 @@ async function sandboxWith(
   return sandbox;
 }
 
-it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if the budget is too small', async () => {
+it('jobs resolve --resubmit pays under a budget, and does not resolve the job if the budget is too small', async () => {
   const user = userHere();
   const sandbox = await sandboxWith(user, 'submit-reply-lostx1');
   try {
@@ -245,7 +248,7 @@ it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if 
       spent: { charges: 1, amount: '10' },
       doubt: { charges: 1, amount: '10' },
     });
-    // Nothing proves that the first attempt cost nothing.
+    // The first attempt may have been charged, so its reservation remains.
     expect(await runAll(user, [['jobs', 'rm', '@last', '--force']])).toEqual([0]);
     expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([
       { name: 'clips', limit: '20', spent: '20', reserved: '0', left: '0' },
@@ -256,7 +259,7 @@ it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if 
   }
 }, 60_000);
 
-it('jobs resolve --resubmit pays under the budget of the job, again and again, until the budget is too small', async () => {
+it("jobs resolve --resubmit pays under the job's budget each time, until the budget is too small", async () => {
   const user = userHere();
   const sandbox = await sandboxWith(user, 'submit-reply-lost');
   try {

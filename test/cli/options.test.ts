@@ -8,7 +8,7 @@ it.each([
   ['2028-02-29', '2028-02-29T00:00:00.000Z'],
   ['2026-11-22T01:00:00+02:00', '2026-11-21T23:00:00.000Z'],
   ['7d', '2026-11-22T12:00:00.000Z'],
-])('--since %s begins at %s', (text, time) => {
+])('--since %s selects jobs from %s', (text, time) => {
   expect(sinceTime(text, now)).toBe(time);
 });
 
@@ -20,6 +20,6 @@ it.each([
   '2026-02-30T08:00:00Z',
   '2026-11-22T25:00Z',
   'x',
-])('--since %s is refused, because there is no such time', (text) => {
+])('--since %s is refused as an invalid time', (text) => {
   expect(() => sinceTime(text, now)).toThrow('--since must be a day');
 });

@@ -7,7 +7,7 @@ import { readAll } from '../support/read-all.ts';
 interface Terminal {
   io: Io;
   stdin: PassThrough;
-  /** Each change of the raw mode, in order. */
+  /** Every raw mode that was set, in order. */
   modes: boolean[];
   shown: () => string;
 }
@@ -31,7 +31,7 @@ describe('readLine', () => {
     expect(await line).toBe('gateway.example');
   });
 
-  it('exits 130 if the terminal disappears, and leaves the line of the question', async () => {
+  it('exits 130 if the terminal disappears, and ends the line of the question', async () => {
     const { io, stdin, shown } = terminal();
     const line = readLine(io, 'Address: ');
     stdin.end('gate');
@@ -41,7 +41,7 @@ describe('readLine', () => {
 });
 
 describe('readHidden', () => {
-  it('reads a line key by key, shows only the prompt, and restores the terminal', async () => {
+  it('reads a line key by key, prints only the prompt, and restores the terminal', async () => {
     const { io, stdin, modes, shown } = terminal();
     const line = readHidden(io, 'API key: ');
     for (const key of ['s', 'k', '-', 'x', '\x7f', '1', '\r']) stdin.write(key);
@@ -58,14 +58,14 @@ describe('readHidden', () => {
     expect(modes).toEqual([true, false]);
   });
 
-  it('accepts the text so far if the terminal disappears', async () => {
+  it('returns the text typed so far if the terminal disappears', async () => {
     const { io, stdin } = terminal();
     const line = readHidden(io, '? ');
     stdin.end('sk-2');
     expect(await line).toBe('sk-2');
   });
 
-  it('does not prompt on a pipe', async () => {
+  it('does not prompt if the input is a pipe', async () => {
     const { io } = terminal();
     await expect(readHidden({ ...io, stdin: new PassThrough() }, '? ')).rejects.toMatchObject({
       code: 'usage',
@@ -85,7 +85,7 @@ describe('typing', () => {
     ['a\x1b[Db\x1b[3~c', { line: 'abc' }],
     ['\x1b[200~sk-1\x1b[201~\r', { line: 'sk-1', ending: 'done' }],
     ['abc\x03', { line: '', ending: 'interrupted' }],
-  ])('%j gives %j', (keys, typed) => {
+  ])('%j results in %j', (keys, typed) => {
     expect(applyKeys('', keys)).toEqual(typed);
   });
 });

@@ -18,7 +18,7 @@ const name = dialects.a.handle(1);
 const videos = [fakeMp4(5000), fakeMp4(6000), fakeMp4(7000)];
 
 let gateway: FaultGateway;
-/** The members of a finished operation besides `name` and `done`. */
+/** Returns the members of a finished operation besides `name` and `done`. */
 let finish: () => object;
 let user: User;
 const closers: (() => Promise<void>)[] = [];
@@ -33,7 +33,7 @@ beforeEach(async () => {
   closers.push(() => gateway.close());
 });
 
-/** Runs the command in this process; the first test of each kind starts a real one. */
+/** Runs the command in this process. The first test of each kind starts a real process. */
 function here(args: string[]): Promise<CliResult> {
   return runHereAs(user, args);
 }
@@ -46,7 +46,7 @@ function file(path: string): Buffer {
   return readFileSync(join(user.cwd, path));
 }
 
-/** The user's files, without mgw's state. */
+/** Returns the user's files, without mgw's state. */
 function found(): string[] {
   return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
 }
@@ -61,13 +61,13 @@ function keysIn(requests: FileHost['requests'] | FaultGateway['seen']): (string 
   return requests.map(({ headers }) => headers['authorization']);
 }
 
-/** A result inside the response, in strict Base64. */
+/** Returns a result that is contained in the response, in strict Base64. */
 function inside(bytes: Buffer, more: object = {}): object {
   return { encodedVideo: bytes.toString('base64'), encoding: 'video/mp4', ...more };
 }
 
 describe('submit -o', () => {
-  it('sends the request of the specification once, and saves what was served', async () => {
+  it('sends the specified request once, and saves the video', async () => {
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(videos[0]);
@@ -96,7 +96,7 @@ describe('submit -o', () => {
     expect(run.stdout + run.stderr).not.toContain(canaryKey);
   });
 
-  it('sends every field of the specification at its path', async () => {
+  it('sends every field at the path that the specification defines', async () => {
     writeFileSync(join(user.cwd, 'photo.dat'), png);
     const more = ['--aspect-ratio', '9:16', '--negative-prompt', 'rain', '--sample-count', '1'];
     const rest = ['--person-generation', 'allow_adult', '--seed', '7', '--no-enhance-prompt'];
@@ -145,7 +145,7 @@ describe('submit -o', () => {
   it.each([
     ['than were ordered', []],
     ['than were ordered by a body that is too large for the record', ['--image', 'large.png']],
-  ])('uses the checked names if fewer videos arrive %s', async (_, image) => {
+  ])('uses the output paths that it checked before payment if fewer videos arrive %s', async (_, image) => {
     const { parameters, ...filtered } = partlyFiltered(gateway);
     finish = () => filtered;
     writeFileSync(join(user.cwd, 'large.png'), Buffer.concat([png, Buffer.alloc(400_000)]));
@@ -158,7 +158,7 @@ describe('submit -o', () => {
     expect(file('clip.mp4').toString()).toBe('mine');
   });
 
-  it('does not fetch existing files again, and leaves no other files behind', async () => {
+  it('does not fetch existing files again, and leaves no temporary files', async () => {
     await here([...save, '--key', 'boat']);
     const before = gateway.seen.filter(({ path }) => path !== '/v1/models');
     const again = await here([...save, '--key', 'boat']);
@@ -185,7 +185,7 @@ describe('fetch', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('exits 9 for an operation that the gateway does not know, and sends no POST', async () => {
+  it('exits 9 for an operation unknown to the gateway, and sends no POST', async () => {
     const run = await here(['video', 'a', 'fetch', 'models/video-a/operations/none', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
     expect(gateway.submissions).toEqual([]);
@@ -209,7 +209,7 @@ describe('the request', () => {
   it.each([
     ['a text', Buffer.from('no image'), 'an image'],
     ['an empty file', Buffer.alloc(0), 'an image'],
-  ])('is not sent with %s as an image, and the error names it', async (_, bytes, words) => {
+  ])('is not sent with %s as an image, and the error contains the file name', async (_, bytes, words) => {
     writeFileSync(join(user.cwd, 'x.png'), bytes);
     const run = await here([...submit, '--image', 'x.png']);
     expect(run.code).toBe(2);
@@ -241,7 +241,7 @@ describe('the request', () => {
     });
   });
 
-  it('is shown exactly by --dry-run, and not sent', async () => {
+  it('is printed exactly by --dry-run, and not sent', async () => {
     const run = await here([...submit, '--dry-run', '--json']);
     const shown = run.json['request'] as Record<string, unknown>;
     const plain = await here([...submit, '--dry-run']);
@@ -265,7 +265,7 @@ describe('the end of an operation', () => {
   it.each<[string, object, string]>([
     ['neither error nor response', {}, 'neither an error nor a response'],
     ['an empty sample', generated([{}]), 'neither content nor a'],
-  ])('with %s is not a success for any command', async (_, end, words) => {
+  ])('with %s is not treated as a success by any command', async (_, end, words) => {
     finish = () => end;
     const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ exit_code: 9, error: { code: 'result_unavailable' } });
@@ -276,7 +276,7 @@ describe('the end of an operation', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('that is partly filtered is a success with a note, even if mgw saves no file', async () => {
+  it('with some filtered samples is a success with a note, even if mgw saves no file', async () => {
     finish = () => partlyFiltered(gateway);
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(0);
@@ -302,7 +302,7 @@ describe('media inside the response', () => {
     expect(Buffer.from(run.stdout)).toEqual(fakeMp4());
   });
 
-  it('can be fetched later if they were damaged once', async () => {
+  it('can be fetched later after a damaged response', async () => {
     finish = () => generated([{ encodedVideo: 'A*==' }]);
     expect((await here(save)).code).toBe(9);
     finish = () => generated([inside(good)]);
@@ -310,7 +310,7 @@ describe('media inside the response', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('are requested again if the response is cut in the middle', async () => {
+  it('are requested again if the connection breaks in the middle of the response', async () => {
     const text = JSON.stringify({ name, done: true, ...generated([inside(good)]) });
     const cut = text.slice(0, text.length / 2);
     gateway.script.query.push(({ response }) => {
@@ -336,7 +336,7 @@ describe('media inside the response', () => {
     expect(file('out.mp4')).toEqual(good);
   });
 
-  it('make one file, and nothing else, if two processes fetch one job', async () => {
+  it('are saved as one file, without leftovers, if two processes fetch one job', async () => {
     await user.run([...submit, '--key', 'boat']);
     gateway.polls = 0;
     finish = () => generated([inside(good)]);
@@ -347,7 +347,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('cause exit 10 if the output folder is missing, and are saved by a rerun once it exists again', async () => {
+  it('lead to exit 10 if the output folder is missing, and are saved by a rerun once it exists again', async () => {
     mkdirSync(join(user.cwd, 'sub'));
     finish = () => {
       rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });
@@ -366,7 +366,7 @@ describe('media inside the response', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('are saved if they are valid, and exit 9 reports the invalid ones of several samples', async () => {
+  it('are saved if they are valid, and lead to exit 9 if other samples are invalid', async () => {
     const address = { uri: `${gateway.url}/files/2` };
     finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
     const run = await here(save);
@@ -403,7 +403,7 @@ describe('media inside the response', () => {
 describe('the API key of Protocol A', () => {
   const own = `Bearer ${canaryKey}`;
 
-  it('is sent to another origin of the same host', async () => {
+  it('is sent to another origin on the same host', async () => {
     const files = await fileHost('127.0.0.1');
     files.wants = own;
     finish = () => generated([{ uri: `${files.url}/v.mp4?alt=media&x=%20y` }]);
@@ -413,7 +413,7 @@ describe('the API key of Protocol A', () => {
   });
 
   it.each([401, 403])(
-    'is not sent to another host that responds with %i: exit 3 with the command to trust that host',
+    'is not sent to another host that responds with %i, and exit 3 suggests the command to trust that host',
     async (status) => {
       const files = await fileHost('127.0.0.2');
       files.wants = own;
@@ -434,7 +434,7 @@ describe('the API key of Protocol A', () => {
     },
   );
 
-  it('is checked again at every redirect', async () => {
+  it('is sent only to permitted origins at each redirect', async () => {
     const [near, far] = [await fileHost('127.0.0.1'), await fileHost('127.0.0.2')];
     const hop = (to: string): { status: number; headers: Record<string, string> } => ({
       status: 302,

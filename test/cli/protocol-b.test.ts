@@ -33,17 +33,17 @@ async function start(filesAt?: string): Promise<void> {
   user = userHere(gateway.url);
 }
 
-/** Makes the gateway list models. */
+/** Makes the gateway list these models. */
 function list(...data: object[]): void {
   gateway.always.other = { body: { object: 'list', data } };
 }
 
-/** The requests to the file host, which must never see a key. */
+/** Returns the requests to the file host, which must never receive a key. */
 function asked(): Seen[] {
   return gateway.seen.filter(({ headers }) => gateway.filesUrl.endsWith(headers['host'] ?? 'nowhere'));
 }
 
-/** Runs the command in this process; the first test of each kind starts a real one. */
+/** Runs the command in this process. The first test of each kind starts a real process. */
 function here(args: string[]): Promise<CliResult> {
   return runHereAs(user, args);
 }
@@ -54,18 +54,18 @@ function file(path: string): Buffer {
   return readFileSync(join(user.cwd, path));
 }
 
-/** The user's files, without mgw's state. */
+/** Returns the user's files, without mgw's state. */
 function found(): string[] {
   return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
 }
 
-/** The body of the n-th creation. */
+/** Returns the body of a creation, by its index. */
 function sent(index = 0): unknown {
   return JSON.parse(gateway.submissions[index]?.body ?? '');
 }
 
 describe('submit -o', () => {
-  it('sends the request of the specification once, and saves what was served', async () => {
+  it('sends the specified request once, and saves the video', async () => {
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(gateway.served.content);
@@ -98,7 +98,7 @@ describe('submit -o', () => {
     expect(run.stdout + run.stderr).not.toContain(canaryKey);
   });
 
-  it('sends every field of the specification at its path, in its letter case', async () => {
+  it('sends every field at the path, and in the letter case, that the specification defines', async () => {
     const assets = ['--first-frame', 'https://example.com/a.png', '--reference', 'https://example.com/b.png'];
     const output = ['--duration', '5', '--resolution', '720P', '--aspect-ratio', '16:9', '--no-audio'];
     const rest = ['--storage-mode', 'Temporary', '--negative-prompt', 'rain', '--return-usage'];
@@ -125,7 +125,7 @@ describe('submit -o', () => {
     expect(run.stderr).not.toContain("Using the model's default");
   });
 
-  it('shows the exact request with --dry-run, and sends nothing', async () => {
+  it('prints the exact request with --dry-run, and sends nothing', async () => {
     const request = (await here([...submit, '--dry-run', '--json'])).json['request'];
     const plain = await here([...submit, '--dry-run']);
     expect(gateway.seen).toEqual([]);
@@ -160,7 +160,7 @@ describe('submit -o', () => {
   });
 });
 
-it('an unknown field is reported: refused if it looks like a typo, sent otherwise', async () => {
+it('an unknown field is refused if it looks like a typo, and is otherwise sent with a warning', async () => {
   const slip = [...submit, '--set', 'OutputConfig.Duraton=5'];
   const refused = await here(slip);
   expect(refused.stderr).toContain('OutputConfig.Duraton: there is no such field for Video-B; did you mean');
@@ -180,7 +180,7 @@ describe('the model list', () => {
     ['it is down', { status: 503 }],
     ['it hides an error under 200', { body: { success: false, message: 'get user group failed' } }],
     ['it is a web page', { body: '<html></html>' }],
-  ])('does not prevent a submission that names its version if %s', async (_, answer) => {
+  ])('does not block a submission with a model version if %s', async (_, answer) => {
     if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
     const run = await here(submit);
     expect(run.code, run.stderr).toBe(0);
@@ -188,7 +188,7 @@ describe('the model list', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('causes exit 3 if it is needed and the key is refused', async () => {
+  it('leads to exit 3 if it is needed and the key is refused', async () => {
     gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
@@ -198,10 +198,10 @@ describe('the model list', () => {
   });
 
   it.each<[string, object, number]>([
-    ['answers 500', { status: 500 }, 6],
+    ['responds with 500', { status: 500 }, 6],
     ['is rate-limited', { status: 429 }, 6],
     ['does not exist', { status: 404 }, 2],
-  ])('that %s prevents a submission that needs it', async (_, answer, code) => {
+  ])('that %s blocks a submission that needs it', async (_, answer, code) => {
     gateway.script.other.push(answer);
     const run = await here([...unversioned, '--model', 'Video-B', '--retries', '0', '--json']);
     expect(run.code, run.stderr).toBe(code);
@@ -210,7 +210,7 @@ describe('the model list', () => {
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('fills in an omitted version if there is just one', async () => {
+  it('provides an omitted version if it lists only one', async () => {
     list(many, one);
     const dry = await user.run([...unversioned, '--model', 'Lite', '--dry-run', '--json']);
     expect(dry.json['request']).toMatchObject({ body: { ModelVersion: '7.1' } });
@@ -222,7 +222,7 @@ describe('the model list', () => {
     ]);
   });
 
-  it('may change the version between two runs of a command, which still pays once', async () => {
+  it('may list another version when a command is repeated, which still pays once', async () => {
     list(one);
     gateway.script.submit.push({ status: 500 });
     const command = [...unversioned, '--model', 'Lite'];
@@ -237,16 +237,19 @@ describe('the model list', () => {
   });
 
   it.each([
-    ['a version left out of several', ['--model', 'Video-B'], /--model-version.*"1.0", "2.0"/],
+    ['an omitted version', ['--model', 'Video-B'], /--model-version.*"1.0", "2.0"/],
     ['a version of another model', ['--model', 'Lite', '--model-version', '2.0'], /"2.0".*"7.1"/],
     ['a model in another letter case', ['--model', 'lite', '--model-version', '7.1'], /--model .*Lite/],
-  ])('is used to list the choices for %s, and nothing is submitted', async (_, flags, choices) => {
-    list(many, one);
-    const run = await here([...unversioned, ...flags]);
-    expect(run.code, run.stderr).toBe(2);
-    expect(run.stderr).toMatch(choices);
-    expect(gateway.submissions).toEqual([]);
-  });
+  ])(
+    'provides the choices that the error lists for %s, and nothing is submitted',
+    async (_, flags, choices) => {
+      list(many, one);
+      const run = await here([...unversioned, ...flags]);
+      expect(run.code, run.stderr).toBe(2);
+      expect(run.stderr).toMatch(choices);
+      expect(gateway.submissions).toEqual([]);
+    },
+  );
 
   it('is not used for checks under --no-check, only for omitted fields', async () => {
     list(many, one);
@@ -287,13 +290,13 @@ describe('--ext-info @FILE', () => {
 });
 
 describe('a query of Protocol B', () => {
-  it('exits 9 for a task that the gateway does not know, and creates nothing', async () => {
+  it('exits 9 for a task unknown to the gateway, and creates nothing', async () => {
     const run = await here(['video', 'b', 'fetch', '12000000000000000404', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('imports a task that was started elsewhere by its id, to the last digit', async () => {
+  it('imports a task that was started elsewhere by its id, and preserves every digit', async () => {
     await here(submit);
     const other = userHere(gateway.url);
     const run = await runHereAs(other, ['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
@@ -302,7 +305,7 @@ describe('a query of Protocol B', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('does not record an unproven result as a success, and a later query may still prove it', async () => {
+  it('does not record an unconfirmed result as a success, which a later query may still confirm', async () => {
     shown = { ErrCode: undefined };
     const unproven = (await here(save)).json;
     expect(unproven).toMatchObject({ exit_code: 9, job: { state: 'running' } });
@@ -315,7 +318,7 @@ describe('a query of Protocol B', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it('reports a failure that lists a file, without the signature of the file', async () => {
+  it("reports a failure that lists a file, without the file's signature", async () => {
     shown = { ErrCode: 7 };
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(5);
@@ -323,7 +326,7 @@ describe('a query of Protocol B', () => {
     expect(run.stderr).not.toContain('s3cret');
   });
 
-  it('includes usage and details of the file in --json', async () => {
+  it("includes the usage and the file's details in --json", async () => {
     const FileInfos = [
       { FileUrl: `${gateway.filesUrl}/files/a`, FileType: 'mp4', MetaData: { Duration: 8 } },
     ];
@@ -339,7 +342,7 @@ describe('a query of Protocol B', () => {
 
 describe('the file host', () => {
   it.each([
-    ['an origin of its own', '127.0.0.1'],
+    ['another origin', '127.0.0.1'],
     ['another host', '127.0.0.2'],
   ])('on %s receives no key in any header', async (_, host) => {
     await gateway.close();
@@ -358,7 +361,7 @@ describe('the file host', () => {
     ]);
   });
 
-  it('receives no key even if it is the gateway itself or a trusted origin, or requests one', async () => {
+  it('receives no key, even if it is the gateway or a trusted origin, or requests a key', async () => {
     const files = [{ FileUrl: `${gateway.url}/files/0` }, { FileUrl: `${gateway.filesUrl}/files/1` }];
     shown = { Output: { FileInfos: files } };
     gateway.always.content = { status: 401, body: { error: { message: 'no key' } } };
@@ -377,7 +380,7 @@ describe('the file host', () => {
     expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
-  it('that keeps responding with 401 causes exit 9, and the job remains succeeded', async () => {
+  it('leads to exit 9 if it keeps responding with 401, and the job remains succeeded', async () => {
     gateway.always.content = { status: 401, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({
@@ -391,7 +394,7 @@ describe('the file host', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('may serve several files, which are numbered', async () => {
+  it('may serve several files, which mgw numbers', async () => {
     const FileInfos = [
       { FileUrl: `${gateway.filesUrl}/files/1` },
       { FileUrl: `${gateway.filesUrl}/files/2` },
@@ -401,7 +404,7 @@ describe('the file host', () => {
     expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
   });
 
-  it('may have lost one of two files: exit 9, with the other one saved', async () => {
+  it('leads to exit 9 if it has lost one of two files, and the other file is saved', async () => {
     const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.filesUrl}/files/2` }];
     shown = { Output: { FileInfos } };
     const run = await here(save);

@@ -8,7 +8,7 @@ import { newShell, type Shell } from '../support/shell.ts';
 const page = readFileSync(fileURLToPath(new URL('../../docs/quick-start.md', import.meta.url)), 'utf8');
 const documented = 'https://gateway.example.com';
 
-/** The page's commands, and the output that it shows. */
+/** A command of the page, and the output that the page shows for it. */
 interface Step {
   command: string;
   lines: string[];
@@ -23,7 +23,7 @@ function stepsOf(text: string): Step[] {
   });
 }
 
-// Removes text that differs between runs, and lines about states that a quick task may skip.
+// Replaces text that differs between runs, and removes lines about states that a quick task may skip.
 function comparable(lines: readonly string[]): string[] {
   return lines
     .filter((line) => line.trim() !== '' && !/^job_\w+ (queued|running)/.test(line))
@@ -57,29 +57,32 @@ afterAll(async () => {
 
 const steps = stepsOf(page);
 
-it('the quick start has commands', () => {
+it('the quick start contains commands', () => {
   expect(steps.length).toBeGreaterThan(15);
 });
 
-it.each(steps)('quick start: $command', async ({ command, lines }) => {
-  const [, verb, name = '', value] = /^(export|unset) (\w+)(?:=(.*))?$/.exec(command) ?? [];
-  if (verb !== undefined) {
-    shell.env[name] = value;
-    return;
-  }
-  const own = command.replaceAll(documented, gateway.url);
-  // On a terminal, stdout and stderr are the same, and a batch then prints each file once.
-  const line = own.startsWith('mgw batch run') ? `{ ${own}\n} 2>&1` : own;
-  const { stdout, stderr } = await shell.run(line);
-  const seen = `${stdout}${stderr}`
-    .replaceAll(gateway.url, documented)
-    .replaceAll(new URL(gateway.url).host, new URL(documented).host)
-    .replaceAll(shell.home, '/home/ada');
-  expect(comparable(seen.split('\n'))).toEqual(comparable(lines));
-});
+it.each(steps)(
+  'the output of a quick start command matches the page: $command',
+  async ({ command, lines }) => {
+    const [, verb, name = '', value] = /^(export|unset) (\w+)(?:=(.*))?$/.exec(command) ?? [];
+    if (verb !== undefined) {
+      shell.env[name] = value;
+      return;
+    }
+    const own = command.replaceAll(documented, gateway.url);
+    // On a terminal, stdout and stderr are the same stream, and a batch prints each file only once.
+    const line = own.startsWith('mgw batch run') ? `{ ${own}\n} 2>&1` : own;
+    const { stdout, stderr } = await shell.run(line);
+    const seen = `${stdout}${stderr}`
+      .replaceAll(gateway.url, documented)
+      .replaceAll(new URL(gateway.url).host, new URL(documented).host)
+      .replaceAll(shell.home, '/home/ada');
+    expect(comparable(seen.split('\n'))).toEqual(comparable(lines));
+  },
+);
 
-// The README's command would pay twice.
-it('the quick start repeats no prompt of the README', () => {
+// A user who follows both the README and the quick start would pay twice for a repeated prompt.
+it("the quick start uses none of the README's prompts", () => {
   const prompts = (text: string): string[] =>
     [...text.matchAll(/(?:submit|tts) "([^"]+)"/g)].map(([, prompt = '']) => prompt);
   const readme = readFileSync(fileURLToPath(new URL('../../README.md', import.meta.url)), 'utf8');

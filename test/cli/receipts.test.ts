@@ -16,7 +16,7 @@ const mismatches = [
   { field: 'audio', asked: true, delivered: false },
 ];
 
-it('--strict exits 9 and keeps the file, and repeating the command pays nothing', async () => {
+it('--strict exits 9 and keeps a file that differs from its request, and repeating the command pays nothing', async () => {
   const stateDir = freshFolder();
   const faults = ['short-videox1', 'small-videox1', 'silent-videox1'];
   const sandbox = await startSandbox({ stateDir, paceMs: 60, faults });
@@ -60,12 +60,12 @@ it('--strict exits 9 and keeps the file, and repeating the command pays nothing'
   expect(piped.stderr).not.toMatch(/kept|result\.mp4/);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'marked.mp4', '--mark'])).code).toBe(0);
-  // The bytes are the same after each save.
+  // Both saves have the same bytes, so they are one dispute.
   expect((await user.run(['spend', '--disputed', '--json'])).json['disputed']).toHaveLength(1);
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-it('spend --disputed prints each of several files', async () => {
+it("spend --disputed prints each of a job's files", async () => {
   const sandbox = await startSandbox({ stateDir: freshFolder(), paceMs: 1, faults: ['short-video'] });
   onEnd(() => sandbox.close());
   const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
@@ -87,7 +87,7 @@ it('spend --disputed prints each of several files', async () => {
   expect(picked['disputed']).toEqual(Array(3).fill({ price: expect.any(String) as string }));
 });
 
-it('a batch reports each row that differs; --strict exits 11 each time, and pays nothing again', async () => {
+it('a batch reports each row that differs from its request, and under --strict exits 11 each time without paying again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1', 'silent-videox1'] });
   onEnd(() => sandbox.close());
@@ -145,11 +145,11 @@ it('a batch reports each row that differs; --strict exits 11 each time, and pays
   const calm = await run();
   expect(calm.code).toBe(0);
   expect((await run('--strict')).code).toBe(11);
-  // A retry would cost money, and a file that differs does not justify one.
+  // A retry costs money, so a file that differs from its request does not cause one.
   await user.run(['batch', 'retry', 'm', '--failed', '--strict']);
   expect(readBill(stateDir)).toHaveLength(2);
 
-  // Only the build contains the page of the gallery.
+  // Only the built program contains the gallery page.
   const made = await user.start(['jobs', 'gallery', '-o', join(user.cwd, 'review/')]).result;
   expect([made.code, made.stderr]).toEqual([0, expect.any(String)]);
   const [, json = ''] =
@@ -164,7 +164,7 @@ it('a batch reports each row that differs; --strict exits 11 each time, and pays
   expect(items.find(({ key }) => key === 'm/ship')?.files[0]).not.toHaveProperty('mismatches');
 });
 
-it('a retried row that differs again is not paid for a third time under --strict', async () => {
+it('under --strict, a retried row that differs again is not paid for a third time', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['task-failsx1', 'short-video'] });
   onEnd(() => sandbox.close());
@@ -197,7 +197,7 @@ it('--strict requires a file to measure', async () => {
   ]);
 });
 
-it('--mark adds a mark to a file once, records both hashes, and pays nothing again', async () => {
+it('--mark adds a mark to a file once, records both hashes, and does not pay again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());
@@ -229,7 +229,7 @@ it('--mark adds a mark to a file once, records both hashes, and pays nothing aga
   expect(readBill(stateDir)).toHaveLength(1);
 });
 
-it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other formats unchanged', async () => {
+it('tts --mark adds a mark to an MP3 once, records both hashes, and does not change other formats', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir });
   onEnd(() => sandbox.close());
@@ -245,7 +245,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
   expect((await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'copy.mp3'])).code).toBe(0);
   expect([read('a.mp3').equals(marked), read('copy.mp3').equals(marked)]).toEqual([true, true]);
 
-  // A user's file may be called `p.part`. Only mgw's own temporary files are moved or removed.
+  // A user's own file may be called `p.part`. mgw moves and removes only its own temporary files.
   const plain = ['tts', 'Hello. There.', '--key', 'p', '--format', 'mp3', '-o', 'p.part'];
   expect((await user.run(plain)).code).toBe(0);
   const unmarked_sha256 = createHash('sha256').update(read('p.part')).digest('hex');
@@ -270,7 +270,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
   expect(readBill(stateDir)).toHaveLength(5);
 });
 
-it('kill -9 during marking and publishing leaves either a complete file or none, and the same command pays nothing', async () => {
+it('kill -9 during marking and publishing leaves a complete file or none, and the repeated command pays nothing', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());
@@ -280,7 +280,7 @@ it('kill -9 during marking and publishing leaves either a complete file or none,
   onEnd(() => workers.close());
   const video = ['video', 'a', 'submit', '-m', 'video-a', '-d', '4', '--resolution', '720p', '--mark'];
   let kills = 0;
-  // Stops at every seventh disk operation. The first forty come before the download.
+  // Kills the process at every seventh disk operation. The first forty operations precede the download.
   for (let at = 40; ; at += 7) {
     const name = `boat-${at}`;
     const args = [...video, name, '--key', name, '-o', join(user.cwd, `${name}.mp4`)];

@@ -45,7 +45,7 @@ describe('a response', () => {
     ['--file', ['responses', '--file', 'q.txt', '--model', 'text-1'], ''],
     ['--body', ['responses', '--body', '@b.json'], ''],
     [
-      '--body with flags over it',
+      '--body with overriding flags',
       ['responses', 'Say hello', '--body', '{"model":"x","input":"y"}', '--model', 'text-1'],
       '',
     ],
@@ -58,7 +58,7 @@ describe('a response', () => {
     expect([run.code, run.stdout]).toEqual([0, `${answer}\n`]);
   });
 
-  it('is printed as it arrives, before the stream has ended', async () => {
+  it('is printed as it arrives, before the stream ends', async () => {
     let finish: () => void = () => undefined;
     const server = await speechServer((response) => {
       const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`;
@@ -78,7 +78,7 @@ describe('a response', () => {
     expect(await result).toMatchObject({ code: 0 });
   });
 
-  it('does not show a key that arrives in pieces, nor anything that a terminal or a runner executes', async () => {
+  it('is printed without a key that arrives in pieces, and without sequences that a terminal or a CI runner executes', async () => {
     const deltas = [
       'Say ',
       canaryKey.slice(0, 9),
@@ -114,7 +114,7 @@ describe('a response', () => {
 });
 
 describe('an unusual response', () => {
-  it('without a terminal event exits 9, prints the text so far, and is charged once', async () => {
+  it('that ends without a final event leads to exit 9 after the received text is printed, and is charged once', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
     expect(run.code).toBe(9);
@@ -129,7 +129,7 @@ describe('an unusual response', () => {
     ['responses', 'Hi [response-fails]', { exit_code: 5, error: { code: 'server_error' } }],
     ['responses', 'Hi [response-refuses]', { exit_code: 5, error: { code: 'content_policy' } }],
     ['responses', 'Hi [no-balance]', { exit_code: 4, error: { code: 'balance', charged: 'no' } }],
-  ])('exits according to its outcome: mgw %s "%s"', async (command, input, expected) => {
+  ])('determines the exit code: mgw %s "%s"', async (command, input, expected) => {
     const { user } = await bench();
     for (const more of [[], ['--stream']]) {
       const run = await user.run([command, input, '--model', 'text-1', '--json', ...more]);
@@ -137,7 +137,7 @@ describe('an unusual response', () => {
     }
   });
 
-  it('that reached its limit is printed, and the command exits 9', async () => {
+  it('that reached its token limit is printed, and the command exits 9', async () => {
     const { user } = await bench();
     const run = await user.run([...ask, '--set', 'max_output_tokens=2']);
     expect([run.code, run.stdout]).toEqual([9, 'The sandbox\n']);
@@ -150,7 +150,7 @@ describe('an unusual response', () => {
     expect(await user.run(ask)).toMatchObject({ code: 0, stdout: `${answer}\n` });
   });
 
-  it('with 429 is retried', async () => {
+  it('with status 429 is retried', async () => {
     const { user, charges } = await bench('responses-429x1');
     expect((await user.run(ask)).code).toBe(0);
     expect(charges()).toBe(1);
@@ -168,7 +168,7 @@ it.each([
     ['responses', 'Hi', '--model', 'm', '--body', 'my/body.json'],
     /an @ before its name: --body @my\/body.json/,
   ],
-])('invalid input sends nothing: %j', async (args, message) => {
+])('mgw responses refuses invalid input and sends nothing: %j', async (args, message) => {
   const { user, charges } = await bench();
   const run = await user.run(args);
   expect([run.code, run.stdout, charges()]).toEqual([2, '', 0]);

@@ -25,7 +25,7 @@ beforeEach(async () => {
 afterEach(() => gateway.close());
 
 describe('a wait for several jobs', () => {
-  it('queries one job after another, spread over the poll interval', async () => {
+  it('spreads the queries of the jobs over the poll interval', async () => {
     const names = ['one', 'two', 'three'];
     for (const name of names) expect((await user.run([...submit, '--key', name])).code).toBe(0);
     const slept: number[] = [];
@@ -38,28 +38,31 @@ describe('a wait for several jobs', () => {
   it.each([
     ['wait', []],
     ['fetch', ['-o', 'out/']],
-  ])('reports an interruption of jobs %s once, with one command that resumes', async (verb, flags) => {
-    gateway.polls = 10_000;
-    const jobs: string[] = [];
-    for (let count = 0; count < 12; count += 1) jobs.push((await user.run(submit)).stdout.trim());
-    const waiting = user.start(['jobs', verb, ...jobs, ...flags, ...fast]);
-    await new Promise<void>((resolve) => {
-      gateway.always.query = ({ response, path }) => {
-        if (path.endsWith(gateway.created.at(-1) ?? '')) resolve();
-        reply(response, running);
-      };
-    });
-    waiting.child.kill('SIGINT');
-    const run = await waiting.result;
-    expect([run.code, run.stdout], run.stderr).toEqual([130, '']);
-    expect(run.stderr.match(/Interrupted/g)).toHaveLength(1);
-    expect(run.stderr).toContain(`next: mgw jobs ${[verb, ...jobs, ...flags].join(' ')}\n`);
-    expect(run.stderr).not.toContain('Warning');
-  });
+  ])(
+    'reports an interruption of `jobs %s` once, with one command that resumes all jobs',
+    async (verb, flags) => {
+      gateway.polls = 10_000;
+      const jobs: string[] = [];
+      for (let count = 0; count < 12; count += 1) jobs.push((await user.run(submit)).stdout.trim());
+      const waiting = user.start(['jobs', verb, ...jobs, ...flags, ...fast]);
+      await new Promise<void>((resolve) => {
+        gateway.always.query = ({ response, path }) => {
+          if (path.endsWith(gateway.created.at(-1) ?? '')) resolve();
+          reply(response, running);
+        };
+      });
+      waiting.child.kill('SIGINT');
+      const run = await waiting.result;
+      expect([run.code, run.stdout], run.stderr).toEqual([130, '']);
+      expect(run.stderr.match(/Interrupted/g)).toHaveLength(1);
+      expect(run.stderr).toContain(`next: mgw jobs ${[verb, ...jobs, ...flags].join(' ')}\n`);
+      expect(run.stderr).not.toContain('Warning');
+    },
+  );
 });
 
 describe('a command that waits while its installation is replaced', () => {
-  it('ends with its own error and the next command', async () => {
+  it('still ends with its own error and the next command', async () => {
     const installed = join(user.cwd, 'installed');
     for (const part of ['bin', 'dist', 'package.json'])
       cpSync(part, join(installed, part), { recursive: true });
@@ -80,7 +83,7 @@ describe('a command that waits while its installation is replaced', () => {
 });
 
 describe('a command whose wait ended', () => {
-  it('saves its own file and pays nothing, regardless of other commands on its job', async () => {
+  it('saves its own file when repeated and pays nothing, regardless of other commands on its job', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, ...fast])).code).toBe(3);
@@ -95,7 +98,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(2);
   });
 
-  it("explains in the gateway's own words why a result is not available yet", async () => {
+  it("quotes the gateway's reason why a result is not available", async () => {
     const message = 'Task is not completed yet, current status: IN_PROGRESS';
     for (let times = 0; times < 200; times += 1)
       gateway.script.content.push({ status: 400, body: { error: { message } } });
@@ -107,7 +110,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('continues under another API key, with a note', async () => {
+  it('continues under another API key and prints a note', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, ...fast])).code).toBe(3);
@@ -119,8 +122,8 @@ describe('a command whose wait ended', () => {
 });
 
 describe('standard output that is closed early', () => {
-  it('does not receive the video, and the same command resumes', async () => {
-    // Larger than the buffer of a pipe.
+  it('leads to exit 9, and the repeated command resumes', async () => {
+    // The video is larger than a pipe's buffer.
     gateway.served.content = film(1_000_000);
     const bin = resolve('bin/mgw.js');
     const line = `"${process.execPath}" "${bin}" ${submit.map((word) => `'${word}'`).join(' ')} -o - ${fast.join(' ')} | head -c 10; exit \${PIPESTATUS[0]}`;
@@ -137,7 +140,7 @@ describe('standard output that is closed early', () => {
 });
 
 describe('jobs resolve', () => {
-  it('--resubmit pays once more, even if it runs twice at once', async () => {
+  it('--resubmit pays once, even if two processes run it at once', async () => {
     gateway.script.submit.push({ status: 500 });
     expect((await user.run(submit)).code).toBe(7);
     const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--timeout', '10s'];
@@ -146,7 +149,7 @@ describe('jobs resolve', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('--adopt -o saves the result of the task', async () => {
+  it("--adopt -o saves the adopted task's result", async () => {
     gateway.script.submit.push({ status: 500 });
     const lost = await user.run([...submit, '-o', 'own.mp4', '--json']);
     await user.run([...submit, '--new']);
@@ -157,7 +160,7 @@ describe('jobs resolve', () => {
   });
 });
 
-it('jobs resolve REF -o FILE lists commands that keep -o, and accepts the answer "nothing was created"', async () => {
+it('jobs resolve REF -o FILE suggests commands with the same -o, and accepts the answer "nothing was created"', async () => {
   gateway.script.submit.push({ status: 500 });
   const { json } = await user.run([...submit, '-o', 'own.mp4', '--json']);
   const resolving = json.error?.next?.slice(1) ?? [];
@@ -173,7 +176,7 @@ it('jobs resolve REF -o FILE lists commands that keep -o, and accepts the answer
 });
 
 describe('jobs export and import', () => {
-  it('transfer keys, doubts and refusals to another machine, and the promises hold there', async () => {
+  it('transfer keys, doubts and refusals to another machine, which keeps the same promises', async () => {
     const other = userHere(gateway.url);
     await user.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast]);
     gateway.script.submit.push({ status: 500 }, { status: 400, body: { error: { message: 'no' } } });
@@ -184,7 +187,7 @@ describe('jobs export and import', () => {
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
-    // Removes the folders from a path, because the file is on the other machine.
+    // Reduces the path to the file name, because the file is on the other machine.
     const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
     const again = await other.run(['jobs', 'export']);
     expect(withoutFolders(again.stdout)).toBe(withoutFolders(exported.stdout));

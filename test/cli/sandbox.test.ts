@@ -19,7 +19,7 @@ const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const agentScript = fileURLToPath(new URL('../support/tool-agent.mjs', import.meta.url));
 const pace = ['--pace', '20ms'];
-// The fault client-gives-up delays a response by thirty times the pace.
+// The fault client-gives-up delays a response by thirty times the pace, so a test of it needs a slower pace.
 const slow = ['--pace', '200ms'];
 const boat = 'mgw video c submit --model vendor-h3-mini --duration 5 --prompt "a paper boat"';
 
@@ -28,8 +28,8 @@ let scripts = 0;
 beforeEach(() => (user = userHere()));
 
 /**
- * `mgw sandbox exec` in this process. A script would inherit the streams of this process, so it
- * writes to files. Its output precedes that of mgw.
+ * Runs `mgw sandbox exec` in this process. The script would inherit this process's streams, so it writes to files
+ * instead. In the result, the script's output precedes mgw's.
  */
 async function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}): Promise<CliResult> {
   const output = join(user.cwd, `script-${(scripts += 1)}`);
@@ -49,12 +49,12 @@ async function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}):
   };
 }
 
-/** `mgw sandbox exec` in a separate process, whose streams the script inherits. */
+/** Runs `mgw sandbox exec` in a separate process, whose streams the script inherits. */
 function execAlone(args: string[], options?: Parameters<User['start']>[1]): Promise<CliResult> {
   return user.start(['sandbox', 'exec', ...args], options).result;
 }
 
-/** Makes a folder in which mgw puts its temporary files until the test ends. */
+/** Creates a folder for mgw's temporary files until the test ends. */
 function temporaryFolder(name: string): string {
   const folder = join(user.cwd, name);
   mkdirSync(folder);
@@ -81,17 +81,17 @@ describe('sandbox exec', () => {
     ['exit 42', 42],
     ['kill -TERM $$', 143],
     ['kill -KILL $$', 137],
-  ])('exits with the outcome %j of the script', async (lines, code) => {
+  ])('exits with the exit code of the script %j', async (lines, code) => {
     expect((await exec(code === 42 ? ['--verify'] : [], lines)).code).toBe(code);
   });
 
-  it('reports that a command cannot be run', async () => {
+  it('reports a command that cannot be run', async () => {
     const run = await user.run(['sandbox', 'exec', '--', './nothing-here']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
     expect(run.stderr).toContain('./nothing-here cannot be run');
   });
 
-  it('passes the three streams to the script, and keeps stdout for the one document under --json', async () => {
+  it('passes its three streams to the script, and under --json reserves stdout for the document', async () => {
     const plain = await execAlone(['--', 'sh', '-c', 'cat; echo err >&2'], { stdin: 'in' });
     expect(plain).toMatchObject({ stdout: 'in', stderr: 'err\n' });
     const json = await execAlone(['--json', '--', 'sh', '-c', 'echo out; exit 3']);
@@ -106,7 +106,7 @@ describe('sandbox exec', () => {
     expect(await result).toMatchObject({ code: 9, stdout: 'ready\nstopped\n' });
   });
 
-  it('leaves nothing behind, and works twice in a row with one --key', async () => {
+  it('leaves no files behind, and works twice in a row with the same --key', async () => {
     const folder = temporaryFolder('tmp');
     for (const name of ['one.mp4', 'two.mp4']) {
       const run = await exec(['-q', '--json'], `${boat} --key boat -o "$FILE"`, { FILE: name });
@@ -118,7 +118,7 @@ describe('sandbox exec', () => {
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(2);
   });
 
-  it('refuses options that it cannot judge or inject, before the script runs', async () => {
+  it('refuses unsupported limits and faults before the script runs', async () => {
     expect((await exec(['--min-poll', '5s'], 'echo ran')).stdout).toBe('');
     const run = await exec(['--fault', 'submit-rply-lost'], 'echo ran');
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -143,7 +143,7 @@ describe('the real gateway', () => {
     }
   }
 
-  it('is out of reach: a script has neither its key nor its address, regardless of where they are set', async () => {
+  it('is unreachable for a script, which receives neither its key nor its address, regardless of where they are set', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     configure();
@@ -173,7 +173,7 @@ describe('the real gateway', () => {
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(3);
   });
 
-  it('cannot be reached with copies of a key that only MGW_API_KEY_FILE or a profile contains', async () => {
+  it('cannot be reached with copies of a key from MGW_API_KEY_FILE or a profile', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     const fromFile = await exec([], 'env', { MGW_API_KEY_FILE: keyFile, COPY: canaryKey, OTHER: 'kept' });
@@ -184,8 +184,8 @@ describe('the real gateway', () => {
     expect((await exec([], 'env', { COPY: canaryKey })).stdout).not.toContain(canaryKey);
   });
 
-  // Changes of the environment that a script may make before it calls mgw; HERE is the folder of the real config.
-  // XDG_CACHE_HOME is kept, because mgw starts faster with its compile cache.
+  // Ways in which a script may change the environment before it calls mgw. HERE is the folder of the real config. The
+  // scripts keep XDG_CACHE_HOME, because mgw starts faster with its compile cache.
   const kept = 'PATH="$PATH" XDG_CACHE_HOME="$XDG_CACHE_HOME"';
   const changes = [
     `/usr/bin/env -i ${kept} sh -c 'cd / && exec "$@"' sh`,
@@ -217,7 +217,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it("is not reached if the script's folder cannot be on a PATH, because nothing runs", async () => {
+  it("is not reached if the script's folder cannot be part of a PATH, because the script does not run", async () => {
     const odd = temporaryFolder('a:b');
     const run = await exec([], 'echo ran');
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -246,7 +246,7 @@ describe('the real gateway', () => {
 });
 
 describe('exec --verify', () => {
-  it.skipIf(!hasCurl)('fails a script that simply retries after a lost response', async () => {
+  it.skipIf(!hasCurl)('fails a script that retries after a lost response', async () => {
     const run = await exec(['--verify', '--fault', 'submit-reply-lostx1'], script('naive.sh'));
     expect(run.code).toBe(5);
     expect(run.stderr).toContain('charged-twice: The same request was charged 2 times, 20 credits in all.');
@@ -265,7 +265,7 @@ describe('exec --verify', () => {
     expect(charges(run)).toBe(2);
   });
 
-  it('accepts the example of the documentation, even under chaos', async () => {
+  it("passes the documentation's example, even under chaos", async () => {
     const runs = await Promise.all(
       [1, 2].map((seed) => {
         const chaos = ['--fault', 'chaos@30%', '--seed', String(seed)];
@@ -279,9 +279,9 @@ describe('exec --verify', () => {
   });
 
   it.each([
-    ['gives each call a new key', 'new', 5, ['charged-twice', 'never-fetched'], 2],
+    ['uses a new key for each call', 'new', 5, ['charged-twice', 'never-fetched'], 2],
     ['uses one key', 'same', 0, [], 1],
-  ])('judges an agent whose tool call times out and that %s', async (_, keys, code, found, paid) => {
+  ])('checks an agent whose tool call times out and that %s', async (_, keys, code, found, paid) => {
     const tool = `mgw video c submit --model vendor-h3-mini --duration 5 --prompt boat -o boat.mp4`;
     const agent = `${process.execPath} ${agentScript} ${keys} 5000 -- ${tool}`;
     const run = await exec([...slow, '--verify', '--json', '--fault', 'client-gives-upx1'], agent);
@@ -301,7 +301,7 @@ describe('exec --verify', () => {
     expect(kinds(failed)).toEqual(['failure-ignored']);
   });
 
-  it('judges the polling of mgw if a limit is set, and mgw then respects the limit', async () => {
+  it("checks mgw's polling against --min-poll, which mgw respects", async () => {
     const open = ['--fault', 'never-finishes'];
     const hasty = [boat, 'mgw video c status @last', 'mgw video c status @last'].join(' && ');
     expect(kinds(await exec(['--verify', '--json', '--min-poll', '1m', ...open], hasty))).toEqual([
@@ -315,7 +315,7 @@ describe('exec --verify', () => {
 describe('the sandbox account', () => {
   const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini', '--duration', '5'];
 
-  /** A sandbox as `start` and `exec` serve it with some flags; `user` is configured for it. */
+  /** Starts a sandbox with the given flags, like `start` and `exec`, and configures it as the user's gateway. */
   async function served(...flags: string[]): Promise<void> {
     const command = new Command().exitOverride();
     addServeOptions(command);
@@ -329,7 +329,7 @@ describe('the sandbox account', () => {
     Object.assign(user.env, { MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
   }
 
-  it('has a balance that can be used up, set by its flag or by the config under --sandbox', async () => {
+  it('has a balance, which its flag or the config sets, and which can be used up', async () => {
     await served('--balance', '15');
     expect((await user.run(submit)).code).toBe(0);
     const refused = await user.run([...submit, '--new']);
@@ -342,7 +342,7 @@ describe('the sandbox account', () => {
     expect((await user.run(['--sandbox', ...submit])).code).toBe(0);
   });
 
-  it('has limits on concurrency and rate, which mgw waits for', async () => {
+  it('has concurrency and rate limits, and mgw waits until a request is permitted', async () => {
     await served('--concurrency', '1', '--per-minute', '2');
     expect((await user.run(submit)).code).toBe(0);
     const second = await user.run([...submit, '--new', '--retries', '9']);
@@ -350,7 +350,7 @@ describe('the sandbox account', () => {
     expect((await user.run([...submit, '--new', '--retries', '0'])).code).toBe(6);
   });
 
-  it('has keys, each for all models or for some', async () => {
+  it('has keys for all models or for some models', async () => {
     await served('--key', 'sandbox-key=text-1', '--key', 'team-b');
     expect((await user.run(['models', '-q'])).stdout).toMatch(/^text-1 .*\n$/m);
     expect((await user.run(submit)).code).toBe(4);
@@ -358,7 +358,7 @@ describe('the sandbox account', () => {
     await expect(served('--key', 'team-b=vendor-h4')).rejects.toThrow('--key: There is no model vendor-h4');
   });
 
-  it('has voices, each available to all or to named keys', async () => {
+  it('has voices that are available to all keys or to some keys', async () => {
     const say = ['tts', 'Good morning', '--speaker', 'zh_female_real', '-o', 'a.mp3'];
     await served();
     const refused = await user.run(say);
@@ -375,7 +375,7 @@ describe('the sandbox account', () => {
 });
 
 describe('bill, reset, faults and start', () => {
-  it('bill shows what commands under --sandbox were charged, and reset clears it', async () => {
+  it('bill prints the charges for commands with --sandbox, and reset clears the bill', async () => {
     const submit = ['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--duration', '5'];
     await user.run(['--sandbox', ...submit]);
     const bill = await user.run(['sandbox', 'bill']);
@@ -385,7 +385,7 @@ describe('bill, reset, faults and start', () => {
     expect((await user.run(['--sandbox', 'jobs', 'ls', '--json'])).json).toMatchObject({ jobs: [] });
   });
 
-  it('faults lists every fault and every magic word', async () => {
+  it('faults prints every fault and every magic word', async () => {
     const run = await user.run(['sandbox', 'faults', '--json']);
     expect(run.json['faults']).toEqual(FAULTS);
     expect(run.json['magic_words']).toEqual(MAGIC_WORDS);
@@ -413,7 +413,7 @@ describe('bill, reset, faults and start', () => {
     expect((await result).code).toBe(0);
   });
 
-  it('start reports a folder that cannot be used', async () => {
+  it('start reports an unusable folder', async () => {
     writeFileSync(join(user.cwd, 'state'), 'a file');
     const run = await user.run(['--sandbox', 'models']);
     expect(run.code).toBe(10);

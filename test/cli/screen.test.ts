@@ -45,7 +45,7 @@ function pathOf(command: NonNullable<Node>): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-// One example of each kind of output: tables, lines, and each kind of error that needs no network.
+// One command for each kind of output: tables, lines, and each kind of error that does not need the network.
 const others = [
   [],
   ...topics.map(({ name }) => ['help', name]),
@@ -83,15 +83,15 @@ const others = [
   ['tts', 'hello'],
 ];
 
-// Text that people or programs copy is not truncated: a path, an id, a URL, a document.
+// Commands whose output is not truncated to the terminal's width, because people and programs copy it.
 const whole = new Set(['config path']);
 
 const codes = /\x1b\[[\d;?]*[a-zA-Z]|\x1b\][^\x07]*\x07/g;
 const linesOf = (text: string): string[] => text.replace(codes, '').split(/[\n\r]/);
 
-describe.each([40, 80, 200])('the output at %i columns', (columns) => {
+describe.each([40, 80, 200])('at a width of %i columns, the output', (columns) => {
   it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
-    'of mgw $line fits',
+    'of `mgw $line` fits',
     async ({ line, args }) => {
       const { stdout, stderr } = await runOnScreen(args, env, columns);
       const long = [...linesOf(stdout), ...linesOf(stderr)].filter((each) => stringWidth(each) > columns);
@@ -108,7 +108,7 @@ it.each(
   allCommands(root)
     .filter(({ parent }) => parent !== null && parent.name() !== 'help')
     .map((command) => [pathOf(command).join(' '), command] as const),
-)('mgw %s --help shows at most ten flags, and --help-all shows all of them', async (_, command) => {
+)('mgw %s --help lists at most ten flags, and --help-all lists all of them', async (_, command) => {
   const count = async (flag: string): Promise<number> =>
     [...(await helpOf(pathOf(command), flag)).matchAll(/^ {2}(?:-\w, | {4})--/gm)].length;
   const [first, all] = [await count('--help'), await count('--help-all')];
@@ -116,25 +116,25 @@ it.each(
   expect(all > 0).toBe(command.options.some(({ hidden, long }) => !hidden && long !== '--help'));
 });
 
-it('mgw --help does not list the commands for fleets, and --help-all does', async () => {
+it('mgw --help-all lists the commands for fleets, which mgw --help omits', async () => {
   expect(await helpOf([], '--help')).not.toMatch(/worker|fleet|state {3}/);
   expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);
 });
 
-describe('the output in a pipe', () => {
+describe('in a pipe, the output', () => {
   it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
-    'of mgw $line contains no control codes',
+    'of `mgw $line` contains no control codes',
     async ({ args }) => {
       const { code, stdout, stderr } = await runOnScreen(args, { ...env, FORCE_COLOR: '1' });
       expect(stdout + stderr).not.toMatch(/[\0-\x08\x0b-\x1f\x7f-\x9f]/);
-      // An error about a mistyped command is not data.
+      // Usage errors go to stderr only, because stdout is for data.
       if (code === 2) expect(stdout).toBe('');
     },
   );
 });
 
 it.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])(
-  'help shows no colour if colour is disabled: %j',
+  'help contains no colour codes if colour is disabled: %j',
   async (wish) => {
     const { stderr } = await runOnScreen(['nonsense'], { ...env, ...wish }, 80);
     expect(stderr).not.toContain('\x1b');
@@ -156,7 +156,7 @@ describe('mgw video c submit without a prompt', () => {
     [['--no-input'], {}],
     [[], { CI: 'true' }],
   ])(
-    'exits immediately and reports the missing prompt with %j and the environment %j',
+    'reports the missing prompt and exits immediately with %j and the environment %j',
     async (flags, more) => {
       const { code, stdout, stderr } = await runOnScreen([...submit, ...flags], { ...env, ...more }, 80, '');
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
@@ -171,7 +171,7 @@ it.each([
   [['jobs', 'fetch', '@boat-1']],
   [['jobs', 'resolve', '@boat-1', '--resubmit']],
   [['tts', 'Good morning.']],
-])('media of %j is not written to a terminal', async (args) => {
+])('%j writes no media to a terminal', async (args) => {
   const { code, stdout, stderr } = await runOnScreen([...args, '-o', '-'], env, 80);
   expect([code, stdout, stderr]).toEqual([
     2,

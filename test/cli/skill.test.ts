@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { newUser } from '../support/cli.ts';
 
-test('skill install writes the skill, does not replace a changed one, and replaces it with --force', async () => {
+test('skill install writes the skill, and replaces a changed skill only with --force', async () => {
   const user = newUser();
   const path = join(user.cwd, '.claude', 'skills', 'mgw', 'SKILL.md');
   const first = await user.run(['skill', 'install']);

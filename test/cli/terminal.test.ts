@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { newShell, type Ran } from '../support/shell.ts';
 
-// util-linux's `script` runs a command on a terminal. Without it these tests are skipped.
+// util-linux's `script` runs a command on a terminal. These tests are skipped if it is missing.
 const hasScript = (spawnSync('script', ['--version']).stdout?.toString() ?? '').includes('util-linux');
 
 async function onTerminal(command: string, columns: number, env: NodeJS.ProcessEnv = {}): Promise<Ran> {
@@ -16,7 +16,7 @@ async function onTerminal(command: string, columns: number, env: NodeJS.ProcessE
   return ran;
 }
 
-// The last lines of the terminal after all control sequences were applied.
+// Returns the terminal's last lines after all control sequences have been applied.
 function afterwards(text: string): string[] {
   const kept = text
     .split('\n')
@@ -28,7 +28,7 @@ function afterwards(text: string): string[] {
 const submit = 'mgw --sandbox video c submit "a boat" --model vendor-h3-mini --duration 5 -o boat.mp4';
 
 describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
-  it('a spinner shows the state and the seconds, then a bar; the last line is clean', async () => {
+  it('a spinner displays the state and the seconds, then a bar, and finally clears its line', async () => {
     const { stdout, code } = await onTerminal(`${submit} && ${submit} --force`, 100);
     expect(code, stdout).toBe(0);
     const frames = new Set(stdout.match(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/g));
@@ -42,7 +42,7 @@ describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
     );
   });
 
-  it('a spinner drops the id and the bar at 40 columns, but not the state, the percentage and the bytes', async () => {
+  it('a spinner at 40 columns omits the id and the bar, but not the state, the percentage or the bytes', async () => {
     const { stdout, code } = await onTerminal(submit, 40);
     expect(code, stdout).toBe(0);
     expect(stdout).toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]\x1b\[39m running( \(IN_PROGRESS\))? \d+% after \d+s/);

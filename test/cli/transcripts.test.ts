@@ -23,7 +23,10 @@ function hold(step: Step, ran: Ran): void {
   expect(ran.code, about).toBe(step.code);
 }
 
-/** Starts the sandbox with the fault of a command line, if it has one. Returns the command line with the sandbox's address. */
+/**
+ * Starts the sandbox with the fault that a command line specifies, if any. Returns the command line
+ * with the sandbox's address.
+ */
 async function served(command: string): Promise<string> {
   const [named, fault = ''] = /<sandbox with ([\w-]+)>/.exec(command) ?? [];
   if (named === undefined) return command;
@@ -33,9 +36,9 @@ async function served(command: string): Promise<string> {
   return command.replace(named, `${sandbox.url} MGW_STATE_DIR=${stateDir}`);
 }
 
-describe('a person at a terminal sees the recorded transcript:', () => {
+describe('the output on a terminal', () => {
   const shells = transcripts(folder).filter(({ name }) => hasFullDisk || name !== 'full-disk.txt');
-  it.each(shells)('$name', async ({ steps }) => {
+  it.each(shells)('matches the transcript $name', async ({ steps }) => {
     const shell = newShell();
     expect(steps).not.toHaveLength(0);
     try {
@@ -46,8 +49,8 @@ describe('a person at a terminal sees the recorded transcript:', () => {
   });
 });
 
-describe.each(transcripts(`${folder}one-process`))('$name contains what is printed for', ({ steps }) => {
-  it.each(steps)('$command', async (step) => {
+describe.each(transcripts(`${folder}one-process`))('the transcript $name', ({ steps }) => {
+  it.each(steps)('matches the output of `$command`', async (step) => {
     const [mgw, ...argv] = wordsOf(step.command);
     expect(mgw).toBe('mgw');
     hold(step, await runAtNewHome(argv));

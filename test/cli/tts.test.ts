@@ -19,9 +19,9 @@ afterEach(async () => {
 
 interface Bench {
   user: User;
-  /** Runs the command in this process, as the user. */
+  /** Runs a command in this process, as the user. */
   here: (args: string[], env?: NodeJS.ProcessEnv) => Promise<CliResult>;
-  /** The charges so far. */
+  /** Returns the number of charges so far. */
   charges: () => number;
   file: (name: string) => Buffer;
   folder: () => string[];
@@ -46,7 +46,7 @@ function rendered(format: SpeechFormat, sampleRate = 24_000): Buffer {
 }
 
 describe('mgw tts', () => {
-  it('saves MP3, prints only its path, and reports the usage', async () => {
+  it('saves an MP3, prints only its path on stdout, and reports the usage', async () => {
     const { user, file, folder } = await bench();
     const run = await user.run(['tts', text, '-o', 'a.mp3']);
     expect(run.code, run.stderr).toBe(0);
@@ -87,7 +87,7 @@ describe('mgw tts', () => {
     expect([wav.readUInt32LE(24), wav.readUInt32LE(40)]).toEqual([16_000, wav.length - 44]);
   });
 
-  it('streams to standard output, and writes nothing else there', async () => {
+  it('writes only the audio to standard output with -o -', async () => {
     const { user } = await bench();
     const child = user.start(['tts', text, '-o', '-', '--format', 'ogg_opus']).child;
     const chunks: Buffer[] = [];
@@ -111,7 +111,7 @@ describe('mgw tts', () => {
     expect((await result).code).toBe(0);
   });
 
-  it('shows the request and sends nothing with --dry-run', async () => {
+  it('prints the request and sends nothing with --dry-run', async () => {
     const { here, charges } = await bench();
     const run = await here([
       'tts',
@@ -145,7 +145,7 @@ describe('mgw tts', () => {
 
 describe('failing speech', () => {
   it.each(['tts-cut', 'tts-reset'])(
-    '%s: exits 9, keeps the audio, and a rerun pays nothing',
+    'under the fault %s exits 9, keeps the audio, and a rerun pays nothing',
     async (fault) => {
       const { here, charges, folder } = await bench(fault);
       const command = ['tts', text, '-o', 'a.mp3', '--json'];
@@ -171,7 +171,7 @@ describe('failing speech', () => {
     expect(wait.json).toMatchObject({ exit_code: 5, error: run.json.error });
   });
 
-  it('is retried after 429; 500 is unknown, and a rerun pays nothing', async () => {
+  it('is retried after 429, but is in doubt after 500, and a rerun then pays nothing', async () => {
     const busy = await bench('tts-429x1');
     expect((await busy.here(['tts', text, '-o', 'a.mp3'])).code).toBe(0);
     const broken = await bench('tts-500');
@@ -189,7 +189,7 @@ describe('failing speech', () => {
     expect(run.stderr).toContain('MGW_TTS_SPEAKER');
   });
 
-  it('exits 9 or 0 silently if the reader closes the pipe', async () => {
+  it('exits 9 or 0 without a message if the reader closes the pipe', async () => {
     const { user } = await bench();
     const { child, result } = user.start(['tts', text.repeat(40), '-o', '-', '--format', 'pcm', '-q']);
     child.stdout?.once('data', () => child.stdout?.destroy());
@@ -198,7 +198,7 @@ describe('failing speech', () => {
     expect(stderr).toBe('');
   });
 
-  it('that was killed inside the stream is reported by a rerun, which pays nothing', async () => {
+  it('that was killed during the stream is reported by a rerun, which pays nothing', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
     });
@@ -221,7 +221,7 @@ describe('failing speech', () => {
 });
 
 describe('--split', () => {
-  it('speaks pieces and joins them into a complete result', async () => {
+  it('generates pieces and joins them into a complete file', async () => {
     const { user, file, folder, charges } = await bench();
     const run = await user.run(['tts', text, '--split', '--piece-length', '25', '-o', 'a.mp3', '--json']);
     expect(run.json).toMatchObject({ ok: true, jobs: [{ state: 'succeeded' }, { state: 'succeeded' }] });
@@ -234,7 +234,7 @@ describe('--split', () => {
     expect((await user.run(['jobs', 'ls'])).stdout).not.toContain('.pieces');
   });
 
-  it('that was killed half-way is completed by a rerun; --new repeats pieces in doubt, and no leftover remains', async () => {
+  it('is completed by a rerun after a kill, and with --new repeats pieces in doubt and leaves no temporary files', async () => {
     const spoken = (seen: { body: string }): string =>
       (JSON.parse(seen.body) as { req_params: { text: string } }).req_params.text;
     let hangs = true;
@@ -261,7 +261,7 @@ describe('--split', () => {
     expect(readdirSync(user.cwd)).toEqual(['a.pcm', 'state']);
   });
 
-  it('pays only for missing pieces when it is run again', async () => {
+  it('pays only for missing pieces when the command is repeated', async () => {
     const { here, charges, folder } = await bench('tts-cutx1');
     const command = ['tts', text, '--split', '--piece-length', '25', '--concurrency', '1', '-o', 'a.mp3'];
     const first = await here([...command, '--json']);
@@ -272,7 +272,7 @@ describe('--split', () => {
   });
 });
 
-describe('invalid input sends nothing', () => {
+describe('mgw tts with invalid input', () => {
   it.each([
     [['tts', '-o', 'a.mp3'], /No text/],
     [['tts', 'Hi'], /No output.*next: mgw tts Hi -o speech\.mp3/s],
@@ -292,7 +292,7 @@ describe('invalid input sends nothing', () => {
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split'], /cannot join aac/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split', '--dry-run'], /cannot join aac/],
     [['tts', '--file', '/nowhere/x.txt', '-o', 'a.mp3'], /--file/],
-  ])('%j', async (args, message) => {
+  ])('refuses %j, and sends nothing', async (args, message) => {
     const { here, charges, folder } = await bench();
     const run = await here(args);
     expect(run.code).toBe(2);
@@ -301,7 +301,7 @@ describe('invalid input sends nothing', () => {
     expect(folder()).toEqual([]);
   });
 
-  it('text that is not UTF-8', async () => {
+  it('refuses text in an encoding other than UTF-8', async () => {
     const { user, charges } = await bench();
     writeFileSync(join(user.cwd, 'bad.txt'), Buffer.from([0x48, 0xff, 0x69]));
     const run = await user.run(['tts', '--file', 'bad.txt', '-o', 'a.mp3']);
@@ -309,7 +309,7 @@ describe('invalid input sends nothing', () => {
     expect(run.stderr).toContain('UTF-8');
   });
 
-  it('an existing output', async () => {
+  it('refuses an existing output file unless --force is set', async () => {
     const { user, here, charges } = await bench();
     writeFileSync(join(user.cwd, 'a.mp3'), 'mine');
     expect((await here(['tts', 'Hi', '-o', 'a.mp3', '--json'])).json).toMatchObject({

@@ -33,7 +33,7 @@ const boat = [
   '50ms',
 ];
 
-it('a workflow step passes its job and its file to the next step', async () => {
+it('a workflow step passes its job and file to the next step', async () => {
   const ran = await user.start(['video', 'c', 'submit', ...boat, '-o', 'boat.mp4']).result;
   expect(ran.stderr).toMatch(/^Saved boat\.mp4 \([\d.]+ kB\) after \d+s\.$/m);
   expect(ran.stdout).toBe(`${join(user.cwd, 'boat.mp4')}\n`);
@@ -43,7 +43,7 @@ it('a workflow step passes its job and its file to the next step', async () => {
   expect(readFileSync(join(user.cwd, 'STEP_SUMMARY'), 'utf8')).toContain('| job | model | state |');
 });
 
-it('an error is annotated once, on stderr, and the gateway cannot inject a command', async () => {
+it('an error is annotated once, on stderr, and the gateway cannot inject a workflow command', async () => {
   gateway.script.submit.push({ status: 400, body: { error: { message: 'no\n::add-mask::boat' } } });
   const ran = await user.run(['video', 'c', 'submit', ...boat, '--json']);
   expect(ran.json).toMatchObject({ ok: false, exit_code: 4 });
@@ -54,7 +54,7 @@ it('an error is annotated once, on stderr, and the gateway cannot inject a comma
   expect(plain.code).toBe(0);
 });
 
-it('a gateway and a manifest cannot inject a command or a control character', async () => {
+it('a gateway and a manifest cannot inject a workflow command or a control character', async () => {
   const message = 'no\n::add-mask::boat\n##[error]boat \u{1b}[2J';
   gateway.script.submit.push({ status: 400, body: { error: { message } } });
   const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat' };
@@ -70,7 +70,7 @@ it('a gateway and a manifest cannot inject a command or a control character', as
   });
 });
 
-it('text that arrives in pieces cannot inject a command, and is otherwise unchanged', async () => {
+it('text that arrives in pieces cannot inject a workflow command, and is otherwise unchanged', async () => {
   const pieces = [
     'a\n',
     ':',
@@ -90,7 +90,7 @@ it('text that arrives in pieces cannot inject a command, and is otherwise unchan
   expect(await text(stdout)).toBe('a\n: :error::x\n## [error]y\n  : :debug::z\nstd::vector ::end');
 });
 
-it('mgw api does not let a text response inject a command', async () => {
+it('a text response to mgw api cannot inject a workflow command', async () => {
   const server = await listen((_, response) => {
     response.setHeader('content-type', 'text/plain');
     response.end('é\n::add-mask::x\n \u{a0}::error::y\n##[error]z');
@@ -101,7 +101,7 @@ it('mgw api does not let a text response inject a command', async () => {
 });
 
 it.each(['SIGINT', 'SIGTERM'] as const)(
-  'mgw prints the ref on %s while the response is pending',
+  'mgw prints the REF on %s while the response is pending',
   async (signal) => {
     let answer = (): void => undefined;
     const asked = new Promise<void>((resolve) => {

@@ -54,11 +54,11 @@ describe('the action', () => {
     expect(readFileSync(join(runner, 'OUTPUT'), 'utf8')).toBe(`version=${version}\n`);
   });
 
-  it('reads the version from its own tag', () => {
+  it('determines the version from its own tag', () => {
     expect(install({ INPUT_VERSION: '', ACTION_REF: `v${version}` })).toMatchObject({ status: 0 });
   });
 
-  it('refuses a tampered file, and installs nothing', () => {
+  it('refuses a tampered release file, and installs nothing', () => {
     appendFileSync(file, '\n');
     const { status, stdout, path } = install();
     expect(status).toBe(1);
@@ -82,13 +82,13 @@ describe('the action', () => {
     ['INPUT_VERSION', '9.9.9', /does not list mgw-9\.9\.9-linux/],
     ['INPUT_RELEASE', 'http://releases.example.com/mgw', /Allowed are a path, a file:/],
     ['INPUT_CACHE_STATE', 'yes', /Allowed are restore and save/],
-  ])('refuses %s=%s', (name, value, message) => {
+  ])('refuses the input %s=%s', (name, value, message) => {
     const { status, stdout } = install({ [name]: value });
     expect(status).toBe(1);
     expect(stdout).toMatch(message);
   });
 
-  it('masks the key before anything else', () => {
+  it('masks the API key before any other step', () => {
     const { stdout } = install({ MGW_API_KEY: 'sk-50%off' });
     expect(stdout).toMatch(/^::add-mask::sk-50%25off\n/);
   });
@@ -97,7 +97,7 @@ describe('the action', () => {
 describe('GitHub accepts', () => {
   let validate: typeof Service.validate;
 
-  // Bundled, since it imports JSON in a way that Node 20 does not support.
+  // Bundles GitHub's parser, because it imports JSON in a way that Node 20 does not support.
   beforeAll(async () => {
     const file = join(freshFolder(), 'validate.mjs');
     const build = await rolldown({ input: '@actions/languageservice', platform: 'node' });
@@ -105,7 +105,7 @@ describe('GitHub accepts', () => {
     ({ validate } = (await import(file)) as typeof Service);
   });
 
-  // The library caches a file by its path, so each text needs a different path.
+  // GitHub's parser caches a file by its path, so each text needs a different path.
   const messages = async (name: string, text: string): Promise<unknown[]> =>
     (await validate(TextDocument.create(`file:///${name}`, 'yaml', 1, text))).map(({ message }) => message);
 
@@ -116,7 +116,7 @@ describe('GitHub accepts', () => {
     expect(await messages('broken/action.yml', broken)).toHaveLength(1);
   });
 
-  it.each(workflows)('the workflow $name of the documentation', async ({ name, text }) => {
+  it.each(workflows)("the documentation's workflow $name", async ({ name, text }) => {
 
     expect(await messages(`.github/workflows/${name}.yml`, text)).toEqual([]);
     expect(await messages(`.github/workflows/broken-${name}.yml`, text.replace('runs-on', 'run-on'))).not.toEqual([]);

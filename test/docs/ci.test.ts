@@ -51,24 +51,24 @@ function charges(): number {
 }
 
 describe('docs/ci.md', () => {
-  it('has only recipes that are run here', () =>
+  it('contains only recipes that these tests run', () =>
     expect([...workflows.keys()]).toEqual(['clip', 'later', 'resume', 'batch', 'clips']));
 
-  it('has a recipe of one step that saves a video', async () => {
+  it('contains a one-step recipe that saves a video', async () => {
     const { code, log, summary } = await runners.run(workflow('clip'));
     expect(code, log).toBe(0);
     expect(log).toMatch(/-rw\S* .*boat\.mp4$/m);
     expect(summary).toContain('succeeded');
   });
 
-  it('has a recipe that submits in one job and fetches in another, which pays nothing', async () => {
+  it('contains a recipe that submits in one job and fetches in another without paying again', async () => {
     const { code, log, workspace } = await runners.run(workflow('later'));
     expect(code, log).toBe(0);
     expect(existsSync(join(workspace, 'out/intro-4711.mp4'))).toBe(true);
     expect(charges()).toBe(1);
   });
 
-  it('has a recipe that resumes after a cancelled run, and pays nothing', async () => {
+  it('contains a recipe that resumes after a cancelled run without paying again', async () => {
     let isCancelled = false;
     const first = await runners.run(workflow('resume'), (log, interrupt) => {
       if (isCancelled || !log.includes('Accepted as')) return;
@@ -83,7 +83,7 @@ describe('docs/ci.md', () => {
     expect(charges()).toBe(1);
   });
 
-  it('has a recipe of a batch, which pays nothing when it is run again', async () => {
+  it('contains a recipe for a batch, which pays nothing when it is repeated', async () => {
     for (let runs = 0; runs < 2; runs += 1) {
       const { code, log, summary, workspace } = await runners.run(workflow('batch'));
       expect(code, log).toBe(0);
@@ -93,7 +93,7 @@ describe('docs/ci.md', () => {
     expect(charges()).toBe(2);
   });
 
-  it('has a script for any other CI, which refuses a tampered file', async () => {
+  it('contains a script for other CI systems, which refuses a tampered file', async () => {
     const shell = newShell({ MGW_RELEASE: `file://${release}`, MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
     onEnd(() => shell.close());
     const [, script = ''] = /```sh\n([^]*?)```/.exec(page) ?? [];

@@ -45,7 +45,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
 
   const paid = (): unknown[] => [...place.gateway.charges.values()];
 
-  it('has a recipe of jobs that runs a batch, and pays nothing when it is run again', async () => {
+  it('contains a recipe of jobs that run a batch, which pays nothing when it is repeated', async () => {
     const release = freshFolder();
     writeRelease(release);
     const values = Object.fromEntries(
@@ -55,7 +55,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
       ]),
     ) as Record<string, string>;
     const runners = new Runners({ ...values, 'matrix.runner': '1' }, { 'clips.csv': join(shell.home, 'clips.csv') });
-    // Uses a local release, and workers that stop as soon as they are idle.
+    // Replaces the release by a local one, and makes the workers stop as soon as they are idle.
     const text = recipe
       .replaceAll(/(mgw\/action@.*)/g, `$1\n        with: { release: '${release}' }`)
       .replace('--max-idle 2m', '--max-idle 1s --poll-interval 10ms');
@@ -67,7 +67,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
     expect(paid()).toEqual([1, 1, 1]);
   });
 
-  it('has a manifest with a working worker, whose probe reports whether it is alive', async () => {
+  it('contains a manifest with a working worker, whose probe reports whether the worker is alive', async () => {
     const { terminationGracePeriodSeconds: grace, containers } = (parse(manifest) as Manifest).spec.template
       .spec;
     const [{ args, livenessProbe }] = containers;

@@ -18,7 +18,7 @@ const blocks = (page: string, language: string): string[] =>
 
 const commandsOf = (page: string): string[] => blocks(page, 'sh').join('').trimEnd().split('\n');
 
-describe.each(['video', 'speech', 'configuration'])('docs/%s.md, line by line in one shell:', (name) => {
+describe.each(['video', 'speech', 'configuration'])('docs/%s.md, executed line by line in one shell,', (name) => {
   const page = read(name);
   let shell: Shell;
 
@@ -31,13 +31,13 @@ describe.each(['video', 'speech', 'configuration'])('docs/%s.md, line by line in
 
   it('contains commands', () => expect(commandsOf(page).length).toBeGreaterThan(1));
 
-  it.each(commandsOf(page))('%s', async (command) => {
+  it.each(commandsOf(page))('contains the working command %s', async (command) => {
     const { code, stderr } = await shell.run(command);
     expect(code, stderr).toBe(0);
   });
 });
 
-// The files that the commands of the pages read.
+// Creates the files that the pages' commands read.
 function fill(home: string): void {
   const pixel =
     'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
@@ -53,7 +53,7 @@ function fill(home: string): void {
 const longName = ({ flags }: Flag): string => /--[\w-]+/.exec(flags)?.[0] ?? '';
 
 describe('docs/video.md', () => {
-  it.each(Object.values(protocols))('has every flag of Protocol $name, and its field', ({ name, flags }) => {
+  it.each(Object.values(protocols))('lists every flag of Protocol $name with its field', ({ name, flags }) => {
     const [, section = ''] = read('video').split(`## Protocol ${name.toUpperCase()}\n`);
     const [own = ''] = section.split('\n## ');
     const rows = own.split('\n').filter((line) => line.startsWith('| `--'));
@@ -64,7 +64,7 @@ describe('docs/video.md', () => {
 });
 
 describe('docs/speech.md', () => {
-  it('has every flag that sets a field', () => {
+  it('lists every flag that sets a field', () => {
     const missing = speechFlags.map(longName).filter((flag) => !read('speech').includes(`\`${flag}`));
     expect(missing).toEqual([]);
   });
@@ -73,11 +73,11 @@ describe('docs/speech.md', () => {
 describe('docs/configuration.md', () => {
   const page = read('configuration');
 
-  it('has every setting', () => {
+  it('lists every setting', () => {
     expect(settableKeys.filter((key) => !page.includes(`\`${key}\``))).toEqual([]);
   });
 
-  it('shows a valid config file', () => {
+  it('contains a valid config file', () => {
     const shown = tryParseJson(blocks(page, 'json')[0] ?? '');
     expect(isObject(shown) && checkConfig(shown)).toHaveProperty('file.profile', 'work');
   });

@@ -11,7 +11,7 @@ const pages = ['docs', 'docs/skill'].flatMap((folder) =>
     .map((name) => `${folder}/${name}`),
 );
 
-/** The paragraphs and list items of a page, without its code, tables and headings. */
+/** Returns a page's paragraphs and list items, without code, tables and headings. */
 const paragraphs = (page: string): string[] =>
   page
     .replaceAll(/^```[^]*?^```$/gm, '')

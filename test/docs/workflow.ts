@@ -30,26 +30,26 @@ interface Action {
   runs: { steps: Step[] };
 }
 
-/** The result of a run of a workflow. */
+/** The result of a workflow run. */
 export interface WorkflowRun {
-  /** Exit code of the first step that failed, else 0. */
+  /** The exit code of the first failed step, or 0 if all steps succeeded. */
   code: number;
   log: string;
   summary: string;
-  /** The workspace of the last job. */
+  /** The path of the last job's workspace. */
   workspace: string;
 }
 
-/** The variables and values that are available to the steps of a job, or of an action within it. */
+/** The variables and values available to the steps of a job or of an action. */
 interface Scope {
   env: NodeJS.ProcessEnv;
   values: Values;
 }
 
 /**
- * Replaces GitHub's runners. Every job gets an empty machine at the same path. Caches and artifacts outlive
- * it. The steps of mgw's action are read from action.yml. `values` are those of the repository, such as
- * `vars.MGW_BASE_URL`.
+ * Replaces GitHub's runners. Every job runs on an empty machine at the same path. Caches and artifacts
+ * outlive the machine. The steps of mgw's action are read from action.yml. `values` are the repository's,
+ * such as `vars.MGW_BASE_URL`.
  */
 export class Runners {
   private readonly folder = freshFolder();
@@ -57,7 +57,7 @@ export class Runners {
   private ran: WorkflowRun = { code: 0, log: '', summary: '', workspace: '' };
   private onLog: OnLog = () => undefined;
 
-  /** @param files the files of the repository, by their names in it */
+  /** @param files the repository's files, by their paths */
   constructor(
     values: Values,
     private readonly files: Values = {},
@@ -65,7 +65,10 @@ export class Runners {
     this.values = { 'github.server_url': 'https://github.com', 'github.run_id': '4711', 'github.run_attempt': '0', 'strategy.job-index': '0', ...values };
   }
 
-  /** Runs a workflow; a second run is a further attempt. `onLog` is called with the log as it grows, and may interrupt a step. */
+  /**
+   * Runs a workflow. A second run is another attempt of the same workflow. `onLog` receives the log as it grows,
+   * and may interrupt a step.
+   */
   async run(text: string, onLog: OnLog = () => undefined): Promise<WorkflowRun> {
     const { name, env, jobs } = parse(text) as Workflow;
     this.ran = { code: 0, log: '', summary: '', workspace: join(this.folder, 'machine/work') };
@@ -153,21 +156,21 @@ export class Runners {
     if (added !== '') scope.env['PATH'] = `${added}:${scope.env['PATH'] ?? ''}`;
   }
 
-  // GitHub's own actions, to the extent that the recipes use them.
+  // Runs one of GitHub's own actions, with only the inputs that the recipes use.
   private builtin(name: string, { name: artifact = '', path = '.', key = '', ...rest }: Values): void {
     const { workspace } = this.ran;
     const here = path.startsWith('/') ? path : join(workspace, path);
     const [artifacts, caches] = [join(this.folder, 'artifacts', artifact), join(this.folder, 'caches')];
     if (name === 'actions/cache/save') cpSync(here, join(caches, key), { recursive: true, errorOnExist: true });
     else if (name === 'actions/upload-artifact') {
-      // The recipes list a second path, which may be missing.
+      // Uses only the first path. The recipes list a second path, which may be missing.
       const [first = ''] = here.split('\n');
       if (existsSync(first))
         cpSync(first, extname(path) === '' ? artifacts : join(artifacts, basename(path)), { recursive: true });
     } else if (name === 'actions/download-artifact') cpSync(artifacts, workspace, { recursive: true });
     else if (name === 'actions/cache/restore') {
       const prefix = rest['restore-keys'] ?? '';
-      // A key ends with the number of the attempt, so the newest key is the last in order.
+      // A key ends with the attempt number, so the newest key sorts last.
       const keys = existsSync(caches) ? readdirSync(caches).sort() : [];
       const newest = keys.filter((each) => each.startsWith(prefix)).at(-1);
       if (newest !== undefined) cpSync(join(caches, newest), here, { recursive: true });

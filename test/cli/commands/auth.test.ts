@@ -10,7 +10,7 @@ const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'u
 
 const listing = says({ data: [{ id: 'vendor-h3-mini' }, { id: 'Video-B' }] });
 
-/** A gateway with these responses to `GET /v1/models`. */
+/** Starts a gateway that sends these responses to `GET /v1/models`. */
 async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpServer> {
   const server = await httpServer();
   server.answers.push(...answers);
@@ -18,7 +18,7 @@ async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpS
 }
 
 describe('auth login', () => {
-  it.each(['', 'Bearer sk-1'])('refuses the key %j, and suggests itself', async (stdin) => {
+  it.each(['', 'Bearer sk-1'])('refuses the key %j, and suggests `mgw auth login`', async (stdin) => {
     const login = await userHere().run(['auth', 'login', '--base-url', 'https://g.example', '--json'], {
       stdin,
     });
@@ -28,7 +28,7 @@ describe('auth login', () => {
     });
   });
 
-  it('stores a key that the gateway accepts, for the user only, and prints neither the key nor data', async () => {
+  it('stores a key that the gateway accepts, readable only by the user, and prints neither the key nor data', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
     const login = await user.run(['auth', 'login', '--base-url', `${gateway.url}/`], {
@@ -46,7 +46,7 @@ describe('auth login', () => {
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
 
-  it('accepts an address without a scheme, and stores it with a scheme', async () => {
+  it('accepts a gateway address without a scheme, and stores it with one', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
     const address = ['--base-url', new URL(gateway.url).host];
@@ -95,7 +95,7 @@ describe('auth login', () => {
     expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });
   });
 
-  it('requires the gateway address if it cannot prompt', async () => {
+  it('requires the gateway address as an argument if it cannot prompt', async () => {
     const login = await userHere().run(['auth', 'login', '--json'], { stdin: 'key-1' });
     expect(login).toMatchObject({
       code: 2,
@@ -103,7 +103,7 @@ describe('auth login', () => {
     });
   });
 
-  it('creates a profile, and later changes only the key in it', async () => {
+  it('creates a profile, and later changes only the key in that profile', async () => {
     const user = userHere();
     const login = ['auth', 'login', '--no-verify', '--profile', 'work'];
     await user.run([...login, '--base-url', 'http://10.0.0.1', '--allow-http'], { stdin: 'key-1' });
@@ -153,7 +153,7 @@ describe('auth login', () => {
 });
 
 describe('auth status', () => {
-  it('shows the source of each value and that the key is accepted, without secrets', async () => {
+  it("prints each value's source and that the gateway accepts the key, without secrets", async () => {
     const gateway = await gatewayThat(listing, listing);
     const user = userHere(gateway.url);
     const { code, stdout, stderr } = await user.run(['auth', 'status']);
@@ -168,7 +168,7 @@ describe('auth status', () => {
     expect(json['auth']).toMatchObject(auth);
   });
 
-  it('reports a refused key, or a gateway that did not respond', async () => {
+  it('reports a refused key or a gateway that does not respond', async () => {
     const gateway = await gatewayThat(says({ error: { message: 'Invalid token' } }, 401));
     const refused = await userHere(gateway.url).run(['auth', 'status', '--json']);
     expect(refused).toMatchObject({ code: 3, json: { auth: { accepted: false }, error: { code: 'auth' } } });
@@ -202,7 +202,7 @@ describe('auth status', () => {
 });
 
 describe('auth logout', () => {
-  it('removes the key from its profile and nothing else', async () => {
+  it('removes only the key from its profile', async () => {
     const user = userHere();
     await user.run(['auth', 'login', '--no-verify', '--base-url', 'https://gateway.example'], {
       stdin: canaryKey,
@@ -216,13 +216,13 @@ describe('auth logout', () => {
     expect((await user.run(['auth', 'logout', '--json'])).json).toMatchObject({ ok: true, removed: false });
   });
 
-  it('reports that a variable still contains a key', async () => {
+  it('reports that an environment variable still contains a key', async () => {
     const { stderr } = await userHere('https://gateway.example').run(['auth', 'logout']);
     expect(stderr).toContain('MGW_API_KEY is still set');
   });
 });
 
-it('a recorded refusal is not attributed to the current key', async () => {
+it('mgw does not attribute a recorded refusal to the current key', async () => {
   const server = await httpServer();
   server.answers.push(says({ error: { message: 'Invalid token' } }, 401));
   const user = userHere(server.url);

@@ -15,7 +15,7 @@ function put(user: User, text: string): void {
 }
 
 describe('config set, get and unset', () => {
-  it('act on the current profile', async () => {
+  it('read and change the current profile', async () => {
     const user = userHere();
     expect((await user.run(['config', 'set', 'tts.speaker', 'Anna'])).code).toBe(0);
     expect((await user.run(['--profile', 'work', 'config', 'set', 'retries', '2'])).code).toBe(0);
@@ -26,7 +26,7 @@ describe('config set, get and unset', () => {
     expect(kept(user)).toEqual({ profiles: { default: {}, work: { retries: 2 } } });
   });
 
-  it('accept a default of a model whose name has dots and dashes', async () => {
+  it('accept a default for a model whose name contains dots and dashes', async () => {
     const user = userHere();
     const key = 'defaults.video.a.veo-3.1-fast.aspect_ratio';
     expect((await user.run(['config', 'set', key, '16:9'])).code).toBe(0);
@@ -67,7 +67,7 @@ describe('config set, get and unset', () => {
     expect(stderr).not.toContain('sesame');
   });
 
-  it('accept a default of an unknown protocol, which the submission then refuses', async () => {
+  it('accept a default for an unknown protocol, which a submission then refuses', async () => {
     const user = userHere();
     await user.run(['config', 'set', 'defaults.video.c.vendor-h3.duration', '5']);
     const file = (await user.run(['config', 'path'])).stdout.trim();
@@ -78,7 +78,7 @@ describe('config set, get and unset', () => {
     expect(json.error.message).toContain('defaults.video.d, but there is no protocol d.');
   });
 
-  it('choose the profile for later commands', async () => {
+  it('select the profile for later commands', async () => {
     const user = userHere();
     await user.run(['--profile', 'work', 'config', 'set', 'timeout', '5m']);
     expect((await user.run(['config', 'set', 'profile', 'work'])).code).toBe(0);
@@ -87,7 +87,7 @@ describe('config set, get and unset', () => {
     expect((await user.run(['config', 'get', 'timeout'])).stdout).toBe('30m\n');
   });
 
-  it('repair a file that has an invalid value, and refuse an untrusted file', async () => {
+  it('repair a config file with an invalid value, and refuse an untrusted file', async () => {
     const user = userHere();
     put(user, '{"profile":"work","profiles":{"work":{"retries":"many"}}}');
     expect((await user.run(['config', 'list'])).code).toBe(2);
@@ -99,7 +99,7 @@ describe('config set, get and unset', () => {
 });
 
 describe('config list', () => {
-  it('shows each value with its source, and no key', async () => {
+  it('prints each value with its source, and never prints a key', async () => {
     const user = userHere('https://gateway.example', { MGW_TIMEOUT: '90s' });
     await user.run(['config', 'set', 'tts.speaker', 'Anna']);
     const { code, stdout } = await user.run(['config', 'list']);
@@ -119,14 +119,14 @@ describe('config list', () => {
     expect(JSON.stringify(rows)).not.toContain(canaryKey);
   });
 
-  it('shows an unusable value with the reason', async () => {
+  it('prints an invalid value with the reason', async () => {
     const { code, stdout } = await userHere().run(['config', 'list'], { env: { MGW_TIMEOUT: 'soon' } });
     expect(code).toBe(0);
     expect(stdout).toMatch(/^timeout +MGW_TIMEOUT soon: must be a number with a unit/m);
   });
 });
 
-it('config path prints the path of the file', async () => {
+it('config path prints the path of the config file', async () => {
   const user = userHere();
   expect(await user.run(['config', 'path'])).toMatchObject({ code: 0, stdout: `${configOf(user)}\n` });
 });
@@ -136,7 +136,7 @@ describe('config edit', () => {
     user.run(['config', 'edit'], { env: { EDITOR: editor, VISUAL: undefined } });
   const files = (user: User): string[] => readdirSync(join(user.cwd, 'config'));
 
-  it('replaces the file with the edited copy in mode 600, and leaves no copy', async () => {
+  it('replaces the config file with the edited copy in mode 600, and removes the copy', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const run = await edit(user, 'sed -i s/5m/6m/');
@@ -146,7 +146,7 @@ describe('config edit', () => {
     expect(files(user)).toEqual(['config.json']);
   });
 
-  it('repairs a file that is not JSON, and creates a missing file', async () => {
+  it('repairs a config file that is not JSON, and creates a missing one', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m",}}}');
     expect((await edit(user, "sed -i 's/,}/}/'")).code).toBe(0);
@@ -176,7 +176,7 @@ describe('config edit', () => {
     expect(files(user)).toEqual(['config.json']);
   });
 
-  it('offers to edit again on a terminal', async () => {
+  it('offers on a terminal to edit an invalid file again', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const env = { ...user.env, EDITOR: 'sed -i -e s/bad/7m/ -e s/5m/bad/', VISUAL: undefined, CI: undefined };
@@ -186,7 +186,7 @@ describe('config edit', () => {
     expect(kept(user)).toEqual({ profiles: { default: { timeout: '7m' } } });
   });
 
-  it('keeps the edit if another process has changed the file in the meantime', async () => {
+  it('saves the edit separately if another process has changed the config file in the meantime', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const run = await edit(user, `sed -i s/5m/9m/ ${configOf(user)}; sed -i s/5m/6m/`);
@@ -196,7 +196,7 @@ describe('config edit', () => {
     expect(readFileSync(copy, 'utf8')).toContain('6m');
   });
 
-  it('without an editor suggests a command that sets one; if the editor fails, nothing changes', async () => {
+  it('suggests how to set an editor if none is set, and changes nothing if the editor fails', async () => {
     const user = userHere();
     const none = await edit(user, '');
     expect([none.code, none.stderr]).toEqual([

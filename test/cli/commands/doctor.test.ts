@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await new Promise((resolve) => server.close(resolve));
 });
 
-/** A gateway that responds to every request with one status and body. */
+/** Starts a gateway that responds to every request with the given status and body. */
 async function gateway(status: number, body: unknown, headers: Record<string, string> = {}): Promise<string> {
   const server = createServer((request, response) => {
     request.resume();
@@ -38,7 +38,7 @@ async function examine(
 }
 
 describe('doctor', () => {
-  it('passes with a working gateway, and leaves nothing behind', async () => {
+  it('passes with a working gateway, and leaves no files behind', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }));
     const { result, checks } = await examine(user);
     expect(result.code).toBe(0);
@@ -72,7 +72,7 @@ describe('doctor', () => {
     expect(checks['key']?.hint).toContain('mgw auth login');
   });
 
-  it('exits 6 if no server listens', async () => {
+  it('exits 6 if no server listens at the gateway address', async () => {
     const free = createTcpServer();
     await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
     const { port } = free.address() as AddressInfo;
@@ -83,7 +83,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('skip');
   });
 
-  it('exits 2 if nothing is configured, and suggests both commands', async () => {
+  it('exits 2 if nothing is configured, and suggests the commands that set the gateway and the key', async () => {
     const { result, checks } = await examine(userHere());
     expect(result.code).toBe(2);
     expect(checks['gateway']).toMatchObject({ status: 'fail' });
@@ -143,7 +143,7 @@ describe('doctor', () => {
 });
 
 describe('doctor --update', () => {
-  /** A server of releases: `url` is in the setting `update_url`; `requests` are those that arrived. */
+  /** Starts a release server. `url` is configured as `update_url`; `requests` lists the received requests. */
   async function releases(
     body: string,
     status = 200,
@@ -198,7 +198,12 @@ describe('doctor --update', () => {
   it.each([
     ['a response that is not JSON', '<html>', 200, 'returned no version'],
     ['JSON without a version', '{"version":"latest"}', 200, 'returned no version'],
-    ['a megabyte too much', `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`, 200, 'longer than 1 MiB'],
+    [
+      'a response longer than 1 MiB',
+      `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`,
+      200,
+      'longer than 1 MiB',
+    ],
     ['an error', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
   ])('exits 6 after %s', async (_, body, status, detail) => {
     const { user } = await releases(body, status);
@@ -224,7 +229,7 @@ describe('doctor --update', () => {
     expect(requests.map(({ url }) => url)).toEqual(['/mgw.json', '/latest.json']);
   });
 
-  it('exits 2 without an address, and suggests the setting', async () => {
+  it('exits 2 if update_url is not set, and suggests the command that sets it', async () => {
     const { result, checks } = await examine(userHere(await gateway(200, { data: [{ id: 'm' }] })), [
       '--update',
     ]);
@@ -235,7 +240,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('is the only command that contacts the address in update_url', async () => {
+  it('is the only command that contacts update_url', async () => {
     const { user, requests } = await releases('{"version":"99.0.0"}');
     for (const args of [['doctor'], ['models'], ['--version'], ['jobs', 'ls'], ['--sandbox', 'doctor']])
       expect((await user.run(args)).code).toBe(0);
@@ -256,7 +261,7 @@ describe('checkClock', () => {
   const now = Date.parse('2026-06-01T12:00:00Z');
   const at = (iso: string): Check => checkClock({ headers: { date: new Date(iso).toUTCString() } }, now);
 
-  it('allows a difference of five minutes in either direction', () => {
+  it('accepts a difference of five minutes in either direction', () => {
     expect(at('2026-06-01T12:00:01Z').detail).toBe('agrees with the gateway');
     expect(at('2026-06-01T11:55:00Z')).toMatchObject({ status: 'ok', detail: 'differs by 300 s' });
     expect(at('2026-06-01T11:54:00Z')).toMatchObject({

@@ -17,7 +17,7 @@ async function userOf(answer: Json, status = 200): Promise<User> {
 }
 
 describe('mgw models', () => {
-  it('prints a table with the protocol and the versions of each model', async () => {
+  it("prints a table with each model's protocol and versions", async () => {
     const user = await userOf({ success: true, data: entries });
     const { stdout, stderr } = await user.run(['models']);
     expect(stderr).toBe('');
@@ -30,7 +30,7 @@ describe('mgw models', () => {
     ]);
   });
 
-  it('shows the configured prices, sorted by the maximum cost of a clip in the configured currency', async () => {
+  it('prints the configured prices in the configured currency, sorted by the maximum cost of a clip', async () => {
     const video = { supported_endpoint_types: ['openai-video'] };
     const data = ['vendor-h3', 'vendor-h3-mini', 'vendor-h3-base', 'text-1'].map((id) => ({
       id,
@@ -68,7 +68,7 @@ describe('mgw models', () => {
     expect(await user.run(['models', '--cost', 'five'])).toMatchObject({ code: 2 });
   });
 
-  it('lists the models of one protocol, and reports if none is marked for it', async () => {
+  it('lists the models of one protocol, and reports if the gateway marks none for it', async () => {
     const user = await userOf({ data: entries });
     const some = await user.run(['models', '--protocol', 'b', '--json']);
     expect(some.json['models']).toMatchObject([{ id: 'Video-B', model_versions: ['1.0', '2.0'] }]);

@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => shell.close());
 
-/** Runs a script, with lines as its arguments. */
+/** Runs a script with the given lines as arguments, and returns its output. */
 async function output(program: string, script: string, ...lines: string[]): Promise<string> {
   writeFileSync(join(shell.home, '.script'), script);
   const words = lines.map((line) => `'${line.replaceAll("'", `'\\''`)}'`);
@@ -32,10 +32,10 @@ async function output(program: string, script: string, ...lines: string[]): Prom
   return stdout;
 }
 
-/** A line that ends with the word to complete, and its completions. */
+/** A command line that ends with the word to complete, and the expected completions. */
 type Case = [line: string, offered: string[]];
 
-// Other completions: test/cli/commands/completion.test.ts.
+// test/cli/commands/completion.test.ts covers the other completions.
 const cases: Case[] = [['jobs show @bo', ['@boat-1']]];
 
 const bashScript = `
@@ -60,7 +60,7 @@ async function inBash(line: string): Promise<string[]> {
   return linesOf(await output('bash --norc', bashScript, line));
 }
 
-// A zsh that runs inside another zsh and receives its keystrokes. The completion appears on its line.
+// Starts a zsh inside another zsh, and sends it keystrokes. The inner zsh prints the completed line.
 const zshScript = `
 zmodload zsh/zpty zsh/zselect
 zpty shell zsh -f -i

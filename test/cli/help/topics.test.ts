@@ -10,7 +10,7 @@ import { runHere } from '../../support/one-process.ts';
 const pageOf = (file: string): string => readFileSync(`docs/${file}`, 'utf8');
 const wordsOf = (text: string): string[] => text.match(/[\w@./-]*\w/g) ?? [];
 
-// Removes what only Markdown needs: fences with their languages, lines below table headers, link targets.
+// Removes Markdown syntax: code fences with their languages, the lines below table headers, and link targets.
 const bare = (page: string): string =>
   page
     .replace(/^```\w*$/gm, '')
@@ -19,7 +19,7 @@ const bare = (page: string): string =>
     .replace(/[`*\\]/g, '');
 
 describe.each(topics)('mgw help $name', ({ name, page }) => {
-  it('prints its documentation page, word for word', async () => {
+  it('prints the documentation page of the topic, word for word', async () => {
     const { code, stdout } = await runHere(['help', name], {});
     expect(code).toBe(0);
     expect(wordsOf(stdout.replaceAll('\\\n', '')).sort()).toEqual(wordsOf(bare(pageOf(page))).sort());
@@ -34,12 +34,15 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
 const yaml = readdirSync('docs')
   .filter((file) => file.endsWith('.md'))
   .flatMap((file) => [...pageOf(file).matchAll(/^```yaml\n.*?^```$/gms)].map(([block]) => [file, block]));
-it.each(yaml)('help in a terminal prints YAML of %s that is still correct when pasted', (_, block = '') => {
-  const printed = renderMarkdown(block, { width: 80, paint: plain });
-  expect(parse(printed)).toEqual(parse(block.replace(/^```.*$/gm, '')));
-});
+it.each(yaml)(
+  'mgw help prints YAML from %s on a terminal so that it is still valid when pasted',
+  (_, block = '') => {
+    const printed = renderMarkdown(block, { width: 80, paint: plain });
+    expect(parse(printed)).toEqual(parse(block.replace(/^```.*$/gm, '')));
+  },
+);
 
-it('mgw help prints a file that a topic links to, and a page by its name', async () => {
+it('mgw help prints a file that a topic links to, and a page given by name', async () => {
   const files = topics.flatMap(({ page }) =>
     Array.from(pageOf(page).matchAll(/\]\(([^():#.][^():#]*)[^()]*\)/g), ([, file = '']) => file),
   );
@@ -57,19 +60,19 @@ it('mgw help prints a file that a topic links to, and a page by its name', async
   expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('no page boats.md') as string });
 });
 
-it('mgw help lists the topics of the design', () => {
+it('mgw help lists the topics that the design specifies', () => {
   const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
   expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
 });
 
-it('mgw help exit-codes lists every code, with the numbers that --json prints', async () => {
+it('mgw help exit-codes lists every exit code with its name', async () => {
   const { json } = await runHere(['help', 'exit-codes', '--json'], {});
   const codes = json['exit_codes'] as { code: number; name: string; charged: string }[];
   expect(Object.fromEntries(codes.map(({ code, name }) => [name, code]))).toEqual(exitCodes);
   expect(codes[7]).toMatchObject({ name: 'unknown', charged: 'maybe' });
 });
 
-it('mgw help prints the whole command tree as JSON, or the part for one command', async () => {
+it('mgw help prints the command tree as JSON, or the part for one command', async () => {
   const { json } = await runHere(['help', '--json'], {});
   expect(json).toMatchObject({ ok: true, command: { name: 'mgw' } });
   expect(json['exit_codes']).toHaveLength(Object.keys(exitCodes).length);
@@ -90,12 +93,12 @@ it('mgw help prints the whole command tree as JSON, or the part for one command'
   expect(same.json).toEqual(part.json);
 });
 
-it('mgw video submit --help-all lists each alternative of a value of several protocols once', async () => {
+it('mgw video submit --help-all prints each alternative of a value once, even if several protocols share it', async () => {
   const { stdout } = await runHere(['video', 'submit', '--help-all'], {});
   expect(stdout).toMatch(/--image <file\|@job\|url>/);
 });
 
-it('mgw help prefers a command to a topic of the same name if more words follow', async () => {
+it('mgw help treats a word as a command, not as the topic of the same name, if more words follow', async () => {
   expect((await runHere(['help', 'batch', 'run'], {})).stdout).toContain('Usage: mgw batch run');
 });
 

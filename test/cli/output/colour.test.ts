@@ -3,7 +3,7 @@ import { plain, withStates, type Paint } from '../../../src/cli/output/human.ts'
 
 const marked: Paint = (style, text) => `<${style}>${text}</>`;
 
-it('the state of a job has a colour in a table, in a two-line display and in a single line', () => {
+it("a job's state is coloured in a table, in a two-line display and in a single line", () => {
   const lines = [
     'id                  protocol  state      prompt',
     'job_1m81m4gdz54mt5  c         unknown    it failed to sail',

@@ -9,7 +9,7 @@ it.each([
   'a paper boat that sails across the sea',
   '网关已接受该任务,正在生成视频,请稍候',
   'été 🚢🚢🚢🚢🚢🚢🚢🚢🚢🚢🚢🚢 fin',
-])('a note fits the terminal, even with wide characters: %s', (text) => {
+])('a note fits the width of the terminal, even with wide characters: %s', (text) => {
   const stderr = Object.assign(new PassThrough(), { isTTY: true, columns: 20 });
   terminalProgress({ stderr, env: {}, quiet: false, color: false, clock: systemClock }).note(text);
   const lines = String(readAll(stderr)).trimEnd().split('\n');

@@ -19,7 +19,7 @@ const rows: Row[] = [
 ];
 
 describe('a fitted table', () => {
-  it('shows everything if no width is given', () => {
+  it('contains all text if no width is given', () => {
     expect(fittedTable(columns, rows, undefined).split('\n')).toEqual([
       'id     note                    path',
       'job_1  a paper boat at sea     /clips/boat.mp4',
@@ -27,7 +27,7 @@ describe('a fitted table', () => {
     ]);
   });
 
-  it.each([20, 25, 30, 40, 47])('has no line wider than %i columns', (width) => {
+  it.each([20, 25, 30, 40, 47])('has no line wider than the given %i columns', (width) => {
     const lines = fittedTable(columns, rows, width).split('\n');
     expect(Math.max(...lines.map((line) => stringWidth(line)))).toBeLessThanOrEqual(width);
     expect(lines[1]).toMatch(/^job_1 {2}a pap/);

@@ -4,7 +4,7 @@ import { errorText, shellWord } from '../../../src/cli/output/human.ts';
 import { MgwError } from '../../../src/errors.ts';
 
 it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
-  'the word %j can be typed as shown, and contains no control character',
+  'the word %j is printed so that it can be pasted into a shell, without control characters',
   (word) => {
     const typed = shellWord(word);
     expect(typed).toMatch(/^\P{C}+$/u);
@@ -15,7 +15,7 @@ it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
   },
 );
 
-it('an error fits its width, and its next command can still be pasted', () => {
+it('an error fits the given width, and its next command can still be pasted', () => {
   const error = new MgwError('config', 'There is no API key in the profile.', {
     next: ['mgw', 'video', 'c', 'submit', "it's", 'a b', '--model', 'vendor-h3'],
   });

@@ -31,7 +31,7 @@ function linesSince(act: () => void): string[] {
 }
 
 describe('progress without a terminal', () => {
-  it('prints a line for each state change, but not for a percentage', () => {
+  it('prints a line for each state change, but not for each percentage', () => {
     const shown = progress();
     const seen = linesSince(() => {
       shown.waiting({ id: 'job_1', state: 'queued' });
@@ -42,7 +42,7 @@ describe('progress without a terminal', () => {
     expect(seen).toEqual(['job_1 queued', 'job_1 running (IN_PROGRESS)', 'job_2 queued']);
   });
 
-  it('prints a heartbeat once a minute if nothing changes, with the elapsed and the usual time', () => {
+  it('prints a heartbeat once a minute if nothing changes, with the elapsed and the usual duration', () => {
     const shown = progress();
     shown.waiting({ id: 'job_1', state: 'running', percent: 10, expectedAt: 150_000 });
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
@@ -83,7 +83,7 @@ describe('progress without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('reports a request only if it takes a minute, and nothing while a spinner is drawn', () => {
+  it('reports a request only after it has taken a minute, and never while a spinner is drawn', () => {
     const shown = progress();
     const end = shown.calling('submitting to gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
@@ -96,7 +96,7 @@ describe('progress without a terminal', () => {
     expect(linesSince(() => vi.advanceTimersByTime(600_000))).toEqual([]);
   });
 
-  it('prints a line for each tenth of many items', () => {
+  it('prints a line for each tenth of the items', () => {
     const shown = progress();
     const seen = linesSince(() => {
       for (let done = 1; done <= 100; done += 1)
@@ -106,7 +106,7 @@ describe('progress without a terminal', () => {
     expect(seen[0]).toBe('speaking 10 of 100 pieces');
   });
 
-  it('does not pass through control codes from the gateway', () => {
+  it('removes control codes from gateway text', () => {
     const shown = progress();
     shown.note('a\u001b[31mb\nc');
     shown.waiting({ id: 'job_1', state: 'running', native: '\u001b]0;x\u0007' });

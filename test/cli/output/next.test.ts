@@ -14,7 +14,7 @@ function next(code: ErrorCode, details: ErrorDetails = {}, about?: typeof job): 
   }).next?.join(' ');
 }
 
-describe('the next command of an error without a suggestion', () => {
+describe('the next command after an error', () => {
   it.each<[ErrorCode, string]>([
     ['usage', 'mgw video c submit --help'],
     ['output_exists', 'mgw video c submit --help'],
@@ -23,17 +23,17 @@ describe('the next command of an error without a suggestion', () => {
     ['not_found', 'mgw models'],
     ['rate_limited', 'mgw doctor'],
     ['unreachable', 'mgw doctor'],
-  ])('after %s is: %s', (code, command) => {
+  ])('is, for the code %s without a suggestion, %s', (code, command) => {
     expect(next(code)).toBe(command);
   });
 
-  it('shows the record of a refused job, and the result of a paid job', () => {
+  it("prints a refused job's record, or fetches a paid job's result", () => {
     expect(next('content_policy', {}, job)).toBe('mgw jobs show job_1');
     expect(next('local_io', { charged: 'yes', retry: 'resume' }, job)).toBe('mgw video c fetch job_1');
     expect(next('local_io', { charged: 'yes', retry: 'resume' })).toBeUndefined();
   });
 
-  it('is never the command that has just failed', () => {
+  it('is never the command that failed', () => {
     const error = withHint(new MgwError('unreachable', 'no'), {
       argv: ['doctor'],
       help: ['mgw', 'doctor', '--help'],
@@ -42,7 +42,7 @@ describe('the next command of an error without a suggestion', () => {
     expect(error.next).toBeUndefined();
   });
 
-  it('is unchanged if the error suggests one', () => {
+  it('is the one that the error suggests', () => {
     expect(next('auth', { next: ['mgw', 'auth', 'login'] })).toBe('mgw auth login');
   });
 
@@ -79,7 +79,7 @@ describe('the next command of an error without a suggestion', () => {
       'submit --budget 5',
       'spend',
     ],
-  ])('after %s is the typed command with the flag corrected: %j %s', (code, details, typed, corrected) => {
+  ])('after %s is the typed command with corrected flags: %j %s', (code, details, typed, corrected) => {
     const error = withHint(new MgwError(code, 'no', details), {
       argv: typed.split(' '),
       help,

@@ -14,7 +14,7 @@ import {
 const job: WaitingJob = { id: 'job_1', state: 'running', native: 'IN_PROGRESS', percent: 41.7 };
 
 describe('waitingText', () => {
-  it("shows one job with its state, the gateway's own status and the percentage", () => {
+  it("contains a single job's id and state, the gateway's own status and the percentage", () => {
     expect(waitingText([job])).toBe('job_1 running (IN_PROGRESS) 42%');
     expect(waitingText([{ id: 'job_1', state: 'queued' }])).toBe('job_1 queued');
   });
@@ -35,11 +35,11 @@ describe('remainingText', () => {
     [999, ''],
     [-10_000, ''],
     [-10_001, ', longer than usual'],
-  ])('returns for %i ms before the usual end: %j', (left, text) => {
+  ])('at %i ms before the usual end is %j', (left, text) => {
     expect(remainingText([{ ...job, expectedAt: 5_000_000 + left }], 5_000_000)).toBe(text);
   });
 
-  it('returns nothing without an estimate, for several jobs, and for a finished job', () => {
+  it('is empty without an estimate, for several jobs, and for a finished job', () => {
     expect(remainingText([job], 0)).toBe('');
     expect(remainingText([{ ...job, expectedAt: 9000 }, job], 0)).toBe('');
     expect(remainingText([{ ...job, state: 'succeeded', expectedAt: 9000 }], 0)).toBe('');
@@ -47,7 +47,7 @@ describe('remainingText', () => {
 });
 
 describe('waitingLines', () => {
-  it("drops the id, then the gateway's own status, then the time, but never the state or the percentage", () => {
+  it("drop the id first, then the gateway's own status, then the time, but never the state or the percentage", () => {
     expect(waitingLines([job], ' after 1m02s', ', about 20s left')).toEqual([
       'job_1 running (IN_PROGRESS) 42% after 1m02s, about 20s left',
       'running (IN_PROGRESS) 42% after 1m02s, about 20s left',
@@ -59,7 +59,7 @@ describe('waitingLines', () => {
 });
 
 describe('a transfer', () => {
-  it('is shown as a bar if its length is known, or as percent and bytes if space is limited', () => {
+  it('is displayed as a bar if its length is known, or as a percentage and bytes if space is limited', () => {
     const transfer = { bytes: 25_000_000, total: 100_000_000, bytesPerSecond: 2_500_000 };
     expect(transferLines(transfer, ' after 10s')).toEqual([
       'downloading [######------------------] 25.0 MB of 100.0 MB, 2.5 MB/s after 10s',
@@ -74,13 +74,13 @@ describe('a transfer', () => {
     expect(transferLines({ bytes: 9, total: 7 }, '')[3]).toBe('downloading 100% 9 B of 7 B');
   });
 
-  it('is shown as a count if its length is unknown', () => {
+  it('is displayed as a byte count if its length is unknown', () => {
     expect(transferLines({ bytes: 1500 }, ' after 2s')[0]).toBe('downloading 1.5 kB after 2s');
     expect(transferText({ activity: 'speech', bytes: 0, total: 0 })).toBe('speech 0 B of 0 B');
   });
 });
 
-it('progress of several files is shown as a bar and a count', () => {
+it('the progress of several files is displayed as a bar and a count', () => {
   expect(countLines({ activity: 'speaking', done: 3, total: 12, unit: 'pieces' }, ' after 2s')).toEqual([
     'speaking [######------------------] 3 of 12 pieces after 2s',
     'speaking 3 of 12 pieces after 2s',
@@ -95,11 +95,11 @@ it.each([
   [3_599_000, '59m59s'],
   [3_720_000, '1h02m'],
   [-5, '0s'],
-])('progress shows %i ms as %s', (ms, text) => expect(elapsed(ms)).toBe(text));
+])('progress displays %i ms as %s', (ms, text) => expect(elapsed(ms)).toBe(text));
 
 it.each([
   [999, '999 B'],
   [1000, '1.0 kB'],
   [123_456_789, '123.5 MB'],
   [5e15, '5000.0 TB'],
-])('progress shows %d bytes as %s', (bytes, text) => expect(size(bytes)).toBe(text));
+])('progress displays %d bytes as %s', (bytes, text) => expect(size(bytes)).toBe(text));

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { table } from '../../../src/cli/output/table.ts';
 
-it('a table pads its columns, and shows control characters instead of sending them', () => {
+it('a table pads its columns, and escapes control characters', () => {
   expect(
     table(
       ['id', 'n'],
@@ -19,7 +19,7 @@ it('a table pads its columns, and shows control characters instead of sending th
   ]);
 });
 
-it('a table can have more rows than a call has arguments', () => {
+it('a table can have more rows than a function call can have arguments', () => {
   const rows = Array.from({ length: 150_000 }, (_, index) => [`m${index}`]);
   expect(table(['id'], rows).split('\n')).toHaveLength(150_001);
 });
@@ -29,7 +29,7 @@ const rows = [
   ['key', '-', 'default'],
 ];
 
-it('a table fits its width: the widest columns are narrowed and their text is wrapped', () => {
+it('a table narrows its widest columns and wraps their text to fit the width', () => {
   expect(table(['what', 'value', 'from'], rows, 31).split('\n')).toEqual([
     'what   value        from',
     'state  /a/path/tha  the folder',
@@ -39,7 +39,7 @@ it('a table fits its width: the widest columns are narrowed and their text is wr
   ]);
 });
 
-it('a table that would break a word is printed as records, within the width', () => {
+it('a table that would have to break a word is printed as records that fit the width', () => {
   expect(table(['what', 'value', 'from'], rows, 20).split('\n')).toEqual([
     'state',
     '  value',

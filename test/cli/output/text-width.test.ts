@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { wrap, cutToWidth, widthOf } from '../../../src/cli/help/wrap.ts';
 import { columnsOf } from '../../../src/cli/io.ts';
 
-it('only a terminal with columns has a width', () => {
+it('only a terminal that reports its columns has a width', () => {
   expect(columnsOf({ isTTY: true, columns: 80 })).toBe(80);
   expect([{ isTTY: true, columns: 0 }, { columns: 80 }].map(columnsOf)).toEqual([undefined, undefined]);
 });
@@ -13,7 +13,9 @@ it.each([
   ['a paper boat', 8, 'a paper…'],
   ['日本の海', 6, '日本…'],
   ['👨‍👩‍👧 family', 4, '👨‍👩‍👧 …'],
-])('the text %j in %i columns is %j', (text, width, cut) => expect(cutToWidth(text, width)).toBe(cut));
+])('the text %j is truncated to %i columns as %j', (text, width, cut) =>
+  expect(cutToWidth(text, width)).toBe(cut),
+);
 
 it.each([
   ['a paper boat at sea', 10, ['a paper', 'boat at', 'sea']],
@@ -21,11 +23,11 @@ it.each([
   ['/clips/a-long-name.mp4', 10, ['/clips/a-l', 'ong-name.m', 'p4']],
   ['    "prompt": "a boat"', 12, ['    "prompt"', ': "a boat"']],
   ['', 5, ['']],
-])('the text %j is broken into lines of %i columns', (text, width, lines) =>
+])('the text %j is wrapped at %i columns', (text, width, lines) =>
   expect(wrap(text, width, '', widthOf)).toEqual(lines.join('\n')),
 );
 
-it('mgw measures Latin text without string-width, and with the same result', () => {
+it('mgw measures Latin text without string-width, but with the same result', () => {
   const own = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code));
   expect(own.filter((text) => widthOf(text) !== stringWidth(text))).toEqual([]);
 });

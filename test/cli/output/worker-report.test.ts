@@ -23,7 +23,7 @@ const planned = {
   ...{ row: { id: 'a', line: 2, tags: [] }, take: { number: 1, key: 'clips/a' } },
 } as unknown as PlannedRow;
 
-it("a worker's report counts a row only once if the worker returned it and claimed it again", async () => {
+it("a worker's report counts a row once even if the worker returned the row and claimed it again", async () => {
   const report = await WorkerReport.open(context, {});
   report.began(batch, planned);
   const error = new MgwError('rate_limited', 'Too many requests.', { charged: 'no' });

@@ -26,7 +26,7 @@ function tell(outcome: Parameters<typeof reportToWorkflow>[0]): Promise<void> {
   return reportToWorkflow(outcome, { env, redact, note: (text) => void notes.push(text) });
 }
 
-// Parses the file as GitHub's runner does.
+// Parses the output file as GitHub's runner does.
 function outputs(): Record<string, string> {
   const text = readFileSync(join(folder, 'output'), 'utf8');
   const found = [...text.matchAll(/^(\w+)<<(.+)\n([^]*?)\n\2$/gm)];
@@ -34,7 +34,7 @@ function outputs(): Record<string, string> {
 }
 
 describe('a workflow receives', () => {
-  it('the job, its state, its files and the exit code', async () => {
+  it('the job, its state, its files and the exit code as outputs', async () => {
     await tell({ json: { job, files: [file] } });
     expect(outputs()).toEqual({
       job: 'job_1',
@@ -46,7 +46,7 @@ describe('a workflow receives', () => {
     });
   });
 
-  it('one line for each of several jobs and files, and no output that a file name injects', async () => {
+  it('one line per job and per file, and no outputs injected by a file name', async () => {
     const path = '/clips/x\njob<<EOF\nevil\nEOF\nfile=evil';
     await tell({
       json: { jobs: [job, { id: 'job_2', state: 'failed' }], files: [file, { ...file, path }] },
@@ -56,7 +56,7 @@ describe('a workflow receives', () => {
     expect(outputs()['files']).toContain('evil');
   });
 
-  it('a summary table whose cells are plain text, without the key', async () => {
+  it('a summary table whose cells are plain text and do not contain the key', async () => {
     const error = new MgwError(
       'task_failed',
       'It said\n| sk_secret <img> https://b.example/a?X-Amz-Credential=AKIA_1%2F&X-Amz-Signature=ab_cd',
@@ -89,7 +89,7 @@ describe('a workflow receives', () => {
     expect(outputs()).toMatchObject({ job: 'job_1', state: 'succeeded', exit_code: '11' });
   });
 
-  it('a summary in which a command cannot end its code span or its line', async () => {
+  it('a summary in which a command cannot break out of its code span or its line', async () => {
     const next = ['mgw', 'a `b` ``` [c](d)\n\n# e'];
     await tell({ json: { job }, error: new MgwError('task_failed', '~~~', { next }) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').trim().split('\n').at(-1)).toBe(
@@ -97,12 +97,12 @@ describe('a workflow receives', () => {
     );
   });
 
-  it('a summary without a part of a key, even if the key is cut at the end of a cell', async () => {
+  it('a summary without any part of a key, even if a cell truncates the key', async () => {
     await tell({ json: { job }, error: new MgwError('task_failed', `${'x'.repeat(995)}sk_secret`) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
   });
 
-  it('nothing if it sets no output file, and a note if that file cannot be written', async () => {
+  it('nothing if it sets no output file, or a note if the output file cannot be written', async () => {
     env = {};
     await tell({ json: { job } });
     env = { GITHUB_OUTPUT: join(folder, 'no', 'file') };
@@ -111,7 +111,7 @@ describe('a workflow receives', () => {
   });
 });
 
-describe('on the stderr of a workflow', () => {
+describe("on a workflow's stderr,", () => {
   it('an error is an annotation on one line, escaped', () => {
     const error = new MgwError('submit_unknown', '100%: a\r\n##[b]', {
       next: ['mgw', 'jobs', 'show', 'a b'],
@@ -134,7 +134,7 @@ describe('on the stderr of a workflow', () => {
       [Buffer.from('\u{85}::a\n\u{2003}::b\u{ff}').toString('latin1')],
       Buffer.from('\u{85}: :a\n\u{2003}: :b\u{ff}').toString('latin1'),
     ],
-  ])('foreign text is never a command, regardless of how it is split: %j', (pieces, shown) => {
+  ])('foreign text is never a workflow command, regardless of how it is split: %j', (pieces, shown) => {
     expect(pieces.map(commandFilter()).join('')).toBe(shown);
   });
 });
@@ -146,11 +146,11 @@ describe('a notification', () => {
     [{ TERM: 'xterm-256color', TERM_PROGRAM: 'iTerm.app' }, '\u001b]9;a, b\u0007'],
     [{ TERM: 'foot' }, '\u001b]777;notify;mgw;a, b\u0007'],
     [{ TERM: 'foot', TMUX: '/tmp/tmux' }, '\u0007'],
-  ])('under %j is %j', (variables, written) => {
+  ])('in the environment %j is %j', (variables, written) => {
     expect(notification('a; b', { stderr: tty, env: variables })).toBe(written);
   });
 
-  it('contains no foreign control code, and is sent only to terminals', () => {
+  it('contains no foreign control codes, and is sent only to terminals', () => {
     const foot = { TERM: 'foot' };
     expect(
       notification('a\u0007\u001b]0;x', { stderr: tty, env: foot })?.match(/[\u0007\u001b]/g),
@@ -165,11 +165,11 @@ describe('--open', () => {
     ['linux', 'xdg-open'],
     ['darwin', 'open'],
     ['win32', 'explorer.exe'],
-  ] as const)('shows a file on %s by %s, with the path as one argument', (platform, program) => {
+  ] as const)('opens a file on %s with %s, passing the path as one argument', (platform, program) => {
     expect(openerOf('/a b/$(x);.mp4', platform)).toEqual([program, ['/a b/$(x);.mp4']]);
   });
 
-  it('explains why a file cannot be shown', async () => {
+  it('explains why a file cannot be opened', async () => {
     await expect(openFile('/x', ['mgw-no-such-program', []])).rejects.toThrow('ENOENT');
     await expect(openFile('/x', [process.execPath, ['-e', 'process.exit(3)']])).rejects.toThrow(
       'exited with 3',
@@ -178,21 +178,18 @@ describe('--open', () => {
   });
 });
 
-it.each(['', 'a\0b'])(
-  'the command %j of --on-done, which cannot be started, is only reported',
-  async (command) => {
-    let said = '';
-    const stderr = new PassThrough().on('data', (text: Buffer) => (said += text.toString()));
-    await runOnDone(command, '{}', { ...process, stderr });
-    expect(said).toMatch(/^mgw: --on-done failed: .+\n$/);
-  },
-);
+it.each(['', 'a\0b'])('mgw only reports that the --on-done command %j cannot be started', async (command) => {
+  let said = '';
+  const stderr = new PassThrough().on('data', (text: Buffer) => (said += text.toString()));
+  await runOnDone(command, '{}', { ...process, stderr });
+  expect(said).toMatch(/^mgw: --on-done failed: .+\n$/);
+});
 
 it.skipIf(process.platform === 'win32').each([
   ['/dev/null', 'r+', true],
   ['/dev/null', 'w', false],
   [import.meta.filename, 'r+', false],
-])('a stream opened on %s with the mode %s counts as closed: %s', (path, mode, closed) => {
+])('a stream that is open on %s in mode %s is treated as closed: %s', (path, mode, closed) => {
   const fd = openSync(path, mode);
   try {
     expect(isClosed(Object.assign(new PassThrough(), { fd }))).toBe(closed);
