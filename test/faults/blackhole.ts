@@ -4,17 +4,17 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { until } from './until.ts';
 
-/** A server that listens and does nothing. */
+/** A server that listens but serves nothing. */
 export interface Blackhole {
   url: string;
-  /** The number of connections. */
+  /** Returns the number of connections so far. */
   connections(): number;
   stop(): Promise<void>;
 }
 
 /**
- * A port whose backlog is full and whose server accepts nothing: connections to it never open on either side, as behind
- * a firewall that drops packets.
+ * Opens a port whose backlog is full and whose server accepts nothing. Connections to it never open on either side, as
+ * if a firewall dropped the packets.
  */
 export async function fullBacklog(host: string): Promise<Blackhole> {
   const worker = new Worker(
@@ -39,7 +39,7 @@ export async function fullBacklog(host: string): Promise<Blackhole> {
   };
 }
 
-/** A server that resets each connection after a byte has arrived, without having read it. */
+/** Starts a server that resets each connection once a byte has arrived, without reading it. */
 export async function resetsUnread(host: string): Promise<Blackhole> {
   let connections = 0;
   const server: Server = createServer({ pauseOnConnect: true }, (socket) => {
@@ -56,7 +56,7 @@ export async function resetsUnread(host: string): Promise<Blackhole> {
   };
 }
 
-// The kernel's receive queue of a connection, bytes: the second half of the fifth column.
+// Returns the size of a connection's receive queue in the kernel, in bytes: the second half of the fifth column.
 function unread({ localPort, remotePort }: Socket): number {
   const [local, remote] = [localPort, remotePort].map((port) => `:${hex(port)}`);
   const line = readFileSync('/proc/net/tcp', 'utf8')

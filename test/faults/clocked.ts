@@ -13,18 +13,18 @@ import { leaseOf } from '../support/lease.ts';
 import { TestClock } from '../support/test-clock.ts';
 import type { Scene } from './scene.ts';
 
-/** The wait for a job with the test's own clock; the sockets and the ledger are those of the scene. */
+/** A wait for a job on the test's own clock, with the scene's sockets and ledger. */
 export interface Clocked {
   clock: TestClock;
-  /** Waits for a finished job's result and saves it at the scene's output. */
+  /** Waits for a finished job's result, and saves it to the scene's output. */
   save: (job: CliJson['job'], onProgress: (bytes: number) => void) => Promise<JobFile[]>;
-  /** Waits for the job of a run that has submitted it, as `fetch` does. */
+  /** Waits for a submitted job, as `fetch` does. */
   wait: (job: CliJson['job'], options?: Partial<WatchOptions>) => Promise<WatchedJob>;
 }
 
 /**
- * Sets a scene's clock to now. Pauses end immediately and advance it. Pauses of `long` milliseconds
- * end when the test ends them.
+ * Creates a clock for a scene, set to the current time. Pauses end immediately and advance the clock. Pauses of at
+ * least `long` ms end only when the test ends them.
  */
 export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
   const clock = new TestClock(long);

@@ -24,7 +24,9 @@ describe.concurrent('a host name that fails to resolve twice', () => {
 });
 
 describe.concurrent('a program that replaces the global fetch, killed at the response', () => {
-  it('records the submission before it sends it: the rerun exits 7 and sends nothing', async ({ open }) => {
+  it('has recorded the submission before the request, so the rerun exits 7 and sends nothing', async ({
+    open,
+  }) => {
     const scene = await open('c');
     const args = scene.command('--key', 'boat');
     const running = scene.start(args, { env: preloaded('patched-fetch') });

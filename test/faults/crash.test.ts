@@ -8,14 +8,14 @@ import { reply, type Call } from './gateway.ts';
 import { fast, it, secured, shown, type Scene } from './scene.ts';
 import { says } from './until.ts';
 
-// The records on disk do not depend on the protocol. test/storm cuts the power for each protocol,
-// at every moment.
+// The records on disk do not depend on the protocol, so these tests use only one. test/storm simulates power cuts for
+// each protocol, at every moment.
 
 function stateOf({ user }: Scene): string {
   return join(user.cwd, 'state');
 }
 
-/** Starts a command and kills it at the moment for which `arm` waits. */
+/** Starts a command, and kills it when `arm` calls its argument. */
 async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<void> {
   const running: Running[] = [];
   arm(() => running[0]?.child.kill('SIGKILL'));
@@ -59,7 +59,7 @@ describe.concurrent('kill -9 between "sending" and the response', () => {
         }),
     ],
   ];
-  it.for(moments)('%s: the rerun exits 7 and sends nothing', async ([, arm], { open }) => {
+  it.for(moments)('(%s) is followed by a rerun that exits 7 and sends nothing', async ([, arm], { open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => arm(scene, kill));
     await scene.expectRerun(7);
@@ -68,7 +68,7 @@ describe.concurrent('kill -9 between "sending" and the response', () => {
 });
 
 describe.concurrent('kill -9 after the response is recorded', () => {
-  it('while polling: the rerun resumes', async ({ open }) => {
+  it('while polling is followed by a rerun that resumes', async ({ open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => void scene.gateway.script.query.push(kill));
     await scene.expectRerun(0);
@@ -102,7 +102,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('because the disk fills up during the connect leads to exit 10 and sends nothing', async ({ open }) => {
+  it('because the disk fills up while mgw connects leads to exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c', secured());
     const disk = scene.mount('state', 256);
     scene.gateway.onTcp.push(() => {
@@ -132,12 +132,12 @@ describe.concurrent('a file in place of the state folder', () => {
 });
 
 describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent: true }, () => {
-  it('leaves the handle on stdout and stderr, and it can be adopted', async ({ open }) => {
+  it('leads to a handle on stdout and stderr, which can be adopted', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       disk.fill();
-      // Longer than the free space in the last page of the record.
+      // The response is longer than the free space in the record's last page.
       response.end(JSON.stringify({ ...JSON.parse(gateway.accept()), note: 'x'.repeat(9000) }));
     });
     const run = await scene.run(scene.typed());
@@ -157,14 +157,12 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 });
 
 describe('parallel processes', () => {
-  // test/jobs/submit-together.test.ts makes a hundred parallel runs in one process.
-  it('eight with two keys that submit at the same moment: all succeed with two creations', async ({
-    open,
-  }) => {
+  // test/jobs/submit-together.test.ts starts a hundred parallel runs in one process.
+  it('that submit under two keys at the same moment all succeed, with two creations', async ({ open }) => {
     const scene = await open('c');
     const count = 8;
-    // For an unknown model, mgw reads the model list before it claims the key. The gateway holds these reads back until
-    // all processes have sent theirs.
+    // For an unknown model, mgw reads the model list before it claims the key. The gateway delays its responses until
+    // all processes have requested the list.
     const model = 'vendor-h4';
     const waiting: Call[] = [];
     scene.gateway.always.other = (call) => {
@@ -175,7 +173,7 @@ describe('parallel processes', () => {
     const words = (index: number): string[] => [
       ...scene.gateway.dialect.command.map((word) => (word === 'vendor-h3-mini' ? model : word)),
       ...['--key', `boat-${index < 6 ? 'one' : 'other'}`],
-      // Of the six processes with one key, three save the video to the same file.
+      // Three of the six processes with the same key save the video to the same file.
       ...(index < 3 ? ['-o', scene.out, ...fast] : []),
     ];
     const runs = await Promise.all(Array.from({ length: count }, (_, index) => scene.run(words(index))));
@@ -189,7 +187,7 @@ describe('parallel processes', () => {
 });
 
 describe.concurrent('jobs rm or a damaged index during a submission', () => {
-  it('jobs rm without --force refuses the job, and suggests the command that waits', async ({ open }) => {
+  it('jobs rm without --force exits 2, and suggests the command that waits', async ({ open }) => {
     const scene = await open('c');
     let refused: CliJson | undefined;
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -213,10 +211,10 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
     ['deleted with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
   ];
   it.for(losses)(
-    'an index that is %s does not hide a job, and nothing is paid again',
+    'an index that is %s hides no job, and nothing is paid again',
     async ([, lose], { open }) => {
       const scene = await open('c');
-      // Another job, whose line is lost too.
+      // The index line of this other job is lost too.
       const before = [...scene.gateway.dialect.command, '--key', 'before'];
       expect((await scene.here(before)).exit_code).toBe(0);
       scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -233,7 +231,7 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
 });
 
 describe.concurrent('SIGINT', () => {
-  it('while the response is pending waits for it, then exits 130', async ({ open }) => {
+  it('while the response is pending leads to exit 130 after the response', async ({ open }) => {
     const scene = await open('c');
     const running = scene.start(scene.command('--key', 'boat'));
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -250,7 +248,7 @@ describe.concurrent('SIGINT', () => {
     await scene.expectInvariants(1);
   });
 
-  it('while polling exits 130, and the rerun resumes', async ({ open }) => {
+  it('while polling leads to exit 130, and the rerun resumes', async ({ open }) => {
     const scene = await open('c');
     const running = scene.start(scene.command());
     scene.gateway.script.query.push(() => running.child.kill('SIGINT'));
@@ -263,7 +261,7 @@ describe.concurrent('SIGINT', () => {
     await scene.expectInvariants(1);
   });
 
-  it('between two polls exits 130, and the rerun resumes', async ({ open }) => {
+  it('between two polls leads to exit 130, and the rerun resumes', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.polls = 3;
     const slowly = ['--poll-interval', '20s', '--json'];

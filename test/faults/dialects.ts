@@ -1,34 +1,37 @@
 import type { ProtocolName } from '../../src/protocols/registry.ts';
 
-/** The content that the tests' gateway serves. */
+/** A protocol of the tests' gateway, or speech. */
 export type Area = ProtocolName | 'tts';
 
-/** The kind of a request of a job. */
+/** The kind of request that a job sends. */
 export type Step = 'submit' | 'query' | 'content' | 'other';
 
-/** A request as the gateway saw it. */
+/** A request that the gateway received. */
 export interface Seen {
   step: Step;
   method: string;
   path: string;
   headers: Record<string, string>;
   body: string;
-  /** When its head arrived, ms since 1970. */
+  /** The time at which the request head arrived, in ms since 1970. */
   at: number;
 }
 
-/** The wire format of one protocol, written independently from the specification, so that the tests share no mistake with mgw. */
+/**
+ * One protocol's wire format, implemented from the specification independently of mgw, so that the tests do
+ * not repeat mgw's mistakes.
+ */
 export interface Dialect {
-  /** A submission on the command line. */
+  /** The command line of a submission. */
   command: string[];
-  /** Another submission, with another prompt. */
+  /** The command line of a submission with another prompt. */
   other: string[];
   /** Flags that make the submission poll as fast as loopback allows. */
   fast: string[];
   extension: string;
   stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;
   handle: (number: number) => string;
-  /** The requested handle of a query. */
+  /** Returns the handle that a query requests. */
   asked: (seen: Pick<Seen, 'path' | 'body'>) => string;
   accepted: (handle: string) => object;
   running: (handle: string) => object;
@@ -39,7 +42,7 @@ export interface Dialect {
 
 type CommandLine = Pick<Dialect, 'command' | 'other' | 'fast' | 'extension'>;
 
-/** Polls as fast as loopback allows. */
+/** Flags that make a command poll as fast as loopback allows. */
 export const fast = ['--poll-interval', '20ms'];
 
 const submit = (protocol: ProtocolName, ...model: string[]): CommandLine => {
@@ -53,7 +56,7 @@ const submit = (protocol: ProtocolName, ...model: string[]): CommandLine => {
 
 const failure = 'the picture could not be made';
 
-/** The `response` of a finished operation of Protocol A, in the format of the specification (2.2). */
+/** Returns the `response` member of a finished Protocol A operation (specification 2.2). */
 export function generated(videos: object[], more: object = {}): object {
   const generatedSamples = videos.map((video) => ({ video }));
   return { response: { generateVideoResponse: { generatedSamples, ...more } } };
@@ -78,7 +81,10 @@ const a: Dialect = {
   },
 };
 
-/** A task of Protocol B in a response: its inner and outer status, and the other members of the inner task. */
+/**
+ * Returns a Protocol B response that describes a task. `Status` is the outer and the inner status; `rest` contains the
+ * inner task's other members.
+ */
 export const detail = (TaskId: string, Status: string, rest: object): object => ({
   Response: {
     TaskType: 'AigcVideoTask',
@@ -96,7 +102,7 @@ const b: Dialect = {
     if (action === 'CreateAigcVideoTask') return 'submit';
     return action === 'DescribeTaskDetail' ? 'query' : 'other';
   },
-  // Too long for a number in JavaScript.
+  // The handle is too long for a JavaScript number.
   handle: (number) => `12000000000000000${String(number).padStart(3, '0')}`,
   asked: ({ body }) => (JSON.parse(body) as { TaskId: string }).TaskId,
   accepted: (TaskId) => ({ Response: { TaskId, RequestId: 'request-1' } }),
@@ -129,7 +135,7 @@ const c: Dialect = {
   },
 };
 
-// A call has no handle except the service's log id, and nothing can be queried afterwards.
+// A speech call has no handle except the service's log id, and cannot be queried afterwards.
 const none = (): never => {
   throw new Error('speech is not asked for');
 };
@@ -150,5 +156,5 @@ const tts: Dialect = {
   missing: { status: 404, body: {} },
 };
 
-/** The three protocols, and speech. */
+/** The wire formats of the three protocols and of speech. */
 export const dialects: Record<Area, Dialect> = { a, b, c, tts };

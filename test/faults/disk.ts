@@ -3,20 +3,20 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A small file system for one test. */
+/** A small file system that one test mounts. */
 export interface Disk {
-  /** Fills the disk up to the last byte. */
+  /** Fills the disk to the last byte. */
   fill(): void;
-  /** Frees space again. */
+  /** Frees the space that `fill` has used. */
   clear(): void;
-  /** Sets the total size of the disk in kilobytes. */
+  /** Sets the disk's total size, in kilobytes. */
   resize(kilobytes: number): void;
   readOnly(): void;
   writable(): void;
   unmount(): void;
 }
 
-/** Mounts a file system of `kilobytes` at a folder, which is created. */
+/** Creates a folder, and mounts a file system of the given size there. */
 export function mountDisk(folder: string, kilobytes: number): Disk {
   mkdirSync(folder, { recursive: true });
   mount('-t', 'tmpfs', '-o', `size=${kilobytes}k,mode=0700`, 'tmpfs', folder);
@@ -40,12 +40,12 @@ function fill(path: string, bytes: number): void {
     try {
       writeFileSync(path, Buffer.alloc(size), { flag: 'a' });
     } catch {
-      // A part may have been written; try the remaining bytes in smaller pieces.
+      // Part of the piece may have been written, so the remaining space is filled in smaller pieces.
     }
   }
 }
 
-/** Whether this user can mount file systems. Without that, the tests of full disks are skipped. */
+/** Whether this user can mount file systems. If not, the tests of full disks are skipped. */
 export const canMount = ((): boolean => {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-mount-'));
   try {

@@ -1,4 +1,4 @@
-/** A frame of a stream of speech (specification 2.6). */
+/** Returns a frame of a speech stream (specification 2.6). */
 export function frame(code: unknown, data: unknown, more: object = {}): string {
   return JSON.stringify({ code, message: code === 20_000_000 ? 'ok' : '', data, ...more });
 }
@@ -6,7 +6,7 @@ export function frame(code: unknown, data: unknown, more: object = {}): string {
 /** The frame that ends a stream successfully. */
 export const endFrame = frame(20_000_000, null, { usage: { text_words: 3 } });
 
-/** Returns audio as frames, without the end frame. */
+/** Returns audio as frames of the given size, without the end frame. */
 export function audioFrames(audio: Buffer, bytes = 700): string[] {
   const count = Math.ceil(audio.length / bytes);
   return Array.from({ length: count }, (_, index) =>
@@ -14,7 +14,7 @@ export function audioFrames(audio: Buffer, bytes = 700): string[] {
   );
 }
 
-/** A complete stream of some audio. */
+/** Returns a complete stream for the audio, including the end frame. */
 export function framesOf(audio: Buffer): string[] {
   return [...audioFrames(audio), endFrame];
 }

@@ -19,37 +19,39 @@ export type Answer =
   | { status?: number; body?: unknown; headers?: Record<string, string | string[]> }
   | ((call: Call) => unknown);
 
-/** The options of a gateway. */
+/** Options of a {@link FaultGateway}. */
 export interface GatewayOptions {
   protocol: Area;
   host?: string;
   tls?: Certificate;
   video?: Buffer;
-  /** The address of B's file host; default 127.0.0.1. */
+  /** The address of Protocol B's file host (default: 127.0.0.1). */
   filesAt?: string;
 }
 
 /**
- * A gateway that speaks one protocol according to the specification, counts the tasks that it
- * creates, and responds differently where a script defines it.
+ * A gateway that implements one protocol according to the specification, and counts the tasks that it creates. A script
+ * can replace any response.
  */
 export class FaultGateway {
   readonly dialect: Dialect;
   readonly seen: Seen[] = [];
   /** The handles of the tasks that were created and charged. */
   readonly created: string[] = [];
-  /** The next responses to a kind of request, in order; then `always`, then the default responses. */
+  /**
+   * The next responses to each kind of request, in order. Afterwards `always` applies, or else the default response.
+   */
   readonly script: Record<Step, Answer[]> = { submit: [], query: [], content: [], other: [] };
-  /** The faults of the next connections below TLS and HTTP; later ones are served as usual. */
+  /** Faults of the next connections, below TLS and HTTP. Later connections are served as usual. */
   readonly onTcp: OnTcp[] = [];
   readonly always: Partial<Record<Step, Answer>> = {};
-  /** The number of times that a task is reported as running before it is finished. */
+  /** How often a task is reported as running before it is finished. */
   polls = 1;
-  /** The members of a finished task (default: one result with its own URL). */
+  /** Returns the members of a finished task (default: one result with its own URL). */
   succeeded: Dialect['succeeded'];
-  /** How the result is served. */
+  /** The result, and how it is served. */
   served: Served;
-  /** The number of bytes of the result that were sent. */
+  /** The number of result bytes sent so far. */
   sent = 0;
   readonly #polled = new Map<string, number>();
   #main: Listener | undefined;
@@ -66,7 +68,7 @@ export class FaultGateway {
     const answer = (request: IncomingMessage, response: ServerResponse): void =>
       void gateway.#answer(request, response);
     gateway.#main = await listen({ ...options, onTcp: gateway.onTcp, answer });
-    // The files of Protocol B are on a separate host, which must never see a key (specification 4.2).
+    // Protocol B's files are on a separate host, which must never receive a key (specification 4.2).
     if (options.protocol === 'b') gateway.#files = await listen({ host: options.filesAt, answer });
     return gateway;
   }
@@ -89,7 +91,7 @@ export class FaultGateway {
     return this.seen.filter(({ step }) => step === 'submit');
   }
 
-  /** Creates a task, as an accepted submission does. */
+  /** Creates a task, as an accepted submission does, and returns its handle. */
   create(handle = this.dialect.handle(this.created.length + 1)): string {
     this.created.push(handle);
     return handle;
@@ -100,7 +102,7 @@ export class FaultGateway {
     return JSON.stringify(this.dialect.accepted(this.create()));
   }
 
-  /** Starts a stream of speech, which is charged from then on, and sends the given data. */
+  /** Starts a speech stream, which is charged from this moment, and sends the given data. */
   speak(response: ServerResponse, stream: readonly (string | Buffer)[], isWhole = true): void {
     response.writeHead(200, { 'content-type': 'application/json', 'x-tt-logid': this.create() });
     for (const piece of stream) response.write(piece);
@@ -142,7 +144,7 @@ export class FaultGateway {
     reply(call.response, isKnown ? { body: this.shown(handle) } : this.dialect.missing);
   }
 
-  /** A task as the next query reports it. */
+  /** Returns a task as the next query reports it. */
   shown(handle: string): object {
     const polls = (this.#polled.get(handle) ?? 0) + 1;
     this.#polled.set(handle, polls);
@@ -153,7 +155,7 @@ export class FaultGateway {
 
 const listing = { data: [{ id: 'Video-B', model_versions: ['2.0'] }] };
 
-/** Sends a response as JSON; a string is sent unchanged. */
+/** Sends a response with a JSON body. A string is sent unchanged. */
 export function reply(response: ServerResponse, answer: Exclude<Answer, (call: Call) => unknown>): void {
   const { status = 200, body = {}, headers = {} } = answer;
   response.writeHead(status, { 'content-type': 'application/json', ...headers });
@@ -165,7 +167,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   try {
     for await (const chunk of request) chunks.push(chunk as Buffer);
   } catch {
-    // The client has disconnected; the bytes sent until then count.
+    // The client has disconnected. The bytes sent so far remain counted.
   }
   return Buffer.concat(chunks).toString();
 }

@@ -24,7 +24,7 @@ const a = ['video', 'a', 'submit', '--model', 'video-a', '--prompt', 'a boat'];
 const b = ['video', 'b', 'submit', '--model', 'Video-B', '--model-version', '2.0', '--prompt', 'a boat'];
 const boat = [...mini, '--prompt', 'a boat'];
 
-/** The command line, the text that its message must contain, and the content of standard input. */
+/** A command line, the text that its error message must contain, and the content of standard input. */
 type Case = [args: string[], named: string, input?: Buffer];
 
 const titleOf = (args: readonly string[]): string => {
@@ -32,7 +32,7 @@ const titleOf = (args: readonly string[]): string => {
   return title.replaceAll('\n', '\\n').replaceAll('%', '%%');
 };
 
-/** Adds a test for each case: exit 2, a message that contains the field, and no request. */
+/** Adds a test for each case, which expects exit 2, a message that contains the field, and no request. */
 function refuses(cases: Case[]): void {
   for (const [args, named, input] of cases) {
     it(`mgw refuses ${titleOf(args)}`, async ({ open }) => {
@@ -46,7 +46,7 @@ function refuses(cases: Case[]): void {
   }
 }
 
-/** Adds a test for each command line that is just within its limits; nothing is sent. */
+/** Adds a test for each command line that is just within its limits, as a dry run. */
 function takes(cases: string[][]): void {
   for (const args of cases) {
     it(`mgw accepts ${titleOf(args)}`, async ({ open }) => {
@@ -83,7 +83,7 @@ describe.concurrent('flags given twice or without a value', () => {
 });
 
 describe.concurrent('a global flag without a value', () => {
-  it('exits 2 in a separate process too', async ({ open }) => {
+  it('leads to exit 2 in a separate process too', async ({ open }) => {
     const scene = await open('c');
     const run = await scene.run(['jobs', 'ls', '--base-url']);
     expect(run.code, shown(run)).toBe(2);
@@ -247,7 +247,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     expect(scene.gateway.seen).toEqual([]);
   });
 
-  it('are refused if the bytes contradict the MIME type', async ({ open }) => {
+  it('are refused if the bytes do not match the MIME type', async ({ open }) => {
     const scene = await open('a');
     const image = { bytesBase64Encoded: png.toString('base64'), mimeType: 'image/jpeg' };
     const body = JSON.stringify({ instances: [{ prompt: 'a boat', image }] });
@@ -257,7 +257,9 @@ describe.concurrent('invalid images of Protocol A', () => {
     expect(scene.gateway.seen).toEqual([]);
   });
 
-  it('do not include valid bytes under another file name, which are sent', async ({ open }) => {
+  it('do not include valid image bytes in a file with another extension, which are sent', async ({
+    open,
+  }) => {
     const scene = await open('a');
     const path = join(scene.user.cwd, 'picture.jpg');
     writeFileSync(path, png);
@@ -276,7 +278,7 @@ describe.concurrent('models that do not exist', () => {
     ['c', 'vendor-h4', 'vendor-h3-base'],
     ['c', 'Vendor-H3', 'vendor-h3-base'],
   ] as const)(
-    'are refused for Protocol %s according to the model list, and nothing is submitted: %s',
+    'are refused for Protocol %s if the model list does not contain them, and nothing is submitted: %s',
     async ([name, model, listed], { open }) => {
       const scene = await open(name);
       const other = ['video', name, 'submit', '--model', model, '--prompt', 'a boat'];
@@ -322,7 +324,7 @@ describe.concurrent('unusable API keys and base URLs', () => {
     ['http:// to another host', { MGW_BASE_URL: 'http://gateway.example' }, 'MGW_BASE_URL'],
     ['a base URL that is not a URL', { MGW_BASE_URL: 'gateway' }, 'MGW_BASE_URL'],
   ];
-  it.for(cases)('are refused and not shown: %s', async ([, env, named], { open }) => {
+  it.for(cases)('are refused, and the key is not printed: %s', async ([, env, named], { open }) => {
     const scene = await open('c');
     const json = await scene.here(boat, { env });
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2, error: { code: 'config' } });
@@ -339,16 +341,19 @@ describe.concurrent('unusable config files', () => {
     ['that is not JSON', (path) => writeFileSync(path, 'api_key: x', { mode: 0o600 })],
     ['that is a folder', (path) => mkdirSync(path)],
     ['that others may read, with a key in it', (path) => writeFileSync(path, config, { mode: 0o644 })],
-    ['that holds __proto__', (path) => writeFileSync(path, '{"__proto__":{"profile":"x"}}', { mode: 0o600 })],
     [
-      'that holds __proto__ deep inside',
+      'that contains __proto__',
+      (path) => writeFileSync(path, '{"__proto__":{"profile":"x"}}', { mode: 0o600 }),
+    ],
+    [
+      'that contains a nested __proto__',
       (path) =>
         writeFileSync(path, '{"profiles":{"default":{"__proto__":{"base_url":"x"}}}}', { mode: 0o600 }),
     ],
     ['that is a FIFO', (path) => execFileSync('mkfifo', [path])],
     ['that is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];
-  it.for(cases)('are refused: one %s', async ([, make], { open }) => {
+  it.for(cases)('are refused: a file %s', async ([, make], { open }) => {
     const scene = await open('c');
     const folder = join(scene.user.cwd, 'config');
     mkdirSync(folder, { mode: 0o700 });
@@ -363,7 +368,7 @@ describe.concurrent('unusable config files', () => {
 });
 
 describe.concurrent('damaged state files', () => {
-  // test/ledger/damage.test.ts cuts each file at every byte, and flips bits in every byte.
+  // test/ledger/damage.test.ts truncates each file at every byte, and flips bits in every byte.
   const kinds: [string, (path: string, whole: Buffer) => void][] = [
     ['empty', (path) => writeFileSync(path, '')],
     ['cut', (path, whole) => writeFileSync(path, whole.subarray(0, -30))],
@@ -397,7 +402,7 @@ describe.concurrent('damaged state files', () => {
     ],
     ['of noise', (path) => writeFileSync(path, Buffer.alloc(4096, 0xa5))],
   ];
-  it('of any kind do not cause a crash, and nothing is sent, because "sending" may have been recorded', async ({
+  it('do not cause a crash, and nothing is sent, because "sending" may have been recorded', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -424,7 +429,7 @@ describe.concurrent('damaged state files', () => {
 });
 
 describe.concurrent('a ledger of 2,000 jobs', () => {
-  it('can be listed and extended', async ({ open }) => {
+  it('can be listed, and accepts another job', async ({ open }) => {
     const scene = await open('c');
     const folder = join(scene.user.cwd, 'state', 'jobs');
     mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -458,7 +463,7 @@ describe.concurrent('closed standard input or output', () => {
     return { code: status ?? -1, stdout, stderr };
   };
 
-  it('causes exit 2 if the input is closed, and nothing is sent', async ({ open }) => {
+  it('leads to exit 2 if the input is closed, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" <&-', [...mini, '-']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -467,7 +472,7 @@ describe.concurrent('closed standard input or output', () => {
     await scene.expectInvariants(0);
   });
 
-  it('does not cause a crash if the output is closed, although nothing can be printed', async ({ open }) => {
+  it('does not cause a crash if the output is closed', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" >&-', ['jobs', 'ls']);
     expect(run.code, run.stderr).toBe(0);

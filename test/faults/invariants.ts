@@ -4,32 +4,32 @@ import { expect } from 'vitest';
 import type { CliJson, CliResult } from '../support/cli.ts';
 import { runHere } from '../support/one-process.ts';
 
-/** The state after a test. */
+/** The evidence that a test leaves for {@link expectInvariants}. */
 export interface Evidence {
   /** The handles of the tasks that the gateway created and charged. */
   created: readonly string[];
-  /** Every run of the command line. */
+  /** The results of every run of the command line. */
   runs: readonly CliResult[];
   /** The user's environment, with the location of the ledger and the key. */
   env: NodeJS.ProcessEnv;
   /** Every folder that mgw may have written to. */
   folders: readonly string[];
-  /** The files that contain the key because a user put it there. */
+  /** The files in which a user has stored the key. */
   keyFiles: readonly string[];
-  /** The paths of results. */
+  /** The output paths of results. */
   outputs: readonly string[];
-  /** What an output may contain: the result at its source, or another permitted content. */
+  /** Every content that an output may have: the gateway's result, or other permitted content. */
   sources: readonly Buffer[];
   key: string;
-  /** The requests to servers that must never see the key. */
+  /** The requests to servers that must never receive the key. */
   strangers: readonly string[];
 }
 
 /**
- * The invariants of every row of docs/faults.md: at most `creations` tasks; every created task in the ledger
- * or its job `unknown`; each output absent or equal to its source; the key only in the config, the
- * environment and requests to the base URL; no stack trace; the ledger still loads. Returns the ledger's
- * jobs.
+ * Checks the invariants of every row of docs/faults.md. The gateway has created at most `creations` tasks. Every
+ * created task is in the ledger, or its job is `unknown`. Each output is absent or equal to its source. The key appears
+ * only in the config, the environment and requests to the base URL. There is no stack trace, and the ledger loads.
+ * Returns the ledger's jobs.
  */
 export async function expectInvariants(evidence: Evidence, creations: number): Promise<CliJson['job'][]> {
   expect(evidence.created.length, 'creations over the first run and the rerun').toBeLessThanOrEqual(
@@ -43,7 +43,7 @@ export async function expectInvariants(evidence: Evidence, creations: number): P
   return jobs;
 }
 
-/** The jobs that `mgw jobs ls --all --json` shows. */
+/** Returns the jobs that `mgw jobs ls --all --json` lists. */
 export async function ledgerOf(env: NodeJS.ProcessEnv): Promise<CliJson['job'][]> {
   const listed = await runHere(['--json', 'jobs', 'ls', '--all'], env);
   expect(listed.code, `the ledger does not load: ${listed.stdout}${listed.stderr}`).toBe(0);
@@ -95,7 +95,7 @@ function expectKeySafe({ key, runs, folders, keyFiles, outputs, strangers }: Evi
   }
 }
 
-// The paths, links and contents of everything below a folder, byte for byte.
+// Returns the paths, link targets and contents of everything below a folder, byte for byte.
 function textsIn(folder: string): string[][] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
@@ -105,7 +105,10 @@ function textsIn(folder: string): string[][] {
   });
 }
 
-/** Returns the encoding of the key, or of any 12 consecutive characters of it, that a text contains, or undefined. */
+/**
+ * Returns the encoding in which a text contains the key or any 12 consecutive characters of it, or undefined if
+ * the text contains neither.
+ */
 export function findKey(text: string, key: string): string | undefined {
   if (text === '') return undefined;
   const folded = text.toLowerCase();
@@ -134,7 +137,7 @@ function escaped(text: string): string[] {
   );
 }
 
-// The digits that only the key determines, regardless of the text around it.
+// Returns the Base64 digits that the key alone determines, regardless of the text around it.
 function base64(key: string, offset: number): string {
   const digits = Buffer.concat([Buffer.alloc(offset), Buffer.from(key)]).toString('base64');
   return digits.slice(Math.ceil((offset * 8) / 6), -4).slice(0, 20);

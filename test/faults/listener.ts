@@ -3,15 +3,15 @@ import { createServer as createTcp, type AddressInfo, type Socket } from 'node:n
 import { createServer as createTls } from 'node:tls';
 import type { Certificate } from '../support/certificates.ts';
 
-/** Handles a TCP connection before anything is read from it. Returns true to withhold it from the server. */
+/** Handles a TCP connection before anything is read from it. Returns true to hide the connection from the server. */
 export type OnTcp = (socket: Socket) => boolean | undefined;
 
-/** The options of a listener. */
+/** Options of a {@link Listener}. */
 export interface ListenerOptions {
-  /** An address of 127.0.0.0/8; default 127.0.0.1. */
+  /** An address in 127.0.0.0/8 (default: 127.0.0.1). */
   host?: string;
   tls?: Certificate;
-  /** The faults of the next connections, in order; later ones are served as usual. */
+  /** Faults of the next connections, in order. Later connections are served as usual. */
   onTcp?: OnTcp[];
   answer: (request: IncomingMessage, response: ServerResponse) => void;
 }
@@ -21,15 +21,15 @@ export interface Listener {
   port: number;
   /** `https://localhost:PORT` with TLS, else `http://HOST:PORT`. */
   origin: string;
-  /** All TCP connections so far, in order. */
+  /** All TCP connections so far, oldest first. */
   connections: Socket[];
-  /** Breaks every connection and accepts no more, until {@link start}. */
+  /** Breaks every connection, and refuses new ones until {@link start}. */
   stop(): Promise<void>;
-  /** Listens again, on the same port. */
+  /** Listens again on the same port. */
   start(): Promise<void>;
 }
 
-/** Starts a listener; TCP, then TLS if a certificate is given, then HTTP. */
+/** Starts a listener for HTTP, over TLS if a certificate is given. */
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const { host = '127.0.0.1', tls, onTcp = [] } = options;
   const http = createHttp(options.answer);

@@ -1,5 +1,5 @@
 const sources = {
-  /** Makes the first MGW_TEST_DNS_FAILURES look-ups of a name fail, as if the resolver were down. */
+  /** Makes the first MGW_TEST_DNS_FAILURES name lookups fail, as if the resolver were down. */
   'failing-dns': `
     import dns from 'node:dns';
     const { lookup } = dns;
@@ -11,7 +11,7 @@ const sources = {
       process.nextTick(typeof options === 'function' ? options : callback, error);
     };`,
   /**
-   * Writes the peak memory of the process, in kilobytes, to the file MGW_TEST_PEAK. It uses the system's figure, since
+   * Writes the process's peak memory, in kilobytes, to the file MGW_TEST_PEAK. Reads the value from the system, because
    * getrusage includes the parent process.
    */
   'peak-memory': `
@@ -24,13 +24,13 @@ const sources = {
   'patched-fetch': `
     const { fetch } = globalThis;
     globalThis.fetch = (url, { dispatcher, ...rest } = {}) => fetch(url, rest);`,
-  /** Moves the clock of the process MGW_TEST_LATER_MS milliseconds into the future. */
+  /** Sets the process's clock forward by MGW_TEST_LATER_MS milliseconds. */
   later: `
     const now = Date.now;
     Date.now = () => now() + Number(process.env.MGW_TEST_LATER_MS);`,
 };
 
-/** The environment in which a command starts with one of these changes to its runtime. */
+/** Returns an environment in which a command starts with one of these preloads. */
 export function preloaded(name: keyof typeof sources, env: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   const url = `data:text/javascript,${encodeURIComponent(sources[name])}`;
   return { NODE_OPTIONS: `--import=${url}`, ...env };

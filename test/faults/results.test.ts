@@ -14,14 +14,14 @@ import { until } from './until.ts';
 
 const protocols = ['a', 'b', 'c'] as const;
 
-/** Serves the result with something changed. */
+/** Returns a response that serves the result with some changes. */
 const as =
   (change: Partial<Served>): Answer =>
   (call) => {
     call.gateway.sent += serve(call, call.socket, { ...call.gateway.served, ...change });
   };
 
-/** Sends a raw response and closes. */
+/** Returns a response that is sent as raw bytes before the connection closes. */
 const raw =
   (status: string, headers: Record<string, string | number>, body: Buffer | string = ''): Answer =>
   ({ socket }) => {
@@ -33,7 +33,7 @@ function saved(scene: Scene): Buffer {
   return readFileSync(scene.out);
 }
 
-/** Fails unless the job has succeeded, its result is not published, and the exit code is this one. */
+/** Expects the given exit code, a job that has succeeded, and no published result. */
 async function expectUnpublished(scene: Scene, code: number, ...flags: string[]): Promise<void> {
   const command = scene.command('--key', 'boat', ...flags);
   for (let runs = 0; runs < 2; runs += 1) {
@@ -45,7 +45,7 @@ async function expectUnpublished(scene: Scene, code: number, ...flags: string[])
   await scene.expectInvariants(1);
 }
 
-/** Submits and saves in a separate process, and runs it again: both must exit 0 with the same file. */
+/** Submits and saves in a separate process, and repeats the command. Expects exit 0 and the same file from both. */
 async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
   const run = await scene.submit('--key', 'boat', ...flags);
   expect(run.code, shown(run)).toBe(0);
@@ -54,8 +54,8 @@ async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
   await scene.expectInvariants(1);
 }
 
-describe.concurrent('a connection cut at every sixteenth of the file', () => {
-  it('ends with equal bytes, and resends less than a tenth of them', async ({ open }) => {
+describe.concurrent('a connection that breaks at every sixteenth of the file', () => {
+  it('leads to an identical file, and to less than a tenth of it being sent twice', async ({ open }) => {
     const video = film(1_600_000);
     const scene = await open('c', { video });
     const cuts = Array.from({ length: 15 }, (_, index) => (video.length * (index + 1)) / 16);
@@ -76,9 +76,12 @@ describe.concurrent('a range response that does not continue the file', () => {
       content.subarray(0, 100),
     );
   const cases: [string, (scene: Scene) => void][] = [
-    ['ranges ignored', ({ gateway }) => gateway.script.content.push(half, as({ ranges: false }))],
     [
-      'an ETag that changes between the tries',
+      'a server that ignores ranges',
+      ({ gateway }) => gateway.script.content.push(half, as({ ranges: false })),
+    ],
+    [
+      'an ETag that changes between the attempts',
       ({ gateway }) => {
         gateway.script.content.push(half);
         gateway.served = { content, etag: '"two"' };
@@ -86,7 +89,7 @@ describe.concurrent('a range response that does not continue the file', () => {
       },
     ],
     [
-      'a 206 of another ETag',
+      'a 206 with another ETag',
       ({ gateway }) => gateway.script.content.push(half, partial('bytes 200000-200099/400000', '"two"')),
     ],
     [
@@ -114,14 +117,14 @@ describe.concurrent('a range response that does not continue the file', () => {
         ),
     ],
   ];
-  it.for(cases)('%s: ends with equal bytes, never a mix', async ([, arrange], { open }) => {
+  it.for(cases)('leads to an identical file, never to a mix of two (%s)', async ([, arrange], { open }) => {
     const scene = await open('c', { video });
     arrange(scene);
     await expectSaved(scene);
   });
 });
 
-/** One chunk of a chunked body, without the end of the body. */
+/** Returns one chunk of a chunked body, without the final chunk. */
 function chunk(bytes: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
 }
@@ -131,9 +134,9 @@ describe.concurrent('a wrong Content-Length', () => {
   const cases: [string, Answer][] = [
     ['too long', raw('200 OK', { 'content-length': 60_000 }, video)],
     ['too short', raw('200 OK', { 'content-length': 40_000 }, video)],
-    ['no length, and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
+    ['no length and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
   ];
-  it.for(cases)('%s: publishes nothing, retries, and leads to exit 9', async ([, answer], { open }) => {
+  it.for(cases)('leads to exit 9 after retries, and publishes nothing (%s)', async ([, answer], { open }) => {
     const scene = await open('c', { video });
     scene.gateway.always.content = answer;
     await expectUnpublished(scene, 9, '--retries', '1');
@@ -152,15 +155,15 @@ describe.concurrent('other content in place of the file', () => {
       raw('200 OK', { 'content-encoding': 'gzip', 'content-type': 'video/mp4' }, gzipSync(video)),
     ],
   ];
-  it.for(cases)('%s: leads to exit 9 and publishes nothing', async ([, answer], { open }) => {
+  it.for(cases)('leads to exit 9 and publishes nothing (%s)', async ([, answer], { open }) => {
     const scene = await open('c', { video });
     scene.gateway.always.content = answer;
     await expectUnpublished(scene, 9);
   });
 
-  it('a gzip bomb: leads to exit 9 in bounded memory', async ({ open }) => {
+  it('leads to exit 9 in bounded memory if it is a gzip bomb', async ({ open }) => {
     const scene = await open('c');
-    // A gzip file may consist of any number of parts.
+    // A gzip file may consist of any number of parts, so one part is sent repeatedly.
     const part = gzipSync(Buffer.alloc(10 * 1024 * 1024));
     const bomb = Buffer.concat(Array.from({ length: 30 }, () => part));
     const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };
@@ -177,7 +180,7 @@ describe.concurrent('other content in place of the file', () => {
 
 describe.concurrent('an expired URL', () => {
   it.for(protocols)(
-    'in one response leads to a request for a fresh URL, and exit 0 (%s)',
+    'in one response leads to exit 0 after a request for a new URL (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
@@ -188,7 +191,7 @@ describe.concurrent('an expired URL', () => {
   );
 
   it.for(protocols)(
-    'in every response leads to exit 9, and the job stays succeeded (%s)',
+    'in every response leads to exit 9, and the job remains succeeded (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.content = { status: 410, body: 'gone' };
@@ -214,7 +217,7 @@ describe.concurrent('a redirect of the result', () => {
     },
   );
 
-  it('to another site, with the key in its address, leads to exit 9 and no request there', async ({
+  it('to another site, with the key in the URL, leads to exit 9 without a request to that site', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -227,7 +230,7 @@ describe.concurrent('a redirect of the result', () => {
     expect(stranger.connections).toHaveLength(0);
   });
 
-  it('from https to http leads to exit 9 and no connection', async ({ open }) => {
+  it('from https to http leads to exit 9 without a connection', async ({ open }) => {
     const scene = await open('c', secured());
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.content = { status: 302, headers: { location: `${stranger.origin}/film` } };
@@ -325,14 +328,14 @@ describe.concurrent('the file host of Protocol B', () => {
 describe.concurrent('a slow download', () => {
   const video = film(400_000);
 
-  it('of one byte a second continues', async ({ open }) => {
+  it('of one byte per second continues', async ({ open }) => {
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
     scene.gateway.script.content.push(async ({ socket }) => {
       socket.write(head('200 OK', { 'content-type': 'video/mp4', 'content-length': video.length }));
       for (let at = 0; at < 90; at += 1) {
         socket.write(video.subarray(at, at + 1));
-        // The client runs in this event loop, so the byte has arrived after a few turns of it.
+        // The client runs in this event loop, so the byte has arrived after a few turns of the loop.
         for (let turns = 0; turns < 4; turns += 1) await new Promise((resolve) => setImmediate(resolve));
         clock.advance(1000);
       }
@@ -346,7 +349,7 @@ describe.concurrent('a slow download', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that stalls is aborted after the idle timeout, and resumed', async ({ open }) => {
+  it('that stalls is aborted after the idle timeout, and then resumed', async ({ open }) => {
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
     let got = 0;
@@ -374,7 +377,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
   it('leaves the output absent or complete, and the rerun exits 0', async ({ open }) => {
     const video = film(400_000);
     const scene = await open('c', { video });
-    // Tries some twentieths of the file. `npm run storm -- --power-cut` tries every disk operation.
+    // Tries three of the twenty positions. `npm run storm -- --power-cut` tries every disk operation.
     for (const part of [1, 11, 17]) {
       const running = scene.start(scene.command());
       scene.gateway.script.content.push((call) => {
@@ -388,7 +391,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
       });
       const { code } = await running.result;
       if (existsSync(scene.out)) expect(saved(scene).equals(video)).toBe(true);
-      // After the last byte, the process may exit successfully before the signal arrives.
+      // After the last byte, the process may succeed before the signal arrives.
       if (code === 0) break;
     }
     scene.gateway.script.content.length = 0;
@@ -400,7 +403,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
 });
 
 describe.skipIf(!canMount)('a disk that fills up during the download', { concurrent: true }, () => {
-  it('leads to exit 10 and keeps .part, and a rerun exits 0 once there is space', async ({ open }) => {
+  it('leads to exit 10 and keeps .part, and a rerun exits 0 once space is available', async ({ open }) => {
     const video = film(3_000_000);
     const scene = await open('c', { video });
     const disk = scene.mount('films', 1024);
@@ -423,19 +426,22 @@ describe.concurrent('an output that is not writable', () => {
     ['is a link', (path) => symlinkSync('/dev/null', path)],
     ['is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];
-  it.for(cases)('%s: leads to exit 10, unchanged, before anything is paid', async ([, make], { open }) => {
-    const scene = await open('c');
-    make(scene.out);
-    const run = await scene.submit();
-    expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
-    await scene.expectRerun(10);
-    expect(scene.gateway.seen).toEqual([]);
-    await scene.expectInvariants(0, [Buffer.from('mine')]);
-  });
+  it.for(cases)(
+    'because it %s leads to exit 10 before payment, and remains unchanged',
+    async ([, make], { open }) => {
+      const scene = await open('c');
+      make(scene.out);
+      const run = await scene.submit();
+      expect(run.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+      await scene.expectRerun(10);
+      expect(scene.gateway.seen).toEqual([]);
+      await scene.expectInvariants(0, [Buffer.from('mine')]);
+    },
+  );
 });
 
 describe.concurrent('two processes that fetch one job', () => {
-  it('make one file, and both exit 0', async ({ open }) => {
+  it('both exit 0 with one file', async ({ open }) => {
     const scene = await open('c', { video: film(2_000_000) });
     const { job } = await scene.here(scene.gateway.dialect.command);
     const command = ['video', 'c', 'fetch', job.id, '-o', scene.out, ...fast, '--json'];
@@ -460,31 +466,31 @@ describe.concurrent('a video inside the response of Protocol A', () => {
   const encoded = video.toString('base64');
 
   it.for([
-    ['a bad alphabet', `${encoded.slice(0, 100)}*${encoded.slice(101)}`],
-    ['bad padding', `${encoded.replace(/=+$/, '')}A===`],
+    ['an invalid character', `${encoded.slice(0, 100)}*${encoded.slice(101)}`],
+    ['invalid padding', `${encoded.replace(/=+$/, '')}A===`],
     ['a word', 'text'],
-    ['nothing', ''],
-  ] as const)('%s: leads to exit 9', async ([, text], { open }) => {
+    ['no characters', ''],
+  ] as const)('leads to exit 9 if its Base64 contains %s', async ([, text], { open }) => {
     const scene = await open('a', { video });
     inline(scene, text);
     await expectUnpublished(scene, 9);
   });
 
-  it('of a few bytes that are not text: ends with equal bytes', async ({ open }) => {
+  it('is saved without changes if it consists of a few non-text bytes', async ({ open }) => {
     const short = Buffer.from('not a film');
     const scene = await open('a', { video: short });
     inline(scene, short.toString('base64'));
     await expectSaved(scene);
   });
 
-  it('with escapes in the string: ends with equal bytes', async ({ open }) => {
+  it('is saved without changes if its string contains escapes', async ({ open }) => {
     const scene = await open('a', { video });
     inline(scene, encoded.replaceAll('/', '\\/').replaceAll('=', '\\u003d'));
     await expectSaved(scene);
   });
 
-  it('that is large: ends with equal bytes in bounded memory', async ({ open }) => {
-    // An idle process that held this text in memory would exceed the limit below.
+  it('is saved without changes in bounded memory if it is large', async ({ open }) => {
+    // Even an idle process with this text in memory would exceed the limit below.
     const pieces = 16;
     const piece = Buffer.alloc(3 * 1024 * 1024, 'frame');
     const encodedPiece = piece.toString('base64');
@@ -512,12 +518,12 @@ describe.concurrent('URLs of Protocol B that are not fetched', () => {
   const addresses: [string, (port: number) => string][] = [
     ['file:', () => 'file:///etc/passwd'],
     ['data:', () => `data:video/mp4;base64,${film(500).toString('base64')}`],
-    ['link-local', () => 'http://169.254.169.254/latest/meta-data'],
-    ['loopback inside IPv6', (port) => `http://[::ffff:127.0.0.1]:${port}/film`],
+    ['a link-local address', () => 'http://169.254.169.254/latest/meta-data'],
+    ['a loopback address as IPv6', (port) => `http://[::ffff:127.0.0.1]:${port}/film`],
     ['credentials', (port) => `http://user:secret@127.0.0.1:${port}/film`],
     ['a newline', (port) => `http://127.0.0.1:${port}/fi\nlm`],
   ];
-  it.for(addresses)('%s: lead to exit 9, and nothing is requested', async ([, address], { open }) => {
+  it.for(addresses)('lead to exit 9 without a request (%s)', async ([, address], { open }) => {
     const scene = await open('b');
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.query = (call) =>

@@ -16,13 +16,13 @@ import { expectInvariants } from './invariants.ts';
 const all = ['a', 'b', 'c'] as const;
 
 /**
- * A fault of the sandbox, the areas that it is tried in, the outcomes of the first run and of the rerun, and the number of
- * tasks that it may create.
+ * A sandbox fault, the protocols to test it with, the exit codes of the first run and of the rerun, and the
+ * maximum number of created tasks.
  */
 type Row = [fault: string, areas: readonly Area[], code: number, again: number, creations: number];
 
-// submission.test.ts, waiting.test.ts and results.test.ts test each fault of a protocol in all
-// areas. Here, a fault that concerns only HTTP is tested in one area.
+// submission.test.ts, waiting.test.ts and results.test.ts test each protocol fault with all protocols. Here, a fault
+// that concerns only HTTP is tested with one protocol.
 const rows: Row[] = [
   ['auth-401', [...all, 'tts'], 3, 3, 0],
   ['balance-403', [...all, 'tts'], 4, 4, 0],
@@ -73,11 +73,11 @@ const rows: Row[] = [
   ['tts-reset', ['tts'], 9, 9, 1],
   ['tts-error-frame', ['tts'], 5, 5, 1],
 ];
-// Faults that do not concern a single job, and one that waits for a minute of silence, which results.test.ts tests
-// with a fake clock.
+// Faults that do not affect a single job, and a fault that stalls for a minute, which
+// results.test.ts tests with a fake clock.
 const elsewhere = [
   ...['models-502', 'responses-429', 'responses-cut', 'chaos', 'download-stall'],
-  // test/store/sandbox-store.test.ts
+  // test/store/sandbox-store.test.ts tests the faults of the store.
   ...['store-500', 'store-slow-down', 'store-expired', 'store-reset', 'store-bad-digest'],
 ];
 
@@ -107,7 +107,7 @@ const it = test.extend<{ bench: (fault: string) => Promise<Bench> }>({
   },
 });
 
-describe.concurrent('every fault of the sandbox', () => {
+describe.concurrent('every sandbox fault', () => {
   const cases = rows
     .filter(([fault]) => !elsewhere.includes(fault))
     .flatMap(([fault, areas, ...rest]) => areas.map((area) => [fault, area, ...rest] as const));
@@ -121,7 +121,7 @@ describe.concurrent('every fault of the sandbox', () => {
       const limits = ['--timeout', code === 8 ? '500ms' : '40s', ...(code === 0 ? [] : ['--retries', '1'])];
       const submit = [...command, '--key', 'boat', '-o', out, ...fast, ...limits];
       const runs: CliResult[] = [];
-      // On a busy machine, the submission may take longer than that timeout.
+      // On a busy machine, the submission may take longer than the timeout in `command`.
       if (code === 8) runs.push(await runHere(['--json', ...command, '--key', 'boat', ...fast], user.env));
       for (const expected of [code, again]) {
         const run = await runHere(['--json', ...submit], user.env);
@@ -145,7 +145,7 @@ describe.concurrent('every fault of the sandbox', () => {
         },
         creations,
       );
-      // The sandbox's bill has no handle of a speech call, so its charges are counted.
+      // The sandbox's bill contains no handle for a speech call, so the test counts the charges.
       expect(charged.length).toBeLessThanOrEqual(creations);
       const paid = jobs.filter(({ handle, state }) => handle !== undefined || state === 'unknown');
       expect(paid.length).toBeGreaterThanOrEqual(charged.length);
@@ -158,8 +158,8 @@ function handleOf(area: Area, { id, model }: { id: string; model: string }): str
   return area === 'a' ? `models/${model}/operations/${id}` : id;
 }
 
-describe("the list of the sandbox's faults", () => {
-  it('contains every fault of the sandbox', () => {
+describe('the list of sandbox faults', () => {
+  it('contains every fault that the sandbox supports', () => {
     const named = [...rows.map(([fault]) => fault.replace(/(x\d+)?(@\d+%)?$/, '')), ...elsewhere];
     expect(FAULTS.map(({ name }) => name).filter((name) => !named.includes(name))).toEqual([]);
   });

@@ -12,7 +12,7 @@ import { listen, type Listener } from './listener.ts';
 
 export { fast } from './dialects.ts';
 
-/** The options of a scene. */
+/** Options of a {@link Scene}. */
 export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
   env?: NodeJS.ProcessEnv;
 }
@@ -20,16 +20,16 @@ export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
 type RunOptions = NonNullable<Parameters<User['run']>[1]>;
 type InsideOptions = Pick<RunOptions, 'env'> & { stdin?: string | Buffer };
 
-/** A user, a gateway, and a record of their actions: one row of docs/faults.md. */
+/** A user, a gateway and a record of their actions, for one row of docs/faults.md. */
 export class Scene {
   readonly gateway: FaultGateway;
   readonly user: User;
   readonly runs: CliResult[] = [];
-  /** Files that may contain only the content that the gateway served. */
+  /** Output files, which may contain only content that the gateway served. */
   readonly outputs: string[];
   /** Other folders that mgw may have written to. */
   readonly folders: string[] = [];
-  /** The requests to other hosts. */
+  /** The texts of requests to other hosts. */
   readonly #told: string[] = [];
   readonly #endings: (() => unknown)[] = [];
   #last: { args: string[]; env?: NodeJS.ProcessEnv } | undefined;
@@ -46,23 +46,23 @@ export class Scene {
     return new Scene(gateway, options.env ?? {});
   }
 
-  /** The output of `submit`. */
+  /** The output path of {@link submit}. */
   get out(): string {
     return join(this.user.cwd, `out.${this.gateway.dialect.extension}`);
   }
 
-  /** Submits, waits and saves; in this process, unless it trusts a certificate. */
+  /** Submits, waits and saves. Runs in this process, unless the user trusts a certificate. */
   submit(...extra: string[]): Promise<CliResult> {
     const args = this.command(...extra);
     return this.#trusts ? this.run(args) : this.#inside(args);
   }
 
-  /** The command line of {@link submit}. */
+  /** Returns the arguments of {@link submit}. */
   command(...extra: string[]): string[] {
     return this.typed('--json', ...extra);
   }
 
-  /** The same command as a person would type it. */
+  /** Returns the arguments of {@link submit} as a person would type them, without --json. */
   typed(...extra: string[]): string[] {
     const { command, fast } = this.gateway.dialect;
     return [...command, '-o', this.out, ...fast, ...extra];
@@ -78,17 +78,17 @@ export class Scene {
     return { child, result: result.then((ended) => (this.runs.push(ended), ended)) };
   }
 
-  /** Runs a command line with --json in this process, for further cases of a row. */
+  /** Runs a command line with --json in this process, for further cases of a row. Returns the document. */
   async here(args: string[], options: InsideOptions = {}): Promise<CliJson> {
     return (await this.#inside(['--json', ...args.filter((arg) => arg !== '--json')], options)).json;
   }
 
-  /** Runs a command line in this process, with the output for a person. */
+  /** Runs a command line in this process, with output for people. */
   seen(args: string[]): Promise<CliResult> {
     return this.#inside(args);
   }
 
-  /** Runs the last command again, with the output for a person; in this process, unless it trusts a certificate. */
+  /** Repeats the last command with output for people. Runs in this process, unless the user trusts a certificate. */
   again(): Promise<CliResult> {
     const { args = [], env } = this.#last ?? {};
     const words = args.filter((arg) => arg !== '--json');
@@ -102,12 +102,12 @@ export class Scene {
     return ended;
   }
 
-  // The runtime reads trusted certificates when a process starts.
+  // Node reads trusted certificates only when a process starts, so such a command needs a separate process.
   get #trusts(): boolean {
     return this.user.env['NODE_EXTRA_CA_CERTS'] !== undefined;
   }
 
-  /** Runs the last command again: it must exit with `code`, and no submission may be sent. */
+  /** Repeats the last command. Expects the exit code `code` and no submission. */
   async expectRerun(code: number): Promise<CliResult> {
     const before = this.gateway.submissions.length;
     const ended = await this.again();
@@ -116,7 +116,7 @@ export class Scene {
     return ended;
   }
 
-  /** A foreign server. No request to it may contain the key. */
+  /** Starts a foreign server. The invariants require that no request to it contains the key. */
   stranger(answer: RequestListener, host = '127.0.0.2'): Promise<Listener> {
     return this.server(host, (request, response) => {
       this.#told.push([request.url, ...request.rawHeaders].join('\n'));
@@ -124,7 +124,7 @@ export class Scene {
     });
   }
 
-  /** Another server, which ends with the scene. */
+  /** Starts another server, which closes when the scene ends. */
   async server(host: string, answer: RequestListener): Promise<Listener> {
     const listener = await listen({ host, answer });
     this.onEnd(() => listener.stop());
@@ -132,8 +132,8 @@ export class Scene {
   }
 
   /**
-   * Checks the invariants of a row; `creations` is the number of tasks, `mine` the content that the user put at the
-   * output.
+   * Checks a row's invariants. `creations` is the maximum number of tasks; `mine` is content that
+   * the user put at the output.
    */
   expectInvariants(creations: number, mine: Buffer[] = []): Promise<CliJson['job'][]> {
     const { port } = new URL(this.gateway.url);
@@ -155,14 +155,14 @@ export class Scene {
     );
   }
 
-  /** A file system of the given size in kilobytes below a folder of the user. It is removed with the scene. */
+  /** Mounts a file system of the given size at a folder of the user, until the scene ends. */
   mount(folder: string, kilobytes: number): Disk {
     const disk = mountDisk(join(this.user.cwd, folder), kilobytes);
     this.onEnd(() => disk.unmount());
     return disk;
   }
 
-  /** Runs when the scene ends. */
+  /** Registers a function that runs when the scene ends. */
   onEnd(ending: () => unknown): void {
     this.#endings.push(ending);
   }
@@ -180,10 +180,10 @@ export class Scene {
   }
 }
 
-/** Opens a scene that ends with the test. */
+/** Opens a scene that ends when the test ends. */
 export type Open = (protocol: GatewayOptions['protocol'], options?: SceneOptions) => Promise<Scene>;
 
-/** A test that receives {@link Open}. */
+/** A test whose fixture `open` opens scenes. */
 export const it = test.extend<{ open: Open }>({
   // eslint-disable-next-line no-empty-pattern -- vitest requires a pattern, even for no other fixtures
   open: async ({}, use) => {
@@ -197,14 +197,14 @@ export const it = test.extend<{ open: Open }>({
   },
 });
 
-/** The output of a run, for the message of a failed expectation. */
+/** Returns a run's output as text, for the message of a failed expectation. */
 export function shown({ code, stdout, stderr }: CliResult): string {
   return `exit ${code}\n${stderr}${stdout}`;
 }
 
 let authority: Authority | undefined;
 
-/** A gateway over TLS whose certificate the user trusts. */
+/** Returns the options for a gateway over TLS whose certificate the user trusts. */
 export function secured(subject: Subject = { hosts: ['localhost'] }): SceneOptions {
   authority ??= newAuthority();
   return { tls: authority.issue(subject), env: { MGW_TEST_CA: authority.cert } };

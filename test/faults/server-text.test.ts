@@ -11,7 +11,7 @@ const protocols = ['a', 'b', 'c'] as const;
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-/** One change to one place of a response. */
+/** One change at one place in a response. */
 interface Mutation {
   path: string;
   change: string;
@@ -30,7 +30,7 @@ const changes: Record<string, Json | undefined> = {
   'an empty list': [],
 };
 
-/** Changes every member and element of a response in every way, one at a time. */
+/** Returns every change to every member and element of a response, one at a time. */
 function mutationsOf(body: Json): Mutation[] {
   const all = pathsIn(body).flatMap((path) =>
     Object.entries(changes).map(([change, value]) => ({
@@ -60,7 +60,7 @@ function withValue(value: Json, [name, ...rest]: string[], to: Json | undefined)
   return Array.isArray(value) ? entries.map(([, member]) => member) : Object.fromEntries(entries);
 }
 
-/** Runs something for each item, a few at a time. */
+/** Runs a function for each item, a few at a time. */
 async function forEach<T>(
   items: readonly T[],
   run: (item: T, index: number) => Promise<void>,
@@ -73,7 +73,7 @@ async function forEach<T>(
 }
 
 describe.concurrent('every field of a speech frame removed, nulled and retyped', () => {
-  it('leaves only the received audio, or a result other than 0', async ({ open }) => {
+  it('leads to exit 0 only if the file contains exactly the received audio', async ({ open }) => {
     const audio = Buffer.from('the first half and the second half');
     const scene = await open('tts', { video: audio });
     const [first, second] = [audio.subarray(0, 14), audio.subarray(14)];
@@ -97,7 +97,7 @@ describe.concurrent('every field of a speech frame removed, nulled and retyped',
       expect(existsSync(out), what).toBe(json.exit_code === 0);
       if (json.exit_code !== 0) return;
       zeros += 1;
-      // A frame may have no audio (specification 2.6), and a word may happen to be valid Base64.
+      // A frame may have no audio (specification 2.6), and a text may happen to be valid Base64.
       const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
       const kept = of === 'data' && path === 'data' ? first : audio;
       const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;
@@ -121,7 +121,7 @@ const evil = [
 ].join(' | ');
 const long = `${evil} ${'very long '.repeat(100_000)}`;
 
-/** Fails if the text contains control characters that a terminal would execute, or is too long. */
+/** Fails if the text contains control characters that a terminal would execute, or is longer than `most` characters. */
 function expectHarmless(text: string, most: number): void {
   expect(text).not.toMatch(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/,
@@ -138,7 +138,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
         (gateway.always.submit = { status: 400, body: { error: { message: long, code: evil } } }),
     ],
     [
-      'a lost submission',
+      'a lost response',
       'a',
       ({ gateway }) => (gateway.always.submit = { status: 500, body: { error: { message: long } } }),
     ],
@@ -175,7 +175,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
       ({ gateway }) => (gateway.always.submit = { body: { task_id: evil, error: { message: long } } }),
     ],
     [
-      'what replaced the video',
+      'a response in place of the video',
       'c',
       ({ gateway }) => (gateway.always.content = { body: { error: { message: long } } }),
     ],
@@ -203,7 +203,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
     Response: { AigcVideoTask: { TaskId: handle, Status: 'FINISH', ErrCode: 7, ErrCodeExt: evil, Message } },
   });
 
-  it.for(places)('%s: are neutralised and bounded', async ([, protocol, arrange], { open }) => {
+  it.for(places)('are escaped and truncated in %s', async ([, protocol, arrange], { open }) => {
     const scene = await open(protocol);
     arrange(scene);
     const command = scene.typed('--timeout', '1s', '--retries', '1');
@@ -228,7 +228,7 @@ describe.concurrent('the API key, quoted by the gateway', () => {
       ({ gateway }) => (gateway.always.submit = { status: 401, body: { error: { message: told } } }),
     ],
     [
-      'in a lost submission',
+      'in a lost response',
       ({ gateway }) =>
         (gateway.always.submit = {
           status: 500,
@@ -255,12 +255,12 @@ describe.concurrent('the API key, quoted by the gateway', () => {
       ({ gateway }) => (gateway.always.content = { status: 200, body: { error: { message: told } } }),
     ],
     [
-      'in an address',
+      'in a redirect URL',
       ({ gateway }) =>
         (gateway.always.content = { status: 302, headers: { location: `/other?key=${canaryKey}` } }),
     ],
   ];
-  it.for(places)('%s: is neither shown nor stored', async ([, arrange], { open }) => {
+  it.for(places)('%s is neither printed nor stored', async ([, arrange], { open }) => {
     const scene = await open('c');
     arrange(scene);
     const command = scene.typed('--timeout', '1s', '--retries', '1', '-v');
@@ -275,7 +275,7 @@ describe.concurrent('the API key, quoted by the gateway', () => {
 describe.concurrent('__proto__ in responses', () => {
   const poison =
     '"__proto__":{"polluted":1,"status":"completed","done":true},"constructor":{"prototype":{"polluted":1}}';
-  it.for(protocols)('do not pollute a prototype (%s)', async (protocol, { open }) => {
+  it.for(protocols)('does not pollute a prototype (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const { gateway } = scene;
     const poisoned = (body: object): string => `{${poison},${JSON.stringify(body).slice(1)}`;
@@ -318,7 +318,7 @@ describe.concurrent('a hostile model list', () => {
     scene.gateway.always.other = (call) => reply(call.response, { body });
   };
 
-  it('of 10 MB uses bounded memory', async ({ open }) => {
+  it('of 10 MB is read in bounded memory', async ({ open }) => {
     const scene = await open('c');
     const entry = (index: number): string => `{"id":"model-${index}","note":"${'x'.repeat(900)}"}`;
     listing(scene, `{"data":[${Array.from({ length: 10_800 }, (_, index) => entry(index)).join(',')}]}`);
@@ -329,7 +329,7 @@ describe.concurrent('a hostile model list', () => {
     expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(250_000);
   });
 
-  it('without an end uses bounded memory, and leads to exit 6', async ({ open }) => {
+  it('without an end leads to exit 6 in bounded memory', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.always.other = ({ socket }) => {
       const pour = (): void => {
@@ -346,7 +346,7 @@ describe.concurrent('a hostile model list', () => {
     expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(600_000);
   });
 
-  it('with control characters in its ids is escaped', async ({ open }) => {
+  it('with control characters in model ids is escaped', async ({ open }) => {
     const scene = await open('c');
     listing(scene, JSON.stringify({ data: [{ id: evil, model_versions: [evil] }, { id: 'plain' }] }));
     const run = await scene.seen(['models']);
@@ -357,7 +357,7 @@ describe.concurrent('a hostile model list', () => {
   });
 
   it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(
-    '%s: does not cause a crash',
+    'of %s does not cause a crash',
     async (body, { open }) => {
       const scene = await open('c');
       listing(scene, body);

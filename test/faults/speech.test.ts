@@ -16,18 +16,18 @@ import { says, until } from './until.ts';
 
 const audio = randomBytes(5000);
 
-/** Opens a speech scene whose expected output is `audio`. */
+/** Opens a scene for speech whose expected output is `audio`. */
 function opened(open: Open, options: SceneOptions = {}): Promise<Scene> {
   return open('tts', { ...options, video: audio });
 }
 
-/** Responds with a stream of these pieces, which is complete unless `isComplete` is false. */
+/** Returns a response that streams these pieces. The stream is complete unless `isComplete` is false. */
 const stream =
   (pieces: readonly (string | Buffer)[], isComplete = true): Answer =>
   ({ gateway, response }) =>
     gateway.speak(response, pieces, isComplete);
 
-/** Checks that the first run and the rerun exit with the same code, nothing is sent twice, and nothing is published. */
+/** Expects the given exit code from the first run and from the rerun, which sends nothing, and no published file. */
 async function expectIncomplete(scene: Scene, code: number, ...flags: string[]): Promise<void> {
   const run = await scene.submit(...flags);
   expect(run.json, shown(run)).toMatchObject({ exit_code: code });
@@ -37,7 +37,7 @@ async function expectIncomplete(scene: Scene, code: number, ...flags: string[]):
   await scene.expectInvariants(1);
 }
 
-/** Checks that the run exits 0 with the same audio, and so does the rerun, which sends nothing. */
+/** Expects exit 0 with the same audio from the first run and from the rerun, which sends nothing. */
 async function expectSpoken(scene: Scene, ...flags: string[]): Promise<void> {
   const run = await scene.submit('--key', 'boat', ...flags);
   expect(run.code, shown(run)).toBe(0);
@@ -57,13 +57,13 @@ describe.concurrent('frames split at any byte', () => {
     ['data: before each', [frames.map((each) => `data: ${each}\n\n`).join('')]],
     ['event: and data: before each', [frames.map((each) => `event: 352\ndata:${each}\n\n`).join('')]],
   ];
-  it.for(cases)('%s: give equal bytes', async ([, pieces], { open }) => {
+  it.for(cases)('produce an identical file (%s)', async ([, pieces], { open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(pieces));
     await expectSpoken(scene);
   });
 
-  it('a byte at a time: yield equal bytes', async ({ open }) => {
+  it('produce an identical file if each byte arrives alone', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -132,14 +132,14 @@ describe.concurrent('the end frame', () => {
 describe.concurrent('invalid frames', () => {
   const good = audioFrames(audio).slice(0, 2);
   const cases: [string, string][] = [
-    ['Base64 with a foreign character', frame(0, 'QUJD*UJD')],
-    ['Base64 with bad padding', frame(0, 'QUJDRA')],
+    ['Base64 with an invalid character', frame(0, 'QUJD*UJD')],
+    ['Base64 with invalid padding', frame(0, 'QUJDRA')],
     ['data that is a number', frame(0, 7)],
-    ['a code that is a text', frame('0', 'QUJD')],
+    ['a code that is a string', frame('0', 'QUJD')],
     ['no code', JSON.stringify({ message: '', data: 'QUJD' })],
     ['text that is not JSON', '{"code":0,"data":QUJD}'],
   ];
-  it.for(cases)('%s: lead to exit 9', async ([, bad], { open }) => {
+  it.for(cases)('lead to exit 9 (%s)', async ([, bad], { open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([...good, bad, ...audioFrames(audio).slice(2), endFrame]));
     const json = await scene.here(scene.command());
@@ -150,7 +150,7 @@ describe.concurrent('invalid frames', () => {
     await scene.expectInvariants(1);
   });
 
-  it('include a frame of 64 MiB: exit 9 in bounded memory', async ({ open }) => {
+  it('lead to exit 9 in bounded memory if a frame has 64 MiB', async ({ open }) => {
     const scene = await opened(open);
     const piece = 'QUJD'.repeat(256 * 1024);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
@@ -179,7 +179,9 @@ describe.concurrent('a failure before the stream begins', () => {
     await expectIncomplete(scene, 7);
   });
 
-  it('with a reset before the head leads to exit 7, and the rerun sends nothing', async ({ open }) => {
+  it('with a reset before the response head leads to exit 7, and the rerun sends nothing', async ({
+    open,
+  }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, socket }) => {
       gateway.create();
@@ -218,7 +220,7 @@ describe.concurrent('a reader of -o - that exits early', () => {
   });
 });
 
-/** Runs a command in a shell pipeline while this process continues to serve. */
+/** Runs a command in a shell pipeline while this process serves the gateway. */
 async function piping(
   scene: Scene,
   script: string,

@@ -12,7 +12,7 @@ import { it, shown, type Scene } from './scene.ts';
 const protocols = ['a', 'b', 'c'] as const;
 const unknown = { exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' } };
 
-/** Creates a task and sends a response that does not report it. */
+/** Creates a task, and sends a response that does not report it. */
 const created =
   (answer: Exclude<Answer, (call: Call) => unknown>): Answer =>
   ({ gateway, response }) => {
@@ -21,7 +21,7 @@ const created =
     response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
   };
 
-/** Creates a task and sends a response that ends in the middle. */
+/** Creates a task, and sends a truncated response. */
 const cutAfter =
   (textOf: (whole: string, handle: string) => string, status = '200 OK'): Answer =>
   ({ gateway, socket }) => {
@@ -30,7 +30,7 @@ const cutAfter =
     socket.end(`HTTP/1.1 ${status}\r\ncontent-type: application/json\r\ncontent-length: 4096\r\n\r\n${text}`);
   };
 
-/** The content of the ledger's files. */
+/** Returns the content of all record files in the ledger. */
 function records({ user }: Scene): string {
   const folder = join(user.cwd, 'state', 'jobs');
   return readdirSync(folder)
@@ -38,7 +38,7 @@ function records({ user }: Scene): string {
     .join('');
 }
 
-// Not concurrent: the servers of these two end with the first test that ends.
+// These tests do not run concurrently, because the first of them to end would close the servers of the other.
 describe('a connection reset before the request is read', () => {
   it('leads to exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await open('c');
@@ -51,7 +51,7 @@ describe('a connection reset before the request is read', () => {
     await scene.expectInvariants(0);
   });
 
-  it('leads to exit 7 each time, although the system may report a failed connect', async ({ open }) => {
+  it('leads to exit 7 each time, even if the system reports a failed connect', async ({ open }) => {
     const scene = await open('c');
     const server = await tcpServer((socket) => socket.resetAndDestroy());
     const here = scene.command('--base-url', `http://127.0.0.1:${server.port}`, '--new', '--retries', '1');
@@ -64,7 +64,7 @@ describe('a connection reset before the request is read', () => {
 });
 
 describe.concurrent('a connection reset while the request is handled', () => {
-  it('after half of the body: leads to exit 7, and so does the rerun', async ({ open }) => {
+  it('after half of the body leads to exit 7, and so does the rerun', async ({ open }) => {
     const scene = await open('c');
     let read = 0;
     scene.gateway.onTcp.push((socket) => {
@@ -82,7 +82,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   });
 
   it.for(protocols)(
-    'after the whole body is read: leads to exit 7, and so does the rerun (%s)',
+    'after the whole body leads to exit 7, and so does the rerun (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ socket }) => socket.resetAndDestroy());
@@ -93,7 +93,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   );
 
   it.for(protocols)(
-    'after the creation: leads to exit 7 until the handle is adopted (%s)',
+    'after the creation leads to exit 7 until the handle is adopted (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ gateway, socket }) => {
@@ -127,7 +127,7 @@ describe.concurrent('no response after the task was created', () => {
 });
 
 describe.concurrent('a slow response within the timeout', () => {
-  it.for(protocols)('is received (%s)', async (protocol, { open }) => {
+  it.for(protocols)('is accepted (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
       const text = gateway.accept();
@@ -144,7 +144,7 @@ describe.concurrent('a slow response within the timeout', () => {
 
 describe.concurrent('a 200 without a handle', () => {
   const answers: [string, Answer][] = [
-    ['cut before the handle', cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + 5))],
+    ['truncated before the handle', cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + 5))],
     ['not JSON', created({ body: 'OK, queued <marker>' })],
     ['empty', created({ body: '' })],
     ['{}', created({ body: '{}' })],
@@ -152,7 +152,7 @@ describe.concurrent('a 200 without a handle', () => {
     ['HTML', created({ body: '<html><marker></html>', headers: { 'content-type': 'text/html' } })],
   ];
   it.for(answers)(
-    '%s: leads to exit 7, and the raw response is recorded',
+    '(%s) leads to exit 7, and the raw response is recorded',
     async ([name, answer], { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(answer);
@@ -166,7 +166,7 @@ describe.concurrent('a 200 without a handle', () => {
   );
 });
 
-describe.concurrent("a 200 cut right after the handle's closing quote", () => {
+describe.concurrent("a 200 truncated right after the handle's closing quote", () => {
   it.for(protocols)('is accepted (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const answer = cutAfter((whole, handle) => whole.slice(0, whole.indexOf(handle) + handle.length + 1));
@@ -196,15 +196,15 @@ describe.concurrent('a server error after the task was created', () => {
 describe.concurrent('a 503 of a proxy after the task was created', () => {
   const html = { 'content-type': 'text/html' };
   const cases: [string, Answer][] = [
-    ['a page', created({ status: 503, body: '<html>503</html>', headers: html })],
+    ['an HTML page', created({ status: 503, body: '<html>503</html>', headers: html })],
     [
       'a sentence',
       created({ status: 503, body: 'upstream connect error or disconnect/reset before headers' }),
     ],
-    ['nothing', created({ status: 503, body: '' })],
+    ['an empty body', created({ status: 503, body: '' })],
   ];
   it.for(cases)(
-    '%s: leads to exit 7 and one creation, even after the rerun',
+    'with %s leads to exit 7 and one creation, even after the rerun',
     async ([, answer], { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(answer);
@@ -223,7 +223,7 @@ describe.concurrent('an error that contains a task id', () => {
     ['c', 503],
   ] as const;
   it.for(cases)(
-    '%s: HTTP %i leads to exit 7, and the id is recorded',
+    'of Protocol %s under HTTP %i leads to exit 7, and the id is recorded',
     async ([protocol, status], { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -244,19 +244,22 @@ describe.concurrent('an error that contains a task id', () => {
 
 describe.concurrent('an error whose message is the JSON of a task', () => {
   const cases = protocols.flatMap((protocol) => [400, 429, 503].map((status) => [protocol, status] as const));
-  it.for(cases)('%s: HTTP %i ends with exit 7 after one request', async ([protocol, status], { open }) => {
-    const scene = await open(protocol);
-    scene.gateway.always.submit = ({ gateway, response }) => {
-      const body = { code: 'fail_to_fetch_task', message: gateway.accept(), data: null };
-      const headers = { 'content-type': 'application/json', 'retry-after': '0' };
-      response.writeHead(status, headers).end(JSON.stringify(body));
-    };
-    const run = await scene.here(scene.command('--retries', '3'));
-    expect(run).toMatchObject(unknown);
-    expect(run.error.message).toContain(scene.gateway.created[0]);
-    expect(scene.gateway.submissions).toHaveLength(1);
-    await scene.expectInvariants(1);
-  });
+  it.for(cases)(
+    'of Protocol %s under HTTP %i leads to exit 7 after one request',
+    async ([protocol, status], { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.always.submit = ({ gateway, response }) => {
+        const body = { code: 'fail_to_fetch_task', message: gateway.accept(), data: null };
+        const headers = { 'content-type': 'application/json', 'retry-after': '0' };
+        response.writeHead(status, headers).end(JSON.stringify(body));
+      };
+      const run = await scene.here(scene.command('--retries', '3'));
+      expect(run).toMatchObject(unknown);
+      expect(run.error.message).toContain(scene.gateway.created[0]);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent('three temporary refusals, then an acceptance', () => {
@@ -269,7 +272,7 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
     ['b', 503, undefined],
   ] as const;
   it.for(cases)(
-    '%s: lead to exit 0 after HTTP %i, Retry-After %s',
+    'of Protocol %s lead to exit 0 (HTTP %i, Retry-After %s)',
     async ([protocol, status, retryAfter], { open }) => {
       const scene = await open(protocol);
       const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
@@ -303,7 +306,7 @@ describe.concurrent('a temporary refusal that does not end', () => {
   );
 
   it.for(protocols)(
-    'with HTTP 429 and Retry-After: 86400 leads to exit 6 immediately, with the time to retry (%s)',
+    'with HTTP 429 and Retry-After: 86400 leads to exit 6 immediately, with the time of the next attempt (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
@@ -325,9 +328,9 @@ describe.concurrent('an unusual Retry-After', () => {
     ['negative', '-5', 0],
     ['text', 'soon', 0],
     ['1e99', '1e99', 6],
-    ['twice', ['1', '0'], 0],
+    ['sent twice', ['1', '0'], 0],
   ];
-  it.for(cases)('%s: does not cause a crash or a hang', async ([, value, code], { open }) => {
+  it.for(cases)('(%s) does not cause a crash or a hang', async ([, value, code], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push({ status: 429, headers: { 'retry-after': value } });
     const run = await scene.submit('--key', 'boat');
@@ -396,7 +399,7 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
     expect((await scene.submit()).json).toMatchObject({ exit_code: 4, error: { charged: 'no' } });
     await scene.expectInvariants(0);
   });
-  it('are retried for two RequestLimitExceeded: exit 0', async ({ open }) => {
+  it('are retried for RequestLimitExceeded', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
     const run = await scene.submit('--key', 'boat');
@@ -435,7 +438,7 @@ describe.concurrent('a handle and an error in one response', () => {
 });
 
 describe.concurrent('ids of Protocol C', () => {
-  it('with 20 digits are polled digit by digit', async ({ open }) => {
+  it('with 20 digits are polled without losing a digit', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(`{"id":${gateway.create('12345678901234567891')},"status":"queued"}`);
@@ -447,7 +450,7 @@ describe.concurrent('ids of Protocol C', () => {
     await scene.expectInvariants(1);
   });
 
-  it('are read from task_id if id differs from it', async ({ open }) => {
+  it('are read from task_id if id differs', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(JSON.stringify({ id: 'request-77', task_id: gateway.create(), status: 'queued' }));
@@ -466,7 +469,7 @@ describe.concurrent('operation names of Protocol A that cannot be queried', () =
     'https://example.com/v1beta/models/video-a/operations/op-1',
     'models/video-a/operations/../../../v1/models',
   ];
-  it.for(names)('%s: lead to exit 9, and are neither queried nor sent again', async (name, { open }) => {
+  it.for(names)('lead to exit 9, and are neither queried nor sent again (%s)', async (name, { open }) => {
     const scene = await open('a');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(JSON.stringify({ name: gateway.create(name), done: false }));
@@ -486,23 +489,28 @@ describe.concurrent('an endless response', () => {
     ['body', 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"note":"', 'x'.repeat(64 * 1024)],
     ['head', 'HTTP/1.1 200 OK\r\n', line.repeat(32)],
   ];
-  it.for(endless)('%s: leads to exit 7 in bounded memory', async ([, start, more], { open }) => {
-    const scene = await open('c');
-    scene.gateway.script.submit.push(({ gateway, socket }) => {
-      gateway.create();
-      const pour = (): void => {
-        while (!socket.destroyed && socket.write(more));
-      };
-      socket.on('drain', pour).write(start);
-      pour();
-    });
-    const peak = join(scene.user.cwd, 'peak');
-    const run = await scene.run(scene.command(), { env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }) });
-    expect(run.json).toMatchObject(unknown);
-    expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
-    await scene.expectRerun(7);
-    await scene.expectInvariants(1);
-  });
+  it.for(endless)(
+    'with an endless %s leads to exit 7 in bounded memory',
+    async ([, start, more], { open }) => {
+      const scene = await open('c');
+      scene.gateway.script.submit.push(({ gateway, socket }) => {
+        gateway.create();
+        const pour = (): void => {
+          while (!socket.destroyed && socket.write(more));
+        };
+        socket.on('drain', pour).write(start);
+        pour();
+      });
+      const peak = join(scene.user.cwd, 'peak');
+      const run = await scene.run(scene.command(), {
+        env: preloaded('peak-memory', { MGW_TEST_PEAK: peak }),
+      });
+      expect(run.json).toMatchObject(unknown);
+      expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(120_000);
+      await scene.expectRerun(7);
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent('another body under the same --key', () => {
@@ -517,7 +525,7 @@ describe.concurrent('another body under the same --key', () => {
 });
 
 describe.concurrent('the API key in a response', () => {
-  it('is redacted in the record and on the terminal', async ({ open }) => {
+  it('is redacted in the record and in the output', async ({ open }) => {
     const scene = await open('c');
     const told = `bad key ${canaryKey}, ${Buffer.from(`Bearer ${canaryKey}`).toString('base64')}`;
     scene.gateway.script.submit.push(

@@ -5,7 +5,10 @@ import { describe, expect, it } from 'vitest';
 const folder = fileURLToPath(new URL('.', import.meta.url));
 const page = readFileSync(new URL('../../docs/faults.md', import.meta.url), 'utf8');
 
-/** `file: title` of every row of the page: a section is a file, and each row of the last tables names its file. */
+/**
+ * `file: title` of every row of the page. Each section is named after a test file; rows of `Other
+ * folders` contain their file.
+ */
 const named = page.split(/^## /m).flatMap((section) => {
   const [heading = '', ...lines] = section.split('\n');
   const file = heading.toLowerCase().replaceAll(' ', '-');
@@ -18,7 +21,7 @@ const named = page.split(/^## /m).flatMap((section) => {
     });
 });
 
-/** `file: title` of every suite in this folder except this one. */
+/** `file: title` of every suite in this folder except titles.test.ts. */
 const written = readdirSync(folder)
   .filter((name) => name.endsWith('.test.ts') && name !== 'titles.test.ts')
   .flatMap((name) => {
@@ -27,7 +30,9 @@ const written = readdirSync(folder)
     return [...suites].map(([, , title]) => `${name.replace('.test.ts', '')}: ${title}`);
   });
 
-/** Whether the row refers to a test in another folder: `protocols/models.test: the beginning of its title`. */
+/**
+ * Whether a row such as `protocols/models.test: beginning of the title` refers to an existing test in another folder.
+ */
 function isElsewhere(row: string): boolean {
   const [, file, title = ''] = /^([\w-]+\/[\w.-]+): (.+)$/.exec(row) ?? [];
   if (file === undefined) return false;
@@ -41,7 +46,7 @@ describe('docs/faults.md', () => {
     expect(named.filter((row) => !written.includes(row) && !isElsewhere(row))).toEqual([]);
   });
 
-  it('has exactly one row for every test of a fault', () => {
+  it('contains exactly one row for every test of a fault', () => {
     expect(written.filter((title) => !named.includes(title))).toEqual([]);
     expect(new Set(written).size).toBe(written.length);
     expect(new Set(named).size).toBe(named.length);

@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Running } from '../support/cli.ts';
 
-/** Resolves once a condition is true. If it never is, the test fails by its own timeout. */
+/** Resolves once a condition is true. If the condition never becomes true, the test's own timeout fails it. */
 export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await delay(2);
 }
 
 /**
- * Resolves once a run has printed the text on stderr the given number of times. @throws Error if it
- * ends before that.
+ * Resolves once a run has printed the text on stderr the given number of times.
+ * @throws Error if the run ends before that
  */
 export function says({ child, result }: Running, text: string, times = 1): Promise<void> {
   let said = '';

@@ -9,7 +9,7 @@ import { fast, it, shown, type Scene } from './scene.ts';
 
 const protocols = ['a', 'b', 'c'] as const;
 
-/** Responds with a state of a task for any handle. */
+/** Returns a response with a task in the given state, for any handle. */
 const task =
   (bodyOf: (handle: string, call: Call) => unknown): Answer =>
   (call) =>
@@ -25,7 +25,7 @@ const troubles: Record<string, Answer> = {
   HTML: { body: '<html>Please sign in</html>', headers: { 'content-type': 'text/html' } },
 };
 
-/** Submits without waiting, and returns the job. */
+/** Submits without waiting, and returns the JSON document. */
 async function submitted(scene: Scene): Promise<CliJson> {
   const json = await scene.here(scene.gateway.dialect.command);
   expect(json.exit_code).toBe(0);
@@ -45,7 +45,7 @@ describe.concurrent('"not found" three times after the submission', () => {
 });
 
 describe.concurrent('"not found" without end', () => {
-  it.for(protocols)('leads to exit 9 once 60 s have passed (%s)', async (protocol, { open }) => {
+  it.for(protocols)('leads to exit 9 after 60 s (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.always.query = dialects[protocol].missing;
     const { job } = await submitted(scene);
@@ -86,7 +86,7 @@ describe.concurrent('thirty errors of any kind, then success', () => {
 
 describe.concurrent('a 401 while waiting', () => {
   it.for(protocols)(
-    'leads to exit 3, and to exit 0 once the key is valid again (%s)',
+    'leads to exit 3, then to exit 0 once the key is valid again (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       const { running } = dialects[protocol];
@@ -102,7 +102,7 @@ describe.concurrent('a 401 while waiting', () => {
     },
   );
 
-  it('leads to exit 3 and the command that checks the key, and to exit 0 with another key', async ({
+  it('leads to exit 3 with the command that checks the key, then to exit 0 with another key', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -139,14 +139,17 @@ describe.concurrent('a task that never finishes', () => {
   );
 });
 
-/** Runs a case whose task ends in an unusual way, or never ends: twice, since the rerun must not pay again. */
+/**
+ * Runs a command whose task ends in an unusual way or never ends. Runs the command twice, because the
+ * rerun must not pay again.
+ */
 async function expectOdd(
   scene: Scene,
   body: (handle: string, call: Call) => unknown,
   code: number,
 ): Promise<void> {
   scene.gateway.always.query = task(body);
-  // On a busy machine, the submission may take longer than the timeout below.
+  // Submits first, because on a busy machine the submission may take longer than the timeout below.
   if (code === 8) await scene.here(['--json', ...scene.gateway.dialect.command, '--key', 'boat']);
   const command = scene.command('--key', 'boat', '--timeout', code === 8 ? '500ms' : '5m');
   expect(await scene.here(command)).toMatchObject({ exit_code: code });
@@ -183,7 +186,11 @@ describe.concurrent('a task of Protocol B at FINISH', () => {
     ['without ErrCode', ({ Response }) => delete Response.AigcVideoTask['ErrCode'], 9],
     ['with an ErrCodeExt', ({ Response }) => (Response.AigcVideoTask['ErrCodeExt'] = 'InternalError'), 5],
     ['with ErrCode 7', ({ Response }) => (Response.AigcVideoTask['ErrCode'] = 7), 5],
-    ['outside, PROCESSING inside', ({ Response }) => (Response.AigcVideoTask['Status'] = 'PROCESSING'), 8],
+    [
+      'in the outer status and PROCESSING in the inner',
+      ({ Response }) => (Response.AigcVideoTask['Status'] = 'PROCESSING'),
+      8,
+    ],
     ['without a file', ({ Response }) => (Response.AigcVideoTask['Output'] = { FileInfos: [] }), 9],
   ];
   it.for(cases)('%s does not lead to exit 0', async ([, change, code], { open }) => {
@@ -193,7 +200,7 @@ describe.concurrent('a task of Protocol B at FINISH', () => {
 });
 
 describe.concurrent('status words of Protocol C', () => {
-  it('that are unknown ten times, and then success, lead to exit 0', async ({ open }) => {
+  it('that are unknown ten times before success lead to exit 0', async ({ open }) => {
     const scene = await open('c');
     const odd = task((task_id) => ({ task_id, status: 'simmering' }));
     scene.gateway.script.query.push(...Array.from({ length: 10 }, () => odd));
@@ -214,7 +221,7 @@ describe.concurrent('status words of Protocol C', () => {
   });
 });
 
-describe.concurrent('a status that goes back after success', () => {
+describe.concurrent('a status that reverts after success', () => {
   it.for(protocols)(
     'while the result is fetched does not stop the fetch (%s)',
     async (protocol, { open }) => {
@@ -251,7 +258,7 @@ describe.concurrent('a status that goes back after success', () => {
 });
 
 describe.concurrent('kill -9 four times at random', () => {
-  it('is followed by a rerun that exits 0, with one creation', async ({ open }) => {
+  it('is followed by a rerun that exits 0 after one creation', async ({ open }) => {
     const scene = await open('c');
     let left = 1;
     let kill = (): unknown => undefined;
