@@ -5,7 +5,7 @@ import { budgetPath } from '../../src/budget/file-budget.ts';
 import { budgetsIn } from '../../src/flows/budgets.ts';
 import { freshFolder } from '../support/servers.ts';
 
-it('the budgets of a folder are its files, and a folder that cannot be read is an error', async () => {
+it('each file in a budget folder is a budget, and an unreadable folder is an error', async () => {
   const folder = join(freshFolder(), 'budgets');
   expect(await budgetsIn(folder)).toEqual([]);
   mkdirSync(folder);
@@ -14,7 +14,7 @@ it('the budgets of a folder are its files, and a folder that cannot be read is a
   await expect(budgetsIn(join(folder, 'a.jsonl'))).rejects.toMatchObject({ code: 'local_io', retry: 'safe' });
 });
 
-it('a budget whose name is too long for a file has the hash of the name', () => {
+it("a budget whose name is too long for a file name is stored under the name's hash", () => {
   const fileOf = (length: number): string => basename(budgetPath('/state', 'standing', 'x'.repeat(length)));
   expect([fileOf(200), fileOf(201)]).toEqual([
     `${'x'.repeat(200)}.jsonl`,

@@ -27,10 +27,10 @@ const submit = [
 
 interface Scene {
   user: User;
-  /** The images of the submissions. */
+  /** Returns the images that the submissions contain. */
   images: () => (Buffer | undefined)[];
   gateway: HttpServer;
-  /** Whether the task has finished, and whether its file exists. */
+  /** Whether the task has finished, and whether the gateway still has its file. */
   state: { isDone: boolean; isKept: boolean };
 }
 
@@ -66,7 +66,7 @@ async function scene(): Promise<Scene> {
   return { user, images, gateway, state };
 }
 
-// Returns raw pixels, which do not depend on how a PNG is compressed.
+// Returns a hash of the raw pixels, which do not depend on how a PNG is compressed.
 function pixels(media: Uint8Array, filter: string): string {
   const { output } = ffmpeg(
     media,
@@ -77,7 +77,7 @@ function pixels(media: Uint8Array, filter: string): string {
 }
 
 describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
-  test('is sent in the request of Protocol A, and recorded by the hash of its video', async () => {
+  test("is sent in Protocol A's request, and recorded as the hash of its video", async () => {
     const { user, images } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const last = await user.run([...submit, '--image', '@intro:last', '--key', 'two', '--json']);
@@ -90,7 +90,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(pixels(video, 'null')).not.toBe(pixels(video, 'reverse'));
   });
 
-  test('is fetched again if the file is missing, or else exits 9; repeating the command resumes the same job', async () => {
+  test('is taken from a new download if the video file is missing, and leads to exit 9 if the gateway has lost it too', async () => {
     const { user, images, state } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];
@@ -109,7 +109,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('is read from the store if only an object exists, and is not fetched from the gateway again', async () => {
+  test('is read from the store if the video exists only as an object, which is not fetched from the gateway again', async () => {
     const { user, images, state, gateway } = await scene();
     const store = await s3Server();
     Object.assign(user.env, account);
@@ -128,7 +128,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     const fetched = gateway.requests.length;
     const left = (): string[] => readdirSync(join(user.env['MGW_STATE_DIR'] ?? '', 'uploads'));
     const next = [...submit, '--image', '@intro:last', '--json'];
-    // The next run removes the copy of a run that was killed while it downloaded.
+    // The next run removes the partial copy of a run that was killed during its download.
     const killed = user.start(next);
     store.faults.push(({ method }, response) => {
       if (method !== 'GET') return false;
@@ -147,7 +147,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('without ffmpeg exits 2 with the package to install, and sends nothing', async () => {
+  test('leads to exit 2 and the package to install if ffmpeg is missing, and nothing is sent', async () => {
     const { user, images } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const ran = await user.start([...submit, '--image', '@intro:last'], { env: { PATH: user.cwd } }).result;
@@ -156,7 +156,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
   });
 });
 
-test('an unfinished job as an input exits 2 with the command that waits for it and saves it', async () => {
+test('an unfinished job as an input leads to exit 2 and the command that waits for the job and saves its video', async () => {
   const { user, images, state } = await scene();
   state.isDone = false;
   await user.run([...submit, '--key', 'intro']);
@@ -167,7 +167,7 @@ test('an unfinished job as an input exits 2 with the command that waits for it a
   expect(images()).toHaveLength(1);
 });
 
-test('a reference that a flag does not support, or that does not match a job, exits 2', async () => {
+test('a reference that the flag does not support, or that matches no job, leads to exit 2', async () => {
   const { user, images } = await scene();
   writeFileSync(join(user.cwd, '@intro'), 'no image');
   for (const ref of ['@intro', '@nothing:last', '@intro:middle'])
@@ -175,7 +175,7 @@ test('a reference that a flag does not support, or that does not match a job, ex
   expect(images()).toHaveLength(0);
 });
 
-test('a file in place of a missing video is not overwritten: exit 10, and nothing is submitted', async () => {
+test('a different file in place of a missing video leads to exit 10 without a submission, and is not overwritten', async () => {
   const { user, images } = await scene();
   await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
   writeFileSync(join(user.cwd, 'intro.mp4'), 'mine');
@@ -189,7 +189,7 @@ test('a file in place of a missing video is not overwritten: exit 10, and nothin
   expect((await user.run([...submit, '--image', '@intro:last'])).code).toBe(0);
 });
 
-test('a reference to a video that was requested but never made exits 2, and nothing is submitted', async () => {
+test('a reference to a video that was requested but never made leads to exit 2 without a submission', async () => {
   const { user, images } = await scene();
   const two = [
     ...submit,

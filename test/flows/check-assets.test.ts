@@ -28,7 +28,7 @@ async function messageOf(checking: Promise<void>): Promise<string | undefined> {
   return (error as MgwError).message;
 }
 
-describe('a file in the store', () => {
+describe('an object in the store', () => {
   const check = (
     body: JsonObject,
     mime: string,
@@ -75,7 +75,7 @@ describe('a file in the store', () => {
       50 * megabyte + 1,
       'the limit is 50 MiB',
     ],
-  ])('is checked by its type and its size (one %s)', async (_, body, mime, bytes, expected) => {
+  ])('is checked by its type and size (one %s)', async (_, body, mime, bytes, expected) => {
     const message = await check(body, mime, bytes);
     if (expected === undefined) expect(message).toBeUndefined();
     else expect(message).toContain(expected);
@@ -90,7 +90,7 @@ describe('a file in the store', () => {
     ['mp4', 'video/mp4'],
     ['mov', 'video/quicktime'],
     ['webm', 'video/webm'],
-  ])('of Protocol B has the kind that its name implies: .%s is %s', async (ending, mime) => {
+  ])('is checked for Protocol B as the type that its extension implies: .%s is %s', async (ending, mime) => {
     const body = { FileInfos: [{ Type: 'Url', Url: nameOf(ending) }] };
     const names = new Map([[nameOf(ending), '']]);
     const asked: string[] = [];
@@ -106,13 +106,13 @@ describe('a file in the store', () => {
     expect(asked).toEqual([nameOf(ending), nameOf(ending)]);
   });
 
-  it('is not checked if the body does not use it as an asset, or if no job uploaded it', async () => {
+  it('is not checked if the body does not use it as an asset, or if mgw did not upload it', async () => {
     const store = { describe: () => Promise.reject(new Error('asked')) } as Partial<Store> as Store;
     const names = new Map([[nameOf('png'), '']]);
     await checkUploads(sessionOf(), c, { prompt: nameOf('png'), image: nameOf('jpg') }, store, names);
   });
 
-  it('ends the check immediately if the store does not respond, or the command is interrupted', async () => {
+  it('leads to the original error if the store does not respond or the command is interrupted', async () => {
     const failing = (error: MgwError): Promise<void> => {
       const store = { describe: () => Promise.reject(error) } as Partial<Store> as Store;
       return checkUploads(sessionOf(), c, image, store, new Map([[nameOf('png'), '']]));
@@ -124,7 +124,7 @@ describe('a file in the store', () => {
     await expect(failing(new MgwError('not_found', 'gone'))).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('is requested by its URL if the store is a program, or if the file is the frame of a video', async () => {
+  it("is checked by its URL if the store is a program, or if it is a video's frame", async () => {
     const server = await httpServer((_, response) =>
       response.writeHead(200, { 'content-type': 'image/png' }).end(),
     );
@@ -195,7 +195,7 @@ describe('a URL', () => {
     if (methods.length > 1) expect(server.requests[1]?.headers.range).toBe('bytes=0-0');
   });
 
-  it('is not requested if it is the name of an object in the store, or if the body contains the bytes', async () => {
+  it('is not requested if it names an object in the store, or if the body contains the bytes', async () => {
     const server = await httpServer();
     await checkAssetUrls(sessionOf(), c, { image: nameOf('png') });
     const instances = [{ image: { bytesBase64Encoded: `${server.url}/1.png` } }];
@@ -203,7 +203,7 @@ describe('a URL', () => {
     expect(server.requests).toEqual([]);
   });
 
-  it('is not requested again after an interruption', async () => {
+  it('is not requested after an interruption', async () => {
     const interruption = new AbortController();
     const stopped = new MgwError('pending', 'stopped', { exit: 'interrupted' });
     const server = await httpServer((_, response) => {

@@ -14,7 +14,7 @@ import { sessionIn } from './flow-deps.ts';
 
 const flags = { model: 'vendor-h3-mini', prompt: 'a boat', duration: '5' };
 
-describe('the configured defaults of a video', () => {
+describe('configured defaults', () => {
   const compose = async (defaults: object, more: object = {}): ReturnType<typeof composeVideo> => {
     const session = sessionIn(freshFolder());
     const settings = { ...(await session.settings()), defaultsFor: () => ({ ...defaults }), ...more };
@@ -22,26 +22,26 @@ describe('the configured defaults of a video', () => {
     return composeVideo(own, c, { flags }, () => Promise.resolve(undefined));
   };
 
-  it('are added to the body that is sent, but not to the requested body', async () => {
+  it('are added to the sent body, but not to the requested body', async () => {
     const { video } = await compose({ resolution: '720p' });
     expect([video.body['resolution'], video.userBody['resolution']]).toEqual(['720p', undefined]);
     expect((await compose({})).video.body).toEqual(video.userBody);
   });
 
-  it('are those of the requested model', async () => {
+  it("are the requested model's defaults", async () => {
     const defaultsFor = (...of: unknown[]): object =>
       of.join() === 'c,vendor-h3-mini' ? { resolution: '720p' } : {};
     expect((await compose({}, { defaultsFor })).video.body).toMatchObject({ resolution: '720p' });
   });
 
-  it('are refused for an unknown flag or protocol', async () => {
+  it('are refused if their flag or protocol is unknown', async () => {
     await expect(compose({ colour: 'red' })).rejects.toThrow('defaults.video.c: there is no flag --colour.');
     const stray = compose({}, { videoDefaults: { a: {}, d: {} } });
     await expect(stray).rejects.toMatchObject({ code: 'config', next: ['mgw', 'config', 'path'] });
   });
 });
 
-it('a local path is refused like any value that is not a URL if the caller reads no files', async () => {
+it('a local path is refused as an invalid URL if the caller does not read files', async () => {
   const composed = composeVideo(sessionIn(freshFolder()), c, { flags: { ...flags, image: './boat.png' } });
   await expect(composed).rejects.toMatchObject({
     code: 'usage',
@@ -49,7 +49,7 @@ it('a local path is refused like any value that is not a URL if the caller reads
   });
 });
 
-it('a model of Protocol A that the list does not have is sent, with advice', async () => {
+it('a Protocol A model that is missing from the model list is sent, with a note', async () => {
   const listed = { id: 'veo-3', protocols: ['a'], model_versions: [] } as unknown as Model;
   const adviceFor = async (model: string): Promise<string[]> => {
     const parts = { flags: { model, prompt: 'a boat' } };
@@ -61,7 +61,10 @@ it('a model of Protocol A that the list does not have is sent, with advice', asy
 
 describe('the model list', () => {
   const boat = { model: 'vendor-h3-mini', prompt: 'a boat' };
-  /** Composes with a protocol that completes the duration from the list, and records the reason for each fetch of the list. */
+  /**
+   * Composes a body with a protocol that takes the duration from the model list. Records the reason
+   * for each fetch of the list.
+   */
   const composed = async (
     needs: 'fill' | 'check' | undefined,
     parts: Partial<BodyParts>,
@@ -83,7 +86,7 @@ describe('the model list', () => {
     return { ...ended, fetched, notes: session.notes };
   };
 
-  it('completes a body, which is then checked', async () => {
+  it('completes a body, which is checked afterwards', async () => {
     expect(await composed('fill', {})).toMatchObject({ body: { duration: 6 }, fetched: ['fill'] });
     const wrong = await composed('fill', {}, (body) => ({ ...body, duration: 98 }));
     expect(wrong).toMatchObject({ body: undefined, error: expect.stringContaining('98') as string });
@@ -93,13 +96,13 @@ describe('the model list', () => {
     expect(unchecked).toMatchObject({ body: { duration: 98 }, error: '' });
   });
 
-  it('is fetched from the gateway unless the caller has it', async () => {
+  it('is fetched from the gateway unless the caller provides it', async () => {
     const protocol: Protocol = { ...c, needsListing: () => 'fill' };
     const made = composeVideo(sessionIn(freshFolder()), protocol, { flags: boat });
     await expect(made).rejects.toThrow('taken from the model list, which could not be fetched');
   });
 
-  it('is fetched for a body that lacks a field, but not for a body that is invalid anyway', async () => {
+  it('is fetched for a body that lacks a field, but not for a body with other errors', async () => {
     const wrong = await composed('fill', { flags: { ...boat, duration: '98' } });
     expect([wrong.error, wrong.fetched]).toEqual([expect.stringContaining('98'), []]);
     const lacking = { flags: { prompt: 'a boat' } };
@@ -108,7 +111,7 @@ describe('the model list', () => {
     expect(await composed('check', lacking)).toMatchObject({ body: undefined, fetched: [] });
   });
 
-  it('is fetched by a dry run, and by a command without checks, only to complete a body', async () => {
+  it('is fetched by a dry run and under --no-check only to complete a body', async () => {
     for (const parts of [{ dryRun: true }, { check: false }]) {
       expect((await composed('check', parts)).fetched).toEqual([]);
       expect((await composed('fill', parts)).fetched).toEqual(['fill']);
@@ -116,13 +119,13 @@ describe('the model list', () => {
     expect((await composed('check', {})).fetched).toEqual(['check']);
     const modelless = { check: false, flags: { prompt: 'a boat' } };
     expect(await composed(undefined, modelless)).toMatchObject({ body: { prompt: 'a boat' }, fetched: [] });
-    // The model may be one of another protocol.
+    // The model may belong to another protocol.
     expect((await composed(undefined, { flags: { ...boat, model: 'new' }, body: {} })).fetched).toEqual([
       'check',
     ]);
   });
 
-  it('that contains the model only under another protocol causes an error, except under --no-check', async () => {
+  it('leads to an error if it contains the model only under another protocol, except under --no-check', async () => {
     const members = { endpoints: [], model_versions: [], raw: {} };
     const listed: Model[] = [{ id: 'vendor-h3-mini', protocols: ['a'], ...members }];
     const { error } = await composed('check', {}, undefined, listed);
@@ -133,7 +136,7 @@ describe('the model list', () => {
     });
   });
 
-  it('that does not contain exactly this model causes an error, or a note under --no-check', async () => {
+  it('leads to an error if it does not contain exactly this model, or to a note under --no-check', async () => {
     const refuse = (): never => {
       throw new Error('choose vendor-h3-mini 1 or 2');
     };
@@ -148,7 +151,7 @@ describe('the model list', () => {
   });
 });
 
-it('a model that is not in the list is quoted from the command line, and not from a file', async () => {
+it('an error quotes an unlisted model from the command line, but not from a file', async () => {
   const messageFor = (parts: BodyParts): Promise<string> =>
     composeVideo(sessionIn(freshFolder()), b, parts, () => Promise.resolve([])).then(() => '', messageOf);
   const model = 'Video-X';
@@ -162,8 +165,8 @@ it('a model that is not in the list is quoted from the command line, and not fro
   expect(ofFile).toBe('--model: the value in the file is not in the model list exactly as written.');
 });
 
-describe('the note on the defaults of a model', () => {
-  it('lists the omitted flags, and the setting of the model', async () => {
+describe("the note about a model's defaults", () => {
+  it("lists the omitted flags and the model's setting", async () => {
     const noteOf = async (flags: Record<string, string>): Promise<string | undefined> =>
       (await composeVideo(sessionIn(freshFolder()), c, { flags }, () => Promise.resolve(undefined))).defaults;
     const model = 'vendor-h3-mini';
@@ -183,7 +186,7 @@ describe('the message about an invalid value', () => {
   };
   const body = { duration: 98, resolution: '4321p' };
 
-  it('quotes a value from the command line, and never one from a file', async () => {
+  it('quotes a value from the command line, but never a value from a file', async () => {
     const flags = { model: 'vendor-h3-mini', prompt: 'a boat', duration: '97' };
     expect(await messageFor({ body })).toMatch(/98.*4321p/s);
     const ofFile = await messageFor({ body, fromFiles: ['body'] });
@@ -198,7 +201,7 @@ describe('the message about an invalid value', () => {
     expect(await messageFor({ flags, fromFiles: ['prompt'] })).toContain('97');
   });
 
-  it('never quotes the image of a flag, nor a list or an object that contains it', async () => {
+  it("never quotes a flag's image, or a list or object that contains the image", async () => {
     const image = images['image/png'] ?? '';
     const parts = { flags: { model: 'video-a', prompt: 'a boat', image } };
     const { video } = await composeVideo(sessionIn(freshFolder()), a, parts, () => Promise.resolve([]));
@@ -222,7 +225,7 @@ describe('the message about an invalid value', () => {
     expect(await messageFor({ set: ['duration=97'], fromFiles: ['model'] })).not.toContain('vendor-h3-mini');
   });
 
-  it('suggests the list of models only if the model is invalid', async () => {
+  it('suggests the model list only if the model is invalid', async () => {
     const nextOf = async (flags: Record<string, string>): Promise<unknown> =>
       composeVideo(sessionIn(freshFolder()), c, { flags }, () => Promise.resolve(undefined)).catch(
         (error: unknown) => (error as MgwError).next,

@@ -24,7 +24,7 @@ async function ledgers(): Promise<[from: Ledger, to: Ledger]> {
 
 const none = { read: () => Promise.resolve([]), write: () => Promise.resolve(false) };
 
-/** Copies the jobs alone. */
+/** Copies only the jobs, without budgets. */
 async function copyJobs(from: Ledger, to: Ledger, keepKeys = false): Promise<number> {
   const places = [
     { name: 'one', ledger: from, budgets: none },
@@ -33,7 +33,7 @@ async function copyJobs(from: Ledger, to: Ledger, keepKeys = false): Promise<num
   return (await copyState(...places, ['mgw', 'state', 'copy'], keepKeys)).jobs;
 }
 
-/** Adds a job whose key first belonged to a job that was then removed. */
+/** Adds a job whose key previously belonged to a removed job. */
 async function fill(ledger: Ledger): Promise<void> {
   const { fingerprint } = prepared as { fingerprint: string };
   const holder = (job: string): string => holderText({ job, fingerprint, owner });
@@ -51,7 +51,7 @@ function confirmations(ledger: Ledger): Promise<boolean[]> {
   return Promise.all([1, 2].map((attempt) => ledger.isConfirmed(names.attempt(next, attempt))));
 }
 
-it('every claim is copied with its confirmation, and a removed claim remains removed', async () => {
+it('every claim is copied with its confirmation, and a removed job remains removed', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   for (const copied of [1, 0]) {
@@ -75,7 +75,7 @@ it('a claim whose copy was interrupted before its confirmation is confirmed by t
   expect(await confirmations(to)).toEqual([true, false]);
 });
 
-it('an attempt that another process made in the target is a conflict, and is not confirmed', async () => {
+it('an attempt that another process claimed in the target is a conflict, and is not confirmed', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   await to.claim(names.attempt(next, 1), 'of another process');
@@ -99,21 +99,21 @@ it('a claim that belongs to another job in the target is a conflict', async () =
   expect(await to.claimed('key.boat')).toBe('of another job');
 });
 
-it('a record that has other events in the target is a conflict', async () => {
+it('a record with other events in the target is a conflict', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   await to.create(next, [{ ...prepared, key: 'boat' }]);
   await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
 });
 
-/** Adds a job of a command as `create` does: it claims its name first. */
+/** Adds a command's job. Like `create`, claims the command's name first. */
 async function command(ledger: Ledger, id: string, key?: string): Promise<void> {
   const { fingerprint } = prepared as { fingerprint: string };
   await ledger.claim(names.first({ key, fingerprint }), holderText({ job: id, fingerprint, owner }));
   await ledger.create(id, [{ ...prepared, key }, sending, accepted]);
 }
 
-/** The jobs that a later command of the same name finds, in order. */
+/** Returns the jobs that a later command with the same name finds, in order. */
 async function chain(ledger: Ledger, key?: string): Promise<string[]> {
   const found: string[] = [];
   const { fingerprint } = prepared as { fingerprint: string };
@@ -124,7 +124,7 @@ async function chain(ledger: Ledger, key?: string): Promise<string[]> {
   return found;
 }
 
-it('a key that names another job in the target is refused before anything is copied, unless it may stay', async () => {
+it('a key that belongs to another job in the target is refused before anything is copied, unless the target may keep it', async () => {
   const [from, to] = await ledgers();
   const other = newJobId(now - 5);
   await command(from, newJobId(now - 9));
@@ -142,7 +142,7 @@ it('a key that names another job in the target is refused before anything is cop
   expect(await copyJobs(from, to)).toBe(0);
 });
 
-it('the jobs of one command in two folders are joined in the target, behind a job that was never created', async () => {
+it('the jobs of one command in two folders are chained in the target, even after a job that was never created', async () => {
   const [from, to] = await ledgers();
   const [own, unmade] = [newJobId(now - 5), newJobId(now - 4)];
   const { fingerprint } = prepared as { fingerprint: string };

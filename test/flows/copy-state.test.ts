@@ -52,8 +52,8 @@ async function standing(budget: Budget): Promise<string[]> {
   return [...amounts, limit?.per ?? 'ever'];
 }
 
-describePostgres('a folder copied into a database and back into another folder', (newPlace) => {
-  it('has the same jobs, keys, attempts and budgets, and can be copied again', async () => {
+describePostgres('a state folder that is copied into a database', (newPlace) => {
+  it('keeps its jobs, keys, attempts and budgets, even if it is copied back, and can be copied again', async () => {
     const [one, two] = [join(freshFolder(), 'one'), join(freshFolder(), 'two')];
     const [from, back, shared] = [
       await openFileLedger(one, () => now),
@@ -123,7 +123,7 @@ describePostgres('a folder copied into a database and back into another folder',
     }
   });
 
-  it('keeps the doubt about a job whose record has lost the event of its attempt', async () => {
+  it('keeps a job in doubt if its record has lost the event of its attempt', async () => {
     const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
     const shared = await (await newPlace()).open();
     const id = newJobId(now);
@@ -153,7 +153,7 @@ describePostgres('a folder copied into a database and back into another folder',
     expect(await copyJobs(from, shared)).toBe(2);
   });
 
-  it('is not copied if a job was changed in both, but is if the database only knows more of it', async () => {
+  it('is refused if a job was changed in both, but not if only the database has newer events', async () => {
     const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
     const shared = await (await newPlace()).open();
     const id = newJobId(now);
@@ -166,7 +166,7 @@ describePostgres('a folder copied into a database and back into another folder',
     await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict', exitCode: 2, next });
   });
 
-  it('adds each reservation once to the budgets of an earlier folder, whose limits stay', async () => {
+  it('adds each reservation once to the budgets of an earlier folder, whose limits do not change', async () => {
     const shared = await (await newPlace()).open();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
     const totals = async (): Promise<string[]> => {

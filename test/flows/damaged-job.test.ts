@@ -29,13 +29,13 @@ describe('a job whose record is unreadable', () => {
     writeFileSync(pathOf(), 'nothing\n');
   });
 
-  it('is shown and listed with an unknown protocol', async () => {
+  it('is printed and listed with an unknown protocol', async () => {
     expect((await mgw('jobs', 'show', id)).json.job).toMatchObject({ protocol: 'unknown', state: 'unknown' });
     expect((await mgw('jobs', 'ls')).json['jobs']).toMatchObject([{ id, protocol: 'unknown' }]);
   });
 
   it.each([[['wait']], [['fetch']]])(
-    'is refused with exit 2 by jobs %j, and the suggested command works',
+    'leads to exit 2 of jobs %j, and the suggested command works',
     async (words) => {
       const asked = gateway.seen.length;
       const { code, json } = await mgw('jobs', ...words, id);
@@ -47,7 +47,7 @@ describe('a job whose record is unreadable', () => {
     },
   );
 
-  it('is removed by force', async () => {
+  it('is removed by --force', async () => {
     expect((await mgw('jobs', 'rm', id, '--force')).code).toBe(0);
     expect((await mgw('jobs', 'show', id)).code).toBe(2);
   });
@@ -57,7 +57,7 @@ describe('a job whose record is unreadable', () => {
     expect([code, json.job.state]).toEqual([0, 'rejected']);
   });
 
-  it('is resolved by --adopt, and is then fetched with its protocol', async () => {
+  it('is resolved by --adopt, and can then be fetched with its protocol', async () => {
     gateway.polls = 0;
     expect((await mgw('jobs', 'resolve', id, '--adopt', 'task_0001')).code).toBe(0);
     const fetched = await mgw('video', 'c', 'fetch', id, '-o', join(user.cwd, 'boat.mp4'));

@@ -21,7 +21,7 @@ const seen = (state: 'running' | 'succeeded' | 'failed', hasFile = false): Query
 interface Ran {
   error?: { exitCode?: number; charged?: string; next?: string[]; job?: Job };
   files?: unknown[];
-  /** The callbacks that the front end received. */
+  /** The callbacks that the caller received. */
   told: string[];
   asked: number;
   job: Job;
@@ -81,7 +81,7 @@ async function run(
 }
 
 describe('an accepted job', () => {
-  it('is not awaited if only its acceptance was requested', async () => {
+  it('is not awaited if the caller requested only its acceptance', async () => {
     expect(await run({ ask: 'accept' }, seen('running'))).toMatchObject({
       files: [],
       asked: 0,
@@ -94,7 +94,7 @@ describe('an accepted job', () => {
     });
   });
 
-  it('is awaited until it has ended', async () => {
+  it('is awaited until it ends', async () => {
     const ended = await run({}, seen('succeeded', true));
     expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
     const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
@@ -106,7 +106,7 @@ describe('an accepted job', () => {
     });
   });
 
-  it('that has failed exits 5, and its partial file is removed', async () => {
+  it('leads to exit 5 if it has failed, and its partial file is removed', async () => {
     const folder = freshFolder();
     const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
     const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
@@ -119,12 +119,12 @@ describe('an accepted job', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('that has failed exits 5 if its video was to go to standard output', async () => {
+  it('leads to exit 5 if it has failed, even if the output is standard output', async () => {
     const { error, job } = await run({ ask: 'file', target: { kind: 'stdout' } }, seen('failed'));
     expect(error).toMatchObject({ exitCode: 5, next: ['mgw', 'jobs', 'show', job.id] });
   });
 
-  it('whose run is interrupted keeps its partial file, from which the next run continues', async () => {
+  it('keeps its partial file if its run is interrupted, so that the next run can continue', async () => {
     const folder = freshFolder();
     const leftover = join(folder, 'a.mp4');
     const target = { kind: 'file', path: leftover } as const;
@@ -133,7 +133,7 @@ describe('an accepted job', () => {
     expect(readdirSync(folder)).toEqual(['a.mp4.part', 'a.mp4.part.json']);
   });
 
-  it('whose output exists is saved elsewhere by the suggested command', async () => {
+  it('leads to a suggestion that saves it elsewhere if the output exists', async () => {
     const path = join(freshFolder(), 'a.mp4');
     writeFileSync(path, 'mine');
     const { error, job } = await run(
@@ -153,7 +153,7 @@ describe('an accepted job', () => {
     expect(error?.job?.handle).toBe('task_1');
   });
 
-  it('whose result is in the store already is neither queried nor fetched', async () => {
+  it('is neither queried nor fetched if its result is in the store', async () => {
     const stored = 's3://m/a.mp4';
     const file = { path: stored, bytes: 1, sha256: 'a'.repeat(64) };
     const success: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
@@ -164,7 +164,7 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
-  it('whose handle cannot be queried never succeeds', async () => {
+  it('leads to an error if its handle cannot be queried', async () => {
     expect((await run({ ask: 'accept' }, seen('running'), { handles: false })).error).toMatchObject({
       message: 'no handle',
     });

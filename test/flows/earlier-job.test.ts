@@ -17,7 +17,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/servers.ts';
 import { jobWith, sessionIn } from './flow-deps.ts';
 
-describe('the value of a flag that refers to a job', () => {
+describe('a flag value that refers to a job', () => {
   it.each([
     ['@intro', 'reference-video', { key: 'intro', index: 1 }],
     ['@intro#2', 'reference-video', { key: 'intro', index: 2 }],
@@ -36,7 +36,7 @@ describe('the value of a flag that refers to a job', () => {
     expect(() => partOf(ref, flag)).toThrow(words);
   });
 
-  it('may be any other text, which does not refer to a job', () => expect(keyIn('intro')).toBe(''));
+  it('begins with @, and other text does not refer to a job', () => expect(keyIn('intro')).toBe(''));
 });
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
@@ -71,8 +71,8 @@ function scene(store: Partial<ObjectStore> = {}): Scene {
   };
 }
 
-describe('the video of an earlier job', () => {
-  it('is its file, identified by its content', async () => {
+describe("an earlier job's video", () => {
+  it("is the job's file, identified by its content", async () => {
     const { folder, job, asset } = scene();
     const path = join(folder, 'a.mp4');
     writeFileSync(path, film);
@@ -81,7 +81,7 @@ describe('the video of an earlier job', () => {
     expect(Buffer.from(await found.read())).toEqual(film);
   });
 
-  it('is not read if only another file of the job exists', async () => {
+  it("is not replaced by another of the job's files if it disappears", async () => {
     const { folder, job, asset } = scene();
     const [old, newest, other] = [join(folder, 'a.mp4'), join(folder, 'b.mp4'), Buffer.from('another film')];
     writeFileSync(old, film);
@@ -105,7 +105,7 @@ describe('the video of an earlier job', () => {
     await expect(frame.read()).rejects.toThrow('changed while the command ran');
   });
 
-  it('is chosen by its number, regardless of its folder, newest first', async () => {
+  it('is selected by its number, regardless of its folder, newest first', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
     const began: JobEvent = {
@@ -127,7 +127,7 @@ describe('the video of an earlier job', () => {
     expect((await savedFile(session, made, 1, 1))?.path).toBe(at('other.mp4'));
   });
 
-  it('may be chosen by number with a file name from a template', async () => {
+  it('is selected by its number even if a template has determined its file name', async () => {
     const { folder, job, session } = scene();
     const began: JobEvent = {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
@@ -140,7 +140,7 @@ describe('the video of an earlier job', () => {
     expect(saved.map((file) => file?.path)).toEqual(paths);
   });
 
-  it('may be an object in the store', async () => {
+  it('is read from the store if it is an object', async () => {
     const { job, session } = scene({ has: (url) => Promise.resolve(url.endsWith('b.mp4')) });
     const made = await job(
       accepted,
@@ -172,7 +172,7 @@ describe('the video of an earlier job', () => {
     ['saved none of its videos', [accepted, success(2)], '#2', 'has not been saved', ['jobs', 'fetch']],
     ['has fewer videos', [accepted, success(2)], '#3', 'has only 2 videos', undefined],
     ['has no video 0', [accepted, success(2)], '#0', 'has only 2 videos', undefined],
-  ])('does not exist if the job %s', async (_, events, end, words, next) => {
+  ])('leads to an error if the job %s', async (_, events, end, words, next) => {
     const { job, asset } = scene();
     const made = await job(...events);
     const error: unknown = await asset(made, end).catch((reason: unknown) => reason);
@@ -181,7 +181,7 @@ describe('the video of an earlier job', () => {
     expect((error as { next?: string[] }).next).toEqual(shown);
   });
 
-  it('that was never saved is fetched to the planned output by the suggested command', async () => {
+  it('can be fetched to the planned output with the suggested command if it was never saved', async () => {
     const { job, asset, folder } = scene();
     const began: JobEvent = {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
@@ -191,7 +191,7 @@ describe('the video of an earlier job', () => {
     await expect(asset(made)).rejects.toMatchObject({ next: ['mgw', 'jobs', 'fetch', made.id] });
   });
 
-  it('does not exist if the job is speech', async () => {
+  it('leads to an error if the job is speech', async () => {
     const { session, asset } = scene();
     const made = await jobWith(await session.ledger(), 'tts', accepted);
     await expect(asset(made)).rejects.toThrow('is speech, not a video');

@@ -27,7 +27,7 @@ const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const
 const none = [] as unknown as Parameters<GatewayClient['exchange']>;
 const endless = { remainingMs: () => Infinity };
 
-/** A gateway whose polls all have one verdict. Counts the polls. */
+/** Returns a protocol and a client whose polls all have the given verdict. Counts the polls. */
 function verdictOf(verdict: QueryVerdict): {
   protocol: Protocol;
   client: GatewayClient;
@@ -55,7 +55,7 @@ const result = {
   sources: [{ kind: 'url', url: 'https://files.example/1.mp4' }],
 } as unknown as Observation['results'][number];
 
-it('the handle of a job that is removed while a command waits for it is printed, since only it leads to the task', async () => {
+it('a command that waits for a job prints the handle if the job is removed, because nothing else identifies the task', async () => {
   const { protocol, client } = verdictOf(seen('running'));
   const deps = await flowDeps(freshFolder(), { client });
   const job = await jobWith(deps.ledger, 'c', accepted);
@@ -72,10 +72,10 @@ it('the handle of a job that is removed while a command waits for it is printed,
 });
 
 it.each<[string, JobEvent[], RegExp]>([
-  ['no process runs is sent by the same command', [], /Run the command that created it again to send it/],
-  // The same command would pay for a second take.
-  ['a live process runs is sent by that process', [running], /is still running and will send it/],
-])('a job that was not sent and that %s', async (_, events, message) => {
+  ['no process works on is sent by the same command', [], /Run the command that created it again to send it/],
+  // Running the same command again would pay for a second take.
+  ['a live process works on is sent by that process', [running], /is still running and will send it/],
+])('an unsent job that %s', async (_, events, message) => {
   const deps = await flowDeps(freshFolder());
   const job = await jobWith(deps.ledger, 'c', ...events);
   const waiting = { ask: 'finish', force: false, deadline: endless } as const;
@@ -92,19 +92,22 @@ it.each<[string, JobEvent[], RegExp]>([
 it.each<[string, JobEvent[]]>([
   ['accepted', [accepted]],
   ['never sent', []],
-])('a job that was %s and that another command has just removed exits 2: no such job', async (_, events) => {
-  const { protocol, client, asked } = verdictOf(seen('running'));
-  const deps = await flowDeps(freshFolder(), { client });
-  const job = await jobWith(deps.ledger, 'c', ...events);
-  await deps.ledger.remove(job.id);
-  await expect(waitFor({ job, protocol }, endless, deps)).rejects.toMatchObject({
-    exitCode: 2,
-    message: `No such job: ${job.id}.`,
-  });
-  expect(asked()).toBe(0);
-});
+])(
+  'a job that was %s and has just been removed by another command leads to exit 2: no such job',
+  async (_, events) => {
+    const { protocol, client, asked } = verdictOf(seen('running'));
+    const deps = await flowDeps(freshFolder(), { client });
+    const job = await jobWith(deps.ledger, 'c', ...events);
+    await deps.ledger.remove(job.id);
+    await expect(waitFor({ job, protocol }, endless, deps)).rejects.toMatchObject({
+      exitCode: 2,
+      message: `No such job: ${job.id}.`,
+    });
+    expect(asked()).toBe(0);
+  },
+);
 
-it('a wait ends with the task, saves nothing, and reports that an earlier run paid', async () => {
+it('a wait ends with the task, saves no file, and reports that an earlier run paid', async () => {
   const { protocol, client } = verdictOf(seen('succeeded', { results: [result] }));
   const deps = await flowDeps(freshFolder(), { client });
   const job = await jobWith(deps.ledger, 'c', accepted);
@@ -127,10 +130,15 @@ describe('one query of a job', () => {
   };
 
   it.each<[string, QueryVerdict, [state: string, exit: number | undefined], object]>([
-    ['that is running causes no error', seen('running'), ['running', undefined], {}],
-    ['with results has succeeded', seen('succeeded', { results: [result] }), ['succeeded', undefined], {}],
-    ['without a result leads to exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
-    ['that failed leads to exit 5', seen('failed', { failure }), ['failed', 5], {}],
+    ['of a running task causes no error', seen('running'), ['running', undefined], {}],
+    [
+      'that returns results reports success',
+      seen('succeeded', { results: [result] }),
+      ['succeeded', undefined],
+      {},
+    ],
+    ['that returns no result leads to exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
+    ['of a failed task leads to exit 5', seen('failed', { failure }), ['failed', 5], {}],
     [
       'under a refused key leads to exit 3',
       { kind: 'unauthorized', failure },
@@ -138,7 +146,7 @@ describe('one query of a job', () => {
       { charged: 'yes', retry: 'resume', next: ['mgw', 'auth', 'status'] },
     ],
     [
-      'that is not found leads to exit 9',
+      'of an unknown task leads to exit 9',
       { kind: 'missing', failure },
       ['queued', 9],
       { charged: 'yes', retry: 'never', requestId: 'r1' },
@@ -149,20 +157,25 @@ describe('one query of a job', () => {
       ['queued', 6],
       { charged: 'no', retry: 'safe' },
     ],
-    ['without news causes no error', { kind: 'again', failure, isWell: true }, ['queued', undefined], {}],
+    [
+      'without a new state causes no error',
+      { kind: 'again', failure, isWell: true },
+      ['queued', undefined],
+      {},
+    ],
   ])('%s', async (_, verdict, outcome, error) => {
     const ran = await ask(verdict);
     expect(ran.slice(0, 2)).toEqual(outcome);
     expect(ran[2] ?? {}).toMatchObject(error);
   });
 
-  it('that is not found just after its submission exits 6, since the gateway may be slow', async () => {
+  it('of an unknown task just after its submission leads to exit 6, because the gateway may be slow', async () => {
     const sending: JobEvent = { type: 'sending', attempt: 1, owner: { pid: 1, start: '', host: '' } };
     const [, exit, error] = await ask({ kind: 'missing', failure }, [sending, accepted]);
     expect([exit, error?.charged, error?.retry]).toEqual([6, 'no', 'safe']);
   });
 
-  it('prints the warning of the gateway', async () => {
+  it("prints the gateway's warning", async () => {
     expect((await ask(seen('running', { warning: 'slow today' })))[3]).toEqual(['slow today']);
   });
 
@@ -183,7 +196,7 @@ async function planned(job: Job, target: Target, deps: FlowDeps, protocol?: Prot
   return { ...one, ...(protocol && { protocol }) };
 }
 
-it('a job with several REFs is planned once, under the first of them', async () => {
+it('a job with several REFs is planned once, under its first REF', async () => {
   const state = freshFolder();
   const deps = await flowDeps(state, {});
   const { id } = await jobWith(deps.ledger, 'c', accepted);
@@ -203,7 +216,7 @@ it('fetch waits for the task, unless --no-wait is set', async () => {
   expect(asked()).toBe(3);
 });
 
-it('fetch finds a file that the job saved through another link', async () => {
+it('fetch finds a file that the job saved through another symbolic link', async () => {
   const state = freshFolder();
   mkdirSync(join(state, 'real'));
   symlinkSync('real', join(state, 'link'));
@@ -241,30 +254,30 @@ describe('fetch --no-wait', () => {
     ['is in the queue', seen('queued')],
     ['runs', seen('running')],
     ['cannot be queried', { kind: 'again', failure, isWell: true }],
-  ])('exits 8 with the job after one query if the task %s', async (_, verdict) => {
+  ])('exits 8 after one query if the task %s', async (_, verdict) => {
     const [error, asked] = await fetched(verdict, accepted);
     expect([error.exitCode, error.job?.handle, asked]).toEqual([8, 'task_1', 1]);
   });
 
-  it('exits with the error of the query if the query fails', async () => {
+  it("exits with the query's error if the query fails", async () => {
     const [error, asked] = await fetched({ kind: 'unauthorized', failure }, accepted);
     expect([error.exitCode, error.job?.handle, asked]).toEqual([3, 'task_1', 1]);
   });
 
-  it('continues to the result if the task has ended', async () => {
+  it('fetches the result if the task has ended', async () => {
     expect((await fetched(seen('failed', { failure }), accepted))[0].exitCode).toBe(5);
   });
 
-  it('sends no query if the success is recorded, or if there is no handle', async () => {
+  it('sends no query if the success is recorded or the job has no handle', async () => {
     const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: '', results: 1 };
-    // The only query is that of the download, which ends at the deadline.
+    // Only the download sends a query, which ends at the deadline.
     expect((await fetched(seen('running'), accepted, finished))[1]).toBe(1);
     expect(await fetched(seen('running'))).toMatchObject([{ exitCode: 6 }, 0]);
   });
 });
 
 describe('saved speech', () => {
-  // The first frame of an MP3 begins with these two bytes.
+  // An MP3 frame begins with these two bytes.
   const audio = Buffer.from('\xff\xfbaudio', 'latin1');
   const sha256 = createHash('sha256').update(audio).digest('hex');
 
@@ -296,7 +309,7 @@ describe('saved speech', () => {
     expect((await deps.ledger.read(job.id))?.files).toHaveLength(2);
   });
 
-  it('is marked in the copy if that was requested', async () => {
+  it('is marked in the copy if a mark is requested', async () => {
     const folder = freshFolder();
     const { deps, job } = await spoken(folder);
     const path = join(folder, 'copy.mp3');
@@ -307,7 +320,7 @@ describe('saved speech', () => {
     expect(deps.notes).toEqual([]);
   });
 
-  it('goes to standard output, with a note that it cannot be marked there', async () => {
+  it('is written to standard output, with a note that it cannot be marked there', async () => {
     const { deps, job } = await spoken(freshFolder());
     const plan = await planned(job, { kind: 'stdout' }, deps);
     const stdout = new PassThrough();
@@ -319,7 +332,7 @@ describe('saved speech', () => {
     await expect(fetch(plan, wishes, deps)).rejects.toMatchObject({ code: 'internal' });
   });
 
-  it('is uploaded once if the output is an object, and leaves no file, even after a run that was killed', async () => {
+  it('is uploaded once if the output is an object, without a leftover file even after a killed run', async () => {
     const { deps: own, job } = await spoken(freshFolder());
     const calls: string[] = [];
     let local = '';
@@ -341,13 +354,13 @@ describe('saved speech', () => {
       expect(done.files).toMatchObject([{ path: target.path, sha256, mime: 'audio/mpeg' }]);
       expect(done.job.files.map(({ path }) => path)).toContain(target.path);
       expect(left()).toEqual([]);
-      // A run that is killed after the upload leaves its local file.
+      // A run that is killed after the upload leaves this local file.
       writeFileSync(local, audio);
     }
     expect(calls).toEqual(['put s3://media/speech.mp3']);
   });
 
-  it('does not need to wait', async () => {
+  it('is available without a wait', async () => {
     const { deps, job } = await spoken(freshFolder());
     const done = await waitFor({ job }, endless, deps);
     expect([done.job, done.files, done.isResumed]).toEqual([job, [], true]);

@@ -15,7 +15,7 @@ beforeEach(() => {
   onEnd(() => void (process.env['PATH'] = path));
 });
 
-/** Puts a program on the PATH, which is empty otherwise. */
+/** Installs a program on the PATH, which is otherwise empty. */
 function install(name: 'ffmpeg' | 'ffprobe', script: string): void {
   const path = join(folder, name);
   writeFileSync(path, `#!/bin/sh\n${script}\n`);
@@ -23,14 +23,14 @@ function install(name: 'ffmpeg' | 'ffprobe', script: string): void {
 }
 
 describe('ffmpeg', () => {
-  it('exits 2 with the package to install if it is not on the PATH', async () => {
+  it('leads to exit 2 and the package to install if it is not on the PATH', async () => {
     const missing = { code: 'usage', message: expect.stringContaining('apt install ffmpeg') as string };
     await expect(checkFfmpeg()).rejects.toMatchObject(missing);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toMatchObject(missing);
     await expect(probe('/a.mp4', [], signal)).rejects.toMatchObject(missing);
   });
 
-  it("exits 2 with ffmpeg's message if it fails", async () => {
+  it('leads to exit 2 with its message if it fails', async () => {
     install('ffmpeg', 'echo "  no such codec  " >&2; exit 1');
     await expect(checkFfmpeg()).rejects.toMatchObject({ code: 'usage', message: 'ffmpeg -version failed.' });
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow(
@@ -40,7 +40,7 @@ describe('ffmpeg', () => {
     await expect(encode('/a.mp4', [], signal)).rejects.toThrow('ffmpeg failed on the film: it failed.');
   });
 
-  it('exits 2 if it finds no frame; for the last frame, the last ten seconds are searched too', async () => {
+  it('leads to exit 2 if it finds no frame, even in a second search of the last ten seconds for the last frame', async () => {
     install('ffmpeg', `echo "$*" >> ${folder}/calls`);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow('found no frame in /a.mp4');
     install('ffmpeg', 'case "$*" in *"-sseof -10 "*) printf png;; esac');
@@ -67,7 +67,7 @@ describe('ffprobe', () => {
     ['no length', '{"streams":[],"format":{}}'],
     ['the length 0', '{"streams":[],"format":{"duration":"0"}}'],
     ['no streams', '{"format":{"duration":"4"}}'],
-  ])('that prints %s cannot read the file', async (_, text) => {
+  ])('is treated as unable to read the file if it prints %s', async (_, text) => {
     install('ffprobe', `echo '${text}'`);
     await expect(probe('/a.mp4', [], signal)).rejects.toThrow('ffprobe cannot read /a.mp4');
   });

@@ -15,7 +15,7 @@ const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const prepared = { type: 'prepared', protocol: 'a', base_url: '', fingerprint: '', account: '' } as const;
 
 describe('a job with a REF', () => {
-  it('is returned with its settings and, unless it is speech, its protocol', async () => {
+  it("is returned with its protocol and that protocol's settings, unless it is speech", async () => {
     const own = { ...c, name: 'c' as const };
     const deps = await flowDeps(freshFolder(), { withSettings: () => own });
     const video = await jobWith(deps.ledger, 'c', accepted);
@@ -26,7 +26,7 @@ describe('a job with a REF', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('of another protocol exits 2 with the command for its protocol; a job whose protocol is lost is accepted by each', async () => {
+  it('of another protocol leads to exit 2 and the command for its protocol, but is accepted if its protocol is lost', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
@@ -50,7 +50,7 @@ describe('a job with a REF', () => {
     expect(protocolOf({ ...lost, protocol: 'c' })).toBe(c);
   });
 
-  it('of another gateway exits 2 with the command for its own gateway', async () => {
+  it('of another gateway leads to exit 2 and the command for its own gateway', async () => {
     const deps = await flowDeps(freshFolder());
     const id = newJobId(1_795_000_000_000);
     await deps.ledger.create(id, [{ ...prepared, base_url: 'https://other.example' }]);
@@ -60,7 +60,7 @@ describe('a job with a REF', () => {
     });
   });
 
-  it('that is not recorded exits 2, with the protocols if it may be a handle', async () => {
+  it('that is not recorded leads to exit 2, with the possible protocols if the REF may be a handle', async () => {
     const deps = await flowDeps(freshFolder());
     const find = (...words: string[]): Promise<unknown> =>
       findJobHere('task_9', deps, words).catch((error: unknown) => error);
@@ -68,7 +68,7 @@ describe('a job with a REF', () => {
     expect(await find('jobs', 'fetch')).toMatchObject({ code: 'usage', protocols: undefined });
   });
 
-  it('is read from its response if the response was recorded but not read', async () => {
+  it('gets its handle from a response that was recorded but not evaluated', async () => {
     const deps = await flowDeps(freshFolder());
     const owner = deadOwner();
     const reply = {
@@ -82,7 +82,7 @@ describe('a job with a REF', () => {
     expect((await findJobHere(id, deps, ['jobs', 'wait'])).job.handle).toBe('task_7');
   });
 
-  it('gets a warning if the unread response contains the operation of another model', async () => {
+  it("gets a warning if its recorded response contains another model's operation", async () => {
     const deps = await flowDeps(freshFolder());
     const id = newJobId(1_795_000_000_000);
     const text = '{"name":"models/other/operations/1"}';
@@ -118,7 +118,7 @@ describe('a job of another gateway', () => {
     ['https://g.example', 'https://g.example'],
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
-  ])('is not a job recorded for "%s" if the gateway is %s', (own, gateway) => {
+  ])('excludes a job recorded for "%s" if the gateway is %s', (own, gateway) => {
     expect(() => checkGateway(at(own), gateway, choice(), ['jobs'])).not.toThrow();
   });
 
@@ -127,7 +127,7 @@ describe('a job of another gateway', () => {
     ['http://other.example', ['--base-url', 'http://other.example', '--allow-http']],
     ['http://127.0.0.1:8', ['--base-url', 'http://127.0.0.1:8']],
     ['sandbox', ['--sandbox']],
-  ])('at %s is refused, and the suggested command has %j', (own, flags) => {
+  ])('at %s is refused, and the suggested command contains %j', (own, flags) => {
     const settings = choice({ apiKey: 'sk-of-the-caller' });
     expect(() => checkGateway(at(own), 'https://g.example', settings, ['jobs', 'wait', 'j'])).toThrow(
       expect.objectContaining({ code: 'usage', next: ['mgw', ...flags, 'jobs', 'wait', 'j'], job: at(own) }),
@@ -148,7 +148,7 @@ describe('a job of another gateway', () => {
     },
   );
 
-  it('never gets the key of a profile of another gateway, unless that key paid for the job', () => {
+  it("never receives the key of another gateway's profile, unless that key paid for the job", () => {
     const own = 'https://third.example:8443';
     expect(() => checkGateway(at(own), 'https://g.example', choice(), ['jobs', 'wait', 'j'])).toThrow(
       expect.objectContaining({

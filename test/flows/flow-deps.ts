@@ -9,9 +9,7 @@ import { newJobId } from '../../src/ledger/names.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { depsFor, fakeClock, key, type TestDeps } from '../jobs/harness.ts';
 
-/**
- * The dependencies of a flow in one process, with its records in `state`. No gateway responds, and there is no store.
- */
+/** Returns the dependencies of a flow in one process, with its records in `state`, without a gateway or a store. */
 export async function flowDeps(
   state: string,
   more: Partial<FlowDeps> = {},
@@ -31,7 +29,7 @@ export async function flowDeps(
   };
 }
 
-/** A client whose every exchange gets an empty response. Counts the exchanges. */
+/** Returns a client whose exchanges all receive an empty response, and a function that returns their number. */
 export function countingClient(): { client: GatewayClient; asked: () => number } {
   let asked = 0;
   const client = {
@@ -45,7 +43,7 @@ export function countingClient(): { client: GatewayClient; asked: () => number }
 
 let made = 0;
 
-/** A job with these events after `prepared`. */
+/** Creates a job with the given events after `prepared`. */
 export async function jobWith(ledger: Ledger, protocol: string, ...events: JobEvent[]): Promise<Job> {
   const id = newJobId(1_795_000_000_000 + (made += 1));
   const prepared = { type: 'prepared', base_url: '', fingerprint: '', account: '' } as const;
@@ -55,7 +53,9 @@ export async function jobWith(ledger: Ledger, protocol: string, ...events: JobEv
   return job;
 }
 
-/** A session with its records in `state`, whose pauses end immediately. `more` replaces parts of it. */
+/**
+ * Returns a session with its records in `state`, whose pauses end immediately. `more` replaces members of the session.
+ */
 export function sessionIn(
   state: string,
   env: NodeJS.ProcessEnv = {},

@@ -11,16 +11,18 @@ const boat = ['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--
 
 interface Two {
   user: User;
-  /** The gateway of the job. */
+  /** The job's gateway. */
   own: FaultGateway;
-  /** The gateway that is configured later. */
+  /** The gateway that is configured after the submission. */
   other: FaultGateway;
   ref: string;
   /** Runs a command while the other gateway is configured. */
   there: (args: string[]) => Promise<CliResult>;
 }
 
-/** A job of one gateway, with another gateway configured afterwards. `isLost`: its response never arrived. */
+/**
+ * Submits a job to one gateway, then configures another. With `isLost`, the response to the submission never arrives.
+ */
 async function twoGateways(isLost: boolean): Promise<Two> {
   const [own, other] = await Promise.all([
     FaultGateway.start({ protocol: 'c' }),
@@ -58,7 +60,7 @@ it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch
 );
 
 it.each([[['--resubmit', '--budget', '99']], [['--adopt', 'task_0001']], [['--not-created']]])(
-  'jobs resolve %j refuses a job of another gateway, keeps it in doubt, and pays nothing; the suggested command works',
+  'jobs resolve %j refuses a job of another gateway without paying, and the suggested command resolves it',
   async (how) => {
     const { own, other, ref, there, user } = await twoGateways(true);
     await runHere(['config', 'set', 'prices.c.vendor-h3-mini', 'second=1'], user.env);
@@ -96,7 +98,7 @@ it('a command that only reads the ledger does not need a gateway', async () => {
   expect(other.seen).toHaveLength(0);
 });
 
-it('--resubmit pays nothing if the output exists, and keeps the job in doubt', async () => {
+it('--resubmit pays nothing if the output exists, and does not resolve the job', async () => {
   const { user, own, ref } = await twoGateways(true);
   const output = join(user.cwd, 'taken.mp4');
   writeFileSync(output, 'mine');
@@ -107,7 +109,7 @@ it('--resubmit pays nothing if the output exists, and keeps the job in doubt', a
   expect(shown.json.job.state).toBe('unknown');
 });
 
-it('--resubmit saves the result of the second task, if there is an output', async () => {
+it("--resubmit saves the second task's result if it has an output", async () => {
   const { user, own, ref } = await twoGateways(true);
   own.polls = 0;
   const output = join(user.cwd, 'boat.mp4');
@@ -119,7 +121,7 @@ it('--resubmit saves the result of the second task, if there is an output', asyn
   ]);
 });
 
-it('a fetch whose output exists suggests another name, which works', async () => {
+it('a fetch whose output exists suggests a command with another name, which works', async () => {
   const { user, own, ref } = await twoGateways(false);
   own.polls = 0;
   const output = join(user.cwd, 'taken.mp4');
@@ -134,7 +136,7 @@ it('a fetch whose output exists suggests another name, which works', async () =>
 it.each([
   ['in a missing folder', 'new/a.mp4', ['mkdir', '-p', 'new']],
   ['below a file', 'taken/a.mp4', ['-o', 'a.mp4']],
-])('a fetch suggests the right command if its output is %s', async (_, path, expected) => {
+])('a fetch suggests a command that solves the problem if its output is %s', async (_, path, expected) => {
   const { user, own, ref } = await twoGateways(false);
   own.polls = 0;
   writeFileSync(join(user.cwd, 'taken'), 'mine');

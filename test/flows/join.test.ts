@@ -10,7 +10,7 @@ import { userHere } from '../support/one-process.ts';
 
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '6', '--poll-interval', '5ms'];
 
-/** The events of a type in all jobs of a user. */
+/** Returns the number of events of a type in all of a user's jobs. */
 function eventsOf({ env }: User, type: string): number {
   const folder = join(env['MGW_STATE_DIR'] ?? '', 'jobs');
   if (!existsSync(folder)) return 0;
@@ -23,7 +23,7 @@ async function until(holds: () => boolean): Promise<void> {
 }
 
 it.each(['while its response is pending', 'while it waits for its job'])(
-  'a second run of one command with the same output joins the first run %s',
+  'a second run of a command with the same output joins the first run %s',
   async (when) => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
     onEnd(() => gateway.close());
@@ -50,7 +50,7 @@ it.each(['while its response is pending', 'while it waits for its job'])(
   },
 );
 
-it('a second run with another output is a second take, with a note before it pays', async () => {
+it('a second run with another output is a second take, and prints a note before it pays', async () => {
   const gateway = await FaultGateway.start({ protocol: 'c' });
   onEnd(() => gateway.close());
   const user = userHere(gateway.url);
@@ -69,10 +69,10 @@ it('a second run with another output is a second take, with a note before it pay
 
 it.each([
   ['its stream, which succeeds', 'accepted', [end], 0],
-  ['its stream, which is cut', 'accepted', [], 9],
+  ['its stream, which breaks off', 'accepted', [], 9],
   ['the head of its response', 'sending', [end], 0],
 ] as const)(
-  'a second run of tts with the same output, while the first run reads %s, waits and has the same outcome',
+  'a second run of tts with the same output waits while the first run reads %s, and has the same outcome',
   async (_, event, rest, code) => {
     let finish: (() => void) | undefined;
     const audio = Buffer.from('hello, ');

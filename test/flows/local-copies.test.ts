@@ -20,7 +20,10 @@ function fileAt(path: string, of = content): JobFile {
 
 const statuses: Record<string, number> = { '/refused.wav': 404, '/busy.wav': 503 };
 
-/** A store whose objects all have the content, except objects called `gone`, and the names in the upload folder. */
+/**
+ * Returns dependencies whose store serves `content` for every object, except objects called `gone`, and a function
+ * that lists the upload folder.
+ */
 async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: string[] }> {
   const { url } = await httpServer(({ path }, response) =>
     response.writeHead(statuses[path] ?? 200, { 'content-type': 'audio/wav' }).end(content),
@@ -40,26 +43,26 @@ async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: s
   return { deps, asked, left: () => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []) };
 }
 
-it('a local file is used directly, and no store is needed', async () => {
+it('a local file is used directly and does not need a store', async () => {
   const deps = await flowDeps(freshFolder());
   const copies = new LocalCopies(deps, endless);
   expect(await copies.pathOf(fileAt('/films/boat.mp4'))).toBe('/films/boat.mp4');
   await copies.close();
 });
 
-it('the copy of an object has its content, and is removed on close', async () => {
+it('an object is copied to a local file, which is removed on close', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
   expect(readFileSync(path)).toEqual(content);
-  // The interrupted copy of a killed process is not resumed.
+  // A partial copy of a killed process is not resumed.
   const notes = left().filter((name) => name.endsWith('.part.json'));
   expect(readFileSync(`${deps.uploadFolder}/${notes[0] ?? ''}`, 'utf8')).toContain('"durable":0');
   await copies.close();
   expect(left()).toEqual([]);
 });
 
-it('an object that was deleted or replaced causes exit 2, and leaves no file', async () => {
+it('an object that was deleted or replaced leads to exit 2, and no file remains', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   await expect(copies.pathOf(fileAt('s3://media/gone.wav'))).rejects.toMatchObject({ code: 'usage' });
@@ -70,14 +73,14 @@ it('an object that was deleted or replaced causes exit 2, and leaves no file', a
   expect(left()).toEqual([]);
 });
 
-it('a copy that is not finished at the deadline exits 8', async () => {
+it('a copy that is not finished at the deadline leads to exit 8', async () => {
   const { deps } = await scene();
   const copies = new LocalCopies(deps, { remainingMs: () => 0 });
   await expect(copies.pathOf(fileAt('s3://media/busy.wav'))).rejects.toMatchObject({ code: 'pending' });
   await copies.close();
 });
 
-it('the copies of killed processes are removed before the next copy, and not those of live ones', async () => {
+it('copies of killed processes are removed before the next copy, but copies of live processes are not', async () => {
   const { deps: killed, left } = await scene();
   const copies = new LocalCopies({ ...killed, lease: leaseOf(currentOwner()) }, endless);
   const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
@@ -89,7 +92,7 @@ it('the copies of killed processes are removed before the next copy, and not tho
   expect(left()).toEqual([]);
 });
 
-it('the first candidate in the store is downloaded, and no copy remains', async () => {
+it('the first available candidate in the store is downloaded, and no copy remains', async () => {
   const { deps, left, asked } = await scene();
   const given: JobFile[] = [];
   const recover = (files: readonly JobFile[]): Promise<object> => {

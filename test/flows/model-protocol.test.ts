@@ -122,7 +122,7 @@ describe('the command line', () => {
   });
 
   it.each([['--seed', '5'], ['--first-frame', 'https://x.example/a.png'], ['--no-audio']])(
-    'refuses %s, which the protocol of the model does not support',
+    "refuses %s if the model's protocol does not support it",
     async (...flag) => {
       const { error } = await json('video', 'submit', 'a boat', '-m', 'vendor-h4', ...flag);
       expect(error.message).toContain('is not a flag of Protocol C, which serves vendor-h4');
@@ -130,7 +130,7 @@ describe('the command line', () => {
     },
   );
 
-  it('determines the protocol of a dry run without the model list, if possible', async () => {
+  it('determines the protocol of a dry run without the model list if possible', async () => {
     const { exit_code: code } = await json('video', 'submit', 'a boat', '-m', 'vendor-h3', '--dry-run');
     expect([code, server.requests]).toEqual([0, []]);
   });

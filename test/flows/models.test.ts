@@ -32,7 +32,7 @@ interface Scene extends ReturnType<typeof sessionIn> {
   paths: string[];
 }
 
-/** A session whose gateway sends these responses; the last one is repeated. */
+/** Returns a session whose gateway sends these responses, and then repeats the last one. */
 function scene(
   answers: (Reply | TransportError)[],
   env: NodeJS.ProcessEnv = {},
@@ -56,8 +56,8 @@ function scene(
 const unsent = (reason: TransportError['reason']): TransportError =>
   new TransportError('unsent', reason, 'no connection');
 
-describe('the models of an API key', () => {
-  it('are requested within the time limits of the settings and of the caller, and are cached', async () => {
+describe("an API key's models", () => {
+  it("are requested within the settings' and the caller's timeouts, and are cached", async () => {
     const requestTimeoutMs = { value: 60_000, source: 'flag' } as const;
     const own = scene([says(listing)], {}, freshFolder(), { requestTimeoutMs });
     const models = await fetchModels(own, undefined, { timeoutMs: 7 });
@@ -74,7 +74,7 @@ describe('the models of an API key', () => {
     expect(recallModels(await one.settings())).toEqual([]);
   });
 
-  it('are requested again a few times', async () => {
+  it('are requested again after a failure, up to a limit', async () => {
     const own = scene([says({}, 503), unsent('unreachable'), says(listing)]);
     expect(await fetchModels(own)).toHaveLength(2);
     expect([own.calls.length, own.notes.length]).toEqual([3, 2]);
@@ -90,7 +90,7 @@ describe('the models of an API key', () => {
     expect(limited.calls).toHaveLength(2);
   });
 
-  it('are not listed if the gateway refuses, and the error contains the time to retry', async () => {
+  it('lead to an error with the time of the next attempt if the gateway refuses the request', async () => {
     const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
     await expect(fetchModels(refused)).rejects.toMatchObject({
       ...{ code: 'auth', exitCode: 3, retry: 'never', requestId: 'r1' },
@@ -107,7 +107,7 @@ describe('the models of an API key', () => {
 });
 
 describe('the cached models', () => {
-  it('are the last list of the same gateway', async () => {
+  it("are the same gateway's last list", async () => {
     const state = freshFolder();
     const [one, other] = [scene([], {}, state), scene([], { MGW_BASE_URL: 'https://g.example' }, state)];
     const [own, others] = [await one.settings(), await other.settings()];
@@ -131,7 +131,7 @@ describe('the cached models', () => {
 });
 
 describe('the model list', () => {
-  it('may be unavailable if only checks need it, except for an invalid certificate', async () => {
+  it('may be unavailable if it is needed only for checks, unless the certificate is invalid', async () => {
     const silent = scene([says({}, 503)]);
     expect(await listedModels(silent, 'check')).toBeUndefined();
     expect(silent.calls).toMatchObject([{ timeoutMs: 10_000 }, {}]);
@@ -145,7 +145,7 @@ describe('the model list', () => {
     });
   });
 
-  it('must be available if it fills in a field', async () => {
+  it('must be available if it provides a field', async () => {
     const silent = scene([says({}, 503)]);
     const missing = listedModels(silent, 'fill');
     await expect(missing).rejects.toMatchObject({
@@ -177,7 +177,7 @@ describe('the protocol of a model', () => {
   const find = (model: string, more = {}, own = scene([says(listing)])): Promise<string> =>
     protocolOfModel(own, model, oneListing(own), more).then(({ name }) => name);
 
-  it('is taken from the model list, or else the specification; a dry run fetches the list only if it must', async () => {
+  it('is taken from the model list or else the specification, and a dry run fetches the list only if necessary', async () => {
     expect(await find('veo-3')).toBe('a');
     expect(await find('vendor-h3')).toBe('c');
     const own = scene([says(listing)]);
@@ -185,14 +185,14 @@ describe('the protocol of a model', () => {
     expect(own.calls).toHaveLength(0);
     expect(await find('vendor-h4', { dryRun: true }, own)).toBe('c');
     expect(own.calls).toHaveLength(1);
-    // The list is now cached.
+    // The list has been cached, so this call does not fetch it.
     expect(await find('vendor-h4', { dryRun: true }, own)).toBe('c');
     expect(own.calls).toHaveLength(1);
     const changed = scene([says({ data: [{ id: 'vendor-h3', protocol: 'b' }] })]);
     expect(await find('vendor-h3', {}, changed)).toBe('b');
   });
 
-  it('must be chosen if two protocols serve the model, or none is known; a list that is only unavailable is an error', async () => {
+  it('must be specified if several protocols or no known protocol serve the model, or leads to an error if the list is unavailable', async () => {
     const two = scene([says({ data: [{ id: 'both', protocols: ['a', 'c'] }] })]);
     await expect(find('both', {}, two)).rejects.toMatchObject({ protocols: ['a', 'c'] });
     await expect(find('veo-4')).rejects.toMatchObject({

@@ -38,32 +38,32 @@ describe('the next command of an error', () => {
 
   it.each<[string, string[] | undefined, object, string[] | undefined]>([
     [
-      'gets the global flags',
+      'receives the global flags',
       wait,
       everything,
       ['mgw', ...globalArguments(everything).flat(), ...wait.slice(1)],
     ],
     ['is unchanged without global flags', wait, {}, wait],
     [
-      'does not repeat a flag that it has',
+      'does not receive a flag that it contains',
       ['mgw', '--profile', 'p', 'jobs'],
       { profile: 'work' },
       ['mgw', '--profile', 'p', 'jobs'],
     ],
     [
-      'with its own gateway gets only the profile',
+      'with its own gateway receives only the profile',
       ['mgw', '--base-url', 'https://other.example', 'jobs'],
       everything,
       ['mgw', '--profile', 'work', '--base-url', 'https://other.example', 'jobs'],
     ],
     [
-      'with the sandbox gets only the profile',
+      'with the sandbox receives only the profile',
       ['mgw', '--sandbox', 'jobs'],
       { ...everything, sandbox: false },
       ['mgw', '--profile', 'work', '--sandbox', 'jobs'],
     ],
     [
-      'that shows the help is unchanged',
+      'that prints help is unchanged',
       ['mgw', 'config', 'set', '--help'],
       everything,
       ['mgw', 'config', 'set', '--help'],
@@ -119,7 +119,7 @@ describe('the next command of a command with -o', () => {
       [...resolve, '--budget', '5'],
     ],
     [
-      'has no output and no budget if nothing was created',
+      'has no output or budget if it reports that nothing was created',
       [...resolve, '--not-created'],
       { job },
       { output: 'a.mp4', budget: '5' },
@@ -197,7 +197,7 @@ describe('the next command of a command with -o', () => {
   });
 });
 
-it('a free path ends with the next unused number; a folder or a template has no free path', () => {
+it('a free path ends with the next unused number, but a folder or a template has no free path', () => {
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
   const freePath = (path: string): string | undefined =>
@@ -212,9 +212,9 @@ it('a free path ends with the next unused number; a folder or a template has no 
     expect(freePath(path)).toBeUndefined();
 });
 
-it('if a paid job cannot be saved, the next command makes the missing folder, or saves elsewhere if a file is in its place', () => {
+it('the next command after a failure to save a paid job creates the missing folder, or saves elsewhere if a file is in its place', () => {
   const folder = freshFolder();
-  // The current folder has no such file.
+  // The current folder contains no such file.
   const name = `${basename(folder)}.mp4`;
   const [file, job] = [join(folder, 'file'), { id: 'job_1', protocol: 'c' } as Job];
   writeFileSync(file, '');
@@ -230,7 +230,7 @@ it('if a paid job cannot be saved, the next command makes the missing folder, or
   expect(nextFor('ENOTDIR', join(file, 'gone', name))).toEqual(fetchTo(name));
   expect(nextFor('ENOTDIR', join(file, 'gone/'))).toEqual(fetchTo('./'));
   expect(nextFor('EACCES', name)).toEqual(fetchTo(name.replace('.mp4', '-2.mp4')));
-  // The current folder has this file.
+  // The current folder contains this file.
   expect(nextFor('ENOTDIR', join(file, 'package.json'))).toEqual(fetchTo('package-2.json'));
   const cause = Object.assign(new Error(), { code: 'ENOENT' });
   expect(nextForOutput(new MgwError('local_io', 'x', { cause }), job, name)).toBeUndefined();

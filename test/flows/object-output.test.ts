@@ -13,10 +13,10 @@ type Deps = Awaited<ReturnType<typeof flowDeps>>;
 
 interface Scene {
   deps: Deps;
-  /** The requests to the store, and its objects. */
+  /** The requests to the store. */
   calls: string[];
   objects: Set<string>;
-  /** Files that are waiting for an upload. */
+  /** Returns the files that are waiting for an upload. */
   left: () => string[];
   job: (...events: JobEvent[]) => Promise<Job>;
 }
@@ -52,7 +52,7 @@ const success = (results: number): JobEvent => ({
 const options = { force: false, deadline: { remainingMs: () => Infinity } };
 const fileAt = (path: string): JobFile => ({ path, bytes: 1, sha256: 'a'.repeat(64) });
 
-/** Saves files with these endings at a local path, as a download does. */
+/** Returns a function that saves files with these extensions at a local path, as a download does. */
 function maker(...endings: string[]): (path: string) => Promise<JobFile[]> {
   return (path) => {
     const paths = endings.map((ending) => path.replace(/\.mp4$/, `${ending}.mp4`));
@@ -62,7 +62,7 @@ function maker(...endings: string[]): (path: string) => Promise<JobFile[]> {
 }
 
 describe('results saved as objects', () => {
-  it('are one object with the requested name, or numbered objects, and no file remains', async () => {
+  it('become one object with the requested name or several numbered objects, and no local file remains', async () => {
     const { deps, calls, left, job } = await scene();
     const one = await job(success(1));
     const saved = await deliverToObjects(one, 's3://m/a.mp4', options, deps, maker(''));
@@ -86,14 +86,14 @@ describe('results saved as objects', () => {
     ]);
   });
 
-  it("that an earlier run uploaded are not created again, and that run's leftovers are removed", async () => {
+  it('are not uploaded again after an earlier run, whose leftovers are removed', async () => {
     const { deps, objects, left, job } = await scene();
     const urls = ['s3://m/b-1.mp4', 's3://m/b-2.mp4'];
     const made = await job(success(2), ...urls.map((url): JobEvent => ({ type: 'file', file: fileAt(url) })));
     for (const url of urls) objects.add(url);
     const path = await localPath(`${made.id}-`, 's3://m/b.mp4', deps);
     await maker('-1', '-2')(path);
-    // Lock files of downloads and uploads whose processes died before they claimed the locks.
+    // Creates lock files of downloads and uploads whose processes died before they claimed the locks.
     for (const each of pathsAt(path, 2))
       for (const lock of [each, `${each}.upload`]) writeFileSync(`${lock}.part.json`, '');
     const never = (): Promise<JobFile[]> => Promise.reject(new Error('made again'));
@@ -105,25 +105,25 @@ describe('results saved as objects', () => {
     await expect(deliverToObjects(made, 's3://m/b.mp4', options, deps, never)).rejects.toThrow('made again');
   });
 
-  it('are all fetched again if only some were uploaded', async () => {
+  it('are all fetched again if only some of them were uploaded', async () => {
     const { deps, objects, job } = await scene();
     objects.add('s3://m/b-1.mp4');
     const made = await job(success(2), { type: 'file', file: fileAt('s3://m/b-1.mp4') });
     expect(await deliverToObjects(made, 's3://m/b.mp4', options, deps, maker('-1', '-2'))).toHaveLength(2);
   });
 
-  it('are uploaded by a store that receives the start times of earlier uploads of the same object', async () => {
+  it('are passed to the store with the start times of earlier uploads of the same object', async () => {
     const { deps, calls, job } = await scene();
     const since = '2026-11-22T10:00:00.000Z';
     const begun = (url: string): JobEvent => ({ type: 'uploading', url, since });
     const made = await job(begun('s3://m/other.mp4'));
-    // Another process starts this upload after this process has read the job.
+    // Another process begins this upload after this process has read the job.
     await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
     await deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
   });
 
-  it('are the same object if two processes upload a file and the first removes the file', async () => {
+  it('become a single object if two processes upload a file and the first process removes the file', async () => {
     const { deps, calls, left, job } = await scene();
     const made = await job(success(1));
     const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
@@ -146,7 +146,7 @@ describe('an upload that fails', () => {
     ['because of another object', new MgwError('output_exists', 'It exists.'), true, ['s3://m/a-2.mp4']],
     ['because of the disk', new MgwError('local_io', 'No space.'), false, ['s3://m/a.mp4']],
   ])(
-    '%s keeps the paid file, and suggests the command that uploads it',
+    '%s keeps the paid file, and suggests the command that uploads the file',
     async (_, thrown, isNamed, output) => {
       const { deps, left, job } = await scene(() => Promise.reject(thrown));
       const made = await job(success(1));
@@ -170,7 +170,7 @@ describe('an upload that fails', () => {
     },
   );
 
-  it('for an unknown reason fails with that reason', async () => {
+  it('for an unexpected reason passes on the error', async () => {
     const bug = new Error('bug');
     const { deps, job } = await scene(() => Promise.reject(bug));
     const made = await job(success(1));
@@ -178,7 +178,7 @@ describe('an upload that fails', () => {
   });
 });
 
-it('the folder for uploads must be usable before anything is paid', async () => {
+it('the folder for uploads is checked before payment', async () => {
   const { deps } = await scene();
   writeFileSync(deps.uploadFolder, '');
   await expect(localPath('x-', 's3://m/a.mp4', deps)).rejects.toMatchObject({
@@ -187,7 +187,7 @@ it('the folder for uploads must be usable before anything is paid', async () => 
   });
 });
 
-it('the local path of a result depends only on its URL, and keeps the extension', async () => {
+it("a result's local path depends only on its object's URL, and keeps the extension", async () => {
   const { deps } = await scene();
   const path = await localPath('x-', 's3://m/a.mp4', deps);
   expect([path, path.endsWith('.mp4')]).toEqual([await localPath('x-', 's3://m/a.mp4', deps), true]);
@@ -204,7 +204,7 @@ describe('speech that is saved as an object', () => {
       mime: 'audio/mpeg',
     });
 
-  it('is refused before payment if the object exists', async () => {
+  it('is refused before payment if its object exists', async () => {
     const { deps, calls, objects } = await scene();
     objects.add('s3://m/a.mp3');
     for (const force of [false, true])
@@ -223,7 +223,7 @@ describe('speech that is saved as an object', () => {
     await sink.discard();
   });
 
-  it("is the object of its job in the store, regardless of the job's id", async () => {
+  it("is found in the store as its job's object, regardless of the job's id", async () => {
     const { deps, objects } = await scene();
     const urls = [
       's3://m/job_1.mp3',

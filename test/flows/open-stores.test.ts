@@ -23,7 +23,7 @@ it.each([
   else expect(reachProblem(store, gateway)).toContain(problem);
 });
 
-it('at most one store can be configured: an address and a program together are refused', async () => {
+it('a store that is configured both as an address and as a program is refused', async () => {
   const [deps, expiresMs] = [{} as StoreDeps, 60_000];
   expect(await openStore({ expiresMs }, {}, deps)).toBeUndefined();
   const command = ['upload'];
@@ -44,13 +44,13 @@ it('at most one store can be configured: an address and a program together are r
 const settings = (flags: object, env: object = {}): ReturnType<typeof resolveSettings> =>
   resolveSettings({ flags, env: { ...env }, file: { profiles: {} } });
 
-it('the sandbox of a script is used unchanged', async () => {
+it("a script's sandbox is used unchanged", async () => {
   const opened = await openSandbox(settings({}, { MGW_SANDBOX: 'http://127.0.0.1:7' }), '/nowhere');
   expect([opened.url, opened.key === '']).toEqual(['http://127.0.0.1:7', false]);
   await opened.close();
 });
 
-it('flags override settings for the limits of the sandbox account', () => {
+it("flags override settings for the sandbox account's limits", () => {
   const env = { MGW_SANDBOX: '1' };
   const own = limitsOf(settings({}, env));
   expect(limitsOf(settings({}, env), { balance: 3, concurrency: 4, perMinute: 5 })).toEqual({
@@ -59,7 +59,7 @@ it('flags override settings for the limits of the sandbox account', () => {
   expect(limitsOf(settings({}, env), { concurrency: 4 })).toEqual({ ...own, concurrency: 4 });
 });
 
-it('a sandbox that does not start reports the error of the flag or of the folder', async () => {
+it('a sandbox that does not start reports the error in the flag or the folder', async () => {
   const [stateDir, { port }] = [freshFolder(), await httpServer()];
   const taken = join(stateDir, 'file');
   writeFileSync(taken, '');

@@ -6,7 +6,7 @@ import { speechModel } from '../../src/speech/wire.ts';
 const real = resolveSettings({ flags: {}, env: {}, file: { profiles: {} } });
 const sandbox = resolveSettings({ flags: { sandbox: true }, env: {}, file: { profiles: {} } });
 
-/** Settings with a price for every model of a kind. */
+/** Returns settings with a price for every model of the given kinds. */
 const withPrice = (price: string, ...kinds: string[]): typeof real => ({
   ...real,
   priceOf: (kind) => (kinds.includes(kind) ? { value: price, source: 'profile' } : undefined),
@@ -27,7 +27,7 @@ describe('the price of a submission', () => {
     },
   );
 
-  it('comes from the settings, with their multipliers; the sandbox has its own price', () => {
+  it('is computed from the settings and their multipliers, or from its own price in the sandbox', () => {
     const order = { protocol: 'c', model: 'vendor-h3', body: { model: 'vendor-h3', duration: 5 } };
     const settings = withPrice('second=2', 'c');
     expect(priceOf(order, settings).cost).toEqual({ at_most: '10' });
@@ -41,13 +41,13 @@ describe('the price of a submission', () => {
       currencyOf(sandbox),
       currencyOf({ ...real, currency: { value: 'USD', source: 'profile' } }),
     ]).toEqual(['credits', 'USD']);
-    // A length that the request leaves open.
+    // A duration that is not a number leaves the cost unknown.
     expect(priceOf({ ...order, body: { duration: 'long' } }, settings).cost).toBeUndefined();
     const speech = { protocol: 'tts', body: { req_params: { text: 'abc' } } };
     expect(priceOf(speech, withPrice('10k_characters=2', 'tts')).cost?.per_10k_characters).toBe('2');
   });
 
-  it('that cannot be read causes an error about its setting', () => {
+  it('leads to an error about its setting if it is invalid', () => {
     const order = { protocol: 'c', model: 'm', body: {} };
     expect(() => priceOf(order, withPrice('nonsense', 'c'))).toThrow(
       expect.objectContaining({
@@ -60,8 +60,8 @@ describe('the price of a submission', () => {
   });
 });
 
-describe('the prices of a model', () => {
-  it('are the prices under its protocols, each with the cost of a clip', () => {
+describe("a model's prices", () => {
+  it('are listed for each of its protocols, with the cost of a clip', () => {
     const settings = withPrice('second=2', 'a', 'c');
     const names = (protocols: string[]): string[] =>
       pricesOfModel({ id: 'm', protocols }, settings).map(({ protocol }) => protocol);
@@ -76,7 +76,7 @@ describe('the prices of a model', () => {
     ]);
   });
 
-  it('of speech are a single price', () => {
+  it('are a single price for speech', () => {
     const model = { id: speechModel, protocols: [] };
     expect(pricesOfModel(model, real)).toEqual([]);
     expect(pricesOfModel(model, withPrice('10k_characters=2', 'tts'))).toEqual([

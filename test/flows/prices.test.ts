@@ -109,7 +109,7 @@ const parts = fc.record({
   minimum: some(amount),
 });
 
-it('the reserved amount of any price equals the bill to the last digit, or exceeds it if the request is ambiguous', async () => {
+it('the reserved amount equals the bill to the last digit under any price, or exceeds it if the request is ambiguous', async () => {
   const gateway = await sandbox();
   const prices = PRICES as Price[];
   const real = [...prices];
@@ -125,7 +125,7 @@ it('the reserved amount of any price equals the bill to the last digit, or excee
         price.referenceImage === undefined ? price : { ...price, freeReferenceImages };
       const rates = [
         { ...of, ...withFree(general) },
-        // A model has one default length for all resolutions.
+        // A model has one default duration for all resolutions.
         ...(protocol === 'c'
           ? [{ ...of, ...withFree({ ...large, defaultSeconds: general.defaultSeconds }), resolution: '2K' }]
           : []),
@@ -146,8 +146,8 @@ it('the reserved amount of any price equals the bill to the last digit, or excee
   expect(same).toBeGreaterThan(20);
 });
 
-// The specification does not say how the gateway treats two modes, or a resolution that a model lacks. The bill drops
-// fractions of a millionth.
+// The specification does not define how the gateway treats two modes, or a resolution that the model lacks. The bill
+// drops fractions of a millionth.
 function isExact({
   model,
   duration = 5,
@@ -171,7 +171,7 @@ const b = (prompt: string, model: string, ...more: string[]): string[] => [
   ...['video', 'b', 'submit', prompt, '--model', model, '--model-version', '1.0', ...more, '--json'],
 ];
 
-it('the reserved, spent and billed amounts of a price with parts are equal to the last digit', async () => {
+it('the reserved, spent and billed amounts are equal to the last digit under a price with several parts', async () => {
   const stateDir = freshFolder();
   const gateway = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => gateway.close());
@@ -208,7 +208,7 @@ it('the reserved, spent and billed amounts of a price with parts are equal to th
   expect(readBill(stateDir)).toHaveLength(cases.length);
 });
 
-it('a standing budget is never exceeded by concurrent submissions with parts', async () => {
+it('concurrent submissions whose prices have several parts never exceed a standing budget', async () => {
   const stateDir = freshFolder();
   const gateway = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => gateway.close());
@@ -224,7 +224,7 @@ it('a standing budget is never exceeded by concurrent submissions with parts', a
   expect(totalOf(readBill(stateDir))).toBeGreaterThan(100);
 });
 
-it('a charge that no price explains is in the bill, but not in the reserved amount', async () => {
+it('a charge that no price explains appears in the bill, but not in the reserved amount', async () => {
   const state = freshFolder();
   const stateDir = join(state, 'sandbox', 'gateway');
   const gateway = await startSandbox({ stateDir, paceMs: 1, faults: ['extra-charge'] });

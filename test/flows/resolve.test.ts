@@ -43,7 +43,7 @@ async function doubtful(session: Session, more: object, ...events: JobEvent[]): 
 
 const request = { model: 'vendor-h3', prompt: 'x' };
 
-describe('the ways to resolve a job in doubt', () => {
+describe('the suggested ways to resolve a job in doubt', () => {
   const waysOf = async (more: object, ...events: JobEvent[]): Promise<string[][]> => {
     const session = sessionIn(freshFolder());
     const id = await doubtful(session, { request, ...more }, ...events);
@@ -60,7 +60,7 @@ describe('the ways to resolve a job in doubt', () => {
     const others = [['--not-created'], ['--resubmit']];
     expect(await waysOf({}, unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
     expect(await waysOf({}, { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
-    // Its process is dead, although no event records this yet.
+    // The job's process is dead, although no event has recorded this.
     expect(await waysOf({})).toHaveLength(3);
     expect(await waysOf({ protocol: 'tts' }, unknown)).toEqual([['--not-created']]);
   });
@@ -81,7 +81,7 @@ describe('the ways to resolve a job in doubt', () => {
     expect(ways.map(({ resolution }) => resolution)).toEqual(['adopted', 'not-created']);
   });
 
-  it('are none for a job that is not in doubt', async () => {
+  it('are replaced by an error for a job that is not in doubt', async () => {
     const session = sessionIn(freshFolder());
     const { id } = await jobWith(await session.ledger(), 'c', { type: 'accepted', handle: 'task_1' });
     await expect(findDoubt(session, id)).rejects.toMatchObject({
@@ -96,7 +96,7 @@ describe('speech in doubt', () => {
     [resubmit, {}, '--new.'],
     [adopted, { key: 'k' }, 'another --key.'],
     [resubmit, { key: 'k' }, 'another --key.'],
-  ])('has no task, so %j of %j is refused', async (resolution, more, take) => {
+  ])('has no task, so the answer %j is refused for the settings %j', async (resolution, more, take) => {
     const session = sessionIn(freshFolder());
     const id = await doubtful(session, { protocol: 'tts', ...more }, unknown);
     const message = `A speech job has no task at the gateway: use --not-created, or run mgw tts again with ${take}`;
@@ -104,7 +104,7 @@ describe('speech in doubt', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  it('whose response was recorded remains in doubt until a person resolves it', async () => {
+  it('remains in doubt until a person resolves it, even if its response was recorded', async () => {
     const session = sessionIn(freshFolder());
     const reply = { status: 200, headers: {}, text: '', complete: false };
     const { id } = await jobWith(await session.ledger(), 'tts', sending, {
@@ -118,7 +118,7 @@ describe('speech in doubt', () => {
 });
 
 describe('a video in doubt', () => {
-  it('whose response was recorded but not read gets its state from that response', async () => {
+  it('gets its state from a response that was recorded but not evaluated', async () => {
     const session = sessionIn(freshFolder());
     const reply = {
       status: 200,
@@ -131,7 +131,7 @@ describe('a video in doubt', () => {
     await expect(decide(session, id, notCreated)).rejects.toMatchObject({ code: 'conflict' });
   });
 
-  it('is resolved without a gateway, but not if another one is configured', async () => {
+  it('is resolved without a configured gateway, but not with another gateway', async () => {
     const state = freshFolder();
     const session = sessionIn(state, { MGW_BASE_URL: undefined });
     const ledger = await session.ledger();
@@ -146,7 +146,7 @@ describe('a video in doubt', () => {
     expect((await decide(session, id, adopted)).job.handle).toBe('task_1');
   });
 
-  it('refuses to adopt an invalid handle', async () => {
+  it('cannot adopt an invalid handle', async () => {
     const session = sessionIn(freshFolder());
     const { id } = await jobWith(await session.ledger(), 'c', sending, unknown);
     await expect(decide(session, id, { how: 'adopted', handle: '../x' })).rejects.toMatchObject({
@@ -156,7 +156,7 @@ describe('a video in doubt', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  it('whose protocol is lost is resolved without a protocol, and not fetched', async () => {
+  it('is resolved without a protocol if its protocol is lost, and is not fetched', async () => {
     const session = sessionIn(freshFolder());
     const ledger = await session.ledger();
     const { id } = await jobWith(ledger, lostProtocol, sending, unknown);
@@ -178,7 +178,7 @@ describe('an adopted handle', () => {
     return [session, id];
   };
 
-  it('that the gateway has never returned can be corrected, and the attempt counts once', async () => {
+  it('can be corrected if the gateway has never confirmed it, and the attempt counts once', async () => {
     const [session, id] = await adoptedJob();
     const { job, ways } = await findDoubt(session, id);
     expect([job.handle, ways[0]?.command.slice(4)]).toEqual(['task_1', ['--adopt', 'HANDLE']]);
@@ -190,16 +190,16 @@ describe('an adopted handle', () => {
     ]);
   });
 
-  it('that the gateway has never returned can be replaced by the decision that nothing was created', async () => {
+  it('can be replaced by the decision that nothing was created if the gateway has never confirmed it', async () => {
     const [session, id] = await adoptedJob();
     const { job } = await decide(session, id, notCreated);
     expect([job.state, job.handle]).toEqual(['rejected', undefined]);
   });
 
   it.each<[string, JobEvent[]]>([
-    ['was shown by the gateway', [observed]],
-    ['was corrected to a task that was shown', [corrected, observed]],
-  ])('that %s is not replaced', async (_, events) => {
+    ['was confirmed by the gateway', [observed]],
+    ['was corrected to a task that the gateway confirmed', [corrected, observed]],
+  ])('is not replaced if it %s', async (_, events) => {
     const [session, id] = await adoptedJob(...events);
     for (const other of [notCreated, resubmit, { how: 'adopted', handle: 'task_11' } as const])
       await expect(decide(session, id, other)).rejects.toMatchObject(
@@ -208,7 +208,7 @@ describe('an adopted handle', () => {
   });
 
   it.each<[string, JobEvent]>([
-    ['a task that was shown in the meantime', observed],
+    ['a task that was confirmed in the meantime', observed],
     ['a handle that was corrected in the meantime', corrected],
   ])('is not changed by a late decision about %s', async (_, event) => {
     const [session, id] = await adoptedJob(event);
@@ -221,7 +221,7 @@ describe('an adopted handle', () => {
 });
 
 describe('--resubmit', () => {
-  it('of a task that was accepted in the meantime is a conflict, regardless of the budget', async () => {
+  it('is a conflict if the task was accepted in the meantime, regardless of the budget', async () => {
     const session = sessionIn(freshFolder());
     const id = await doubtful(session, { request }, unknown);
     await (await session.ledger()).append(id, { type: 'accepted', handle: 'task_1' });
@@ -245,11 +245,15 @@ describe('--resubmit', () => {
 
   it.each<[string, MgwError, object]>([
     [
-      'is not in the store any more',
+      'is no longer in the store',
       new MgwError('usage', 'It is gone.'),
       { code: 'usage', message: 'It is gone. First resolve the job with --not-created.' },
     ],
-    ['cannot be looked for', new MgwError('store', 'No answer.'), { code: 'store', message: 'No answer.' }],
+    [
+      'cannot be found because the store fails',
+      new MgwError('store', 'No answer.'),
+      { code: 'store', message: 'No answer.' },
+    ],
   ])('keeps the job in doubt if a file %s', async (_, thrown, expected) => {
     const store = { url: () => Promise.reject(thrown) } as Partial<Store> as Store;
     const session = sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) });
@@ -261,7 +265,7 @@ describe('--resubmit', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  // No price is known, so the first budget that applies refuses the submission.
+  // No price is known, so the first applicable budget refuses the submission.
   it.each<[string, object, string | undefined, object]>([
     ['its standing budget', { budgets: ['clips'] }, undefined, { name: 'clips', limit: '3' }],
     ['its --budget', { budgets: ['--budget'], limit: '0.6' }, undefined, { name: '--budget', limit: '0.6' }],
@@ -272,7 +276,7 @@ describe('--resubmit', () => {
       { name: 'batch b', limit: '4' },
     ],
     [
-      'another --budget that is typed',
+      'another --budget that the user passes',
       { budgets: ['batch b'], limit: '4' },
       '5',
       { name: 'batch b', limit: '5' },
@@ -297,7 +301,7 @@ describe('--resubmit', () => {
     expect((await ledger.read(id))?.state).toBe('unknown');
   });
 
-  it('is refused without an amount if that of its --budget was not recorded', async () => {
+  it('is refused without an amount if the amount of its --budget was not recorded', async () => {
     const session = sessionIn(freshFolder());
     const again: JobEvent = { ...sending, attempt: 2, budgets: ['--budget'] };
     const id = await doubtful(session, { request }, again, { ...unknown, attempt: 2 });

@@ -19,8 +19,8 @@ import { flowDeps, jobWith, sessionIn } from './flow-deps.ts';
 const owner = deadOwner();
 const limit = { amount: decimalOf(5) };
 
-describe('the budgets in which a job has an open reservation', () => {
-  it('are opened once each, without a damaged one', async () => {
+describe("the budgets with a job's open reservations", () => {
+  it('are opened once each, except a damaged one', async () => {
     const state = freshFolder();
     const session = sessionIn(state);
     const opened: string[] = [];
@@ -60,7 +60,7 @@ describe('the budgets in which a job has an open reservation', () => {
   });
 });
 
-it('a budget of a session releases the reservation of a dead process for a job that was never sent', async () => {
+it("a session's budget releases a dead process's reservation for a job that was never sent", async () => {
   const session = sessionIn(freshFolder());
   const { id } = await jobWith(await session.ledger(), 'c');
   const budget = await session.budget('command', 'clips');
@@ -70,7 +70,7 @@ it('a budget of a session releases the reservation of a dead process for a job t
 });
 
 describe('the standing budget', () => {
-  it('from --budget-name or the profile must have a limit', async () => {
+  it('must have a limit, whether it is set by --budget-name or by the profile', async () => {
     const session = sessionIn(freshFolder(), {});
     const settings = await session.settings();
     const open = (name: string): ReturnType<typeof session.budget> => session.budget('standing', name);
@@ -114,7 +114,7 @@ describe('the remaining budget of a batch', () => {
     return [shown, state];
   };
 
-  it('depends on its own budget and the standing budget, and creates neither', async () => {
+  it('depends on its own budget and the standing budget, neither of which it creates', async () => {
     const [none, state] = await remainders('3', 'clips');
     expect(none).toEqual(['the budget of the batch films: 3 of 3']);
     expect(existsSync(dirname(budgetPath(state, 'batch', 'films')))).toBe(false);
@@ -137,7 +137,7 @@ describe('the remaining budget of a batch', () => {
   });
 });
 
-it('a command or batch also pays under its own budget, if it has one', async () => {
+it('a command or batch pays under its own budget in addition to the standing budget', async () => {
   const session = sessionIn(freshFolder());
   const standing = [
     { name: 'clips', label: 'the budget clips', budget: await session.budget('standing', 'clips') },
@@ -165,7 +165,7 @@ it('a session with a deadline passes the deadline to its client', async () => {
 });
 
 describePostgres('the database of a session', (newPlace) => {
-  it('provides its budgets, their remaining amounts, and the reservations of a job', async () => {
+  it("a session provides its budgets, their remaining amounts, and a job's reservations", async () => {
     const place = await newPlace();
     await place.open();
     const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });
@@ -184,7 +184,7 @@ describePostgres('the database of a session', (newPlace) => {
     ]);
   });
 
-  it('is closed with the ledger, even if no job was used', async () => {
+  it('a session closes its budgets with the ledger, even if no job was used', async () => {
     const place = await newPlace();
     await place.open();
     const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });

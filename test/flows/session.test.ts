@@ -10,7 +10,7 @@ import { minSecretLength } from '../../src/redact.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
-it('a session retries to open a ledger or settings that it could not open before', async () => {
+it('a session tries again to open a ledger or settings that it failed to open', async () => {
   const state = join(freshFolder(), 'state');
   writeFileSync(state, '');
   const session = sessionIn(state);
@@ -21,7 +21,7 @@ it('a session retries to open a ledger or settings that it could not open before
   expect(existsSync(join(state, 'jobs'))).toBe(true);
 });
 
-it('the sandbox has its own name in the records, regardless of the configured gateway', () => {
+it('the sandbox is recorded under its own name, regardless of the configured gateway', () => {
   const env = { MGW_BASE_URL: 'https://gateway.example/', MGW_API_KEY: 'k' };
   const gatewayOf = (flags: object): string | undefined =>
     configuredGateway(resolveSettings({ flags, env, file: { profiles: {} } }));
@@ -39,7 +39,7 @@ it('a session closes its ledger and its client', async () => {
   await expect(fetch(baseUrl)).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
 });
 
-it('a session that is closed ends its calls', async () => {
+it('closing a session aborts its calls', async () => {
   const server = await httpServer(() => void session.close());
   const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url });
   const client = await session.client();
@@ -50,7 +50,7 @@ it('a session that is closed ends its calls', async () => {
   await expect(call).rejects.toThrow('the client was closed');
 });
 
-it('a key is hidden if it is too long to occur in text by chance', async () => {
+it('an API key is hidden if it is too long to occur in text by chance', async () => {
   const [key, short] = ['k'.repeat(minSecretLength), 's'.repeat(minSecretLength - 1)];
   const shownBy = async (text: string): Promise<string> => {
     const session = sessionIn(freshFolder(), { MGW_API_KEY: text });
@@ -63,7 +63,7 @@ it('a key is hidden if it is too long to occur in text by chance', async () => {
 it.each([
   ['by a command that prints records', {}, (session: Session) => session.hideKey()],
   ['in the sandbox', { MGW_SANDBOX: '1' }, (session: Session) => session.gateway()],
-])('a key that is read from a pipe is hidden %s', async (_, env, open) => {
+])('an API key that is read from a pipe is hidden %s', async (_, env, open) => {
   const [pipe, key] = [join(freshFolder(), 'pipe'), 'k'.repeat(minSecretLength)];
   execFileSync('mkfifo', [pipe]);
   const session = sessionIn(freshFolder(), { ...env, MGW_API_KEY: undefined, MGW_API_KEY_FILE: pipe });
@@ -75,7 +75,7 @@ it.each([
   await session.close();
 });
 
-it('a short key is not removed from a response, because a handle may be the same by chance', async () => {
+it('a short API key is not removed from a response, because a handle may contain the same text by chance', async () => {
   const handle = '{"id":"task_1"}';
   const server = await httpServer((_, response) => void response.end(handle));
   const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url, MGW_API_KEY: 'task_1' });

@@ -31,7 +31,7 @@ interface Scene {
   deps: Awaited<ReturnType<typeof flowDeps>>;
   folder: string;
   puts: string[];
-  /** The bytes of the objects. */
+  /** The content of each uploaded object. */
   stored: Buffer[];
   /** The local paths from which the objects were uploaded. */
   sources: string[];
@@ -58,14 +58,14 @@ async function scene(): Promise<Scene> {
 }
 
 describe('speech', () => {
-  it('saved as an object cannot have a sidecar, which is reported before payment', async () => {
+  it('for an object cannot have a sidecar, which is reported before payment', async () => {
     const { server, deps } = await scene();
     const wanted = wish({ output: 's3://m/a.mp3', sidecar: true });
     await expect(speak(composed, wanted, deps)).rejects.toMatchObject({ code: 'usage' });
     expect(server.requests).toEqual([]);
   });
 
-  it('is uploaded once, under the id of its job, and leaves no file', async () => {
+  it("is uploaded once, under its job's id, and leaves no file", async () => {
     const { server, deps, puts, stored } = await scene();
     const wanted = wish({ output: 's3://m/{id}.mp3' });
     for (let run = 1; run <= 2; run += 1) {
@@ -79,7 +79,7 @@ describe('speech', () => {
     expect(stored).toEqual([audio]);
   });
 
-  it('is uploaded from the same file after a failed upload, and leaves no file of an interrupted one', async () => {
+  it('is uploaded from the same file after a failed upload, and leaves no file of an interrupted upload', async () => {
     const { deps, puts, sources } = await scene();
     const wanted = wish({ output: 's3://m/a.mp3' });
     const failing: Partial<ObjectStore> = {
@@ -99,7 +99,7 @@ describe('speech', () => {
     expect([puts.length, readdirSync(deps.uploadFolder)]).toEqual([1, []]);
   });
 
-  it('whose upload fails is kept in a separate file for each key and each second take', async () => {
+  it('is kept in a separate file for each key and each second take if its upload fails', async () => {
     const { deps } = await scene();
     const kept = new Set<string>();
     const failing: Partial<ObjectStore> = {
@@ -134,7 +134,7 @@ describe('speech', () => {
     }
   });
 
-  it('as WAV is not copied from a job without a header, although the request is the same', async () => {
+  it('as WAV is not copied from a job without a header, even if the request is the same', async () => {
     const { server, deps, folder } = await scene();
     const wanted = wish({ output: join(folder, 'a') });
     await speak(composed, wanted, deps);
@@ -172,7 +172,7 @@ describe('speech', () => {
     expect(readFileSync(join(folder, 'b.mp3.json'), 'utf8')).toBe('mine');
   });
 
-  it('is written to a stream, with a note if it cannot be marked there', async () => {
+  it('is written to a stream, with a note that it cannot be marked there', async () => {
     const { deps } = await scene();
     const output = new PassThrough();
     const done = await speak(composed, wish({ output, mark: true }), deps);

@@ -10,7 +10,7 @@ import { freshFolder } from '../support/servers.ts';
 const day = 24 * 3600 * 1000;
 const start = Date.parse('2026-11-20T12:00:00Z');
 
-/** A ledger whose jobs have different creation times. */
+/** Creates a ledger with jobs of the given creation times, keys and events. */
 async function ledgerWith(...jobs: { at?: number; key?: string; events: JobEvent[] }[]): Promise<Ledger> {
   let now = start;
   const ledger = await openFileLedger(freshFolder(), () => now);
@@ -35,7 +35,7 @@ const sending = (at_most?: string): JobEvent => ({
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const failed: JobEvent = { type: 'finished', state: 'failed', native_status: '' };
 
-it('mgw spend adds up the cost of jobs since a time, by group and in total', async () => {
+it('mgw spend adds up the cost of jobs since a given time, by group and in total', async () => {
   const ledger = await ledgerWith(
     { key: 'b', events: [sending('1'), accepted] },
     { key: 'a', at: start + 1, events: [sending('2'), accepted, failed] },
@@ -65,14 +65,14 @@ it('mgw spend adds up the cost of jobs since a time, by group and in total', asy
   expect(formatDecimal(exact.total.doubt.known)).toBe('4');
 });
 
-it('mgw spend ignores a job that is removed while it reads', async () => {
+it('mgw spend ignores a job that is removed while mgw reads the ledger', async () => {
   const ledger = await ledgerWith({ events: [sending('1'), accepted] });
   const ids = [newJobId(start), ...(await ledger.ids())];
   const { total } = await addUp({ ...ledger, ids: () => Promise.resolve(ids) }, 'key', '');
   expect(total.spent.charges).toBe(1);
 });
 
-it('mgw spend prints the evidence once for each file that differs from its request', async () => {
+it('mgw spend --disputed prints the evidence once for each file that differs from its request', async () => {
   const file = (path: string, more: Partial<JobFile> = {}): JobEvent => ({
     type: 'file',
     file: {

@@ -23,7 +23,7 @@ const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
   return { protocol, body, userBody: body, exchange: protocol.submission(body) };
 };
 
-/** Checks the output paths of a video before it is paid for. */
+/** Checks a video's output paths before payment. */
 async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Promise<string[]> {
   const asked: string[] = [];
   const store: Partial<ObjectStore> = {
@@ -37,15 +37,15 @@ async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Pr
   return asked;
 }
 
-describe('before a video is paid for', () => {
-  it('none of its objects may exist, and a sidecar is refused', async () => {
+describe('before payment, a video', () => {
+  it('is checked against existing objects, and cannot have a sidecar in the store', async () => {
     const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
     expect(await check({ target })).toEqual(['s3://m/a.mp4 false']);
     expect(await check({ target, force: true }, a)).toEqual(['s3://m/a-1.mp4 true', 's3://m/a-2.mp4 true']);
     await expect(check({ target, sidecar: true })).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('its file and its sidecar must not exist in the folder that is created for it', async () => {
+  it('is refused if its file or its sidecar exists', async () => {
     const folder = freshFolder();
     const path = join(folder, 'a.mp4');
     const target = { kind: 'file', path } as const;
@@ -67,7 +67,7 @@ describe('before a video is paid for', () => {
   });
 });
 
-describe('after a video was accepted', () => {
+describe('after acceptance, a video', () => {
   const submit = async (makeFolder: (path: string) => Promise<void>, path: string): Promise<unknown> => {
     const client = {
       exchange: async (_: unknown, options: { onConnected?: () => Promise<void> }) => {
@@ -81,7 +81,7 @@ describe('after a video was accepted', () => {
     return submitVideo(videoOf(c), wanted, deps).catch((error: unknown) => error);
   };
 
-  it('its folder is named after the job', async () => {
+  it('is saved in a folder named after the job', async () => {
     const [folder, made] = [freshFolder(), [] as string[]];
     const ran = await submit(
       (path) => Promise.resolve(void made.push(path)),
@@ -92,7 +92,7 @@ describe('after a video was accepted', () => {
     expect(existsSync(join(folder, job.id))).toBe(false);
   });
 
-  it('a folder that cannot be created exits 10 with the command that saves elsewhere', async () => {
+  it('leads to exit 10 and the command that saves it elsewhere if its folder cannot be created', async () => {
     const failing = new MgwError('local_io', 'No space.');
     const error = (await submit(() => Promise.reject(failing), '/x/{job}.mp4')) as MgwError;
     expect(error).toMatchObject({ exitCode: 10, charged: 'yes', retry: 'resume' });

@@ -33,7 +33,7 @@ async function use(ledger: Ledger, request: unknown, ...events: JobEvent[]): Pro
   return id;
 }
 
-/** A session whose store has these files, and the names that were removed from it. */
+/** Returns a session whose store contains these files, and the names of removed files. */
 function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionIn>; gone: string[] } {
   const gone: string[] = [];
   const uploads: Store['uploads'] = {
@@ -47,7 +47,7 @@ function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionI
 const before = Date.parse(limit);
 const options = { before, queued: () => Promise.resolve([] as string[]) };
 
-it('each uploaded file lists the jobs that use it, even as a frame, oldest first', async () => {
+it('each uploaded file is listed with the jobs that use it, even as a frame, oldest first', async () => {
   const { session } = scene(fileOf(a), fileOf(film), fileOf(b));
   const ledger = await session.ledger();
   const one = await use(ledger, { image: a }, accepted);
@@ -60,7 +60,7 @@ it('each uploaded file lists the jobs that use it, even as a frame, oldest first
   ]);
 });
 
-it('a job that is removed while the jobs are read counts as using no file', async () => {
+it('a job that is removed during the listing is treated as using no file', async () => {
   const { session } = scene(fileOf(a));
   const ledger = await session.ledger();
   const id = await use(ledger, { image: a }, accepted);
@@ -86,7 +86,7 @@ describe('an uploaded file', () => {
   });
 
   it.each<[string, Parameters<typeof keptFor>, object]>([
-    ['that no job names is removable', [], free],
+    ['that no job uses is removable', [], free],
     ['of a job that has ended is removable', [[{ image: a }, rejected]], free],
     ['of an open job is not removable', [[{ image: a }, accepted]], needed],
     ['of a job that was never sent is not removable', [[{ image: a }]], needed],
@@ -110,10 +110,10 @@ describe('an uploaded file', () => {
   });
 
   it.each<[string, { elided?: boolean }, (JobEvent | undefined)[], number]>([
-    ['is kept if the body of an open job is not in its record', { elided: true }, [], 1],
-    ['is removable after a job without its body in its record has ended', { elided: true }, [rejected], 0],
-    ['is kept if the record of a job is damaged', {}, [undefined], 1],
-    ['is kept if the record of a job that has ended is damaged', {}, [undefined, accepted, failed], 1],
+    ["is kept if an open job's body is not recorded", { elided: true }, [], 1],
+    ['is removable after the end of a job whose body is not recorded', { elided: true }, [rejected], 0],
+    ["is kept if a job's record is damaged", {}, [undefined], 1],
+    ["is kept if an ended job's record is damaged", {}, [undefined, accepted, failed], 1],
   ])('%s', async (_, body, events, job) => {
     const { session } = scene(fileOf(a));
     const ledger = await session.ledger();
@@ -122,7 +122,7 @@ describe('an uploaded file', () => {
     expect((await removableInputs(session, options)).kept).toEqual({ newer: 0, job, queue: 0 });
   });
 
-  it('is kept if it may be a frame of an open job, or if a queued row uses it', async () => {
+  it("is kept if it may be an open job's frame, or if a queued row uses it", async () => {
     const { session } = scene(fileOf(a), fileOf(b), fileOf(nameOf('e', 'jpg')), fileOf(film));
     const ledger = await session.ledger();
     await use(ledger, { image: b }, rejected);

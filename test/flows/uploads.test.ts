@@ -18,7 +18,7 @@ const hasStore = (isSo: boolean): Session =>
   sessionIn(freshFolder(), {}, { hasStore: () => Promise.resolve(isSo) });
 
 describe('the files in flags', () => {
-  it('are replaced by content-based names, alone and in lists; URLs and other flags are unchanged', async () => {
+  it('are replaced by content-based names, even in lists, but URLs and other flags are unchanged', async () => {
     const flags = {
       image: 'boat.png',
       'reference-image': ['https://a.test/1.png', 'two.png'],
@@ -40,7 +40,7 @@ describe('the files in flags', () => {
     ['an empty file', 'empty.png', true, 'empty.png is empty'],
     ['no store', 'boat.png', false, 'configure a store'],
     ['an earlier job and no store', '@intro:last', false, 'configure a store'],
-  ])('are refused with %s', async (_, image, isThere, words) => {
+  ])('are refused in the case of %s', async (_, image, isThere, words) => {
     await expect(namedFiles(hasStore(isThere), c, { image }, read)).rejects.toMatchObject({
       code: 'usage',
       message: expect.stringContaining(words) as string,
@@ -59,36 +59,42 @@ describe('the files in flags', () => {
     ['reference-audio', '\0\0\0\x20ftypisom', undefined],
     ['reference-audio', '\0unknown', undefined],
     ['reference-video', 'GIF89a', undefined],
-  ])('of --%s that begin with %j are refused only if they cannot be right', async (flag, begins, words) => {
-    const bytes = Buffer.from(begins, 'latin1');
-    const named = namedFiles(hasStore(true), c, { [flag]: 'text.png' }, () => Promise.resolve(bytes));
-    if (words === undefined) expect((await named).files.size).toBe(1);
-    else
-      await expect(named).rejects.toMatchObject({
-        code: 'usage',
-        message: expect.stringContaining(`--${flag}: `) as string,
-      });
-    if (words !== undefined) await expect(named).rejects.toThrow(words);
-  });
+  ])(
+    'of --%s that begin with %j are refused only if their type is certainly wrong',
+    async (flag, begins, words) => {
+      const bytes = Buffer.from(begins, 'latin1');
+      const named = namedFiles(hasStore(true), c, { [flag]: 'text.png' }, () => Promise.resolve(bytes));
+      if (words === undefined) expect((await named).files.size).toBe(1);
+      else
+        await expect(named).rejects.toMatchObject({
+          code: 'usage',
+          message: expect.stringContaining(`--${flag}: `) as string,
+        });
+      if (words !== undefined) await expect(named).rejects.toThrow(words);
+    },
+  );
 
   it.each([
     ['image', 'vendor-h3-mini', 20],
     ['reference-audio', 'vendor-h3-base', 50],
-  ])('of --%s are refused by %s over %d MiB, and not by the official model', async (flag, model, max) => {
-    const bytes = Buffer.alloc(max * 2 ** 20 + 1);
-    const named = (name: string, length: number): Promise<unknown> =>
-      namedFiles(
-        hasStore(true),
-        c,
-        { [flag]: 'large.bin' },
-        () => Promise.resolve(bytes.subarray(0, length)),
-        undefined,
-        name,
-      );
-    await expect(named(model, bytes.length)).rejects.toThrow(`${model} accepts at most ${max} MiB`);
-    await named(model, bytes.length - 1);
-    await named('vendor-h3', bytes.length);
-  });
+  ])(
+    'of --%s are refused for %s if they exceed %d MiB, but not for the official model',
+    async (flag, model, max) => {
+      const bytes = Buffer.alloc(max * 2 ** 20 + 1);
+      const named = (name: string, length: number): Promise<unknown> =>
+        namedFiles(
+          hasStore(true),
+          c,
+          { [flag]: 'large.bin' },
+          () => Promise.resolve(bytes.subarray(0, length)),
+          undefined,
+          name,
+        );
+      await expect(named(model, bytes.length)).rejects.toThrow(`${model} accepts at most ${max} MiB`);
+      await named(model, bytes.length - 1);
+      await named('vendor-h3', bytes.length);
+    },
+  );
 
   it('are refused if they change before they are sent', async () => {
     let text = 'one';
@@ -98,7 +104,7 @@ describe('the files in flags', () => {
     await expect([...files.values()][0]?.()).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('may be earlier jobs, which the caller resolves; Protocol A does not need a store for them', async () => {
+  it('may be earlier jobs, which the caller resolves and which need no store for Protocol A', async () => {
     const asset: EarlierAsset = { name: 'sha256:x.mp4#last', read: () => Promise.resolve(content('png')) };
     const known = new Map([['@intro:last', asset]]);
     const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, known);
@@ -118,7 +124,7 @@ describe('the upload of a submission', () => {
     [frame, () => Promise.resolve(content('a frame'))],
   ]);
 
-  /** Uploads, and returns the body that is sent with the names that were uploaded, each with its content. */
+  /** Uploads a body's files. Returns the body to send, and the uploaded names with their content. */
   const uploaded = async (
     body: JsonObject,
     known: LocalFiles = files,
@@ -143,7 +149,7 @@ describe('the upload of a submission', () => {
     return { sent: JSON.parse(String(exchange?.body)) as JsonObject, names, notes: session.notes };
   };
 
-  it('replaces names by URLs, and sends a frame under the hash of its own bytes', async () => {
+  it('replaces names with URLs, and uploads a frame under the hash of its own bytes', async () => {
     const body = { model: 'vendor-h3', prompt: png, image: png, last_frame_image_url: frame };
     const { sent, names, notes } = await uploaded(body);
     expect(names).toEqual(['.png boat', '.png a frame']);
@@ -156,13 +162,13 @@ describe('the upload of a submission', () => {
     );
   });
 
-  it('needs the frame of a job locally, while a file may be in the store', async () => {
+  it("needs a job's frame locally, but accepts a file that is in the store", async () => {
     const none: LocalFiles = new Map();
     await expect(uploaded({ image: frame }, none)).rejects.toThrow('is a frame of an earlier job');
     await expect(uploaded({ image: png }, none)).rejects.toThrow('the store does not have it');
   });
 
-  it('is skipped if the body contains no uploaded file, unless each asset is checked', () => {
+  it('is skipped if the body contains no uploaded file, unless assets are checked', () => {
     const session = sessionIn(freshFolder());
     const body = { image: 'https://a.test/1.png', prompt: png };
     expect(uploadFor(session, c, body, files)).toBeUndefined();
@@ -174,7 +180,7 @@ describe('the upload of a submission', () => {
     await expect(uploadFor(session, c, { image: png }, files)?.()).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('sends the bytes in the request for Protocol A', async () => {
+  it("puts the bytes in Protocol A's request", async () => {
     const image = { bytesBase64Encoded: png, mimeType: 'image/png' };
     const body = { model: 'veo-3', instances: [{ prompt: 'x', image }] };
     const exchange = await uploadFor(sessionIn(freshFolder()), a, body, files)?.();
