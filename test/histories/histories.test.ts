@@ -8,8 +8,8 @@ const slowly = 240_000;
 const limit = 3;
 
 /**
- * A gateway that accepts everything, and the real processes that call it; each records the times of its calls and
- * responses.
+ * Starts a gateway that accepts everything. Returns a user, and `timed`, which runs a command in a real process and
+ * records the times of its start and its end.
  */
 async function world(state?: string): Promise<{ user: User; timed: typeof timed }> {
   let count = 0;
@@ -36,7 +36,7 @@ const submit = (key: string, ...more: string[]): string[] => [
 
 function histories(stateOf: () => Promise<string | undefined>): void {
   it(
-    'a budget grants exactly the amounts that fit, regardless of the processes that request them at once',
+    'a budget grants exactly the amounts that fit, even to concurrent processes',
     { timeout: slowly },
     async () => {
       const { user, timed } = await world(await stateOf());
@@ -70,7 +70,7 @@ function histories(stateOf: () => Promise<string | undefined>): void {
         expect(code, JSON.stringify(json)).toBe(0);
         return json.job.handle ?? '';
       });
-    // A removal is refused while the job is in use, and if there is no job.
+    // A removal is refused while the job is in use, or if no such job exists.
     const remove = (handle: string): Promise<Operation<'submit' | 'remove', string>> =>
       timed('remove', ['jobs', 'rm', '@boat', '--force'], ({ code }) => (code === 0 ? handle : ''));
     const first = await Promise.all([send(), send(), send()]);

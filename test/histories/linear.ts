@@ -1,4 +1,4 @@
-/** An operation of a process: its call and its response, with the time of each in ms of one shared clock. */
+/** A process's operation: its call and its response, each with its time in ms on a shared clock. */
 export interface Operation<Input, Output> {
   asked: number;
   answered: number;
@@ -7,10 +7,10 @@ export interface Operation<Input, Output> {
 }
 
 /**
- * Whether some order of the operations explains all responses: each operation takes effect at one moment between its
- * call and its response (Wing and Gong's search, with Lowe's cache of failed states).
- * @param apply returns the state after an operation, or undefined if the operation cannot have this
- *   response in this state
+ * Whether some order of the operations explains all responses, if each operation takes effect at one moment between its
+ * call and its response. Uses Wing and Gong's search with Lowe's cache of failed states.
+ * @param apply returns the state after an operation, or undefined if the operation cannot have its
+ *   response in the given state
  */
 export function isLinearizable<State, Input, Output>(
   history: readonly Operation<Input, Output>[],
@@ -23,7 +23,7 @@ export function isLinearizable<State, Input, Output>(
     const here = JSON.stringify([state, left.map((operation) => history.indexOf(operation))]);
     if (known.has(here)) return false;
     known.add(here);
-    // An operation that was called after the response of another one cannot come before it.
+    // An operation that was called after another one's response cannot precede that other operation.
     const firstAnswer = Math.min(...left.map(({ answered }) => answered));
     return left.some((operation) => {
       if (operation.asked > firstAnswer) return false;
@@ -40,10 +40,10 @@ export function isLinearizable<State, Input, Output>(
   return search(history, initial);
 }
 
-/** A call to a budget, which reserves an amount or reads the reserved sum, and its responses. */
+/** A call to a budget: reserves an amount, or reads the reserved sum. */
 export type BudgetInput = { reserve: number } | 'read';
 
-/** A budget with a limit, which grants an amount if and only if it fits. */
+/** Returns a model of a budget, which grants an amount if and only if it fits the limit. */
 export function budgetOf(limit: number) {
   return (taken: number, input: BudgetInput, output: boolean | number): number | undefined => {
     if (input === 'read') return output === taken ? taken : undefined;
@@ -53,8 +53,8 @@ export function budgetOf(limit: number) {
 }
 
 /**
- * A key. Its state is the handle of its job, or '' if it has none. A removal returns whether there
- * was a job to remove.
+ * A model of a key. The state is the handle of the key's job, or '' if the key has none. A removal returns
+ * whether a job was removed.
  */
 export function keyed(handle: string, input: 'submit' | 'remove', output: string): string | undefined {
   if (input === 'remove')

@@ -16,7 +16,7 @@ const refused = says({ error: { message: 'no' } }, 422);
 const afar: Owner = { pid: 7, start: '1', host: 'afar' };
 const error = { code: 'submit_unknown', message: 'reset' };
 
-/** A ledger that refuses events of these types. */
+/** Returns a ledger that refuses events of the given types. */
 function refusing(ledger: Ledger, ...types: JobEvent['type'][]): Ledger {
   const append: Ledger['append'] = (id, event) =>
     types.includes(event.type)
@@ -45,7 +45,7 @@ describe('another attempt', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of another process no longer blocks this run after an interruption', async () => {
+  it('by another process no longer blocks this run after an interruption', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const job = await prepared(deps.ledger, deps);
     await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(currentOwner()));
@@ -56,7 +56,7 @@ describe('another attempt', () => {
     await expect(late).rejects.toMatchObject({ exitCode: 8, charged: 'maybe' });
   });
 
-  it('is left to another process that has started it in the meantime', async () => {
+  it('is left to another process if that process has started it in the meantime', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(busy);
     const deps = await depsFor(server.url, state, { owner: currentOwner() });
@@ -76,9 +76,9 @@ describe('another attempt', () => {
     response.write('{"error"', () => response.destroy());
   };
   it.each<[string, Answer, boolean, number, number]>([
-    ['a whole 502', says('<html>bad gateway</html>', 502), true, 0, 2],
-    ['a whole 502 without the setting', says('<html>bad gateway</html>', 502), false, 7, 1],
-    ['a 502 that is cut', broken, true, 7, 1],
+    ['a complete 502', says('<html>bad gateway</html>', 502), true, 0, 2],
+    ['a complete 502 without the setting', says('<html>bad gateway</html>', 502), false, 7, 1],
+    ['a truncated 502', broken, true, 7, 1],
     ['a 502 with a handle', says({ task_id: 'task_7', error: 'late' }, 502), true, 7, 1],
     ['a 408', says({ error: 'slow' }, 408), true, 7, 1],
   ])(
@@ -95,7 +95,7 @@ describe('another attempt', () => {
 describe('an attempt that cannot be recorded', () => {
   it.each<[string, JobEvent['type'][], number]>([
     ['is recorded as not sent', ['sending'], 1],
-    ['is known to its own process', ['sending', 'unavailable'], 0],
+    ['is known only to its own process', ['sending', 'unavailable'], 0],
   ])('sends nothing, and %s', async (_, types, attempts) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state, { owner: currentOwner() });
@@ -112,8 +112,8 @@ describe('an attempt that cannot be recorded', () => {
 describe('an attempt without a recorded response', () => {
   it.each<[string, Owner, number]>([
     ['of a dead process', deadOwner(), 7],
-    ['of a process that cannot be seen', afar, 7],
-    ['of a process that is alive', currentOwner(), 8],
+    ['of a process on another host', afar, 7],
+    ['of a live process', currentOwner(), 8],
   ])('%s is not sent again by another process', async (_, owner, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
@@ -133,7 +133,7 @@ describe('a damaged record', () => {
     reply: { status, headers: {}, text, complete: true },
   });
   it.each<[string, JobEvent, number]>([
-    ['is not settled by a refusal, which may be of an earlier attempt', answered('{"error":{}}', 422), 7],
+    ['is not settled by a refusal, which may belong to an earlier attempt', answered('{"error":{}}', 422), 7],
     ['is settled by a handle', answered('{"task_id":"task_7"}', 200), 0],
   ])('%s', async (_, reply, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
@@ -153,7 +153,7 @@ describe('a damaged record', () => {
 });
 
 describe('two people who resolve one job at the same time', () => {
-  it('do not end the attempt that was started after the first resolution', async () => {
+  it('do not end an attempt that began after the first resolution', async () => {
     const { ledger, ...deps } = await depsFor('http://127.0.0.1:9', freshFolder());
     const { id } = await prepared(ledger, { ...deps, ledger });
     await ledger.append(id, { type: 'sending', attempt: 1, owner: deadOwner() });

@@ -11,7 +11,10 @@ import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
 import { httpServer, type HttpServer } from '../support/servers.ts';
 
-/** A process that submits ten videos at a cost of 1 each, a few at a time, and reports how each ended. */
+/**
+ * The source of a process that submits ten videos at a cost of 1 each, a few at a time, and reports
+ * how each submission ended.
+ */
 const program = `
   import * as mgw from './mgw.mjs';
   const [, , url, state, name] = process.argv;
@@ -95,7 +98,7 @@ beforeAll(async () => {
 interface Shop {
   server: HttpServer;
   state: string;
-  /** The spent and reserved amounts according to the ledger. */
+  /** Returns the spent and reserved amounts according to the ledger. */
   standing: () => Promise<{ spent: string; reserved: string }>;
 }
 
@@ -116,7 +119,10 @@ async function shop(limit: string): Promise<Shop> {
   return { server, state, standing };
 }
 
-/** One process, killed with -9 when `isEnough` returns true for a request to the gateway or for one of its results. */
+/**
+ * Runs one process, and kills it with SIGKILL when `isEnough` returns true. `isEnough` is called for each request to
+ * the gateway and each result.
+ */
 function buyer({ server, state }: Shop, name: string, isEnough = (): boolean => false): Promise<unknown[]> {
   const child = fork(join(folder, 'program.mjs'), [server.url, state, name]);
   const ends: unknown[] = [];
@@ -159,7 +165,7 @@ it('a budget is never exceeded, and can be used up, by processes that are killed
   await buyer(own, 'the last one');
   expect(killed).toBeGreaterThan(3);
   expect(own.server.created).toBeLessThanOrEqual(40);
-  // Each creation is spent, or in doubt if its process died before it read the response. Nothing else is reserved.
+  // Each creation is spent, or in doubt if its process died before the response arrived. Nothing else is reserved.
   const { spent, reserved } = await own.standing();
   expect(Number(spent) + Number(reserved)).toBe(40);
   expect(Number(spent)).toBeLessThanOrEqual(own.server.created);

@@ -28,7 +28,7 @@ async function budgetIn(state: string, ledger: Ledger): Promise<Budget> {
   return budget;
 }
 
-/** A process that pays 0.4 for a job, under a budget of 1. */
+/** Returns the dependencies of a process that pays 0.4 per job under a budget of 1. */
 async function payer(
   url: string,
   state: string,
@@ -65,7 +65,7 @@ const creates = (server: HttpServer): void => {
 };
 
 describe('a payment under a budget', () => {
-  it('keeps its amount if it was accepted, and is refused with exit 12 if it does not fit', async () => {
+  it('is spent if it was accepted, and is refused with exit 12 if it exceeds the budget', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     expect([(await buy(deps)).exit, (await buy(deps)).exit]).toEqual([0, 0]);
@@ -116,36 +116,33 @@ describe('a payment under a budget', () => {
   it.each([
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
-  ])(
-    'that is refused does not end the job of a run that began in the meantime and is %s',
-    async (_, cost, exit) => {
-      const [server, state] = [await httpServer(), freshFolder()];
-      const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
-      const second = await payer(server.url, state, { cost, owner: currentOwner() });
-      const { ledger } = first.deps;
-      let other: Promise<Ran> | undefined;
-      const beginOther = (): Promise<void> =>
-        new Promise((resolve) => {
-          const append = second.deps.ledger.append.bind(second.deps.ledger);
-          second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
-          const deadline = deadlineIn(1000, second.deps.clock);
-          other = run(second.deps, orderOf({ key: 'k', deadline }));
-        });
-      // The first run claims the next attempt, so that no process sends the job while it removes it.
-      const claim = ledger.claim.bind(ledger);
-      ledger.claim = async (name, content) => {
-        const holder = await claim(name, content);
-        if (name.startsWith('send.')) await beginOther();
-        return holder;
-      };
-      expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
-      expect((await other)?.exit).toBe(exit);
-      expect(server.created).toBe(exit === 0 ? 1 : 0);
-      expect(await jobsOf(ledger)).toHaveLength(server.created);
-    },
-  );
+  ])('that is refused does not end the job of a concurrent run that is %s', async (_, cost, exit) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
+    const second = await payer(server.url, state, { cost, owner: currentOwner() });
+    const { ledger } = first.deps;
+    let other: Promise<Ran> | undefined;
+    const beginOther = (): Promise<void> =>
+      new Promise((resolve) => {
+        const append = second.deps.ledger.append.bind(second.deps.ledger);
+        second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
+        const deadline = deadlineIn(1000, second.deps.clock);
+        other = run(second.deps, orderOf({ key: 'k', deadline }));
+      });
+    // The first run claims the next attempt, so that no process sends the job while this run removes it.
+    const claim = ledger.claim.bind(ledger);
+    ledger.claim = async (name, content) => {
+      const holder = await claim(name, content);
+      if (name.startsWith('send.')) await beginOther();
+      return holder;
+    };
+    expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
+    expect((await other)?.exit).toBe(exit);
+    expect(server.created).toBe(exit === 0 ? 1 : 0);
+    expect(await jobsOf(ledger)).toHaveLength(server.created);
+  });
 
-  it('that is refused keeps the record of a job that was sent before', async () => {
+  it('that is refused does not remove a job that was sent earlier', async () => {
     const [server, state] = [await httpServer(says({}, 429)), freshFolder()];
     await run((await payer(server.url, state)).deps, orderOf({ key: 'k' }));
     const { deps } = await payer(server.url, state, { cost: '2' });
@@ -154,7 +151,7 @@ describe('a payment under a budget', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('without a known price is refused with exit 12', async () => {
+  it('of an unknown price is refused with exit 12', async () => {
     const server = await httpServer();
     const { deps } = await payer(server.url, freshFolder(), { cost: '' });
     const refused = await buy(deps);
@@ -166,14 +163,14 @@ describe('a payment under a budget', () => {
   it.each([
     ['is refused', 422, 4],
     ['is temporarily refused', 429, 6],
-  ])('releases its amount if it %s', async (_, status, exit) => {
+  ])('releases its reservation if it %s', async (_, status, exit) => {
     const server = await httpServer(says({ error: { message: 'no' } }, status));
     const { deps, budget } = await payer(server.url, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit });
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('is refused if the budget has lost its limit, with the command that sets one', async () => {
+  it('is refused with the command that sets a limit if the budget has lost its limit', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const raise = ['mgw', 'budget', 'set', 'clips'];
     const allowances: JobDeps['allowances'] = () =>
@@ -188,7 +185,7 @@ describe('a payment under a budget', () => {
     });
   });
 
-  it('releases its amount if no connection is made', async () => {
+  it('releases its reservation if no connection is made', async () => {
     const { deps, budget } = await payer(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit: 6 });
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
@@ -210,9 +207,9 @@ describe('a payment under a budget', () => {
 
   it.each<['adopted' | 'resubmit', { spent: string; reserved: string }]>([
     ['adopted', { spent: '0.4', reserved: '0' }],
-    // The first attempt may have been charged, and the resubmission will be charged too.
+    // The first attempt may have been charged, and the resubmission will be charged as well.
     ['resubmit', { spent: '0', reserved: '0.4' }],
-  ])('in doubt still counts after jobs resolve (%s)', async (how, standing) => {
+  ])('in doubt remains in the budget after jobs resolve (%s)', async (how, standing) => {
     const server = await httpServer((_, response) => void response.destroy());
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await buy(deps);
@@ -221,7 +218,7 @@ describe('a payment under a budget', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('is reserved in all of several budgets or in none', async () => {
+  it('is reserved either in all of several budgets or in none', async () => {
     const server = await httpServer();
     const state = freshFolder();
     const { deps, budget } = await payer(server.url, state);
@@ -243,7 +240,7 @@ describe('a payment under a budget', () => {
   });
 });
 
-/** The events that a run has recorded when it dies, after its reservation. */
+/** The events that a run has recorded after its reservation when it dies, and the expected amounts. */
 const deaths: [
   string,
   (owner: Owner, reservation: string) => JobEvent[],
@@ -287,11 +284,11 @@ describe('a job that is removed', () => {
       [{ type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } }],
       { spent: '0.4', reserved: '0' },
     ],
-  ])('and %s settles its reservation first', async (_, events, standing) => {
+  ])('settles its reservation first if it %s', async (_, events, standing) => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const jobId = job?.id ?? '';
-    // The owner of the reservation cannot be checked from here, so only the ledger shows the outcome.
+    // The reservation's owner is on another host and cannot be checked, so only the ledger determines the outcome.
     const owner: Owner = { pid: 7, start: '1', host: 'afar' };
     const reservation = `${jobId}.afar`;
     await budget.reserve({ id: reservation, amount: parseAmount('0.4'), owner }, limit);
@@ -308,7 +305,7 @@ describe('a job that is removed', () => {
     expect(await deps.ledger.read(jobId)).toBeUndefined();
   });
 
-  it('by force while another process is about to send it keeps its reservation', async () => {
+  it('by force counts its reservation as spent if another process may be about to send it', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     if (job === undefined) throw new Error('no job');
@@ -320,7 +317,7 @@ describe('a job that is removed', () => {
   });
 });
 
-it('a job that cannot be removed because a budget fails can still be sent', async () => {
+it('a job that could not be removed because a budget failed can still be sent', async () => {
   const server = await httpServer(says({}, 429));
   const deps = await depsFor(server.url, freshFolder(), { retries: 0, owner: currentOwner() });
   const { job } = await run(deps);
@@ -330,14 +327,14 @@ it('a job that cannot be removed because a budget fails can still be sent', asyn
   const left = await deps.ledger.read(job.id);
   expect((await deps.ledger.events(job.id)).at(-1)?.type).toBe('unavailable');
   expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
-  // On a full disk this cannot be recorded, so only this process can tell that it sends nothing.
+  // On a full disk this cannot be recorded, so only this process knows that it sends nothing.
   const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
   await expect(removeJob(full, left ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
   expect(await nextAttempt(deps.ledger, left ?? job)).toBe('unsent');
 });
 
 describe('a process that dies', () => {
-  it.each(deaths)('%s: its reservation is settled from the ledger alone', async (_, events, standing) => {
+  it.each(deaths)('%s has its reservation settled from the ledger alone', async (_, events, standing) => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const owner = deadOwner();
@@ -347,7 +344,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('does not release its amount while it may be alive, or if another process has claimed the attempt', async () => {
+  it('does not lose its reservation while it may be alive, or if another process has claimed the attempt', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
@@ -362,7 +359,7 @@ describe('a process that dies', () => {
     expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('has its amount released once another process has had the job accepted, even if its state is unknown', async () => {
+  it('has its reservation released once another process has had the job accepted, even if it may be alive', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
@@ -374,7 +371,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('has its amount released if it had claimed the attempt and died before it sent', async () => {
+  it('has its reservation released if it died between its claim and its first byte', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, owner] = [job?.id ?? '', deadOwner()];
@@ -383,7 +380,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('has its amount released although an attempt without a budget is in doubt, unless the record is lost', async () => {
+  it('has its reservation released even if an attempt without a budget is in doubt, unless the record is lost', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const id = job?.id ?? '';
@@ -401,7 +398,7 @@ describe('a process that dies', () => {
   it.each<[string, JobEvent[]]>([
     ['accepted', [{ type: 'accepted', handle: 'task_1' }]],
     [
-      'in doubt, and adopted by a person',
+      'in doubt and then adopted',
       [
         { type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } },
         { type: 'resolved', how: 'adopted', attempt: 1 },
@@ -409,7 +406,7 @@ describe('a process that dies', () => {
       ],
     ],
   ])(
-    'has its amount counted as spent if the record of sending is lost, and the task was %s',
+    'has its reservation counted as spent if the `sending` event is lost and the task was %s',
     async (_, events) => {
       const state = freshFolder();
       const { deps, budget } = await payer('http://127.0.0.1:1', state);
@@ -422,14 +419,14 @@ describe('a process that dies', () => {
     },
   );
 
-  it('keeps its reservation if the record of the job is missing', async () => {
+  it("keeps its reservation if the job's record is missing", async () => {
     const { budget } = await payer('http://127.0.0.1:1', freshFolder());
     const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
     await budget.reserve(charge, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('does not block the next payment, which settles its reservation first', async () => {
+  it("does not block the next payment, which first settles the dead process's reservation", async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });

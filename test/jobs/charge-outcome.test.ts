@@ -33,12 +33,12 @@ const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
 interface World {
   events?: (JobEvent | undefined)[];
-  /** Whether the process is alive. */
+  /** Whether the process that owns the reservation is alive. */
   life?: Life;
-  /** The claim of the next attempt: its owner, or text that cannot be read. */
+  /** The claim of the next attempt: the process's own, or unreadable text. */
   claim?: 'own' | 'damaged';
   isConfirmed?: boolean;
-  /** The events when the record is read for the second time. */
+  /** The events that the second read of the record returns. */
   later?: (JobEvent | undefined)[];
 }
 
@@ -96,9 +96,9 @@ describe('the outcome of a reservation', () => {
       'open',
     ],
     ['is open if its process may be alive', { events: [], life: 'unknown' }, 'open'],
-    ['is "none" if nothing was sent under it', { events: [] }, 'none'],
-    ['is "none" if the other attempt of the job is open', { events: [sending(1, 'other')] }, 'none'],
-    ['is open if a lost attempt may have been under it', { events: [undefined] }, 'open'],
+    ['is "none" if nothing was sent under the reservation', { events: [] }, 'none'],
+    ['is "none" if another attempt of the job is open', { events: [sending(1, 'other')] }, 'none'],
+    ['is open if a lost event may record an attempt under it', { events: [undefined] }, 'open'],
     ['is "none" if its process died after it claimed the attempt', { events: [], claim: 'own' }, 'none'],
     [
       'is open if the claimed attempt may have begun',
@@ -111,7 +111,7 @@ describe('the outcome of a reservation', () => {
     expect(await chargeOutcome(ledgerOf(world), reservation)).toBe(outcome);
   });
 
-  it('is known for a job whose next attempt is claimed by the caller', async () => {
+  it("is certain if the caller has claimed the job's next attempt", async () => {
     const ledger = ledgerOf({ events: [], life: 'alive' });
     expect([
       await chargeOutcome(ledger, reservation),
@@ -119,7 +119,7 @@ describe('the outcome of a reservation', () => {
     ]).toEqual(['open', 'none']);
   });
 
-  it('is spent if the job is removed, unless nothing was paid; other jobs keep their outcome', async () => {
+  it('is "accepted" for a removed job, unless nothing was paid, and does not change for other jobs', async () => {
     const settledBy = async (world: World, jobId = id): Promise<ChargeOutcome | Decimal> => {
       const outcomes: (ChargeOutcome | Decimal)[] = [];
       const settle = async (outcomeOf?: OutcomeOf): Promise<void> => {
@@ -134,7 +134,7 @@ describe('the outcome of a reservation', () => {
     expect(await settledBy({ events: [] }, 'job_other')).toBe('open');
   });
 
-  it('is found by the job id before the dot', () => {
+  it('belongs to the job whose id precedes the dot', () => {
     expect([jobOfReservation('job_1.ab.c'), jobOfReservation('job_1')]).toEqual(['job_1', 'job_1']);
   });
 });
@@ -149,15 +149,17 @@ describe('the usage of speech', () => {
 
   it.each<[string, JobEvent[], string]>([
     ['unless it is missing', [spoken, accepted], 'accepted'],
-    ['unless it gives the reserved amount', [spoken, accepted, finished(10)], 'accepted'],
-    ['if it gives a higher amount', [spoken, accepted, finished(25)], '2.5'],
-    ['if it gives a lower amount', [spoken, accepted, finished(5)], '0.5'],
-  ])('determines the final amount of an open reservation, %s', async (_, events, expected) => {
+    ['unless it equals the reserved amount', [spoken, accepted, finished(10)], 'accepted'],
+    ['if the amount is higher', [spoken, accepted, finished(25)], '2.5'],
+    ['if the amount is lower', [spoken, accepted, finished(5)], '0.5'],
+  ])('determines the final amount of an open reservation %s', async (_, events, expected) => {
     const outcome = await chargeOutcome(ledgerOf({ events }), reservation);
     expect(typeof outcome === 'object' ? formatDecimal(outcome) : outcome).toBe(expected);
   });
 
-  /** The calls to the budgets and the notes to the user if the job ends with 25 characters and these events are recorded. */
+  /**
+   * Returns the calls to the budgets, and the notes to the user, after a job with these events has used 25 characters.
+   */
   const told = async (events: JobEvent[], broken = false): Promise<string[]> => {
     const told: string[] = [];
     const ledger = ledgerOf({ events });
@@ -175,7 +177,7 @@ describe('the usage of speech', () => {
   it.each<[string, JobEvent[]]>([
     ['an accepted attempt', [spoken, accepted]],
     ['an attempt whose acceptance could not be recorded', [spoken]],
-  ])('replaces the amount of %s in every budget', async (_, events) => {
+  ])('replaces the reserved amount of %s in every budget', async (_, events) => {
     expect(await told(events)).toEqual([`${mine} 2.5`, `${mine} 2.5`]);
   });
 
@@ -183,13 +185,13 @@ describe('the usage of speech', () => {
     expect(await told([sending(1), accepted])).toEqual([]);
   });
 
-  it('is reported if a budget cannot record it', async () => {
+  it('is reported to the user if a budget cannot record it', async () => {
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
     expect(await told([spoken, accepted], true)).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
   });
 });
 
-describe('the next attempt of a job', () => {
+describe("the state of a job's next attempt", () => {
   const next = async (world: World): Promise<string> => {
     const ledger = ledgerOf(world);
     return nextAttempt(ledger, (await ledger.read(id)) as Job);
@@ -206,17 +208,17 @@ describe('the next attempt of a job', () => {
     ['unknown', { events: [undefined], claim: 'own' }],
     ['changed', { events, claim: 'own', later: [sending(1)] }],
     ['changed', { events, claim: 'own', later: [accepted] }],
-  ])('is %s', async (expected, world) => {
+  ])('is "%s"', async (expected, world) => {
     expect(await next(world)).toBe(expected);
   });
 
-  it('is changed if the job was removed', async () => {
+  it('is "changed" if the job was removed', async () => {
     const ledger = ledgerOf({ events, claim: 'own' });
     const job = (await ledger.read(id)) as Job;
     expect(await nextAttempt({ ...ledger, read: () => Promise.resolve(undefined) }, job)).toBe('changed');
   });
 
-  it('is unsent if this process abandoned the claim, although it is alive', async () => {
+  it('is "unsent" if this process abandoned the claim, even though it is alive', async () => {
     const other = 'job_00000000000002';
     const ledger = ledgerOf({ events, claim: 'own', life: 'alive' }, other);
     const job = (await ledger.read(other)) as Job;

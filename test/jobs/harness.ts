@@ -21,17 +21,17 @@ import { leaseOf } from '../support/lease.ts';
 export const key = 'sk-canary-4d3c2b1a0f9e8d7c';
 
 export interface FakeClock extends Clock {
-  /** The sleeps so far, ms. */
+  /** The durations of all sleeps so far, in ms. */
   pauses: number[];
-  /** Runs in each sleep, with its number from 1. */
+  /** Runs during each sleep, with the sleep's number, counted from 1. */
   onSleep?: (count: number) => Promise<void> | void;
-  /** Advances the time. */
+  /** Advances both the time of day and the monotonic time. */
   advance(ms: number): void;
-  /** Moves the time of day forward, or back if negative; no time passes. */
+  /** Sets the time of day forward, or back if negative, without time passing. */
   set(ms: number): void;
 }
 
-/** A clock whose sleeps end immediately and advance its time. */
+/** Returns a clock whose sleeps end immediately and advance its time. */
 export function fakeClock(): FakeClock {
   let passed = 0;
   let epoch = 1_795_000_000_000;
@@ -55,12 +55,12 @@ export function fakeClock(): FakeClock {
 
 let runs = 0;
 
-/** A dead process: no system has a process with this id. */
+/** Returns the identity of a dead process. No system has a process with its id. */
 export function deadOwner(): Owner {
   return { pid: 2 ** 22 + 1, start: String((runs += 1)), host: currentOwner().host };
 }
 
-/** The dependencies of one process. */
+/** The dependencies of one simulated process, and its clock, notes and signals. */
 export interface TestDeps extends JobDeps {
   notes: string[];
   soft: AbortController;
@@ -68,7 +68,10 @@ export interface TestDeps extends JobDeps {
   clock: FakeClock;
 }
 
-/** A process that runs against `url` with its records in `state`; it considers every other process dead. */
+/**
+ * Returns the dependencies of a process that uses the gateway `url` and the state folder `state`. The process considers
+ * every other process dead.
+ */
 export async function depsFor(
   url: string,
   state: string,
@@ -99,7 +102,7 @@ export async function depsFor(
   };
 }
 
-/** An order of Protocol C, or of another one. */
+/** Returns an order of Protocol C or of the given protocol. */
 export function orderOf(more: Partial<Order> = {}, protocol: Protocol = c): Order {
   const body = (more.body ?? { model: 'vendor-h3', prompt: 'a paper boat' }) as JsonObject;
   return {
@@ -116,7 +119,7 @@ export function orderOf(more: Partial<Order> = {}, protocol: Protocol = c): Orde
   };
 }
 
-/** The outcome of a run of `submit`. */
+/** The outcome of a submission by {@link run}. */
 export interface Ran {
   exit: number;
   job?: Job;
@@ -125,7 +128,7 @@ export interface Ran {
   delivered?: () => Promise<void>;
 }
 
-/** Submits; an error that is not mgw's own fails the test. */
+/** Submits an order, and returns the outcome. An error that is not an MgwError fails the test. */
 export async function run(deps: JobDeps, order: Order = orderOf()): Promise<Ran> {
   try {
     const { value, job, delivered } = await inRun(
@@ -141,13 +144,13 @@ export async function run(deps: JobDeps, order: Order = orderOf()): Promise<Ran>
   }
 }
 
-/** All jobs of a ledger, newest first. */
+/** Returns all jobs of a ledger, newest first. */
 export async function jobsOf(ledger: Ledger): Promise<Job[]> {
   const jobs = await Promise.all((await ledger.ids()).map((id) => ledger.read(id)));
   return jobs.filter((job) => job !== undefined);
 }
 
-/** The text of the only job file of a state folder. */
+/** Returns the text of a state folder's only job file. */
 export function jobText(state: string): string {
   const [name, ...others] = readdirSync(join(state, 'jobs'));
   if (name === undefined || others.length > 0) throw new Error('there is not one job');

@@ -26,7 +26,7 @@ beforeEach(async () => {
   });
 });
 
-// Has no effect if the test has already released the lock.
+// Has no effect if the test has released the lock itself.
 afterEach(() => {
   lock.release();
 });
@@ -66,7 +66,7 @@ describe('a media sink', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('has no file before it is closed, or while a later poll writes it again', async () => {
+  it('publishes no file before it is closed, or while a later poll writes the media again', async () => {
     const former = await filled(0, 'first');
     const again = await media.openSink(0);
     expect(media.file(0)).toBeUndefined();
@@ -77,7 +77,7 @@ describe('a media sink', () => {
     lock.release();
   });
 
-  it('leaves nothing except leftovers that a later run removes', async () => {
+  it('leaves no files except leftovers that a later run removes', async () => {
     await filled(0, 'cut short');
     const next = await lockIn(folder);
     expect(readdirSync(folder)).toEqual(['out.mp4.part.json']);
@@ -85,7 +85,7 @@ describe('a media sink', () => {
     lock.release();
   });
 
-  it('exits 10 if the folder is missing', async () => {
+  it('leads to exit 10 if the folder is missing', async () => {
     rmSync(folder, { recursive: true });
     await expect(media.openSink(0)).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'yes' });
     lock.release();
@@ -95,16 +95,16 @@ describe('a media sink', () => {
 describe('kindOf', () => {
   it.each<[string, Buffer, object]>([
     ['an MP4', fakeMp4(), { mime: 'video/mp4' }],
-    ['an MP4 that is cut', fakeMp4().subarray(0, -1), { flaw: expect.stringContaining('broken') as string }],
+    ['a truncated MP4', fakeMp4().subarray(0, -1), { flaw: expect.stringContaining('broken') as string }],
     [
-      'the brand of an MP4 alone',
+      'an MP4 that ends after its brand',
       fakeMp4().subarray(0, 24),
       { flaw: expect.stringContaining('nothing to play') as string },
     ],
     ['JSON', Buffer.from('{"error":{}}'), { flaw: 'text, not a video' }],
     ['HTML', Buffer.from('<!doctype html>'), { flaw: 'text, not a video' }],
     ['another kind of media', Buffer.from('1a45dfa3a34286810142f7', 'hex'), {}],
-  ])('recognises %s', (_, bytes, kind) => {
+  ])('identifies %s', (_, bytes, kind) => {
     const path = join(folder, 'file');
     writeFileSync(path, bytes);
     expect(kindOf(path)).toEqual(kind);

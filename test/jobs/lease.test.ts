@@ -23,7 +23,7 @@ describe('a process that other processes may have declared dead', () => {
       reply.end('{}');
     });
     const deps = await depsFor(server.url, freshFolder());
-    // The lease is valid when the payment begins, but has ended immediately before its first byte.
+    // The lease is valid when the payment begins, but ends immediately before the first byte.
     let asked = 0;
     const assertLease = (): void => {
       if ((asked += 1) > 1) lost();

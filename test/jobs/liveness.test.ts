@@ -12,7 +12,10 @@ import { depsFor, fakeClock, orderOf, run, type FakeClock, type TestDeps } from 
 const elsewhere: Owner = { pid: 7, start: '1', host: 'elsewhere', lease: '1', instance: 'other' };
 const leaseMs = 30_000;
 
-/** A ledger with a process on another machine, of which only the lease is known. The lease is renewed at `renewedAt` (ms) or ends. */
+/**
+ * Returns a ledger that knows a process on another machine only by its lease. The lease is renewed at
+ * `renewedAt` (ms), or else ends.
+ */
 function withLease(ledger: Ledger, clock: FakeClock, renewedAt: number): Ledger {
   const until = (): number => (clock.monotonic() >= renewedAt ? renewedAt : 0) + leaseMs;
   const lifeOf = (owner: Owner): Life =>
@@ -38,7 +41,7 @@ async function second(renewedAt: number): Promise<{ deps: TestDeps; created: () 
   return { deps, created: () => server.created, first: first.job?.id ?? '' };
 }
 
-it('a job whose process on another machine is dead is resumed as soon as its lease ends', async () => {
+it("a job of a dead process on another machine is resumed as soon as the process's lease ends", async () => {
   const { deps, created, first } = await second(Infinity);
   expect(await run(deps)).toMatchObject({ exit: 0, isResumed: true, job: { id: first } });
   expect(created()).toBe(1);
@@ -47,7 +50,7 @@ it('a job whose process on another machine is dead is resumed as soon as its lea
   expect(deps.notes).toEqual([expect.stringMatching(`${first} was started on another machine.*up to 30 s`)]);
 });
 
-it('a job whose process on another machine renews its lease causes a second take, which is announced', async () => {
+it('a job of a process on another machine that renews its lease leads to a second take with a note', async () => {
   const { deps, created, first } = await second(7500);
   expect(await run(deps)).toMatchObject({ exit: 0, isResumed: false });
   expect(created()).toBe(2);
@@ -72,22 +75,25 @@ it.each([
   ['under the key of another submission', 'k', 7],
   ['of another batch', 'other/1', 7],
   ['of the same batch', 'clips/1', 0],
-])("a job in doubt %s and a row of an agent's batch with the same request", async (_, key, exit) => {
-  const [server, state] = [await httpServer(), freshFolder()];
-  server.answers.push((_, response) => response.destroy());
-  const deps = await depsFor(server.url, state);
-  expect(await run(deps, orderOf({ key }))).toMatchObject({ exit: 7 });
-  const blockedByAnyDoubt = deadlineIn(0, deps.clock);
-  expect(await run(deps, orderOf({ key: 'clips/2', blockedByAnyDoubt }))).toMatchObject({ exit });
-  expect(server.created).toBe(exit === 0 ? 1 : 0);
-  expect(await run(deps, orderOf({ key: 'people/2' }))).toMatchObject({ exit: 0 });
-});
+])(
+  "a job in doubt %s blocks a row of an agent's batch with the same request unless it belongs to that batch",
+  async (_, key, exit) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push((_, response) => response.destroy());
+    const deps = await depsFor(server.url, state);
+    expect(await run(deps, orderOf({ key }))).toMatchObject({ exit: 7 });
+    const blockedByAnyDoubt = deadlineIn(0, deps.clock);
+    expect(await run(deps, orderOf({ key: 'clips/2', blockedByAnyDoubt }))).toMatchObject({ exit });
+    expect(server.created).toBe(exit === 0 ? 1 : 0);
+    expect(await run(deps, orderOf({ key: 'people/2' }))).toMatchObject({ exit: 0 });
+  },
+);
 
 it.each<[string, Answer, object, number]>([
-  ['that was accepted blocks', says({ task_id: 'task_1' }), { exit: 2, error: { code: 'conflict' } }, 1],
-  ['that was refused does not block', says({ error: { message: 'no' } }, 400), { exit: 0 }, 2],
+  ['was accepted, blocks', says({ task_id: 'task_1' }), { exit: 2, error: { code: 'conflict' } }, 1],
+  ['was refused, does not block', says({ error: { message: 'no' } }, 400), { exit: 0 }, 2],
 ])(
-  'a job whose process died before it read the response, and %s an agent under another key',
+  'a job whose process died before it read the response, and that %s an agent under another key',
   async (_, answer, ran, posts) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(answer);
@@ -108,7 +114,7 @@ it.each<[string, Answer, object, number]>([
   },
 );
 
-it('a run on an existing job is recorded as ended if the job cannot be read, although its process is still alive', async () => {
+it('a run on an existing job is recorded as ended if the job cannot be read, even if its process is alive', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const { job } = await run(await depsFor(server.url, state));
   if (job === undefined) throw new Error('there is no job');
@@ -127,7 +133,7 @@ it.each<[string, keyof Ledger, Partial<Order>]>([
   ['sends the same job', 'confirm', {}],
   ['has claimed the key for another body', 'create', { body: { model: 'vendor-h3', prompt: 'a kite' } }],
 ])(
-  'a process that waits for another that %s first records its pending events, for which the other may wait',
+  'a process first records its pending events before it waits for another process that %s',
   async (_, step, differing) => {
     const server = await httpServer();
     const deps = await depsFor(server.url, freshFolder(), { owner: currentOwner() });
@@ -147,8 +153,8 @@ describe('a job that is removed while another command begins to run on it', () =
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
 
   /**
-   * Removes a finished job, and starts a wait for it at the given moment of the removal. Returns
-   * both outcomes, and the commands of the runs that have not ended.
+   * Removes a finished job, and starts a wait for the job at the given moment of the removal. Returns both outcomes,
+   * and the commands of the runs that have not ended.
    */
   async function removedAndWaitedFor(
     moment: Moment,
@@ -189,7 +195,7 @@ describe('a job that is removed while another command begins to run on it', () =
       await wait('after the last look at the job');
       return [];
     });
-    // Sleeps of this clock end immediately, so each of them waits for the removal here.
+    // Sleeps on this clock end immediately, so each sleep waits for the removal instead.
     deps.clock.onSleep = () => removal.then(() => undefined);
     const ended = { removed: await removal, waited: await waited };
     return { ...ended, runs: (await ledger.read(job.id))?.record.runs.map(({ command }) => command) };
@@ -206,7 +212,7 @@ describe('a job that is removed while another command begins to run on it', () =
     },
   );
 
-  it('does not exist for a run that begins after the job is last read', async () => {
+  it('does not exist for a run that begins after the last read of the job', async () => {
     const { removed, waited } = await removedAndWaitedFor('after the last look at the job');
     expect(removed).toBeUndefined();
     expect(waited).toMatchObject({ exitCode: 2, message: expect.stringMatching(/^No such job/) as string });

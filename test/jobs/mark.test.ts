@@ -32,7 +32,7 @@ const tool = packet(
 );
 const ftypEnd = clip.readUInt32BE(0);
 
-// Boxes before the index make its offsets wrong, so a copy for decoders has them at the end.
+// Boxes before the index make the index's offsets wrong, so a copy for decoders has these boxes at the end.
 const withFirst = (first: Buffer): Buffer =>
   Buffer.concat([clip.subarray(0, ftypEnd), first, clip.subarray(ftypEnd)]);
 
@@ -62,7 +62,7 @@ function tag(version: number, content: Buffer, flags = 0): Buffer {
 
 const title = (version: number): Buffer => frame(version < 3 ? 'TT2' : 'TIT2', '\0a boat');
 const manifest = frame('GEOB', `\0application/x-c2pa-manifest-store\0\0c2pa\0${'.'.repeat(200)}`);
-// The size of a version 3 frame does not count the zero that is inserted after each 0xff.
+// The size of a version 3 frame does not include the zeros that are inserted after each 0xff.
 const privately = frame('PRIV', `boat\0${'\xff\0'.repeat(50)}`);
 const padded = Buffer.from(
   Buffer.concat([privately, title(3), manifest])
@@ -100,14 +100,14 @@ async function marked(bytes: Buffer): Promise<{ bytes?: Buffer; notes: string[];
 
 const made = (await marked(clip)).bytes ?? Buffer.alloc(0);
 
-it('a mark is added at the end, and not added to a file that has one', async () => {
+it('a mark is added at the end of a file, unless the file contains one', async () => {
   expect(made.subarray(0, clip.length).equals(clip)).toBe(true);
   expect(made.subarray(clip.length).toString()).toContain(term);
   expect(await marked(made)).toMatchObject({ notes: [] });
   expect((await marked(made)).bytes).toBeUndefined();
 });
 
-it('a mark is merged into existing XMP without moving anything', async () => {
+it('a mark is merged into existing XMP without moving other data', async () => {
   for (const bytes of [withFirst(tool), Buffer.concat([clip, tool])]) {
     const { bytes: merged = Buffer.alloc(0), path } = await marked(bytes);
     const at = bytes.indexOf(xmpId) - 4;
@@ -121,9 +121,9 @@ it('a mark is merged into existing XMP without moving anything', async () => {
 
 it.each([
   ['with a C2PA manifest', withFirst(c2pa), 'C2PA manifest'],
-  ['whose XMP names another source', withFirst(packet('<a:DigitalSourceType/>')), 'cannot be merged'],
+  ['whose XMP specifies another source', withFirst(packet('<a:DigitalSourceType/>')), 'cannot be merged'],
   ['with two packets', Buffer.concat([clip, tool, tool]), 'cannot be merged'],
-  ['whose last box is open', Buffer.concat([clip, Buffer.from('\0\0\0\0free')]), 'no size'],
+  ['whose last box has no size', Buffer.concat([clip, Buffer.from('\0\0\0\0free')]), 'no size'],
   ['that is a WAV', Buffer.from('RIFF\0\0\0\0WAVEfmt '), 'neither an MP4 nor an MP3'],
   ['that is an MP3 with a C2PA manifest', tag(3, manifest), 'C2PA manifest'],
   [
@@ -132,9 +132,9 @@ it.each([
     'C2PA manifest',
   ],
   ['with a manifest behind unsynchronised bytes', tag(3, padded, 0x80), 'C2PA manifest'],
-  ['whose tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
+  ['whose tag is truncated', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
   ['whose tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
-  ['whose tag names another source', tag(3, other), 'cannot be merged'],
+  ['whose tag specifies another source', tag(3, other), 'cannot be merged'],
 ])('a mark does not change a file %s', async (_, bytes, why) => {
   const { bytes: none, notes } = await marked(bytes);
   expect([none, notes]).toEqual([undefined, [expect.stringContaining(why)]]);
@@ -153,7 +153,7 @@ it.each(Object.entries(tagged))(
 );
 
 it.runIf(hasExiftool && hasFfmpeg)(
-  'a mark of an MP3 is readable by programs, and changes nothing else',
+  'a mark in an MP3 is readable by other programs, and changes nothing else',
   async () => {
     const copies = await Promise.all(Object.values(tagged).map(marked));
     const args = ['-j', '-UserDefinedText', '-Title', ...copies.map(({ path }) => path)];
@@ -173,7 +173,7 @@ it.runIf(hasFfmpeg)('ffmpeg decodes a marked file without a warning', async () =
   for (const each of [made, merged]) expect(ffmpeg(each, [], ['-f', 'null']).complaints).toBe('');
 });
 
-it.runIf(hasExiftool)('exiftool reads the mark and the earlier metadata', async () => {
+it.runIf(hasExiftool)('exiftool reads the mark and the existing metadata', async () => {
   for (const [bytes, creator] of [
     [clip, undefined],
     [Buffer.concat([clip, tool]), 'boat maker'],

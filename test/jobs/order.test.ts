@@ -7,7 +7,7 @@ const print = (body: Json, more: { gateway?: string; protocol?: 'a' | 'b' } = {}
   fingerprintOf({ protocol: more.protocol ?? 'a', body }, more.gateway ?? 'g');
 
 describe('a fingerprint', () => {
-  it('is the same for the same body, regardless of the order of its members', () => {
+  it("is the same for the same body, regardless of the members' order", () => {
     const members = fc.dictionary(fc.string(), fc.jsonValue());
     fc.assert(
       fc.property(members, (body) => {
@@ -27,7 +27,7 @@ describe('a fingerprint', () => {
     );
   });
 
-  it('differs if anything that affects the result differs', () => {
+  it('differs if the body, the gateway or the protocol differs', () => {
     const all = [
       print({ p: 'a' }),
       print({ p: 'b' }),
@@ -63,7 +63,7 @@ describe('the recorded body', () => {
     expect(recordedBody(over)).toEqual({ request: { ...over, instances: [instance] }, elided: true });
   });
 
-  it('does not contain the key, and then cannot be sent again', () => {
+  it('does not contain the API key, and cannot be sent again if it would have contained the key', () => {
     const redact = (text: string): string => text.replaceAll('sk-1', '[redacted]');
     expect(recordedBody({ a: ['say sk-1'], 'sk-1': 1, b: 2 }, redact)).toEqual({
       request: { a: ['say [redacted]'], '[redacted]': 1, b: 2 },

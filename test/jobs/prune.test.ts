@@ -74,7 +74,7 @@ describe('prune removes', () => {
     expect(await ledger.claimState(id)).toBe('removed');
   });
 
-  it('jobs with a key only with --keys, and then the key belongs to no job', async () => {
+  it('jobs with a key only with --keys, which frees the key', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
@@ -82,7 +82,7 @@ describe('prune removes', () => {
     expect(await namedJob(ledger, 'boat-1')).toBeUndefined();
   });
 
-  it('nothing in a dry run', async () => {
+  it('no job in a dry run', async () => {
     const id = await make(delivered);
     expect(await pruned({ dryRun: true })).toMatchObject({ removed: [id] });
     expect(await ledger.read(id)).toBeDefined();
@@ -97,21 +97,21 @@ describe('prune keeps, even with --keys,', () => {
     ['a job that is in doubt', 'open', [...sent, { type: 'unknown', attempt: 1, error }]],
     ['a job that is being sent', 'open', sent],
     ['a job that is in progress', 'open', accepted],
-    ['a job that has a damaged record', 'open', [...delivered, undefined]],
+    ['a job with a damaged record', 'open', [...delivered, undefined]],
     ['a job that was not delivered', 'undelivered', succeeded],
-    ['a job that was not delivered, and whose record names no command', 'undelivered', succeeded.slice(1)],
+    ['a job that was not delivered and whose record contains no command', 'undelivered', succeeded.slice(1)],
     [
       'a job that was delivered to one of two commands',
       'undelivered',
       [{ type: 'began', run: 'other', owner, ...goal, output: '/clips/other.mp4' }, ...delivered],
     ],
     [
-      'a job on which a process works',
+      'a job that a process works on',
       'in_use',
       [...delivered, { type: 'began', run: 's', owner: currentOwner(), ...goal, command: 'fetch' }],
     ],
     [
-      'a job on which a process elsewhere may work',
+      'a job that a process on another host may work on',
       'in_use',
       [
         ...delivered,
@@ -134,7 +134,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
-  it('an old job whose last event is new, or as old as the limit', async () => {
+  it('an old job whose last event is newer than the limit or exactly as old', async () => {
     const id = await make(accepted);
     await ledger.append(id, { type: 'finished', state: 'failed', native_status: '', error });
     for (const before of [now - 30 * day, now])
@@ -142,7 +142,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await pruned({ keys: true, before: now + 1 })).toMatchObject({ removed: [id] });
   });
 
-  it('a job on which a process starts to work just before it is removed', async () => {
+  it('a job that a process takes on just before the removal', async () => {
     const id = await make(failed);
     const began: JobEvent = { type: 'began', run: 's', owner: currentOwner(), ...goal };
     const lifeOf = ledger.lifeOf.bind(ledger);
@@ -154,7 +154,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
-  it('a rejected job that a process is about to send again, unless that process is dead', async () => {
+  it('a rejected job that a live process is about to send again', async () => {
     const prunedAfterClaim = async (claim: string): Promise<PruneResult> => {
       const id = await make([...sent, { type: 'rejected', attempt: 1, error }]);
       await ledger.claim(`send.${id}.2`, claim);
@@ -169,7 +169,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await prunedAfterClaim('damaged')).toMatchObject({ removed: [], kept: { in_use: 1, open: 1 } });
   });
 
-  it('a piece of a longer text, as long as its file exists', async () => {
+  it('a piece of a longer text while its file exists', async () => {
     const fingerprint = 'abcdef0123456789'.repeat(4);
     const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');
     const file = { path, bytes: 1, sha256: '0'.repeat(64) };
@@ -183,13 +183,13 @@ describe('prune keeps, even with --keys,', () => {
     expect(await pruned()).toMatchObject({ removed: [id] });
   });
 
-  it('no incomplete speech if a later take of it was paid for', async () => {
+  it('no incomplete speech if a later take was paid for', async () => {
     const first = await make(failed, { protocol: 'tts', age: 61 });
     const second = await make(delivered, { protocol: 'tts' });
     expect(await pruned()).toMatchObject({ removed: [first, second] });
   });
 
-  it('incomplete speech if an earlier take was paid for, or a later take was not', async () => {
+  it('incomplete speech if only an earlier take was paid for', async () => {
     const first = await make(delivered, { protocol: 'tts', age: 62 });
     const broken = await make(failed, { protocol: 'tts', age: 61 });
     const refused = await make([...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' });
@@ -211,7 +211,7 @@ describe('rm without --force', () => {
     ['removes a job that was never sent', [], undefined],
     ['removes a job that has ended', delivered, undefined],
     ['keeps a job that is in progress', accepted, 'open'],
-    ['keeps a job that has ended and has a damaged record', [...delivered, undefined], 'open'],
+    ['keeps an ended job with a damaged record', [...delivered, undefined], 'open'],
   ])('%s', async (_, events, obstacle) => {
     const id = await make(events);
     expect(await removed(await jobAt(id))).toBe(obstacle);
@@ -227,7 +227,7 @@ describe('rm without --force', () => {
     expect(await ledger.read(job.id)).toBeUndefined();
   });
 
-  it('claims the next attempt, even after an attempt whose process died', async () => {
+  it('claims the next attempt before it removes a job, even after an attempt whose process died', async () => {
     const job = await jobAt(await make([]));
     await ledger.claim(`send.${job.id}.1`, JSON.stringify(owner));
     const claimed: string[] = [];

@@ -20,16 +20,20 @@ const c = (fields: Record<string, Json>): Json => ({ model: 'vendor-h3', prompt:
 
 describe('mismatchesOf', () => {
   it.each([
-    ['anything that the request leaves open', c({}), { audio: true }],
-    ['a tenth of a second', c({ duration: 5 }), { duration: 5.1 }],
-    ['a frame of a slow video', c({ duration: 5 }), { duration: 4.88, fps: 8 }],
+    ['a property that the request does not specify', c({}), { audio: true }],
+    ['a difference of a tenth of a second', c({ duration: 5 }), { duration: 5.1 }],
+    [
+      'a difference of one frame in a video with a low frame rate',
+      c({ duration: 5 }),
+      { duration: 4.88, fps: 8 },
+    ],
     ['sides rounded to multiples of 16', c({ resolution: '1080p' }), { width: 1920, height: 1088 }],
-    ['a portrait', c({ resolution: '720p', aspect_ratio: '9:16' }), { width: 720, height: 1280 }],
-    ['a rounded ratio', c({ aspect_ratio: '16:9' }), { width: 832, height: 464 }],
-    ['words that name no size', c({ resolution: 'auto', aspect_ratio: 'adaptive' }), {}],
+    ['a portrait video', c({ resolution: '720p', aspect_ratio: '9:16' }), { width: 720, height: 1280 }],
+    ['a rounded aspect ratio', c({ aspect_ratio: '16:9' }), { width: 832, height: 464 }],
+    ['values that specify no size', c({ resolution: 'auto', aspect_ratio: 'adaptive' }), {}],
     ['768P of a self-hosted model', { model: 'vendor-h3-mini', resolution: '768P' }, {}],
-    ['2K of either meaning', c({ resolution: '2K' }), { width: 2048, height: 1080 }],
-    ['24 frames a second as in films', c({ fps: 24 }), { fps: 23.976 }],
+    ['either meaning of 2K', c({ resolution: '2K' }), { width: 2048, height: 1080 }],
+    ['23.976 instead of 24 frames per second', c({ fps: 24 }), { fps: 23.976 }],
     ['a request that was not recorded', undefined as never, {}],
   ])('does not report %s as a mismatch', (_, request, delivered) => {
     expect(differences('c', request, delivered)).toEqual([]);
@@ -53,20 +57,26 @@ describe('mismatchesOf', () => {
       ['resolution', '768P', '854x480'],
     ],
     [
-      'another shape',
+      'another aspect ratio',
       'b',
       { OutputConfig: { AspectRatio: '9:16' } },
       {},
       ['aspect_ratio', '9:16', '1280x720'],
     ],
-    ['another rate', 'c', c({ fps: 30 }), { fps: 24 }, ['fps', 30, 24]],
-    ['silence', 'b', { OutputConfig: { AudioGeneration: 'Enabled' } }, {}, ['audio', true, false]],
-    ['sound', 'a', { parameters: { generateAudio: false } }, { audio: true }, ['audio', false, true]],
-  ])('finds %s', (_, protocol, request, delivered, expected) => {
+    ['another frame rate', 'c', c({ fps: 30 }), { fps: 24 }, ['fps', 30, 24]],
+    ['missing sound', 'b', { OutputConfig: { AudioGeneration: 'Enabled' } }, {}, ['audio', true, false]],
+    [
+      'unrequested sound',
+      'a',
+      { parameters: { generateAudio: false } },
+      { audio: true },
+      ['audio', false, true],
+    ],
+  ])('reports %s', (_, protocol, request, delivered, expected) => {
     expect(differences(protocol, request, delivered)).toEqual([expected]);
   });
 
-  it('returns mismatches that fit on one line', () => {
+  it('returns mismatches as text that fits on one line', () => {
     const mismatches = [
       { field: 'duration', asked: 5, delivered: 4.5 },
       { field: 'aspect_ratio', asked: '16:9', delivered: '720x720' },

@@ -22,13 +22,13 @@ async function make(time: number, protocol: string, handle?: string, base_url = 
   return id;
 }
 
-it('last is not allowed as a key, because @last is the newest job', () => {
+it('the key "last" is refused, because @last is the newest job', () => {
   expect(() => checkKeyName('last', undefined)).toThrow('@last is the newest job');
   expect(() => checkKeyName('last-2', undefined)).not.toThrow();
 });
 
-describe('a ref', () => {
-  it('is a job id or a unique part of one', async () => {
+describe('a REF', () => {
+  it('may be a job id or a unique part of one', async () => {
     const [one, two] = [await make(1, 'a'), await make(2 ** 40, 'a')];
     expect((await findJob(deps.ledger, one))?.id).toBe(one);
     expect((await findJob(deps.ledger, two.slice(-10)))?.id).toBe(two);
@@ -38,7 +38,7 @@ describe('a ref', () => {
     expect(await findJob(deps.ledger, one.slice(4, 7))).toBeUndefined();
   });
 
-  it('is @last, of one protocol if a protocol is specified', async () => {
+  it("may be @last, which is limited to a protocol's jobs if a protocol is specified", async () => {
     await expect(findJob(deps.ledger, '@last')).rejects.toMatchObject({ exitCode: 2 });
     const [first, second] = [await make(1, 'a'), await make(2, 'b')];
     expect((await findJob(deps.ledger, '@last'))?.id).toBe(second);
@@ -46,7 +46,7 @@ describe('a ref', () => {
     await expect(findJob(deps.ledger, '@last', 'c')).rejects.toMatchObject({ exitCode: 2 });
   });
 
-  it('is the key of a job', async () => {
+  it("may be a job's key", async () => {
     const id = await make(1, 'c');
     const holder = { job: id, fingerprint: 'f', owner: deadOwner() };
     await deps.ledger.claim('key.boat', holderText(holder));
@@ -61,7 +61,7 @@ describe('a ref', () => {
   });
 
   it.each(['task_1', '12345678901234567890', 'models/m/operations/x', 'é/../?#'])(
-    'is a handle: %s',
+    'may be a handle: %s',
     async (handle) => {
       const id = await make(1, 'a', handle);
       await make(2, 'a', 'other');
@@ -69,7 +69,7 @@ describe('a ref', () => {
     },
   );
 
-  it('is a handle that two gateways or protocols use: of the configured gateway, or refused with the ids', async () => {
+  it('that is a handle of two gateways or protocols selects the configured gateway, or is refused with the ids', async () => {
     const [one, two] = [await make(1, 'c', '424', 'https://one.example'), await make(2, 'c', '424')];
     const find = (protocol?: string, gateway?: string): Promise<string | undefined> =>
       findJob(deps.ledger, '424', protocol, gateway).then((job) => job?.id);
@@ -88,19 +88,19 @@ describe('a ref', () => {
     expect(await find('c', 'https://one.example')).toBe(one);
   });
 
-  it('is a handle, which selects the newest of several jobs of one task', async () => {
+  it('that is a handle selects the newest of several jobs with the same task', async () => {
     const [, newest] = [await make(1, 'c', 'task_1'), await make(2, 'c', 'task_1')];
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(newest);
   });
 
-  it('is a handle even if the index is lost', async () => {
+  it('may be a handle even if the index is lost', async () => {
     const id = await make(1, 'a', 'task_1');
     await make(2, 'a', 'task_2');
     rmSync(join(state, 'handles.log'));
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(id);
   });
 
-  it('in the form of mgw’s own ids is a recorded job, or unknown', async () => {
+  it("in the form of mgw's job ids never refers to a job elsewhere", async () => {
     for (const ref of ['job_zzz', 'job_', '@nothing'])
       await expect(findJob(deps.ledger, ref)).rejects.toMatchObject({ exitCode: 2 });
   });
@@ -122,7 +122,7 @@ describe('a handle from elsewhere', () => {
 
   it.each([
     ['not found', says({ code: 'task_not_exist', message: 'task_not_exist', data: null }, 400), 9],
-    ['no news', says({ code: 'success', data: null }), 9],
+    ['no task', says({ code: 'success', data: null }), 9],
     ['a refused key', says({ error: { message: 'Invalid token' } }, 401), 3],
   ])('creates no job if the gateway responds: %s', async (_, answer, exitCode) => {
     const there = await answers(answer);

@@ -35,11 +35,12 @@ async function again(id: string): Promise<Job> {
 }
 
 describe('a job in doubt', () => {
-  it('continues with the task that a person found', async () => {
+  it('continues with the handle that a person adopts', async () => {
     const job = await resolveJob(deps.ledger, await make(...lost), { how: 'adopted', handle: 'task_1' });
     expect(job).toMatchObject({ state: 'queued', handle: 'task_1', error: undefined });
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(job.id);
-    // Repeating it is not an error; another handle is, once the gateway has shown the task.
+    // Adopting the same handle again is not an error. Another handle is an error once the
+    // gateway has confirmed the task.
     expect(await resolveJob(deps.ledger, job, { how: 'adopted', handle: 'task_1' })).toEqual(job);
     await deps.ledger.append(job.id, { type: 'observed', state: 'running', native_status: 'RUNNING' });
     const seen = (await deps.ledger.read(job.id)) ?? job;
@@ -54,7 +55,7 @@ describe('a job in doubt', () => {
       });
   });
 
-  it('is rejected or sent again, as a person decides', async () => {
+  it('is rejected or sent again if a person decides so', async () => {
     expect(await resolveJob(deps.ledger, await make(...lost), { how: 'not-created' })).toMatchObject({
       state: 'rejected',
     });
@@ -63,13 +64,13 @@ describe('a job in doubt', () => {
     });
   });
 
-  it('whose record is damaged is not sent from that record, and can be resolved in other ways', async () => {
+  it('is not sent again from a damaged record, but can be resolved in other ways', async () => {
     const made = await make();
     appendFileSync(join(state, 'jobs', `${made.id}.jsonl`), '{"damaged":true}\n');
     const job = await again(made.id);
     expect(job.state).toBe('unknown');
     await expect(resolveJob(deps.ledger, job, { how: 'resubmit' })).rejects.toMatchObject({ exitCode: 2 });
-    // The lines of two attempts are missing.
+    // The record lacks the lines of two attempts.
     for (const attempt of [1, 2])
       await deps.ledger.claim(names.attempt(job.id, attempt), JSON.stringify(deadOwner()));
     const settled = await resolveJob(deps.ledger, job, { how: 'not-created' });
@@ -85,7 +86,7 @@ it.each<[string, JobEvent[]]>([
   ['prepared', []],
   ['sending', lost.slice(0, 1)],
   ['rejected', [{ type: 'rejected', attempt: 1, error }]],
-])('a job that is %s cannot be resolved', async (_, events) => {
+])('a job in the state %s cannot be resolved', async (_, events) => {
   const job = await make(...events);
   const resolutions: Resolution[] = [
     { how: 'adopted', handle: 't' },

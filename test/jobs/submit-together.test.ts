@@ -17,7 +17,10 @@ import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from './harne
 
 const alive = { owner: currentOwner() };
 
-/** Records no run until all have found their job, because a run that sees another one running makes a second take. */
+/**
+ * Delays the first record of each run until all runs have found their job. A run that finds another run alive
+ * would make a second take.
+ */
 function meetBeforeBeginning(runs: readonly TestDeps[]): void {
   let missing = runs.length;
   let open = (): void => undefined;
@@ -33,7 +36,7 @@ function meetBeforeBeginning(runs: readonly TestDeps[]): void {
 }
 
 describe('one key', () => {
-  it('used by two runs at once is sent by one, and both get its job', async () => {
+  it('that two runs use at once is sent by one of them, and both receive its job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const both = await Promise.all(
@@ -47,8 +50,8 @@ describe('one key', () => {
 
   it.each([
     ['is sent', 0],
-    ['is given up by that process', 6],
-  ])('belongs to the process that started it first, until it %s', async (_, exit) => {
+    ['is abandoned by that process', 6],
+  ])('belongs to the process that started first until it %s', async (_, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const first = await depsFor(server.url, state, alive);
@@ -98,7 +101,7 @@ describe('one key', () => {
     );
   });
 
-  // Makes the pauses last until the other run has created its job, because the clock of the tests skips them.
+  // Extends the pauses until the other run has created its job, because the test clock skips pauses.
   function patient(deps: TestDeps): TestDeps {
     const sleep = async (): Promise<void> => {
       while ((await deps.ledger.ids()).length === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -107,7 +110,7 @@ describe('one key', () => {
     return deps;
   }
 
-  it('with two bodies at once: one is sent, and the other gets an error with the difference', async () => {
+  it('with two bodies at once leads to one submission, and to an error with the difference for the other body', async () => {
     for (let round = 0; round < 5; round += 1) {
       const [server, state] = [await httpServer(), freshFolder()];
       const orders = ['a boat', 'a ship'].map((prompt) =>
@@ -134,7 +137,7 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('whose removed job was imported with another body exits 2 and sends nothing', async () => {
+  it('of a removed job that was imported with another body exits 2 and sends nothing', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { ledger, gateway } = await depsFor(server.url, state);
     const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
@@ -149,7 +152,7 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('whose record is lost exits 7 and sends nothing until a person resolves it', async () => {
+  it("exits 7 and sends nothing if its job's record is lost, until a person resolves the job", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const { job } = await run(deps, orderOf({ key: 'k' }));
@@ -172,7 +175,7 @@ describe('one key', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is free for the same submission after a run that claimed it died before it created the job', async () => {
+  it('is free for the same submission if the run that claimed it died before it created the job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key: 'k' });
@@ -212,7 +215,7 @@ it('an interruption while another process claims a key exits 130 and sends nothi
   expect(server.requests).toHaveLength(0);
 });
 
-it('a submission without a key becomes the job for which a dead run claimed its name', async () => {
+it('a submission without a key takes over the job id that a dead run claimed for it', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const [id, fingerprint] = [newJobId(1), fingerprintOf(orderOf(), deps.gateway)];
@@ -222,7 +225,7 @@ it('a submission without a key becomes the job for which a dead run claimed its 
   expect(server.created).toBe(1);
 });
 
-it('a submission whose job another process creates first begins a run of its own on that job', async () => {
+it('a submission whose job another process creates first begins its own run on that job', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const create: Ledger['create'] = async (id, events) => {
@@ -239,7 +242,7 @@ it('a submission whose job another process creates first begins a run of its own
 });
 
 describe('one job', () => {
-  it('is sent once by two reruns of a dead run', async () => {
+  it('is sent once by two reruns of a dead process', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 429), says({}, 429));
     await run(await depsFor(server.url, state, { retries: 1 }));
@@ -253,7 +256,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('makes a run wait for another run that is sending, as long as the deadline allows', async () => {
+  it('makes a run wait until the deadline for another run that is sending', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -272,7 +275,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('is rejected for a waiting run too if another run is refused', async () => {
+  it('is rejected for a waiting run as well if the sending run is refused', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -288,7 +291,7 @@ describe('one job', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('with an old refusal does not end a run that could not connect at first', async () => {
+  it('with an old refusal does not end a run that failed to connect at first', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'k' });
     server.answers.push(says({ error: { message: 'no' } }, 422));
@@ -307,7 +310,7 @@ describe('one job', () => {
   });
 });
 
-it('a job that is accepted just before it is claimed is not sent', async () => {
+it('a job that is accepted just before its next attempt is claimed is not sent', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const ledger: Ledger = {
@@ -325,7 +328,7 @@ it('a job that is accepted just before it is claimed is not sent', async () => {
   expect(types).not.toContain('unavailable');
 });
 
-describe('a claim without its event', () => {
+describe('a claim without a `sending` event', () => {
   async function claimedOnly(
     owner: object,
     isConfirmed = false,
@@ -350,9 +353,9 @@ describe('a claim without its event', () => {
 
   it.each<[string, Owner, boolean]>([
     ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, false],
-    ['of a process whose start is not known', { ...currentOwner(), pid: process.ppid, start: '' }, false],
-    ['of a dead process whose event was lost', deadOwner(), true],
-  ])('%s makes the job unknown, and a person can resolve it', async (_, owner, isConfirmed) => {
+    ['of a process with an unknown start time', { ...currentOwner(), pid: process.ppid, start: '' }, false],
+    ['of a dead process whose event is lost', deadOwner(), true],
+  ])('%s puts the job in doubt, and a person can resolve it', async (_, owner, isConfirmed) => {
     const [server, state, id] = await claimedOnly(owner, isConfirmed);
     const order = orderOf({ key: 'k' });
     const deps = await depsFor(server.url, state);
@@ -365,7 +368,7 @@ describe('a claim without its event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('leaves no doubt if its process resumed before it died', async () => {
+  it('does not put the job in doubt if its process continued before it died', async () => {
     const [server, state, id] = await claimedOnly(deadOwner());
     const deps = await depsFor(server.url, state);
     const ledger: Ledger = {
@@ -385,7 +388,7 @@ describe('a claim without its event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of a living process blocks another run', async () => {
+  it('of a live process blocks another run', async () => {
     const [server, state] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key: 'k', deadline: deadlineIn(1000, deps.clock) });
@@ -393,7 +396,7 @@ describe('a claim without its event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a living process no longer blocks a run that is interrupted', async () => {
+  it('of a live process no longer blocks a run after an interruption', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     deps.clock.onSleep = () => deps.soft.abort('SIGINT');
@@ -403,7 +406,7 @@ describe('a claim without its event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of another run stops blocking a run if the job is removed by force', async () => {
+  it('of another run no longer blocks a run if the job is removed by force', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     const other = { run: 'other', owner: currentOwner(), command: 'submit', ask: 'accept' } as const;
@@ -415,7 +418,7 @@ describe('a claim without its event', () => {
   });
 
   it.each(['alive', 'dead'] as const)(
-    'of a process that removes the job, and is then %s, frees the key for another job',
+    'of a process that removes the job frees the key for another job, even if the process is %s afterwards',
     async (life) => {
       const remover = { ...deadOwner(), host: 'elsewhere' };
       const [server, state, id] = await claimedOnly(remover);
@@ -434,7 +437,7 @@ describe('a claim without its event', () => {
     },
   );
 
-  it('after a refusal under a key makes the job unknown too', async () => {
+  it('after a refusal under a key puts the job in doubt too', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({ error: { message: 'no' } }, 422));
     const deps = await depsFor(server.url, state);
@@ -446,7 +449,7 @@ describe('a claim without its event', () => {
 });
 
 describe('interruptions', () => {
-  it('before a connection is made exit 130 and send nothing', async () => {
+  it('before a connection is made lead to exit 130, and nothing is sent', async () => {
     const server = await tcpServer(() => deps.soft.abort('SIGINT'));
     const deps = await depsFor(`https://127.0.0.1:${server.port}`, freshFolder());
     expect(await run(deps)).toMatchObject({
@@ -457,7 +460,7 @@ describe('interruptions', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('between the connection and its record exit 130 and record nothing', async () => {
+  it('between the connection and its record lead to exit 130, and nothing is recorded', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const send: Order['send'] = async (_, __, options) => {
       deps.soft.abort('SIGINT');
@@ -471,7 +474,7 @@ describe('interruptions', () => {
     });
   });
 
-  it('in a pause between attempts exit 143 for SIGTERM', async () => {
+  it('by SIGTERM in a pause between attempts lead to exit 143', async () => {
     const server = await httpServer(says({}, 429));
     const deps = await depsFor(server.url, freshFolder());
     deps.clock.onSleep = () => deps.soft.abort('SIGTERM');
@@ -483,7 +486,7 @@ describe('interruptions', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('while a response is pending wait for it', async () => {
+  it('while a response is pending take effect after the response', async () => {
     const server = await httpServer();
     const deps = await depsFor(server.url, freshFolder());
     const later: Answer = (_, response) => {
@@ -494,7 +497,7 @@ describe('interruptions', () => {
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
   });
 
-  it('that are repeated abandon the response, and the job is unknown', async () => {
+  it('that are repeated abandon the response and put the job in doubt', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     server.answers.push(() => {

@@ -25,7 +25,7 @@ import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, type Ran } from
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
 describe('a submission without a connection', () => {
-  it('is retried, and makes one job and one creation once a connection succeeds', async () => {
+  it('is retried, and leads to one job and one creation once a connection succeeds', async () => {
     const port = await closedPort();
     const clock = fakeClock();
     clock.onSleep = async (count) => {
@@ -37,7 +37,7 @@ describe('a submission without a connection', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('finally exits 6, the job remains prepared, and the rerun sends it', async () => {
+  it('finally exits 6 and leaves the job prepared, and the rerun sends it', async () => {
     const [port, state] = [await closedPort(), freshFolder()];
     const url = `http://127.0.0.1:${port}`;
     const deps = await depsFor(url, state, { retries: 3 });
@@ -55,19 +55,19 @@ describe('a submission without a connection', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of a body without a model is recorded too', async () => {
+  it('is recorded even if its body contains no model', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder(), { retries: 0 });
     expect((await run(deps, orderOf({ model: undefined }))).job).toMatchObject({ state: 'prepared' });
   });
 
-  it('is recorded with its tags and its model, but without the key', async () => {
+  it('is recorded with its tags and its model, but without the API key', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder(), { retries: 0 });
     const { job } = await run(deps, orderOf({ model: key, tags: ['sea', key] }));
     expect(job?.tags?.[0]).toBe('sea');
     expect(JSON.stringify([job?.model, job?.tags])).not.toContain(key);
   });
 
-  it('reports an unreachable gateway, not a rate limit, if the wait ends first', async () => {
+  it('is reported as an unreachable gateway, not a rate limit, if the deadline passes first', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     const failed = await run(deps, orderOf({ deadline: deadlineIn(3000, deps.clock) }));
     expect(failed).toMatchObject({ exit: 6, error: { code: 'unreachable', retry: 'safe' } });
@@ -75,9 +75,9 @@ describe('a submission without a connection', () => {
   });
 
   it.each([
-    ['http://no-such-host.invalid', 'a name without an address'],
-    ['https://127.0.0.1:', 'a handshake without an answer'],
-  ])('to %s exits 6 and sends nothing (%s)', async (base) => {
+    ['http://no-such-host.invalid', 'an unresolvable host name'],
+    ['https://127.0.0.1:', 'a handshake without a response'],
+  ])('to %s exits 6 without sending anything (%s)', async (base) => {
     const silent = await tcpServer(() => undefined);
     const url = base.endsWith(':') ? `${base}${silent.port}` : base;
     const deps = await depsFor(url, freshFolder(), { connectTimeoutMs: 150, retries: 1 });
@@ -101,9 +101,9 @@ describe('a submission without a connection', () => {
 
 describe('a connection that breaks after it was made', () => {
   it.each<[string, (server: Awaited<ReturnType<typeof httpServer>>) => Answer, number]>([
-    ['after reading all', () => (_, response) => response.destroy(), 0],
+    ['after the whole request was read', () => (_, response) => response.destroy(), 0],
     [
-      'after creating',
+      'after the task was created',
       (server) => (_, response) => {
         server.create();
         response.socket?.resetAndDestroy();
@@ -111,7 +111,7 @@ describe('a connection that breaks after it was made', () => {
       1,
     ],
   ])(
-    '%s: exits 7, the rerun sends nothing, and an adopted handle resolves it',
+    '(%s) leads to exit 7 and a rerun that sends nothing, until a handle is adopted',
     async (_, breaks, creations) => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(breaks(server));
@@ -134,9 +134,9 @@ describe('a connection that breaks after it was made', () => {
   );
 
   it.each([
-    ['before it reads', 0],
-    ['after some of the body', 70_000],
-  ])('%s: exits 7, and the rerun does not even connect', async (_, readFirst) => {
+    ['before the gateway reads', 0],
+    ['after part of the body', 70_000],
+  ])('(%s) leads to exit 7, and the rerun does not even connect', async (_, readFirst) => {
     const state = freshFolder();
     const server = await tcpServer((socket) => {
       if (readFirst === 0) return void setTimeout(() => socket.resetAndDestroy(), 20);
@@ -153,7 +153,7 @@ describe('a connection that breaks after it was made', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('and stalls until the request timeout exits 7, and the message contains the timeout', async () => {
+  it('or stalls until the request timeout leads to exit 7, and the message contains the timeout', async () => {
     const server = await httpServer(() => void server.create());
     const ran = await run(await depsFor(server.url, freshFolder(), { requestTimeoutMs: 150 }));
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' } });
@@ -161,7 +161,7 @@ describe('a connection that breaks after it was made', () => {
     expect(server.created).toBe(1);
   });
 
-  it('is not assumed while a response arrives in pieces within the timeout', async () => {
+  it('is not assumed while response data arrives within the timeout', async () => {
     const server = await httpServer((_, response) => {
       const text = JSON.stringify({ task_id: server.create() });
       response.writeHead(200);
@@ -193,23 +193,26 @@ describe('responses that prove nothing', () => {
       says({ error: 'busy?' }, status),
       'busy?',
     ]),
-  ])('%s: exit 7, the raw response is recorded, and the rerun sends nothing', async (_, answer, kept) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push((seen, response) => {
-      server.create();
-      answer(seen, response);
-    });
-    expect(await run(await depsFor(server.url, state))).toMatchObject({
-      exit: 7,
-      error: { charged: 'maybe', retry: 'never' },
-    });
-    const text = jobText(state);
-    expect(text).toContain(kept);
-    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
-    expect(jobText(state)).toBe(text);
-    expect(server.connections).toBe(1);
-    expect(server.created).toBe(1);
-  });
+  ])(
+    'lead to exit 7, a recorded raw response and a rerun that sends nothing (%s)',
+    async (_, answer, kept) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push((seen, response) => {
+        server.create();
+        answer(seen, response);
+      });
+      expect(await run(await depsFor(server.url, state))).toMatchObject({
+        exit: 7,
+        error: { charged: 'maybe', retry: 'never' },
+      });
+      const text = jobText(state);
+      expect(text).toContain(kept);
+      expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+      expect(jobText(state)).toBe(text);
+      expect(server.connections).toBe(1);
+      expect(server.created).toBe(1);
+    },
+  );
 
   it.each<[string, (response: ServerResponse) => void]>([
     [
@@ -237,7 +240,7 @@ describe('responses that prove nothing', () => {
         more();
       },
     ],
-  ])('%s: exit 7, and only a part of the response is recorded', async (_, floods) => {
+  ])('lead to exit 7, and only part of the response is recorded (%s)', async (_, floods) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((__, response) => floods(response));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
@@ -246,7 +249,7 @@ describe('responses that prove nothing', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('include any error after the first byte, which leaves the job in doubt', async () => {
+  it('include any error after the first byte, which puts the job in doubt', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const ran = await run(
       deps,
@@ -268,7 +271,7 @@ describe('responses that prove nothing', () => {
 });
 
 describe('responses with a handle', () => {
-  it('provide the handle even if the body is cut right after it', async () => {
+  it('provide the handle even if the body is truncated right after the handle', async () => {
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-length': '100' });
       response.write(`{"task_id":"${server.create()}"`, () => response.destroy());
@@ -289,14 +292,14 @@ describe('responses with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('%s: the handle is %s, and the job is found by it', async (body, handle) => {
+  ])('such as %s have the handle %s, which identifies the job', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
     expect((await findJob(deps.ledger, handle))?.handle).toBe(handle);
   });
 
-  it('are recorded without the key, and the request was sent as required', async () => {
+  it('are recorded without the API key, and the request was sent as specified', async () => {
     const server = await httpServer(
       says({ task_id: 'task_1', echo: `Bearer ${key}` }, 200, { 'x-echo': key }),
     );
@@ -332,7 +335,7 @@ describe('refusals', () => {
     [413, 4, 'invalid_request'],
     [415, 4, 'invalid_request'],
     [422, 4, 'invalid_request'],
-  ])('with %i exit %i, create nothing, and the rerun sends again', async (status, exit, code) => {
+  ])('with %i lead to exit %i without a creation, and the rerun sends again', async (status, exit, code) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({ error: { message: 'no' } }, status));
     expect(await run(await depsFor(server.url, state))).toMatchObject({
@@ -344,7 +347,7 @@ describe('refusals', () => {
     expect(server.created).toBe(1);
   });
 
-  it('that quote the URL of an upload are recorded without its signature', async () => {
+  it("that quote an upload's URL are recorded without the signature", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const message = 'cannot read https://store.example/boat.png?X-Amz-Signature=0123456789abcdef';
     server.answers.push(says({ error: { message } }, 400));
@@ -356,7 +359,7 @@ describe('refusals', () => {
   });
 
   it.each([307, 308])(
-    'with %i to another host exit 4, report the host, and never contact it',
+    'with %i to another host lead to exit 4 and a message about the host, which is never contacted',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
@@ -367,14 +370,17 @@ describe('refusals', () => {
     },
   );
 
-  it.each([301, 302, 303])('with %i to another host exit 7, and never contact it', async (status) => {
-    const other = await httpServer();
-    const server = await httpServer(says('', status, { location: other.url }));
-    expect((await run(await depsFor(server.url, freshFolder()))).exit).toBe(7);
-    expect(other.connections).toBe(0);
-  });
+  it.each([301, 302, 303])(
+    'with %i to another host lead to exit 7, and the host is never contacted',
+    async (status) => {
+      const other = await httpServer();
+      const server = await httpServer(says('', status, { location: other.url }));
+      expect((await run(await depsFor(server.url, freshFolder()))).exit).toBe(7);
+      expect(other.connections).toBe(0);
+    },
+  );
 
-  it('of Protocol B have their code under HTTP 200', async () => {
+  it('of Protocol B are recognised by their code under HTTP 200', async () => {
     const body = { ModelName: 'Vendor', ModelVersion: '1', Prompt: 'a boat' };
     const error = (Code: string): Answer =>
       says({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r1' } });
@@ -399,7 +405,7 @@ describe('a busy gateway', () => {
     [status, { 'retry-after': '7' }, 7000] as const,
   ]);
   it.each(busy)(
-    'that responds with %i three times and %j: one creation, pauses of at least %i ms',
+    'that responds with %i three times and %j leads to one creation after pauses of at least %i ms',
     async (status, headers, gap) => {
       const server = await httpServer();
       server.answers.push(...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, status, headers)));
@@ -411,7 +417,7 @@ describe('a busy gateway', () => {
     },
   );
 
-  it('that responds with 429 forever: exit 6 after the retries, and the rerun sends', async () => {
+  it('that always responds with 429 leads to exit 6 after the retries, and the rerun sends again', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(...Array.from({ length: 6 }, () => says({}, 429)));
     const failed = await run(await depsFor(server.url, state));
@@ -424,7 +430,7 @@ describe('a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('that sends a Retry-After beyond the timeout: exit 6 immediately, with the time to retry', async () => {
+  it('that sends a Retry-After beyond the timeout leads to exit 6 immediately, with the time of the next attempt', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));
@@ -439,19 +445,22 @@ describe('a busy gateway', () => {
     ['text', () => 'soon'],
     ['1e99', () => '1e99'],
     ['twice', () => ['3', '5']],
-  ])('that sends the Retry-After "%s": no crash, no hang, at most one creation', async (what, value) => {
-    const server = await httpServer();
-    server.answers.push(says({}, 429, { 'retry-after': value() }));
-    const deps = await depsFor(server.url, freshFolder());
-    const ran = await run(deps, orderOf({ deadline: deadlineIn(600_000, deps.clock) }));
-    expect(ran.exit).toBe(what === '1e99' ? 6 : 0);
-    expect(server.created).toBe(what === '1e99' ? 0 : 1);
-    if (what === 'a date') expect(deps.clock.pauses[0]).toBeGreaterThan(30_000);
-    if (what === 'twice') expect(deps.clock.pauses[0]).toBeGreaterThanOrEqual(5000);
-  });
+  ])(
+    'that sends an unusual Retry-After (%s) causes no crash, no hang and at most one creation',
+    async (what, value) => {
+      const server = await httpServer();
+      server.answers.push(says({}, 429, { 'retry-after': value() }));
+      const deps = await depsFor(server.url, freshFolder());
+      const ran = await run(deps, orderOf({ deadline: deadlineIn(600_000, deps.clock) }));
+      expect(ran.exit).toBe(what === '1e99' ? 6 : 0);
+      expect(server.created).toBe(what === '1e99' ? 0 : 1);
+      if (what === 'a date') expect(deps.clock.pauses[0]).toBeGreaterThan(30_000);
+      if (what === 'twice') expect(deps.clock.pauses[0]).toBeGreaterThanOrEqual(5000);
+    },
+  );
 });
 
-describe('the same command again', () => {
+describe('a repeated command', () => {
   it('resumes a job whose run died after its acceptance, and makes a second take of a successful job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
@@ -465,7 +474,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is a second take while the first run is alive, and reports this even if that run has not sent anything yet', async () => {
+  it('makes a second take while the first run is alive, and reports this even if the first run has sent nothing', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const first = await depsFor(server.url, state, { owner: currentOwner() });
     const second = await depsFor(server.url, state);
@@ -478,7 +487,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is a second take of a job in doubt under --new, and says so before it pays', async () => {
+  it('makes a second take of a job in doubt under --new, and reports this before it pays', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 500));
     const first = await run(await depsFor(server.url, state));
@@ -494,7 +503,7 @@ describe('the same command again', () => {
     ]);
   });
 
-  it('is not called a second take if the first was refused', async () => {
+  it('does not report a second take if the first was refused', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({ error: { message: 'no such model' } }, 400));
     const first = await run(await depsFor(server.url, state));
@@ -504,7 +513,7 @@ describe('the same command again', () => {
     expect(job?.id).not.toBe(first.job?.id);
   });
 
-  it('under another key is not called a second take', async () => {
+  it('does not report a second take under another key', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     await (await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).delivered?.();
     const second = await depsFor(server.url, state);
@@ -529,7 +538,7 @@ describe('the same command again', () => {
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'prepared' });
   });
 
-  it('is a different submission if gateway or body differ, but not if the API key differs', async () => {
+  it('is a different submission if the gateway or the body differs, but not if the API key differs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     for (const more of [{}, { gateway: 'other' }]) await run(await depsFor(server.url, state, more));
     await run(await depsFor(server.url, state), orderOf({ body: { model: 'vendor-h3', prompt: 'b' } }));
@@ -556,7 +565,7 @@ describe('the same command again', () => {
     }
   });
 
-  it('exits 7 if the record of an earlier job is lost', async () => {
+  it("exits 7 if an earlier job's record is lost", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state));
     rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
@@ -568,7 +577,7 @@ describe('the same command again', () => {
     ['--new', undefined, { fresh: true }, /--new submits it anyway/],
     ['another key', 'k', { key: 'l' }, /Another --key submits it anyway/],
   ])(
-    'exits 7 if its claim is damaged and has no job, and %s submits it anyway',
+    'exits 7 if its claim is damaged and has no job, but submits anyway with %s',
     async (_, key, other, way) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const deps = await depsFor(server.url, state);
@@ -586,7 +595,7 @@ describe('the same command again', () => {
     },
   );
 
-  it('exits 7 if its claim is damaged just before this run would make it', async () => {
+  it('exits 7 if a damaged claim appears just before this run would make it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const name = names.first({ fingerprint: fingerprintOf(orderOf(), deps.gateway) });
@@ -597,7 +606,7 @@ describe('the same command again', () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  it('finds the job of a key by reading the jobs if the claim and the index were lost', async () => {
+  it("finds a key's job by reading all jobs if the claim and the index are lost", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     rmSync(join(state, 'claims'), { recursive: true });
@@ -609,7 +618,7 @@ describe('the same command again', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('checks the output before it pays, but not if nothing will be paid', async () => {
+  it('checks the output before it pays, but not if it pays nothing', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
     await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');
@@ -622,7 +631,7 @@ describe('the same command again', () => {
     expect((await run(doubt, order)).exit).toBe(7);
   });
 
-  it('follows the decision of a person about a lost submission', async () => {
+  it("follows a person's decision about a lost submission", async () => {
     for (const how of ['not-created', 'resubmit'] as const) {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push((_, response) => response.destroy());
@@ -640,7 +649,7 @@ describe('the same command again', () => {
 });
 
 describe('an event that cannot be recorded', () => {
-  /** A run whose ledger accepts all events except one type. */
+  /** Submits with a ledger that refuses one type of event. */
   async function without(
     type: JobEvent['type'],
     ...answers: Answer[]
@@ -656,7 +665,7 @@ describe('an event that cannot be recorded', () => {
     return { server, state, first };
   }
 
-  it('of the acceptance: exit 10 with the handle, which the rerun reads from the response', async () => {
+  it('and reports the acceptance leads to exit 10 with the handle, which the rerun reads from the response', async () => {
     const { first, server, state } = await without('accepted');
     expect(first).toMatchObject({ exit: 10, error: { charged: 'yes', retry: 'never' } });
     expect(first.error?.handle).toBe('task_0001');
@@ -666,13 +675,13 @@ describe('an event that cannot be recorded', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of the response: the handle is still recorded', async () => {
+  it('and contains the response does not prevent the handle from being recorded', async () => {
     const { first, state } = await without('reply');
     expect(first).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
     expect(jobText(state)).toContain('"type":"accepted"');
   });
 
-  it('of an earlier job that is resumed: exit 10, and a new job if it was removed', async () => {
+  it('and belongs to a resumed job leads to exit 10, or to a new job if the job was removed', async () => {
     for (const isRemoved of [false, true]) {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(says({}, 429));
@@ -690,7 +699,7 @@ describe('an event that cannot be recorded', () => {
     }
   });
 
-  it('of the acceptance, although the disk has stored it: exit 10 with the handle', async () => {
+  it('and reports the acceptance leads to exit 10 with the handle, even if the ledger reports no error', async () => {
     const server = await httpServer();
     const { ledger, ...deps } = await depsFor(server.url, freshFolder());
     const append: typeof ledger.append = (id, event) =>
@@ -702,8 +711,11 @@ describe('an event that cannot be recorded', () => {
   it.each<[JobEvent['type'], Answer, number, string]>([
     ['rejected', says({ error: { message: 'no' } }, 422), 4, 'no'],
     ['unknown', says('<html>'), 7, 'maybe'],
-  ])('of type %s: the exit code is that of the response', async (type, answer, exit, charged) => {
-    const { first } = await without(type, answer);
-    expect(first).toMatchObject({ exit, error: { charged } });
-  });
+  ])(
+    'and has the type %s does not change the exit code for the response',
+    async (type, answer, exit, charged) => {
+      const { first } = await without(type, answer);
+      expect(first).toMatchObject({ exit, error: { charged } });
+    },
+  );
 });

@@ -10,7 +10,7 @@ import { depsFor, jobsOf, orderOf, run } from './harness.ts';
 const alive = { owner: currentOwner() };
 const exists = new MgwError('output_exists', 'boat.mp4 exists');
 
-it('a run delivers the job of its key if another process has saved the result in the meantime', async () => {
+it("a run delivers its key's job if another process has saved the result in the meantime", async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const other = await depsFor(server.url, state, alive);
   const beforeSending = async (): Promise<void> => {
@@ -24,8 +24,8 @@ it('a run delivers the job of its key if another process has saved the result in
 });
 
 it.each([
-  ['before this one looks at the output', true],
-  ['after this one has looked at the output', false],
+  ['before this run checks the output', true],
+  ['after this run has checked the output', false],
 ])(
   'a run joins another run with the same output that delivers it %s, and pays nothing',
   async (_, isSeen) => {
@@ -63,22 +63,25 @@ it.each([
 );
 
 it.each([
-  ['runs', false],
+  ['is still running', false],
   ['has delivered it', true],
-])('a run joins another run that saves to the same file through a link and %s', async (_, isDelivered) => {
-  const [server, state] = [await httpServer(), freshFolder()];
-  mkdirSync(join(state, 'real'));
-  symlinkSync('real', join(state, 'link'));
-  const to = (folder: string): Partial<Order> => ({
-    goal: { command: 'submit', ask: 'file', output: join(state, folder, 'boat.mp4') },
-  });
-  const other = await depsFor(server.url, state, alive);
-  const deps = await depsFor(server.url, state, { ...alive, startedAt: other.clock.now() - 1 });
-  const first = await run(other, orderOf(to('real')));
-  if (isDelivered) await first.delivered?.();
-  expect(await run(deps, orderOf(to('link')))).toMatchObject({ exit: 0, isResumed: true });
-  expect([server.created, deps.notes]).toEqual([1, []]);
-});
+])(
+  'a run joins another run that saves to the same file through a symbolic link and %s',
+  async (_, isDelivered) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    mkdirSync(join(state, 'real'));
+    symlinkSync('real', join(state, 'link'));
+    const to = (folder: string): Partial<Order> => ({
+      goal: { command: 'submit', ask: 'file', output: join(state, folder, 'boat.mp4') },
+    });
+    const other = await depsFor(server.url, state, alive);
+    const deps = await depsFor(server.url, state, { ...alive, startedAt: other.clock.now() - 1 });
+    const first = await run(other, orderOf(to('real')));
+    if (isDelivered) await first.delivered?.();
+    expect(await run(deps, orderOf(to('link')))).toMatchObject({ exit: 0, isResumed: true });
+    expect([server.created, deps.notes]).toEqual([1, []]);
+  },
+);
 
 it('a run is refused if another file exists at its output, and nothing is recorded', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
@@ -105,7 +108,7 @@ it('a run does not join another run with the same output and another key', async
   expect(server.requests).toHaveLength(1);
 });
 
-it('a run that joins another run whose job is not accepted yet does not check the output, which the other run uses', async () => {
+it('a run that joins another run before its acceptance does not check the output, which the other run uses', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
   const [first, second] = [await depsFor(server.url, state, alive), await depsFor(server.url, state, alive)];

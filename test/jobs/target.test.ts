@@ -22,7 +22,7 @@ describe('pathsAt', () => {
     expect(pathsAt('a.mp4', 1)).toEqual([resolve('a.mp4')]);
   });
 
-  it('gives every file its own name in the folder of the target, for any target name', () => {
+  it("gives every file a unique name in the target's folder, for any target name", () => {
     const name = fc.string({ minLength: 1 }).filter((text) => !/[/\0]|^\.\.?$/.test(text));
     fc.assert(
       fc.property(name, fc.integer({ min: 1, max: 12 }), (text, count) => {
@@ -34,7 +34,7 @@ describe('pathsAt', () => {
   });
 });
 
-it('a template that numbers files does not number a single file', () => {
+it('a template with a number is not numbered again for a single file', () => {
   expect(basename(numberedPath('/x/a.mp4', 0, 1))).toBe('a.mp4');
 });
 
@@ -44,16 +44,19 @@ it.each<[string, string, boolean]>([
   ['real/a.mp4', 'other/a.mp4', false],
   ['real/a.mp4', 'link/b.mp4', false],
   ['link', 'real', false],
-])('compares the outputs %s and %s after resolving the links of their folders: %s', (one, other, isSame) => {
-  const folder = freshFolder();
-  mkdirSync(join(folder, 'real'));
-  symlinkSync('real', join(folder, 'link'));
-  expect(isSameOutput(join(folder, one), join(folder, other))).toBe(isSame);
-});
+])(
+  'mgw compares the outputs %s and %s after it resolves symbolic links in their folders: %s',
+  (one, other, isSame) => {
+    const folder = freshFolder();
+    mkdirSync(join(folder, 'real'));
+    symlinkSync('real', join(folder, 'link'));
+    expect(isSameOutput(join(folder, one), join(folder, other))).toBe(isSame);
+  },
+);
 
 it.each([
   ['s3://media/a.mp4', 's3://media/b/../a.mp4'],
   ['-', resolve('-')],
-])('compares the outputs %s and %s as text', (one, other) => {
+])('mgw compares the outputs %s and %s as text', (one, other) => {
   expect([isSameOutput(one, other), isSameOutput(one, one)]).toEqual([false, true]);
 });

@@ -24,7 +24,7 @@ beforeEach(async () => {
 
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** The duration as a process that has just started reads it. */
+/** Returns the usual duration, in ms, as determined by a new process. */
 function usualMs(of: Ledger, current: Job): Promise<number | undefined> {
   return usualDurationMs({ ...of }, current);
 }
@@ -67,12 +67,12 @@ async function job(
   return made;
 }
 
-it('the usual duration is the median of earlier jobs of the model', async () => {
+it("the usual duration is the median of the model's earlier jobs", async () => {
   for (const seconds of [100, 3000, 120, 90, 130]) await job(seconds);
   expect(await usualMs(ledger, await job(undefined))).toBe(120_000);
 });
 
-it('the usual duration ignores failures, other models and gateways, and jobs queried hours later', async () => {
+it('the usual duration ignores failed jobs, other models and gateways, and jobs queried hours after their end', async () => {
   await job(50);
   await job(1, { state: 'failed' });
   await job(2, { model: 'other' });
@@ -85,7 +85,7 @@ it('the usual duration is undefined without earlier jobs', async () => {
   expect(await usualMs(ledger, await job(undefined))).toBeUndefined();
 });
 
-it('the usual duration is computed only from the newest of any number of records', async () => {
+it('the usual duration is computed only from the newest records', async () => {
   for (let i = 0; i < 50; i += 1) await job(i < 10 ? 1000 : 20);
   const current = await job(undefined);
   const read: string[] = [];

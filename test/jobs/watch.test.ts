@@ -21,7 +21,7 @@ interface Scene {
   job: Job;
 }
 
-/** A job that has just been accepted. `more` changes the dependencies of its process. */
+/** Returns a job that has just been accepted. `more` changes the process's dependencies. */
 async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state, more);
@@ -31,7 +31,7 @@ async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
   return { server, state, deps, job };
 }
 
-/** A job of a protocol that was accepted elsewhere under a handle. */
+/** Returns a job of the given protocol that was accepted elsewhere under the given handle. */
 async function sceneOf(
   protocol: Protocol,
   handle: string,
@@ -116,7 +116,7 @@ describe('a wait polls', () => {
     expect(at.deps.clock.pauses[2]).toBeGreaterThanOrEqual(90_000);
   });
 
-  it('less often while responses fail, up to a limit, and as before once one succeeds', async () => {
+  it('less often while responses fail, down to a limit, and as before after a success', async () => {
     const at = await scene();
     at.server.answers.push(...times(10, says({}, 502)), ...times(3, running), completed);
     await waitFor(at);
@@ -134,8 +134,8 @@ describe('a wait polls', () => {
   });
 });
 
-describe('a wait ends with', () => {
-  it('success, with its result', async () => {
+describe('a wait', () => {
+  it('ends with the result when the task succeeds', async () => {
     const at = await scene();
     at.server.answers.push(running, completed);
     const states: JobState[] = [];
@@ -146,7 +146,7 @@ describe('a wait ends with', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it('failure: exit 5 in the gateway’s words', async () => {
+  it("ends with exit 5 and the gateway's message when the task fails", async () => {
     const at = await scene();
     at.server.answers.push(
       says({ task_id: 'task_0001', status: 'failed', error: { message: 'out of paper' } }),
@@ -162,7 +162,7 @@ describe('a wait ends with', () => {
     });
   });
 
-  it('the deadline: exit 8 after one last poll, and the next wait continues', async () => {
+  it('ends with exit 8 at the deadline after one last poll, and the next wait continues', async () => {
     const at = await scene();
     at.server.answers.push(...times(1000, running));
     const deadline = deadlineIn(61_234, at.deps.clock);
@@ -177,7 +177,7 @@ describe('a wait ends with', () => {
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('a deadline in the past: exit 8 without a poll, or with one if the job is not new', async () => {
+  it('ends with exit 8 if the deadline has passed, without a poll for a new job and after one poll otherwise', async () => {
     const at = await scene();
     at.server.answers.push(running);
     const deadline = deadlineIn(-1, at.deps.clock);
@@ -187,7 +187,7 @@ describe('a wait ends with', () => {
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('a poll that is cut by the deadline: exit 8', async () => {
+  it('ends with exit 8 if the deadline passes during a poll', async () => {
     const at = await scene();
     const leftMs: (number | undefined)[] = [];
     const { client } = at.deps;
@@ -208,7 +208,7 @@ describe('a wait ends with', () => {
     expect(leftMs.at(-1)).toBe(0);
   });
 
-  it('a Retry-After beyond the deadline: exit 8 at the deadline', async () => {
+  it('ends with exit 8 at the deadline if Retry-After is later', async () => {
     const at = await scene();
     at.server.answers.push(...times(2, says({}, 429, { 'retry-after': '1e99' })));
     const deadline = deadlineIn(10 * minutes, at.deps.clock);
@@ -218,7 +218,7 @@ describe('a wait ends with', () => {
   });
 
   it.each([-24, -1, 1, 24])(
-    'the deadline after the requested duration, even if the clock is set by %i hours',
+    'ends at the deadline after the requested duration, even if the clock is changed by %i hours',
     async (hours) => {
       const at = await scene();
       at.server.answers.push(...times(1000, running));
@@ -231,23 +231,26 @@ describe('a wait ends with', () => {
     },
   );
 
-  it.each([401, 403])('%i: exit 3, and the next wait succeeds with a valid key', async (status) => {
-    const at = await scene();
-    at.server.answers.push(running, says({ error: { message: 'bad key' } }, status));
-    expect(await failure(waitFor(at))).toMatchObject({
-      exitCode: 3,
-      code: 'auth',
-      charged: 'yes',
-      retry: 'resume',
-      next: ['mgw', 'auth', 'status'],
-    });
-    at.server.answers.push(completed);
-    const job = await at.deps.ledger.read(at.job.id);
-    expect((await waitFor({ ...at, job: job ?? at.job })).exit).toBe(0);
-    expect(posts(at)).toBe(0);
-  });
+  it.each([401, 403])(
+    'ends with exit 3 after a %i, and the next wait succeeds with a valid key',
+    async (status) => {
+      const at = await scene();
+      at.server.answers.push(running, says({ error: { message: 'bad key' } }, status));
+      expect(await failure(waitFor(at))).toMatchObject({
+        exitCode: 3,
+        code: 'auth',
+        charged: 'yes',
+        retry: 'resume',
+        next: ['mgw', 'auth', 'status'],
+      });
+      at.server.answers.push(completed);
+      const job = await at.deps.ledger.read(at.job.id);
+      expect((await waitFor({ ...at, job: job ?? at.job })).exit).toBe(0);
+      expect(posts(at)).toBe(0);
+    },
+  );
 
-  it('an interruption in a pause: exit 130, and the job continues', async () => {
+  it('ends with exit 130 if it is interrupted in a pause, and the job continues', async () => {
     const at = await scene();
     at.server.answers.push(...times(10, running));
     at.deps.clock.onSleep = (count) => {
@@ -261,7 +264,7 @@ describe('a wait ends with', () => {
     });
   });
 
-  it('an interruption while a response is pending: exit 143 immediately', async () => {
+  it('ends with exit 143 immediately if it is interrupted while a response is pending', async () => {
     const at = await scene();
     at.server.answers.push(() => at.deps.soft.abort('SIGTERM'));
     expect(await failure(waitFor(at))).toMatchObject({ exitCode: 143, charged: 'yes' });
@@ -269,13 +272,13 @@ describe('a wait ends with', () => {
 });
 
 describe('a task that is not found', () => {
-  it('three times after the submission, and then runs, ends the wait with exit 0', async () => {
+  it('three times after the submission before it runs does not prevent exit 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('three times while the clock is set forward by a day, and then runs, ends the wait with exit 0', async () => {
+  it('three times while the clock is set forward by a day does not prevent exit 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     at.deps.clock.onSleep = (count) => (count === 1 ? at.deps.clock.set(24 * 60 * minutes) : undefined);
@@ -283,7 +286,7 @@ describe('a task that is not found', () => {
   });
 
   it.each([0, -24])(
-    'forever ends the wait with exit 9 after 60 s, without a POST (clock set by %i hours)',
+    'without end leads to exit 9 after 60 s, without a POST (clock changed by %i hours)',
     async (hours) => {
       const at = await scene();
       at.server.answers.push(...times(100, missing));
@@ -301,14 +304,14 @@ describe('a task that is not found', () => {
     },
   );
 
-  it('and was started elsewhere at an unknown time ends the wait immediately with exit 9', async () => {
+  it('and was started elsewhere at an unknown time leads to exit 9 immediately', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('and was adopted by a person ends the wait with exit 9, and next resolves the job again', async () => {
+  it('and was adopted by a person leads to exit 9 and the command that resolves the job again', async () => {
     const at = await sceneOf(c, 'task_77');
     const { id } = at.job;
     const job = { ...at.job, record: { ...at.job.record, isUnconfirmed: true } };
@@ -345,7 +348,7 @@ describe('a wait continues after', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it('repeated errors, each reported once, with the last one reported if the wait ends', async () => {
+  it('repeated errors, reports each once, and reports the last one if it ends', async () => {
     const at = await scene();
     const refused = says({ error: { message: 'bad param' } }, 400);
     at.server.answers.push(says('', 502), running, ...times(1000, refused));
@@ -357,7 +360,7 @@ describe('a wait continues after', () => {
     expect(at.deps.notes).toEqual([`${at.job.id}: the status query failed (bad param); trying again.`]);
   });
 
-  it('a gateway that does not respond: each poll ends at its timeout', async () => {
+  it('polls that end at their timeout because the gateway does not respond', async () => {
     const at = await sceneOf(c, 'task_0001', { requestTimeoutMs: 400 });
     at.server.answers.push(
       () => undefined,
@@ -368,7 +371,7 @@ describe('a wait continues after', () => {
     expect(at.server.requests).toHaveLength(3);
   });
 
-  it('an unknown status word, and the status "unknown"', async () => {
+  it('an unknown status word and the status "unknown"', async () => {
     const at = await scene();
     const word = (status: string): Answer => says({ task_id: 'task_0001', status });
     at.server.answers.push(word('unknown'), ...times(10, word('simmering')), completed);
@@ -376,11 +379,11 @@ describe('a wait continues after', () => {
     const seen = await waitFor(at, c, { onUpdate: ({ native_status: native }) => words.add(native) });
     expect(seen.exit).toBe(0);
     expect([...words]).toEqual(['unknown', 'simmering', 'completed']);
-    // Ten identical polls are one line of the record.
+    // Ten identical polls are recorded as one line.
     expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
   });
 
-  it('a status that reverts after success: the success is kept, and the result is requested again', async () => {
+  it('a status that reverts after success, keeps the success, and requests the result again', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     const { job } = await waitFor(at);
@@ -394,7 +397,7 @@ describe('a wait continues after', () => {
 
 describe('Protocol A', () => {
   it.each(['https://elsewhere.example/x', '../../etc', 'models/m/operations/a?b'])(
-    'cannot query a handle %s: exit 9, no request',
+    'cannot query the handle %s, which leads to exit 9 without a request',
     async (handle) => {
       const at = await sceneOf(a, handle);
       expect(await failure(waitFor(at, a))).toMatchObject({ exitCode: 9, charged: 'yes' });
@@ -405,7 +408,7 @@ describe('Protocol A', () => {
   const video = Buffer.alloc(60_000, 'v').toString('base64');
   const inline = JSON.stringify(finishedA([{ video: { encodedVideo: video } }]));
 
-  /** Sends text in this many pieces, at the given interval. */
+  /** Sends text in the given number of pieces, at the given interval in ms. */
   function inPieces(text: string, pieces: number, everyMs: number, response: ServerResponse): void {
     const size = Math.ceil(text.length / pieces);
     const next = (at: number): void => {
@@ -416,7 +419,7 @@ describe('Protocol A', () => {
     next(0);
   }
 
-  it('may send media inside the response for longer than a request timeout, as long as data arrives', async () => {
+  it('may send media inside the response for longer than the request timeout if data keeps arriving', async () => {
     const at = await sceneOf(a, operation, { requestTimeoutMs: 1500 });
     at.server.answers.push((_, response) => inPieces(inline, 20, 100, response));
     const seen = await waitFor(at, a);
@@ -424,7 +427,7 @@ describe('Protocol A', () => {
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('media that stall, or a response that arrives slowly without media, are aborted and requested again', async () => {
+  it('responses are aborted and requested again if media stall, or if data without media arrives slowly', async () => {
     const at = await sceneOf(a, operation, { requestTimeoutMs: 500 });
     at.server.answers.push(
       (_, response) => void response.write(inline.slice(0, 40_000)),
@@ -447,9 +450,9 @@ describe('Protocol A', () => {
   });
 
   it.each([
-    ['a response with 15 MiB of text', 15, 'observation'],
-    ['no more than 16 MiB of an endless response', 64, 'again'],
-  ])('reads %s', async (_, mebibytes, kind) => {
+    ['responses with 15 MiB of text', 15, 'observation'],
+    ['responses up to at most 16 MiB if they are endless', 64, 'again'],
+  ])('accepts %s', async (_, mebibytes, kind) => {
     const { deps } = await sceneOf(a, operation);
     let sent = 0;
     const body = async function* (): AsyncGenerator<Uint8Array> {
@@ -464,7 +467,7 @@ describe('Protocol A', () => {
   });
 });
 
-it('an event that cannot be recorded ends the wait as paid and resumable', async () => {
+it('a wait ends as paid and resumable if an event cannot be recorded', async () => {
   const at = await scene();
   at.server.answers.push(running);
   const ledger: Ledger = {

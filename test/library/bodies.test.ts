@@ -13,10 +13,10 @@ const titles: Record<ProtocolName, readonly [string, string]> = {
   c: ['BodyC', 'The body of Protocol C, of the official model or of a self-hosted one (specification 2.5).'],
 };
 
-// A field that the model list fills in may be omitted.
+// A field that the model list provides may be omitted.
 const filled = ['ModelVersion'];
 
-it('the body types match the schemas that check them (vitest --update writes the types)', async () => {
+it('the body types match the schemas that check bodies (vitest --update writes the types)', async () => {
   const types = await Promise.all(
     Object.entries<Protocol>(protocols).map(async ([name, protocol]) => {
       const { schema } = await protocol.checks();

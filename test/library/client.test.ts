@@ -46,7 +46,7 @@ afterEach(() => {
   }
 });
 
-/** A client of the user, with the same gateway, key and ledger as their command line. */
+/** Returns a client with the same gateway, key and ledger as the user's command line. */
 function clientOf(options: ClientOptions = {}): Client {
   const client = createClient({ env: user.env, pollInterval: '5ms', ...options });
   onEnd(() => client.close());
@@ -62,10 +62,10 @@ async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
   return error as MgwError;
 }
 
-/** Matches text that contains a substring. */
+/** Returns a matcher for text that contains the given substring. */
 const saying = (part: string): string => expect.stringContaining(part) as string;
 
-/** Resolves once a condition is true. Another process or a server makes it true. */
+/** Resolves once a condition is true, which another process or a server causes. */
 async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }
@@ -91,7 +91,7 @@ describe('the library: a video', () => {
     expect(JSON.parse(readFileSync(`${output}.json`, 'utf8'))).toMatchObject({ job: job.id });
   });
 
-  it('that differs from its request is an error in strict mode, is kept, and is not paid for again', async () => {
+  it('that differs from its request causes an error in strict mode, is kept, and is not paid for again', async () => {
     gateway.served.content = Buffer.from(
       renderVideo({ prompt: 'a boat', seconds: 2, width: 96, height: 64 }),
     );
@@ -113,7 +113,7 @@ describe('the library: a video', () => {
     });
   });
 
-  it('is watched through each change', async () => {
+  it('can be watched through each change of its state', async () => {
     gateway.polls = 3;
     const client = clientOf();
     const { job } = await client.submit(boat);
@@ -122,7 +122,7 @@ describe('the library: a video', () => {
     expect(states).toEqual(['queued', 'running', 'succeeded']);
   });
 
-  it('continues after a loop that watched it ends', async () => {
+  it('continues after the end of a loop that watched it', async () => {
     gateway.polls = Infinity;
     const client = clientOf();
     const { job } = await client.submit(boat);
@@ -135,7 +135,7 @@ describe('the library: a video', () => {
 });
 
 describe('the library: a payment', () => {
-  it('whose response was lost is submit_unknown, with one POST for repeated calls', async () => {
+  it('whose response was lost leads to submit_unknown, and to one POST in repeated calls', async () => {
     gateway.script.submit.push(({ response }) => void (gateway.create(), response.destroy()));
     const client = clientOf();
     const error = await errorOf(client.submit(boat));
@@ -148,7 +148,7 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('under one key in two clients makes one POST, and both get the job', async () => {
+  it('under one key in two clients leads to one POST, and both clients receive the job', async () => {
     const [one, other] = await Promise.all(
       [clientOf(), clientOf()].map((client) => client.submit({ ...boat, key: 'boat-7', wait: true })),
     );
@@ -160,7 +160,7 @@ describe('the library: a payment', () => {
     ).toBe('conflict');
   });
 
-  it('that repeats a successful call makes a second take, which must be requested', async () => {
+  it('that repeats a successful call makes a second take, with a note unless the call requests one', async () => {
     const notes: string[] = [];
     const client = clientOf({ onNote: (text) => notes.push(text) });
     const first = await client.submit(boat);
@@ -179,7 +179,7 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it('of a body that the command line would refuse is refused, and sent with check: false', async () => {
+  it('with a body that the command line would refuse is refused, but is sent with check: false', async () => {
     const client = clientOf();
     const typo = { ...boat.body, durration: 6 };
     const error = await errorOf(client.submit({ protocol: 'c', body: typo }));
@@ -203,7 +203,7 @@ describe('the library: a payment', () => {
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
     [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],
     [{ ...boat, body: { ...boat.body, seed: 2 ** 60 } }, 'would lose precision'],
-  ])('with a typo sends nothing: %#', async (order, message) => {
+  ])('with a mistyped option sends nothing: case %#', async (order, message) => {
     const error = await errorOf(clientOf().submit(order as never));
     expect(error).toMatchObject({ code: 'usage', charged: 'no', message: saying(message) });
     expect(gateway.seen).toHaveLength(0);
@@ -235,7 +235,7 @@ describe('the library: an abort', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('waits for the response to a payment; a second abort leaves the job unknown', async () => {
+  it('waits for the response to a payment, and a second abort leaves the job in doubt', async () => {
     const answers: (() => void)[] = [];
     const later: Answer = ({ response }) => {
       answers.push(() => response.end(JSON.stringify({ task_id: gateway.create(), status: 'queued' })));
@@ -292,7 +292,7 @@ describe('the library: an abort', () => {
 });
 
 describe('the library and the command line', () => {
-  it('share jobs: a command fetches the job of a program, and vice versa', async () => {
+  it("share jobs, so that a command fetches a program's job and vice versa", async () => {
     const client = clientOf();
     const { job } = await client.submit({ ...boat, key: 'shared' });
     const shown = await user.run([
@@ -313,7 +313,7 @@ describe('the library and the command line', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('share resuming: a program continues an interrupted command, and vice versa', async () => {
+  it('can continue after each other, so that a program resumes an interrupted command and vice versa', async () => {
     gateway.polls = Infinity;
     const output = join(user.cwd, 'boat.mp4');
     const typed = user.start([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);
@@ -333,7 +333,7 @@ describe('the library and the command line', () => {
 });
 
 describe('the library: errors', () => {
-  it('include the cause, the cost and the job', async () => {
+  it('contain the cause, the charge and the job', async () => {
     gateway.script.query = [{ body: { status: 'failed', error: { message: 'the model fell over' } } }];
     const error = await errorOf(clientOf().submit({ ...boat, wait: true }));
     expect(error).toMatchObject({
@@ -347,7 +347,7 @@ describe('the library: errors', () => {
     });
   });
 
-  it('suggest a command with the folders of the client', async () => {
+  it("suggest a command with the client's folders", async () => {
     const stateDir = freshFolder();
     const { next } = await errorOf(clientOf({ stateDir }).job('@none'));
     expect(next).toEqual(['env', `MGW_STATE_DIR=${stateDir}`, 'mgw', 'jobs', 'ls']);
@@ -360,7 +360,7 @@ describe('the library: errors', () => {
     expect(`${error.message} ${JSON.stringify(error.job)}`).not.toContain(canaryKey);
   });
 
-  it('report missing settings, unknown options, and unknown jobs', async () => {
+  it('report missing settings, unknown options and unknown jobs', async () => {
     const bare = createClient({ env: {}, stateDir: freshFolder(), configDir: freshFolder() });
     expect((await errorOf(bare.submit(boat))).code).toBe('config');
     expect(() => createClient({ baseURL: gateway.url } as ClientOptions)).toThrow('Did you mean baseUrl?');
@@ -371,7 +371,7 @@ describe('the library: errors', () => {
 });
 
 describe('the library: settings', () => {
-  it('from the program override the environment, and a handle is imported from the gateway', async () => {
+  it('from the program override the environment, even when a handle is imported', async () => {
     const env = {
       MGW_BASE_URL: 'http://127.0.0.1:9',
       MGW_API_KEY: 'sk-another-key-1234',
@@ -445,7 +445,7 @@ describe('the library: speech', () => {
     expect(readFileSync(copy).equals(object)).toBe(true);
   });
 
-  it('is returned as it arrives, the first piece before the second is sent', async () => {
+  it('is returned as it arrives, even before all of it has been sent', async () => {
     let sendRest: () => void = () => undefined;
     const { client } = await speaking(async (response) => {
       const { speechBody } = await import('../speech/frames.ts');
@@ -460,7 +460,7 @@ describe('the library: speech', () => {
     expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
   });
 
-  it('that is cut yields the received audio, and then throws an error', async () => {
+  it('that breaks off yields the received audio, and then throws an error', async () => {
     const { client } = await speaking([hello]);
     const heard: Uint8Array[] = [];
     const listen = async (): Promise<void> => {

@@ -1,4 +1,4 @@
-/** The subset of JSON Schema that the schemas of bodies use. */
+/** The subset of JSON Schema that the body schemas use. */
 export interface JsonSchema {
   type?: string;
   description?: string;
@@ -10,7 +10,7 @@ export interface JsonSchema {
   not?: object;
 }
 
-/** The TypeScript type of a JSON Schema; `optional` lists further members that may be absent. */
+/** Returns a JSON Schema as a TypeScript type. `optional` lists further members that may be absent. */
 export function typeText(schema: JsonSchema, optional: readonly string[] = []): string {
   if (schema.not !== undefined) return 'never';
   if (schema.enum !== undefined) return schema.enum.map((word) => `'${word}'`).join(' | ');
@@ -33,7 +33,7 @@ function objectText(members: readonly string[]): string {
   return `{\n${members.join('\n')}\n}`;
 }
 
-// Writes members that all objects of a union share once.
+// Returns a union's text, in which members that all objects share occur only once.
 function unionText(schemas: readonly JsonSchema[], optional: readonly string[]): string {
   if (schemas.some(({ type }) => type !== 'object'))
     return schemas.map((one) => typeText(one, optional)).join(' | ');
@@ -44,7 +44,7 @@ function unionText(schemas: readonly JsonSchema[], optional: readonly string[]):
 }
 
 function sentence(text: string): string {
-  // A value such as t2v is case-sensitive.
+  // The first letter of a value such as t2v is not capitalised, because values are case-sensitive.
   if (/^[a-z]+\d/.test(text)) return `${text}.`;
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

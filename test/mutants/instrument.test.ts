@@ -20,8 +20,8 @@ interface Active {
 }
 
 /**
- * Runs a function of a source with one mutant after another, and returns the results by the kinds of the mutants, ''
- * for none.
+ * Runs a source's function with one mutant after another. Returns the results by the mutants'
+ * kinds, with '' for no mutant.
  */
 function results(source: string, ...args: unknown[]): Record<string, unknown> {
   const { text, mutants } = mutantsOf('src/x.ts', source);
@@ -101,7 +101,7 @@ describe('mutants', () => {
     expect(results(source, ...args)).toEqual(expected);
   });
 
-  it('keep the line numbers, and are named after their place', () => {
+  it('do not change line numbers, and are named after their place', () => {
     const { text, mutants } = mutantsOf('src/x.ts', 'const a = 1;\nif (a > 0) f();\n');
     expect(text.split('\n')).toHaveLength(3);
     expect(mutants.map(({ id }) => id)).toEqual([
@@ -113,11 +113,11 @@ describe('mutants', () => {
   });
 });
 
-it('every folder and file to mutate exists', () => {
+it('every file and folder of `moneyPath` exists', () => {
   expect(moneyPath.filter((path) => !existsSync(path))).toEqual([]);
 });
 
-it('a sample of mutants is the same for the same seed', () => {
+it('the same seed selects the same sample of mutants', () => {
   const items = Array.from({ length: 100 }, (_, index) => index);
   const drawn = sample(items, 10, '7') as number[];
   expect(new Set(drawn).size).toBe(10);
@@ -125,7 +125,7 @@ it('a sample of mutants is the same for the same seed', () => {
   expect(sample(items, 10, '8')).not.toEqual(drawn);
 });
 
-it('an explanation is found by the file, the kind and the source of its mutant', () => {
+it("an explanation is found by its mutant's file, kind and source", () => {
   const why = explanations('# Title\n\n- `src/x.ts` no call `f(`a`);`: it changes nothing\n') as (
     mutant: Partial<Mutant>,
   ) => string | undefined;

@@ -1,13 +1,13 @@
 import type { Status } from './disk.ts';
 
-/** A request of a simulated process to the machine: a system call that it waits for, or a wait for its next event. */
+/** A simulated process's request to the machine: a system call, or a wait for the next event. */
 export interface Asked {
-  /** A system call; absent if the process has nothing more to do before its next event. */
+  /** The system call; absent if the process has nothing to do before its next event. */
   call?: Call | undefined;
-  /** The operations that it started since its last request, and those that it cancelled. */
+  /** The operations that the process has started since its last request. `ended` lists those that it has cancelled. */
   begun: Begun[];
   ended: number[];
-  /** The exit code, once the process has ended. */
+  /** The exit code if the process has ended. */
   exit?: number | undefined;
 }
 
@@ -16,30 +16,30 @@ export interface Call {
   args: unknown[];
 }
 
-/** An operation that causes one or more events: a system call, a timer, a connection, a request. */
+/** An operation that causes one or more events: a system call, a timer, a connection or a request. */
 export interface Begun extends Call {
   id: number;
 }
 
-/** The machine's reply: the result of the call, an event, a command line to run, or that the process is dead. */
+/** The machine's reply: the call's result, an event, a command line to run, or the death of the process. */
 export interface Replied {
   now: number;
   monotonic: number;
   value?: unknown;
   error?: { code: string } | undefined;
-  /** The operation of the event. */
+  /** The id of the operation that caused the event. */
   id?: number | undefined;
   start?: Start;
   isDead?: boolean;
 }
 
-/** A process to start. */
+/** The parameters of a process to start. */
 export interface Start {
   args: string[];
   env: Record<string, string>;
   pid: number;
   seed: number;
-  /** undici's connect hook does not run, as if another program had replaced it. */
+  /** Whether undici's connect hook does not run, as if another program had replaced it. */
   isHookless: boolean;
 }
 

@@ -3,16 +3,16 @@ import { basename, dirname, resolve } from 'node:path';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_TRUNC, O_WRONLY, O_RDWR } = constants;
 
-/** A file or a folder. */
+/** A file or a folder on the simulated disk. */
 interface Inode {
   ino: number;
   mode: number;
   nlink: number;
   mtimeMs: number;
-  /** For a file: its bytes, and the bytes that survive a power cut. */
+  /** A file's bytes, and the bytes that survive a power cut. */
   data: Buffer;
   synced: Buffer;
-  /** For a folder: its names, the names that survive a power cut, and the unsynced changes in order. */
+  /** A folder's names, the names that survive a power cut, and the unsynced changes in order. */
   names?: Map<string, Inode>;
   syncedNames: Map<string, Inode>;
   unsynced: { order: number; name: string; inode: Inode | undefined }[];
@@ -29,13 +29,13 @@ export interface Status {
 }
 
 /**
- * The part of unsynced data that survives a power cut: nothing, everything, or the first changes of names and
- * any bytes. The changes of all folders have one order (`journal`: ext4, xfs), or each folder has its own
- * (`reordered`).
+ * The part of unsynced data that survives a power cut: nothing, everything, or the first name changes
+ * and any bytes. The name changes of all folders have one order (`journal`: ext4, xfs), or each folder
+ * has its own order (`reordered`).
  */
 export type Remains = 'lost' | 'kept' | 'journal' | 'reordered';
 
-/** An error of a system call, as its caller receives it. */
+/** A system call's error, as the caller receives it. */
 export class SystemError extends Error {
   constructor(readonly code: string) {
     super(code);
@@ -48,9 +48,11 @@ interface Open {
   appends: boolean;
 }
 
-/** A disk in memory that tracks synced data. Each method is one system call. */
+/** A disk in memory that tracks which data is synced. Each method is one system call. */
 export class Disk {
-  /** Full: nothing can be created or written, except the first `room` bytes of a write. */
+  /**
+   * Infinity unless the disk is full. On a full disk, nothing can be created, and a write stores at most `room` bytes.
+   */
   room = Infinity;
   #inodes = 0;
   #changes = 0;
@@ -84,7 +86,7 @@ export class Disk {
     return this.#descriptors;
   }
 
-  /** Opens text that is not on the disk, such as a file in /proc. */
+  /** Opens text that is not stored on the disk, such as a file in /proc. */
   openText(text: string): number {
     return this.openInode({ ...this.#make(0o444, false), data: Buffer.from(text) });
   }
@@ -160,7 +162,7 @@ export class Disk {
     const inode = this.#at(from);
     if (this.#find(to) === inode) return;
     this.#name(to, inode);
-    // Both parts are one change in the journal: a power cut leaves both or neither.
+    // The journal records both parts as one change, so a power cut leaves both or neither.
     this.#changes -= 1;
     this.#name(from, undefined);
   }
@@ -188,7 +190,7 @@ export class Disk {
     this.#at(path).mode = mode;
   }
 
-  /** Cuts the power: every process ends, and `remains` determines the unsynced data that survives. */
+  /** Cuts the power. `remains` determines the unsynced data that survives. */
   cut(remains: Remains, random: () => number): void {
     this.#open.clear();
     this.room = Infinity;
@@ -199,13 +201,13 @@ export class Disk {
       for (const inode of folder.names?.values() ?? []) inode.nlink += 1;
   }
 
-  /** Makes everything durable, as the initial state of a story. */
+  /** Makes all data durable, as the initial state of a schedule. */
   sync(): void {
     for (const inode of this.#all(this.#root)) this.fsync(this.openInode(inode));
     this.#open.clear();
   }
 
-  /** Every file by its path. */
+  /** Returns the content of every file by its path. */
   files(): Map<string, Buffer> {
     const found = new Map<string, Buffer>();
     const walk = (folder: Inode, path: string): void => {
@@ -300,13 +302,14 @@ export class Disk {
   }
 }
 
-// The last of some changes that survives a power cut; 0 if none does.
+// Returns the order of the last change that survives a power cut, or 0 if none survives.
 function lastKept(unsynced: Inode['unsynced'], random: () => number): number {
   const orders = unsynced.map(({ order }) => order).sort((one, other) => one - other);
   return orders[Math.floor(random() * (orders.length + 1)) - 1] ?? 0;
 }
 
-// The old file, or a part of its new bytes. The size may be the new one, and missing bytes read as zeros.
+// Returns a file's old bytes or part of its new bytes. The size may be the new one, in which
+// case missing bytes are zeros.
 function unsyncedBytes({ data, synced }: Inode, random: () => number): Buffer {
   const from = data.subarray(0, synced.length).equals(synced) ? synced.length : 0;
   const part = data.subarray(0, from + Math.floor(random() * (data.length - from + 1)));

@@ -18,7 +18,7 @@ const flagsOf: Record<string, number> = {
 type Wanted = { bigint?: boolean; throwIfNoEntry?: boolean } | undefined;
 type Encoding = string | { encoding?: string } | undefined;
 
-/** Node's file modules on the machine's disk: the members that mgw uses. */
+/** Returns the members of Node's file modules that mgw uses, implemented on the machine's disk. */
 export function fileSystem(system: System): Record<string, unknown> {
   const files = synchronous(system);
   const later = <T>(name: string, ...args: unknown[]): Promise<T> =>

@@ -1,24 +1,24 @@
 import { box } from '../support/film.ts';
 import { endFrame, audioFrames } from '../faults/frames.ts';
 
-/** A task that the gateway created and charged for. */
+/** A task that the gateway created and charged. */
 export interface Created {
   handle: string;
   prompt: string;
-  /** The gateway's address. */
+  /** The address of the gateway that created the task. */
   origin: string;
-  /** The result. */
+  /** The result's bytes. */
   bytes: Buffer;
 }
 
-/** A response, whose body comes in pieces. */
+/** A response, whose body is sent in pieces. */
 export interface Response {
   status: number;
   headers: Record<string, string>;
   pieces: Buffer[];
 }
 
-/** The gateway of a simulation: it completes tasks immediately, and counts them. */
+/** The gateway of a simulation, which completes each task immediately and counts tasks. */
 export class Gateway {
   readonly created: Created[] = [];
 
@@ -66,13 +66,13 @@ export class Gateway {
   }
 }
 
-// The text of speech is inside `req_params`.
+// Moves the members of `req_params`, which contains the text of speech, to the top level.
 function flat(body: unknown): unknown {
   const { req_params: inner, ...outer } = body as { req_params?: object };
   return { ...outer, ...inner };
 }
 
-/** A response of the gateway itself. */
+/** Returns a response with a JSON body. */
 export function json(status: number, body: object): Response {
   return inPieces('application/json', Buffer.from(JSON.stringify(body)), {}, 1, status);
 }

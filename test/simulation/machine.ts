@@ -4,23 +4,29 @@ import { Disk, SystemError, type Remains } from './disk.ts';
 import type { Host, Threads } from './threads.ts';
 import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 
-/** Before a step of the machine, or immediately after a change of a name or at the gateway. Both count from 1. */
+/**
+ * A moment before a step of the machine (`at`), or immediately after a change of a name or at the gateway
+ * (`after`). Both are counted from 1.
+ */
 export type Moment = { at: number } | { after: number };
 
 /**
- * Before a system call of a process, by its name and parts of its arguments: `link /home/boat.mp4`. It is the first such
- * call after the previous incident of this kind in the schedule.
+ * A moment before a process's system call, given by the call's name and parts of its arguments, such as `link
+ * /home/boat.mp4`. Means the first such call after the schedule's previous incident of this kind.
  */
 export type BeforeCall = { process: number; before: string };
 
-/** An incident at a time, or for a request, a process or a command; all count from 1. */
+/**
+ * An incident at a moment, or for a request, a process or a command. Requests, processes and
+ * commands are counted from 1.
+ */
 export type Incident =
   | ((Moment | BeforeCall) & Happening)
   | { request: number; what: NetworkFault }
   | { process: number; what: 'hook hidden' }
   | { command: number; what: 'starts last' };
 
-// `next starts` starts the next command. Before it, no command starts while another runs.
+// `next starts` starts the next command. Until then, no command starts while another runs.
 type Happening =
   | { what: 'switch' | 'next starts' | 'kill' | 'time passes' | 'index lost' }
   | { what: 'power cut'; remains: Remains }
@@ -29,13 +35,13 @@ type Happening =
 
 const changes = new Set(['link', 'rename', 'unlink']);
 
-/** The end of a process; `killed` if it was killed. */
+/** A process that has ended, and how. */
 export interface Ended {
   args: string[];
   code: number | 'killed';
   stdout: string;
   stderr: string;
-  /** How long it ran, ms of the machine's clock. */
+  /** The run time in ms of the machine's clock. */
   ms: number;
 }
 
@@ -50,7 +56,7 @@ interface Process {
   requests: Map<number, Request>;
 }
 
-/** One possible next step. `process` is undefined for a step of the network. */
+/** A possible next step. `process` is undefined for a network step. */
 interface Action {
   process?: Process;
   run: () => void | Promise<void>;
@@ -62,9 +68,9 @@ interface Action {
  */
 export class Machine {
   readonly traffic = new Traffic((line) => this.#note(line));
-  /** The numbers of processes in which the connect hook of undici does not run. */
+  /** The numbers of processes in which undici's connect hook does not run. */
   #hookless = new Set<number>();
-  /** What happened, as text. */
+  /** A log of all steps and incidents. */
   readonly log: string[] = [];
   steps = 0;
   #monotonic = 1000;
@@ -73,15 +79,15 @@ export class Machine {
   #started = 0;
   #lastStep = 0;
   #changes = 0;
-  /** The number of processes before this run. */
+  /** The number of processes that started before this run. */
   #earlier = 0;
-  /** The incidents before a call: the incidents whose call was not made yet, and the incidents that happen now. */
+  /** The incidents that happen before a call: those whose call has not been made, and those that happen now. */
   #awaited: (BeforeCall & Happening)[] = [];
   #due: Happening[] = [];
   #fullUntil = 0;
   #current: Process | undefined;
   readonly #processes: Process[] = [];
-  /** Ids of processes that have ended but were not reaped. */
+  /** The ids of processes that have ended but have not been reaped. */
   readonly #zombies = new Set<number>();
   readonly disk = new Disk(() => this.#now());
 
@@ -92,7 +98,9 @@ export class Machine {
     readonly traces = false,
   ) {}
 
-  /** Runs command lines side by side until all have ended; commands that have not begun when the power is cut begin after it. */
+  /**
+   * Runs command lines concurrently until all have ended. After a power cut, starts the commands that have not begun.
+   */
   async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];
     const left = commands.map((args, index) => ({ args, index }));
@@ -142,7 +150,7 @@ export class Machine {
     return (await this.run([args]))[0] as Ended;
   }
 
-  /** The calls of incidents that were not made in this run. */
+  /** Describes the incidents of this run whose call was never made. */
   get missed(): string[] {
     return this.#awaited.map(({ process, before }) => `process ${process} did not make the call: ${before}`);
   }
@@ -166,7 +174,7 @@ export class Machine {
     if (this.steps === this.#fullUntil) this.disk.room = Infinity;
   }
 
-  // The current process continues as long as it can, unless `isSwitch`.
+  // Makes one step. Unless `isSwitch` is true, the current process continues if it can.
   async #act(begin: Action[], isSwitch: boolean, random: Random): Promise<void> {
     const all: Action[] = [
       ...this.#processes.flatMap((process) => this.#actionsOf(process)),
@@ -250,7 +258,7 @@ export class Machine {
       if (this.#isAwaited(process, each)) this.#due.push(...this.#awaited.splice(0, 1));
   }
 
-  // A process that runs alone gets each reply immediately, in its own thread.
+  // A process that runs alone receives each reply immediately, in its own thread.
   #hostFor(process: () => Process): Host {
     return this.threads.local((asked) => {
       this.#asked(process(), asked);
@@ -269,7 +277,7 @@ export class Machine {
   }
 
   async #start(args: string[], index: number, isAlone: boolean): Promise<Process> {
-    // Takes the lowest free id, so that ids are soon reused.
+    // Uses the lowest free id, so that ids are soon reused.
     let pid = 2;
     while (this.#zombies.has(pid) || this.#processes.some((process) => process.pid === pid)) pid += 1;
     this.#started += 1;
@@ -301,7 +309,7 @@ export class Machine {
   #kill(process: Process, random: Random): void {
     this.#remove(process);
     if (random() < 0.3) this.#zombies.add(process.pid);
-    // The bytes that the dead process was sending may or may not arrive.
+    // Bytes that the dead process was sending may or may not arrive.
     for (const request of process.requests.values())
       if (!request.hasArrived && random() < 0.5) request.hasArrived = true;
   }

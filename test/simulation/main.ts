@@ -8,11 +8,12 @@ import { shrink } from './shrink.ts';
 import { stories } from './stories.ts';
 import { Threads } from './threads.ts';
 
-// npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
-// npm run simulate -- --seed 1 --minutes 480 plays as many schedules as possible in a night
-// npm run simulate -- --seed 1 --trace       replays one, with every system call
-// npm run simulate -- --stories              plays the schedules that once broke a promise; with --runs, the seeds too
-// npm run simulate -- --plant NAME --runs M  plays schedules until one shows the defect of plants.mjs
+// Usage:
+//   npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
+//   npm run simulate -- --seed 1 --minutes 480 plays as many schedules as possible in a night
+//   npm run simulate -- --seed 1 --trace       replays one schedule, and prints every system call
+//   npm run simulate -- --stories              plays the schedules that once broke a promise; with --runs, seeds as well
+//   npm run simulate -- --plant NAME --runs M  plays schedules until one reveals the defect NAME of plants.mjs
 const words = process.argv.slice(2);
 const numberOf = (name: string): number | undefined =>
   words.includes(name) ? Number(words[words.lastIndexOf(name) + 1]) : undefined;
@@ -21,7 +22,7 @@ const first = numberOf('--seed') ?? Math.floor(Math.random() * 1e9);
 const minutes = numberOf('--minutes') ?? Infinity;
 const runs = numberOf('--runs') ?? (words.includes('--stories') ? 0 : minutes < Infinity ? Infinity : 1);
 const isForOne = runs === 1 || ['--plant', '--trace', '--stories'].some((name) => words.includes(name));
-// `K/N`: this process plays every N-th seed, and another process adds up the results.
+// The share `K/N` means that this process plays every N-th seed. The parent process adds up the results.
 const share = process.env['MGW_SIMULATION_SHARE'];
 const [part = 0, parts = 1] = share?.split('/').map(Number) ?? [];
 
@@ -38,7 +39,7 @@ interface Count {
   broken: number;
 }
 
-// One process uses one core.
+// Starts one process per core, because a process uses only one core.
 async function playInProcesses(): Promise<Count> {
   const cores = availableParallelism();
   const counts = await Promise.all(
@@ -79,14 +80,14 @@ function* plans(): Iterable<Plan> {
   for (let seed = first + part; seed < first + runs; seed += parts) yield planOf(seed);
 }
 
-// A seed is useful only if it replays exactly.
+// Fails unless the schedule replays exactly, because otherwise a seed would be useless.
 async function replay(plan: Plan, threads: Threads): Promise<void> {
   const [one, other] = [await play(plan, threads, true), await play(plan, threads, true)];
   if (one.log.length === 0 || one.log.join('\n') !== other.log.join('\n'))
     throw new Error(`Seed ${plan.seed} does not replay exactly.`);
 }
 
-// Prints the first broken promise as a story, and of the others only the kind.
+// Prints the first broken promise as a story, and only the kind of the others.
 async function report(
   plan: Plan,
   { violations, log }: Played,

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { Dispatcher } from 'undici';
 import type { System } from './program.ts';
 
-/** The events of a connection or a request, in order. */
+/** An event of a connection or a request. */
 export type NetworkEvent =
   | { kind: 'open' }
   | { kind: 'head'; status: number; headers: Record<string, string> }
@@ -25,7 +25,7 @@ class Socket extends EventEmitter {
 
 type Connect = (target: object, done: (error: Error | null, socket: Socket | null) => void) => void;
 
-/** undici's client and connector on the machine's network: its events are connections, requests and responses. */
+/** Returns undici's client and connector, implemented on the machine's network. */
 export function network(system: System): Record<string, unknown> {
   const connector = (): Connect => (_target, done) => {
     const socket = new Socket();

@@ -3,7 +3,7 @@ import type { Remains } from './disk.ts';
 import type { Incident, Moment } from './machine.ts';
 import type { NetworkFault } from './traffic.ts';
 
-/** One schedule: the commands that people run side by side, and the incidents. The seed determines everything else. */
+/** A schedule: the commands that people run concurrently, and the incidents. The seed determines everything else. */
 export interface Plan {
   seed: number;
   commands: string[][];
@@ -28,7 +28,7 @@ const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '-
 const elsewhere = ['--base-url', 'http://127.0.0.1:92'];
 const resubmit = ['jobs', 'resolve', '@boat', '--resubmit', '--json', ...elsewhere];
 
-/** A manifest of three rows. */
+/** A manifest with three rows. */
 export const clips = {
   path: '/clips/clips.jsonl',
   rows: ['car', 'train', 'ship'].map((id) => ({
@@ -38,12 +38,12 @@ export const clips = {
     duration: 5,
   })),
 };
-/** Runs the batch. */
+/** The command that runs the batch. */
 export const batch = ['batch', 'run', clips.path, '-o', '/home/{id}.mp4', '--json'];
-/** Runs the batch under a budget for one of its rows. */
+/** The command that runs the batch under a budget for only one of its rows. */
 export const budgetedBatch = [...batch, '--budget-name', 'little'];
 
-/** The commands that may run together. */
+/** The sets of commands that may run together, each with its weight. */
 const scenes: readonly (readonly [string[][], number])[] = [
   [[boat, boat], 4],
   [[saved, saved], 4],
@@ -82,7 +82,7 @@ const scenes: readonly (readonly [string[][], number])[] = [
 
 const stepsPerChange = 25;
 
-/** Draws the plan of a seed. */
+/** Draws a seed's plan. */
 export function planOf(seed: number): Plan {
   const random = randomFor(seed, 'plan');
   const commands = pick(random, scenes);

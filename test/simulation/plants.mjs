@@ -1,7 +1,7 @@
 /**
- * Defects that were found once, or that the order of a payment prevents. `npm run simulate -- --plant NAME`
- * puts one into the bundle and plays schedules until one of them reveals it. Each change is a file of src, a
- * part of its text, and the text with the defect.
+ * Defects that mgw once had, or that the order of steps in a payment prevents. `npm run simulate -- --plant NAME` puts
+ * one into the bundle, and plays schedules until one reveals it. A change consists of a file in src, part of its text,
+ * and the text with the defect.
  */
 export const plants = {
   'sending-late': [

@@ -4,9 +4,9 @@ import { Machine, type Ended, type Incident } from './machine.ts';
 import { clips, type Plan } from './plan.ts';
 import type { Threads } from './threads.ts';
 
-/** The result of a schedule. */
+/** The result of playing a schedule. */
 export interface Played {
-  /** Describes the broken promises; empty if there are none. */
+  /** Descriptions of the broken promises; empty if none was broken. */
   violations: string[];
   log: string[];
 }
@@ -36,7 +36,7 @@ const config = {
   profiles: { default: { prices: { c: { 'vendor-h3-mini': `video=${price}` } } } },
 };
 
-/** Plays a schedule, runs each command again until it succeeds, and checks mgw's promises. */
+/** Plays a schedule, repeats each command until it succeeds, and checks mgw's promises. */
 export async function play(plan: Plan, threads: Threads, trace = false): Promise<Played> {
   const machine = new Machine(threads, plan.seed, env, trace);
   try {
@@ -63,7 +63,7 @@ async function violationsOf({ commands, incidents }: Plan, machine: Machine): Pr
   violations.push(...ran.flatMap(oddEnd), ...wholeFiles(machine));
   if (!has(incidents, 'disk full') && !has(incidents, 'index lost')) violations.push(...ran.flatMap(robbed));
   const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
-  // A prune that was killed may have removed jobs too.
+  // A prune may have removed jobs even if it was killed.
   const pruned = ran.some(({ args }) => args[1] === 'prune') ? machine.traffic.created.length : 0;
   const people = { machine, violations, commands, incidents, guesses: 0 };
   const after: Ended[] = [];
@@ -74,13 +74,13 @@ async function violationsOf({ commands, incidents }: Plan, machine: Machine): Pr
     ...wholeFiles(machine),
   );
   if (hasBudget) violations.push(...(await budgets(machine, removals, has(incidents, 'power cut'))));
-  // A retry does not change the first take, even if its process ended before it had cleaned up.
+  // A retry does not change the first take, even if the first take's process ended before it cleaned up.
   const isRetried = commands.some((args) => args[1] === 'retry');
   if (!isRetried && !has(incidents, 'power cut') && after.every(({ code }) => code === 0))
     violations.push(...leftovers(machine));
   for (const { args, code, stdout } of after)
     if (code !== 'killed') violations.push(...delivered(args, told(stdout), machine));
-  // Missed calls come last, because a schedule is shrunk by its first violation.
+  // Missed calls come last, because the first violation determines how a schedule is shrunk.
   return [...violations, ...missed];
 }
 
@@ -92,30 +92,33 @@ function told(stdout: string): Told {
   }
 }
 
-// A run is over if it printed its result, even if it was killed afterwards.
+// Whether a run is over. A run that printed its result is over, even if it was killed afterwards.
 function isOver({ args, code, stdout }: Ended): boolean {
-  // These commands run once: another retry, for example, would make another take.
+  // These commands are not repeated, because another retry, for example, would make another take.
   const isOnce = ['rm', 'prune', 'resolve', 'retry'].includes(args[1] ?? '');
   return isOnce || code === 0 || told(stdout).exit_code === 0;
 }
 
 const fitting = [0, 2, 3, 4, 6, 7, 8, 9, 10, 12, 'killed'];
-/** The gateway completes each task immediately, so only a process that another one blocks runs longer. */
+/**
+ * The maximum run time in ms. The gateway completes each task immediately, so only a process that another
+ * process blocks runs longer.
+ */
 const longestMs = 15 * 60_000;
 
 function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
   const { error } = told(stdout);
   const shown = `mgw ${args.join(' ')} ended with ${code}: ${error?.message ?? stderr}`;
   if (!fitting.includes(code) && !(isBatch(args) && code === 11)) return [shown];
-  // A command line that mgw refuses would simulate nothing.
+  // A command line that mgw refuses would simulate nothing, so it is reported.
   if (error?.next?.at(-1) === '--help') return [shown];
   if (ms > longestMs) return [`after ${Math.round(ms / 60_000)} minutes, ${shown}`];
   if (/\b(is|was) (lost|damaged)\b/i.test(error?.message ?? '')) return [`a false loss: ${shown}`];
   return [];
 }
 
-// No process replaces the output of a live process. Without a full disk, exit 10 can only mean that
-// another file exists.
+// Reports exit 10 for any reason except an existing output. Unless the disk is full, no other reason is possible,
+// because no process replaces a live process's output.
 function robbed({ args, code, stdout }: Ended): string[] {
   const { error } = told(stdout);
   return code === 10 && error?.code !== 'output_exists'
@@ -123,17 +126,17 @@ function robbed({ args, code, stdout }: Ended): string[] {
     : [];
 }
 
-/** The people who run the commands. */
+/** The state of the people who run the commands. */
 interface People {
   machine: Machine;
   violations: string[];
   commands: readonly string[][];
   incidents: readonly Incident[];
-  /** The number of times that a user wrongly stated that nothing was created, which cannot be known for speech. */
+  /** How often a person wrongly stated that nothing was created. For speech, a person cannot know this. */
   guesses: number;
 }
 
-/** Runs a command again, and the commands that its error suggests, until it succeeds. */
+/** Repeats a command, and runs the commands that its errors suggest, until it succeeds. */
 async function finish({ args }: Ended, people: People): Promise<Ended> {
   const { machine, violations, commands, incidents } = people;
   if (isBatch(args)) return finishBatch(args, people);
@@ -147,7 +150,7 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     violations.push(...oddEnd(ended));
     const { error, job } = told(ended.stdout);
     if (ended.code === 0) return ended;
-    // The budget has no room for the job, or the job was removed.
+    // The budget is too small for the job, or the job was removed.
     if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
     if (ended.code === 2 && error?.code === 'conflict' && isContested) return ended;
     // After a removal or a wrong guess, a result may exist that no job records.
@@ -176,7 +179,7 @@ async function finishBatch(args: string[], people: People): Promise<Ended> {
     violations.push(...oddEnd(ended));
     const inDoubt = (await jobsOf(machine)).filter(({ state }) => state === 'unknown');
     if (inDoubt.length === 0 && (ended.code === 0 || ended.code === 12)) return ended;
-    // After a removal, a file may exist that no job records.
+    // After a removal, a file that no job records may exist.
     if (ended.code === 2 && hasRemoval && ended.stderr.includes('already exists')) return ended;
     if (runs === 5) {
       violations.push(`mgw ${args.join(' ')} is blocked: ${ended.code} ${ended.stderr}`);
@@ -212,10 +215,10 @@ function isSameBody(one: string[], other: string[]): boolean {
   return promptOf(one) === promptOf(other) && gatewayOf(one) === gatewayOf(other);
 }
 
-// Resolves a job truthfully, like a person who checks the gateway's list of tasks. Speech has no
-// such list: returns true if the answer lost a charge.
+// Resolves a job like a person who checks the gateway's list of tasks. Speech does not appear in the list, so the
+// answer may be wrong. Returns true if it was, and a charge was lost.
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
-  // A person checks when no request is in transit any more.
+  // Delivers all requests first, because a person checks when no request is in transit any more.
   for (const request of machine.traffic.underWay()) machine.traffic.arrive(request);
   const known = (await jobsOf(machine)).map(({ handle }) => handle);
   const task = machine.traffic.created.find(
@@ -236,21 +239,21 @@ async function jobsOf(machine: Machine): Promise<NonNullable<Told['jobs']>> {
   return told((await machine.runOne('jobs', 'ls', '--json')).stdout).jobs ?? [];
 }
 
-/** The submissions that a command requests, by their keys, or else their prompts. */
+/** Returns the submissions that a command requests, named by key or else by prompt. */
 function submissionsOf(args: string[]): { name: string; prompt: string }[] {
   if (isBatch(args)) return clips.rows.map(({ id, prompt }) => ({ name: `clips/${id}`, prompt }));
   const prompt = promptOf(args);
   return prompt === undefined ? [] : [{ name: keyOf(args) ?? prompt, prompt }];
 }
 
-// A key belongs to one submission, regardless of its body.
+// Returns the name of the submission that created a task. A key belongs to one submission, regardless of its body.
 function nameOf({ prompt, origin }: Created, args: string[]): string | undefined {
   return gatewayOf(args) === origin
     ? submissionsOf(args).find((each) => each.prompt === prompt)?.name
     : undefined;
 }
 
-/** Reports charges that exceed what users requested, or that another gateway made. */
+/** Reports charges beyond those that the commands requested, and charges by another gateway. */
 function charges(
   { traffic: { created } }: Machine,
   commands: readonly string[][],
@@ -260,7 +263,7 @@ function charges(
   const allowed = new Map<string, number>();
   for (const [at, args] of commands.entries()) {
     const isNamed = args.includes('--key') || isBatch(args);
-    // The second run of a command with the same output joins the first, or finds the file.
+    // A second run of a command with the same output joins the first run or finds its file, so it requests nothing.
     const isSame = args.includes('-o') && commands.findIndex((each) => isDeepStrictEqual(each, args)) < at;
     const retries = commands.filter(([, command]) => command === 'retry').length;
     for (const { name } of submissionsOf(args))
@@ -290,9 +293,9 @@ async function handles(machine: Machine, removals: number): Promise<string[]> {
   const lost = machine.traffic.created.filter(
     ({ handle, prompt }) => !known.includes(handle) && !isSpeech(prompt),
   );
-  // If its process died, a job stays `sending` until the next command reads it and marks it as in doubt.
+  // If its process died, a job remains `sending` until the next command reads the job and puts it in doubt.
   const unknown = jobs.filter(({ state }) => state === 'unknown' || state === 'sending').length;
-  // Of two equal tasks, a person may have adopted the task of another job.
+  // Of two equal tasks, a person may have adopted the one that belongs to another job.
   const doubled = known.filter((handle, at) => handle !== undefined && known.indexOf(handle) !== at).length;
   return lost.length > removals + unknown + doubled
     ? [`the handles ${lost.map(({ handle }) => handle).join(', ')} are lost`]
@@ -303,7 +306,7 @@ function isSpeech(prompt: string): boolean {
   return prompt === 'a word';
 }
 
-/** Reports incomplete files. */
+/** Reports output files that are incomplete. */
 function wholeFiles({ disk, traffic }: Machine): string[] {
   return [...disk.files()].flatMap(([path, bytes]) => {
     if (!/^\/home\/\w+\.mp[34]$/.test(path)) return [];
@@ -324,9 +327,8 @@ function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Ma
 }
 
 /**
- * Reports budgets that are exceeded, or that do not contain the charges. After a power cut, no
- * process can be shown to be dead, so its reservations remain. A removed job still counts any
- * amount that may have been charged.
+ * Reports budgets that are exceeded, or that do not contain the charges. After a power cut, no process can be proven
+ * dead, so reservations remain. The budget of a removed job still contains any amount that may have been charged.
  */
 async function budgets(machine: Machine, removals: number, isCut: boolean): Promise<string[]> {
   const { stdout } = await machine.runOne('budget', 'ls', '--json');
@@ -340,7 +342,7 @@ async function budgets(machine: Machine, removals: number, isCut: boolean): Prom
   return [`${charged} was charged under a budget of ${limit}; it shows ${spent} spent, ${reserved} reserved`];
 }
 
-/** Reports leftovers next to the outputs, if all commands succeeded and no process is in doubt. */
+/** Reports temporary files next to the outputs. */
 function leftovers({ disk }: Machine): string[] {
   const left = [...disk.files()].filter(([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path));
   return left.length === 0 ? [] : [`left over: ${left.map(([path]) => path).join(', ')}`];

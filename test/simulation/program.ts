@@ -6,20 +6,26 @@ import { fileSystem } from './file-system.ts';
 import { network } from './network.ts';
 import { randomFor } from '../storm/random.ts';
 
-/** The system from the view of a process. */
+/** The machine, as a process sees it. */
 export interface System {
-  /** Makes a system call. @throws an error with its code. */
+  /**
+   * Makes a system call, and returns its result.
+   * @throws an error with the system's error code
+   */
   // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the result of a call depends on its name
   call<T>(name: string, ...args: unknown[]): T;
-  /** Starts an operation; `on` is called for each of its events. Returns a function that cancels it. */
+  /** Starts an operation, and calls `on` for each of its events. Returns a function that cancels the operation. */
   begin(name: string, args: unknown[], on: (value: unknown, error?: Error) => void): () => void;
-  /** Whether undici's connect hook does not run. */
+  /** Whether undici's connect hook does not run in this process. */
   isHookless(): boolean;
 }
 
-/** The real command line, evaluated once, as one process after the other. Only its system calls and events take time. */
+/**
+ * mgw's real command line, which is evaluated once and serves as one process after the other. Only system calls and
+ * events take simulated time.
+ */
 export class Program {
-  /** Replies to a system call. */
+  /** Returns the machine's reply to a request. Set by the host. */
   answer: (asked: Asked) => Replied = () => {
     throw new Error('no system');
   };
@@ -29,7 +35,7 @@ export class Program {
   ended: number[] = [];
   #process: Process | undefined;
   readonly #main: (args: string[]) => Promise<number>;
-  // Functions that reset the state of the modules.
+  // Functions that reset the modules' state.
   readonly #resets: (() => void)[] = [];
 
   constructor(bundle: string) {
@@ -75,7 +81,7 @@ export class Program {
     } catch (thrown) {
       if (this.#process?.isDead !== true) throw thrown;
     }
-    // Promises, streams and immediates of the program run until it waits for an event.
+    // Runs the program's promises, streams and immediates until it waits for an event.
     do await new Promise((resolve) => setImmediate(resolve));
     while ((this.#process?.immediates ?? 0) > 0);
     const exit = this.#process?.exit;
@@ -99,7 +105,7 @@ export class Program {
   }
 }
 
-/** One process: the operations that it started, and whether it is still alive. */
+/** One process, with the operations that it has started. */
 class Process implements System {
   exit: number | undefined;
   isDead = false;
@@ -135,12 +141,12 @@ class Process implements System {
     };
   }
 
-  /** Reports an event. */
+  /** Reports an operation's event to the program. */
   tell(id: number, value: unknown, error?: { code: string }): void {
     this.#operations.get(id)?.(value, error && systemError(error.code, 'call', ''));
   }
 
-  /** Makes the program's remaining code throw, so that it has no further effect. */
+  /** Marks the process as dead and throws, so that the program's remaining code has no effect. */
   die(): never {
     this.isDead = true;
     throw new Error('the process is dead');

@@ -1,4 +1,4 @@
-// Builds the command line and the simulation, and runs it, since no TypeScript runner is installed.
+// Builds the command line and the simulation, and runs the simulation. No TypeScript runner is installed.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
@@ -28,7 +28,7 @@ const common = {
   resolve: builds[0].resolve,
   logLevel: 'silent',
 };
-// A thread evaluates the program once, and resets the state of its modules for the next process.
+// A thread evaluates the program once, and resets the modules' state for each next process.
 const state =
   /^let (\w+)(?:: [^=\n]+)?(?: = (.+))?;$|^const (\w+)(?:: [^=\n]+)? = new (?:Map|Set)(?:<.*>)?\(\);$/gm;
 const resettable = {

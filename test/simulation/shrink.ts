@@ -2,7 +2,7 @@ import type { Plan } from './plan.ts';
 import { play, type Played } from './play.ts';
 import type { Threads } from './threads.ts';
 
-/** Removes commands and incidents from a plan as long as it still breaks the same promise. */
+/** Removes commands and incidents from a plan while the plan still breaks the same promise. */
 export async function shrink(
   plan: Plan,
   violations: readonly string[],
@@ -28,7 +28,7 @@ export async function shrink(
   return found;
 }
 
-// The broken promise, without its numbers and names.
+// Returns the description of the first broken promise without numbers and names.
 function kindOf([first = '']: readonly string[]): string {
   return first.split(':')[0]?.replace(/job_\w+|\d+|\/\S+/g, '') ?? '';
 }

@@ -7,8 +7,8 @@ import type { Threads } from './threads.ts';
 
 const run = promisify(execFile);
 
-// The run ends with an error if its first schedule does not replay exactly.
-it('no schedule of the first seeds or of earlier failures breaks a promise', async () => {
+// The run also fails if its first schedule does not replay exactly.
+it('no schedule of the first seeds or of an earlier failure breaks a promise', async () => {
   const words = ['test/simulation/run.mjs', '--stories', '--seed', '1', '--runs', '15'];
   const { stdout } = await run(process.execPath, words);
   expect(stdout).toMatch(/^0 of 29 schedules broke a promise/);
@@ -42,7 +42,7 @@ it('an incident happens before its call, and is reported as missed if no such ca
   expect(machine.missed).toEqual(['process 1 did not make the call: stat /b']);
 });
 
-it('every planted defect can still be put into the source', async () => {
+it('every defect in plants.mjs can still be put into the source', async () => {
   const print = "import { plants } from './test/simulation/plants.mjs'; console.log(JSON.stringify(plants))";
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', print]);
   const plants = Object.entries(JSON.parse(stdout) as Record<string, [string, string, string][]>);

@@ -8,10 +8,10 @@ const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'
 const plane = ['video', 'c', 'submit', 'a plane', ...boat.slice(4), '-o', '/home/plane.mp4'];
 const saved = [...keyed, '-o', '/home/boat.mp4'];
 
-/** A schedule without step numbers, which change with the code. */
+/** A schedule without step numbers, which change whenever the code changes. */
 type Story = Plan & { incidents: Exclude<Incident, Moment>[] };
 
-/** Shrunk schedules that once broke a promise, by promise. They run with the tests. */
+/** Shrunk schedules that once broke a promise, by name. The tests play all of them. */
 export const stories: Record<string, Story> = {
   'the log of an output, torn by a full disk, was treated as the file of another program': {
     seed: 1061,

@@ -2,7 +2,8 @@ import { receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_
 import type { Asked, Replied } from './calls.ts';
 import { Program } from './program.ts';
 
-// A thread in which processes run next to those of other threads. It stops at each system call until the machine replies.
+// A thread that runs processes, concurrently with other threads. The thread stops at each system call
+// until the machine replies.
 
 const { port, turn, bundle } = workerData as {
   port: MessagePort;

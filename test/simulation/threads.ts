@@ -2,13 +2,13 @@ import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from '
 import type { Asked, Replied } from './calls.ts';
 import { Program } from './program.ts';
 
-/** The environment of a process. */
+/** A host that runs one process. */
 export interface Host {
   /** Runs the process until its next request. */
   resume(replied: Replied): Asked | Promise<Asked>;
 }
 
-/** Threads in which processes run, one at a time; they are shared by any number of machines. */
+/** A pool of threads, each of which runs one process at a time. Any number of machines can share the pool. */
 export class Threads {
   readonly #free: Thread[] = [];
   #local: Program | undefined;
@@ -26,7 +26,10 @@ export class Threads {
     if (host instanceof Thread) this.#free.push(host);
   }
 
-  /** This thread, for a process that runs alone: `answer` replies immediately to its system calls. */
+  /**
+   * Returns a host in this thread for a process that runs alone. `answer` replies to the process's
+   * system calls immediately.
+   */
   local(answer: (asked: Asked) => Replied): Host {
     this.#local ??= new Program(this.bundle);
     this.#local.answer = answer;
@@ -38,7 +41,7 @@ export class Threads {
   }
 }
 
-/** The machine's side of a thread. */
+/** A thread, as the machine uses it. */
 class Thread implements Host {
   readonly #turn = new Int32Array(new SharedArrayBuffer(4));
   readonly #port: MessagePort;
@@ -71,7 +74,7 @@ class Thread implements Host {
   }
 
   #next(): Asked {
-    // A late notification of the previous turn may wake it.
+    // A late notification from the previous turn may wake this wait, so the loop checks the value again.
     while (Atomics.load(this.#turn, 0) === 1)
       if (Atomics.wait(this.#turn, 0, 1, 60_000) === 'timed-out')
         throw new Error('a process does not come to rest');

@@ -2,7 +2,7 @@ import type { Begun } from './calls.ts';
 import { Gateway, json, type Created, type Response } from './gateway.ts';
 import type { NetworkEvent } from './network.ts';
 
-/** A fault of a request, counted from 1 in the order in which requests are sent. */
+/** A fault of a request. Requests are counted from 1 in the order in which they are sent. */
 export type NetworkFault =
   'refused' | 'lost' | 'answer lost' | 'answer late' | 'answer cut' | 'error' | 'busy';
 
@@ -13,27 +13,27 @@ export interface Request {
   fault: NetworkFault | undefined;
   hasArrived: boolean;
   events: NetworkEvent[];
-  /** Whether the connection breaks after the events. */
+  /** Whether the connection breaks after the request's events. */
   breaks: boolean;
 }
 
 /** The network between the processes and the gateway. */
 export class Traffic {
-  /** The gateways, by address. */
+  /** The gateways by address. */
   readonly gateways = new Map<string, Gateway>();
-  /** The faults of the next requests, by number. */
+  /** The faults of future requests by request number. */
   faults = new Map<number, NetworkFault>();
   #count = 0;
   readonly #flights: Request[] = [];
 
   constructor(readonly note: (line: string) => void) {}
 
-  /** The tasks of all gateways. */
+  /** The tasks that all gateways have created. */
   get created(): Created[] {
     return [...this.gateways.values()].flatMap(({ created }) => created);
   }
 
-  /** Whether the connection for the next request is refused. */
+  /** Returns whether the connection for the next request is refused. */
   refuses(): boolean {
     const isRefused = this.faults.get(this.#count + 1) === 'refused';
     if (isRefused) this.#count += 1;
@@ -49,7 +49,7 @@ export class Traffic {
     return request;
   }
 
-  /** Requests that have not arrived yet. Each arrives even if its process has died. */
+  /** Returns the requests that are in transit. Each request arrives even if its process has died. */
   underWay(): Request[] {
     return this.#flights.filter(({ hasArrived }) => !hasArrived);
   }

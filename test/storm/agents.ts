@@ -12,7 +12,8 @@ import { newUser, type User } from '../support/cli.ts';
 import { httpServer, sendJson } from '../support/servers.ts';
 import { pick, type Random, randomFor } from './random.ts';
 
-// npm run storm -- --agents --prompts 60 --seed 2
+// Usage:
+//   npm run storm -- --agents --prompts 60 --seed 2
 
 /** A gateway that counts its charges for each text. */
 interface Gateway {
@@ -23,12 +24,12 @@ interface Gateway {
   chargesFor(text: string): number;
 }
 
-/** A text that several agents request one after the other, and that must be paid for once. */
+/** A text that several agents request one after the other, and that must be paid for only once. */
 interface Wish {
   text: string;
   tool: 'submit_video' | 'speak';
   key: string;
-  /** The number of keys chosen so far. An agent chooses another key only after a lost response. */
+  /** The number of keys used so far. An agent chooses another key only after a lost response. */
   keys: number;
   history: string[];
   end?: 'told' | 'unknown' | 'budget' | 'rejected' | 'failed';
@@ -37,7 +38,10 @@ interface Wish {
 const model = 'vendor-h3-mini';
 const budget = 'shared';
 
-/** Two servers, the command line, and agents that stop waiting, die and lose their memory. Their servers also die. */
+/**
+ * A storm of two MCP servers, the command line, and agents that stop waiting, die and lose their
+ * memory. The servers die, too.
+ */
 class AgentStorm {
   readonly #user: User;
   readonly #random: Random;
@@ -64,7 +68,7 @@ class AgentStorm {
     await Promise.all(Array.from({ length: width }, work));
     over.abort();
     await killing;
-    // Payments that did not fit while reservations of dead processes were open may fit now.
+    // Payments that exceeded the budget while dead processes had open reservations may fit now.
     for (const wish of wishes) if (wish.end === 'budget') await this.#fulfil(wish, false);
   }
 
@@ -73,7 +77,8 @@ class AgentStorm {
     for (let tries = 0; wish.end === undefined; tries += 1) {
       if (tries === 200) throw new Error(`no end: ${wish.history.join('\n')}`);
       const isCalm = !isStormy || tries > 20;
-      // A person uses the command line. If a person chooses another key, that is deliberately another job.
+      // A person uses the command line. People request only texts that still have their first key, because a person who
+      // chooses another key deliberately requests another job.
       const isPerson = wish.tool === 'submit_video' && wish.keys === 1 && this.#random() < 0.2;
       await (isPerson ? this.#command(wish, isCalm) : this.#call(wish, isCalm));
     }
@@ -119,7 +124,7 @@ class AgentStorm {
     else this.#read(wish, answer);
   }
 
-  // An agent that lost a response uses the same key or chooses another one.
+  // Makes an agent forget a lost response. The agent keeps the key or chooses another one.
   #forget(wish: Wish): void {
     if (this.#random() < 0.5) return;
     wish.keys += 1;
@@ -201,13 +206,13 @@ async function sandbox(seed: number, stateDir: string): Promise<Gateway> {
   return { url: gateway.url, key: gateway.key, speaks: true, chargesFor };
 }
 
-/** Returns the violations. */
+/** Runs a storm, and returns the violations. */
 async function storm(gateway: Gateway, count: number, seed: number): Promise<string[]> {
   const extra = gateway.key === undefined ? {} : { MGW_API_KEY: gateway.key };
   const user = newUser(gateway.url, extra);
   onEnd(() => rmSync(user.cwd, { recursive: true, force: true }));
   const limit = Math.ceil(count * 0.8) * 5 + 3;
-  // Five seconds of video and ten characters of speech cost 5 each.
+  // Five seconds of video cost 5, and so do ten characters of speech.
   for (const command of [
     ['config', 'set', `prices.c.${model}`, 'second=1'],
     ['config', 'set', 'prices.tts', '10k_characters=5000'],
@@ -229,7 +234,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
     const charges = gateway.chargesFor(text);
     total += charges;
     const records = recordsOf(user, text);
-    // Speech that broke off is charged, and does not prevent an agent from another take under another key.
+    // Speech that broke off is charged, and does not stop an agent from requesting another take under another key.
     const failed = records.filter((each) => each.includes('"type":"finished","state":"failed"')).length;
     const made = charges - failed;
     if (end === 'told' ? made === 1 : end === 'unknown' ? made <= 1 : made === 0) continue;
@@ -252,7 +257,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   return found;
 }
 
-// The events of the jobs of a text, to investigate a violation.
+// Returns the records of a text's jobs, to investigate a violation.
 function recordsOf(user: User, text: string): string[] {
   const folder = join(user.env['MGW_STATE_DIR'] ?? '', 'jobs');
   const records = readdirSync(folder).map((file) => readFileSync(join(folder, file), 'utf8'));

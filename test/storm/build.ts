@@ -3,14 +3,14 @@ import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
 import { onceForSuite } from '../support/once-for-suite.ts';
 
-/** The bundles of the parts of a storm that run in separate processes. */
+/** The bundles of the storm's parts that run in separate processes. */
 export interface Built {
   worker: string;
-  /** The address of the preload that records a process. */
+  /** The URL of the preload that records a process. */
   recorder: string;
 }
 
-/** Builds the worker and the recorder, once for the suite. */
+/** Builds the worker and the recorder, once per test suite. */
 export async function buildStorm(): Promise<Built> {
   const dir = await onceForSuite('mgw-storm', buildInto);
   return { worker: join(dir, 'worker.js'), recorder: pathToFileURL(join(dir, 'recorder.js')).href };

@@ -10,7 +10,7 @@ import { videoOf } from '../../src/sandbox/files.ts';
 import { intentIn, outputOf, tokenOf, type Ended } from './drive.ts';
 import { stormKey, type World } from './world.ts';
 
-/** A violation, and where it occurred. */
+/** The violations by kind. Each entry describes where the violation occurred. */
 export interface Violations {
   'double charges': string[];
   'lost handles': string[];
@@ -21,7 +21,7 @@ export interface Violations {
   'unended jobs': string[];
 }
 
-/** Judges a finished storm by the gateway's own count and by the files on disk. */
+/** Checks a finished storm by the gateway's own count and by the files on disk. */
 export async function checkStorm(world: World, ended: readonly Ended[]): Promise<Violations> {
   const ledger = await openFileLedger(world.state, Date.now);
   const jobs = (await Promise.all((await ledger.ids()).map((id) => ledger.read(id)))).filter(
@@ -52,7 +52,7 @@ function doubleCharges(world: World, tasks: readonly Task[], ended: readonly End
   });
 }
 
-/** The handle by which a task is queried (specification 4). */
+/** Returns the handle for queries of a task (specification 4). */
 function handleOf({ area, id, model }: Task): string {
   return area === 'a' ? `models/${model}/operations/${id}` : id;
 }
@@ -69,12 +69,14 @@ function lostHandles(tasks: readonly Task[], jobs: readonly Job[]): string[] {
   });
 }
 
-/** Whether the job has a recorded response with this id. The next command on the job reads it. */
+/**
+ * Whether the job has a recorded response that contains this id. The next command on the job evaluates the response.
+ */
 function hasReplyWith({ record }: Job, id: string): boolean {
   return record.pendingReply?.text.includes(id) === true;
 }
 
-/** Reports charges of speech that no job records as sent, because the next run of their intent would pay again. */
+/** Reports charges for speech that no job records as sent, because the next run of the same intent would pay again. */
 function unrecordedCharges(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   const charged = readBill(world.gateway).filter(({ area }) => area === 'tts').length;
   const unsent = ['prepared', 'rejected'];
@@ -111,7 +113,10 @@ function speechOf(n: number): Uint8Array {
   return Buffer.concat([...speechChunks({ text: tokenOf(n), format: 'mp3', sampleRate: 24_000 })]);
 }
 
-/** The key in plain text, in hexadecimal and in Base64 (its middle, which does not depend on the text around it). */
+/**
+ * The key in plain text, in hexadecimal and in Base64. Of the Base64, only the middle, which does not depend
+ * on the text around the key.
+ */
 const spellings = [stormKey, Buffer.from(stormKey).toString('hex')].concat(
   [0, 1, 2].map((offset) =>
     Buffer.from('x'.repeat(offset) + stormKey)
@@ -140,10 +145,10 @@ function bugs(world: World): string[] {
   return world.runs.filter(isBug).map(({ code, stderr }) => `exit ${code}: ${stderr}`);
 }
 
-// Reports runs with an exit code that a storm cannot cause: a mistake of the client or of the storm.
+// Reports runs with an exit code that a storm cannot cause, which indicates a mistake in mgw or in the storm.
 function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
-    // A command that was killed after its last output has succeeded: its file exists, and a rerun
+    // A command that was killed after its last output has succeeded. Its file exists, and a rerun
     // reports this before it pays.
     const isDelivered = jobs.some(
       (job) => intentOf(job) === plan.n && job.record.goals.some((goal) => goal.deliveredAt !== undefined),

@@ -3,14 +3,14 @@ import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
 /**
- * The way in which a disk operation fails: it has no effect, it takes effect anyway, half of it is
- * written, or every operation that needs space fails from then on.
+ * The ways in which a disk operation fails: without an effect, although it took effect, after half of the data, or
+ * together with every later operation that needs space.
  */
 export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;
 
 /**
- * The incident at the n-th disk operation (counted from 1): the process is killed before it, or in
- * the middle of a write, or the operation fails.
+ * The incident at the n-th disk operation (counted from 1). The process is killed before the operation or in the middle
+ * of a write, or the operation fails.
  */
 export interface Crash {
   at: number;
@@ -19,7 +19,7 @@ export interface Crash {
 
 let count = 0;
 
-/** Resets the count; with undefined, every operation passes. */
+/** Arms a crash, and resets the count of operations. With undefined, no operation fails. */
 export async function armCrash(crash: Crash | undefined): Promise<void> {
   count = 0;
   await watchDisk(
@@ -32,7 +32,7 @@ export async function armCrash(crash: Crash | undefined): Promise<void> {
   );
 }
 
-/** The number of operations since a crash was armed. */
+/** Returns the number of operations since the last call of {@link armCrash}. */
 export function countedOperations(): number {
   return count;
 }
@@ -51,7 +51,7 @@ function strike(
   if (how === 'killed') return die();
   if (how === 'torn') return once((half ?? run)(), die);
   return once(run(), (done) => {
-    // The caller will not close a file whose opening failed.
+    // The caller does not close a file that it failed to open, so the file is closed here.
     if (name === 'open' && typeof done === 'number') closeSync(done);
     const closed = name === 'open' && typeof done === 'object' ? (done as FileHandle).close() : undefined;
     return once(closed, () => {
@@ -65,7 +65,7 @@ function die(): never {
   throw new Error('killed');
 }
 
-// An operation of Node either returns a promise, or has ended when it returns.
+// One of Node's operations either returns a promise or has ended when the call returns.
 function once(result: unknown, act: (done: unknown) => unknown): unknown {
   return result instanceof Promise ? result.then(act) : act(result);
 }

@@ -7,29 +7,29 @@ import type { Ran } from './workers.ts';
 export interface Ended {
   plan: Plan;
   codes: number[];
-  /** The number of runs, including the killed ones. */
+  /** The number of runs, including killed runs. */
   runs: number;
 }
 
-/** More runs than this of one process mean that it never ends. */
+/** The maximum number of runs per process. A process that needs more never ends. */
 const maxRuns = 25;
 
-/** The label of an intent in prompts and text. */
+/** Returns an intent's label in prompts and text. */
 export function tokenOf(n: number): string {
   return `storm job ${n} end`;
 }
 
-/** The intent that a prompt belongs to. */
+/** Returns the number of the intent that a prompt belongs to. */
 export function intentIn(text: string): number {
   return Number(/storm job (\d+) end/.exec(text)?.[1] ?? -1);
 }
 
-/** The output of an intent. */
+/** Returns an intent's output path. */
 export function outputOf({ n, kind }: Plan, world: World): string {
   return join(world.out, `${n}.${kind === 'tts' ? 'mp3' : 'mp4'}`);
 }
 
-/** Runs an intent, and again after each kill, until each of its processes has succeeded or failed. */
+/** Runs an intent, and repeats it after each kill, until each of its processes has succeeded or failed. */
 export async function drive(plan: Plan, world: World): Promise<Ended> {
   let runs = 0;
   const codes = await Promise.all(
@@ -65,8 +65,8 @@ async function apart(plan: Plan, world: World, run: Run): Promise<number> {
 }
 
 /**
- * Repeats a command line for as long as a script would, and returns the exit code of the last run, or -1 if it never
- * ends. `hasIt`: whether a killed run had printed its complete output.
+ * Repeats a command line for as long as a script would. Returns the exit code of the last run, or -1 if the command
+ * never ends. `hasIt` returns whether a killed run had printed its complete output.
  */
 export async function untilEnded(
   plan: Plan,
@@ -82,15 +82,15 @@ export async function untilEnded(
   return -1;
 }
 
-// Exit codes on which a script repeats a command: never accepted, not finished, killed, and a video that was
-// temporarily unavailable.
+// Whether a script repeats a command after this exit code: never accepted, not finished, killed, or a
+// temporarily unavailable video.
 function isOpen(kind: Kind, code: number): boolean {
   return code === 6 || code === 8 || code === 137 || (code === 9 && kind !== 'tts');
 }
 
 const waiting = ['--poll-interval', '50ms', '--timeout', '30s'];
 
-/** The command line that submits an intent, without the flags of its variant. */
+/** Returns the command line that submits an intent, without the flags of its variant. */
 export function commandOf({ n, kind }: Plan): string[] {
   const prompt = ['--prompt', tokenOf(n)];
   const a = ['--duration', '4', '--resolution', '720p', '--no-audio', ...waiting];

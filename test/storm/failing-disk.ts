@@ -6,17 +6,17 @@ import type { Scenario } from './scenarios.ts';
 import { restore, treeOf } from './tree.ts';
 import { Workers, type Ran } from './workers.ts';
 
-/** The operations that fail, and how. If absent, each operation fails in every way. */
+/** Selects the operations that fail, and how. If absent, each operation fails in every way. */
 export interface Part {
-  /** Tries one operation in this many, counted from `from`. Each fails in the next of the possible ways. */
+  /** Tries every n-th operation, counted from `from`. Each fails in the next of the possible ways. */
   every?: number;
   from?: number;
 }
 
 /**
- * Runs a scenario repeatedly, and makes a later disk operation fail in each run, until a run ends
- * before that operation. After each run, another process runs the same command on that disk until
- * it ends. `worker` is the path of the built worker.
+ * Runs a scenario repeatedly, and makes a later disk operation fail in each run, until a run ends before that
+ * operation. After each run, another process repeats the command on that disk until the command ends. `worker` is the
+ * path of the built worker.
  */
 export function sweepFailures(
   scenario: Scenario,
@@ -58,7 +58,7 @@ export function sweepFailures(
   });
 }
 
-// Resets the gateway to its state before the run, and returns the list of tasks that it creates from now on.
+// Resets the gateway to its state before the run. Returns the list of tasks that the gateway creates from now on.
 function createdBy(
   { gateway }: Stage,
   { answer }: Scenario,
@@ -71,7 +71,7 @@ function createdBy(
   return { all, end: onCreated(gateway, (created) => all.push(created)) };
 }
 
-// If nothing was sent, the disk is the cause, and the error must report it.
+// Returns violations of the rule that a failure before the request must report the disk as its cause.
 function oddEnd({ code, stdout }: Ran, { gateway }: Stage, { ends = 0, prepare }: Scenario): string[] {
   const { length } = gateway.submissions;
   if (length > 0 || prepare !== undefined)

@@ -9,7 +9,10 @@ import { PostgresServer } from '../support/postgres.ts';
 const [, given = '2000'] = /--rows[= ](\d+)/.exec(process.argv.join(' ')) ?? [];
 const rows = Number(given);
 
-/** A fleet of eight with a batch of many rows, while runners and the server die, runners stop, and connections break. */
+/**
+ * Runs a batch of many rows on a fleet of eight runners, while runners and the server die, runners
+ * pause, and connections break.
+ */
 async function storm(): Promise<boolean> {
   const server = await PostgresServer.open();
   const pool = hasPgBouncer ? await PgBouncer.open(server.port) : undefined;
@@ -34,7 +37,7 @@ async function storm(): Promise<boolean> {
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'mgw-fleet-'));
-// The servers run as another user, and reach their own folders through this one.
+// The servers run as another user, so this folder must allow them to reach their own folders inside it.
 chmodSync(folder, 0o711);
 process.env['TMPDIR'] = folder;
 process.exitCode = (await storm()) ? 0 : 1;

@@ -10,9 +10,10 @@ import { scenarios, type Scenario } from './scenarios.ts';
 const worker = fileURLToPath(new URL('./worker.js', import.meta.url));
 const recorder = new URL('./recorder.js', import.meta.url).href;
 
-// npm run storm -- --jobs 500 --seed 7
-// npm run storm -- --failing-disk
-// npm run storm -- --power-cut
+// Usage:
+//   npm run storm -- --jobs 500 --seed 7
+//   npm run storm -- --failing-disk
+//   npm run storm -- --power-cut
 const options = readOptions(process.argv.slice(2));
 if (options?.powerCut === true) await sweep((scenario) => sweepPowerCut(scenario, recorder));
 else if (options?.failingDisk === true) await sweep((scenario) => sweepFailures(scenario, worker));
@@ -29,7 +30,7 @@ async function blow({ jobs, seed, chaos, width }: StormOptions): Promise<void> {
   process.exitCode = countOf(result.violations) === 0 ? 0 : 1;
 }
 
-/** Every scenario, interrupted at every moment, with every state of the disk that may result. */
+/** Interrupts every scenario at every moment, with every disk state that may result. */
 async function sweep(strike: (scenario: Scenario) => Promise<Swept>): Promise<void> {
   const began = Date.now();
   const remove = inMemory();

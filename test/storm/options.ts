@@ -1,9 +1,9 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 
-/** The command line options of a storm. */
+/** The command line options of `npm run storm`. */
 export interface StormOptions {
   jobs: number;
-  /** The same seed draws the same storm. */
+  /** The seed. The same seed draws the same storm. */
   seed: number;
   /** The probability, in percent, that a call fails in some way. */
   chaos: number;
@@ -14,7 +14,8 @@ export interface StormOptions {
 }
 
 /**
- * Reads the command line. Undefined after --help, or if arguments are invalid (exit code 2); the message was printed.
+ * Reads the command line. Returns undefined after --help or invalid arguments (exit code 2), once the
+ * message has been printed.
  */
 export function readOptions(argv: readonly string[]): StormOptions | undefined {
   try {

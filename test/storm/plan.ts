@@ -1,13 +1,13 @@
 import type { Crash } from './crash.ts';
 import { pick, randomFor, type Random } from './random.ts';
 
-/** The submissions of the storm. */
+/** The kinds of submissions in a storm. */
 export type Kind = 'a' | 'a-inline' | 'b' | 'c' | 'tts';
 
 /**
- * The way in which a job is run: `plain` repeats one command line, `keyed` adds a `--key`,
- * `together` does that in three processes at once, `apart` submits first and then fetches,
- * `retakes` requests a second take each time (`--new`).
+ * The way in which a job is run: `plain` repeats one command line, `keyed` adds a `--key`, `together` does the
+ * same as `keyed` in three processes at once, `apart` submits first and then fetches, and `retakes` requests a
+ * second take each time (`--new`).
  */
 export type Way = 'plain' | 'keyed' | 'together' | 'apart' | 'retakes';
 
@@ -16,21 +16,21 @@ export interface Plan {
   n: number;
   kind: Kind;
   way: Way;
-  /** True runs each command in a separate process, started through the shell. */
+  /** Whether each command runs in a separate process, which a shell starts. */
   isOwnProcess: boolean;
-  /** For each process of the intent and each of its runs: the time at which it is killed, or undefined. */
+  /** For each of the intent's processes and each of its runs, the moment of the kill, or undefined for none. */
   kills: (Kill | undefined)[][];
 }
 
-/** The moment at which a run is killed: some time after it began, or at one of its disk operations. */
+/** The moment at which a run is killed: a number of ms after it began, or at one of its disk operations. */
 export type Kill = { killAfterMs: number } | { crash: Crash };
 
-/** The number of runs with faults. Later runs have none, so that every job ends. */
+/** The number of runs that may be killed. Later runs are not killed, so that every job ends. */
 const inDanger = 6;
 
 /**
- * Returns the complete schedule. It is the same for the same seed, and the part of each job does
- * not depend on the number of jobs.
+ * Returns the complete schedule, which is the same for the same seed. Each job's part does not
+ * depend on the number of jobs.
  */
 export function planStorm(jobs: number, seed: number): Plan[] {
   return Array.from({ length: jobs }, (_, n) => planJob(n, randomFor(seed, `job ${n}`)));
@@ -69,11 +69,11 @@ function killsOf(random: Random, isOwnProcess: boolean): (Kill | undefined)[] {
   });
 }
 
-/** Roughly the number of disk operations in a run that submits and saves. */
+/** The approximate number of disk operations in a run that submits and saves. */
 const maxOperations = 100;
 
-// Kills by the clock hardly ever fall between two consecutive operations, so others are by the number of the operation.
-// Half of those by the clock come early, around the submission, which takes only a few milliseconds.
+// A timed kill rarely falls between two consecutive operations, so other kills happen at a given operation. Half of the
+// timed kills come early, around the submission, which takes only a few milliseconds.
 function killOf(kind: number, when: number, isOwnProcess: boolean): Kill {
   if (kind < 0.25 || isOwnProcess) return { killAfterMs: Math.round(when * (kind < 0.125 ? 60 : 700)) };
   const at = 1 + Math.floor(when * maxOperations);

@@ -4,7 +4,7 @@ import { sweepFailures } from './failing-disk.ts';
 import { sweepPowerCut } from './power-cut.ts';
 import { scenarios } from './scenarios.ts';
 
-// All scenarios, moments and operations: npm run storm -- --power-cut, and --failing-disk.
+// `npm run storm -- --power-cut` and `--failing-disk` try all scenarios, moments and operations.
 const chosen = ['submit -o', 'submit -o of Protocol A, inline', 'jobs resolve --adopt', 'tts', 'tts --split'];
 const few = scenarios.filter(({ name }) => chosen.includes(name));
 
@@ -13,10 +13,13 @@ beforeAll(async () => {
   built = await buildStorm();
 });
 
-/** Tested with every state in which a power cut or kill -9 may leave the disk; the others only with the worst one. */
+/**
+ * Scenarios that are tested with every state in which a power cut or kill -9 may leave the disk. The others are tested
+ * only with the worst state.
+ */
 const found = ['submit -o', 'tts'];
 
-describe('a power cut at any of forty moments: nothing is paid twice or lost, and a file is complete or absent', () => {
+describe('after a power cut at any of forty moments, nothing is paid twice or lost, and a file is complete or absent', () => {
   it.each(few)('during $name', async (scenario) => {
     const whatRemains = found.includes(scenario.name) ? undefined : (['lost'] as const);
     const part = { whatRemains, every: 40, from: few.indexOf(scenario) };
@@ -26,9 +29,9 @@ describe('a power cut at any of forty moments: nothing is paid twice or lost, an
   });
 });
 
-describe('a disk that fails at any of thirteen operations: nothing is paid twice or lost, and the error is true', () => {
+describe('after a disk failure at any of thirteen operations, nothing is paid twice or lost, and the error is correct', () => {
   it.each(few)('during $name', async (scenario) => {
-    // All pieces behave alike, so fewer operations are tried.
+    // All pieces of split text behave alike, so fewer operations are tried.
     const part = { every: scenario.pieces === undefined ? 13 : 67, from: few.indexOf(scenario) };
     const { moments, violations } = await sweepFailures(scenario, built.worker, part);
     expect(moments).toBeGreaterThan(0);

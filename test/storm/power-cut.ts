@@ -13,18 +13,18 @@ import type { Scenario } from './scenarios.ts';
 import { listing, treeOf } from './tree.ts';
 import { remains, type Remains } from './unsynced.ts';
 
-/** The disks that are tried; all if absent. */
+/** Selects the disk states that are tried. If absent, all are tried. */
 export interface Part {
   whatRemains?: readonly Remains[];
-  /** Tries one moment in this many, counted from `from`. */
+  /** Tries every n-th moment, counted from `from`. */
   every?: number;
   from?: number;
 }
 
 /**
- * Records a run of a scenario, and computes for each moment the states in which a power cut may leave the
- * disk. The same command is then run on that disk, against the gateway in its state at that moment, until it
- * ends. `recorder` is the address of the preload.
+ * Records a run of a scenario, and computes for each moment the states in which a power cut may leave the disk.
+ * Then repeats the command on each of these disks until it ends, with the gateway in its state at that moment.
+ * `recorder` is the URL of the preload.
  */
 export function sweepPowerCut(
   scenario: Scenario,
@@ -68,19 +68,18 @@ async function recordRun(scenario: Scenario, stage: Stage, recorder: string): Pr
   return { ...played, ...recording };
 }
 
-/** Wraps a response: records it if it created no task. */
+/** Wraps a response so that it is recorded if it created no task. */
 function answering(answer: Answer, record: (entry: Entry) => void): Answer {
   return (call) => {
     const { length } = call.gateway.created;
     if (typeof answer === 'function') answer(call);
-    // Before the response is sent, because the client's next step depends on it.
+    // Records before the response is sent, because the client's next step depends on the response.
     if (call.gateway.created.length === length) record({ kind: 'declined' });
     if (typeof answer !== 'function') reply(call.response, answer);
   };
 }
 
-// Fails if the recorder missed a file: a file that is written by an unknown call looks as if it was
-// never written.
+// Fails if the recorder missed a file. A file written by an unrecorded call would look as if it was never written.
 function expectAllSeen({ moments }: Recording, folder: string): void {
   const [last, ...others] = moments.toReversed();
   const seen = JSON.stringify(listing(last?.disk('kept') ?? {}));

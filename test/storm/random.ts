@@ -1,7 +1,9 @@
-/** A repeatable source of numbers in [0, 1) (mulberry32). */
+/** A reproducible source of random numbers in [0, 1) (mulberry32). */
 export type Random = () => number;
 
-/** The same seed and name give the same numbers, independently of other draws. */
+/**
+ * Returns a source of random numbers. The same seed and name produce the same numbers, independently of other sources.
+ */
 export function randomFor(seed: number, name: string): Random {
   let state = seed;
   for (const character of name) state = Math.imul(state ^ (character.codePointAt(0) ?? 0), 0x01000193);

@@ -1,5 +1,5 @@
-// Preloaded into a process (`node --import`), records every operation below the folder MGW_STORM_ROOT, in the
-// file MGW_STORM_LOG. The gateway records there as well, so the lines are in the order of the events.
+// Preloaded into a process (`node --import`), this module records every disk operation below the folder MGW_STORM_ROOT
+// in the file MGW_STORM_LOG. The gateway records in the same file, so the lines are in the order of the events.
 import fs from 'node:fs';
 import { Socket } from 'node:net';
 import { relative, resolve, sep } from 'node:path';
@@ -13,7 +13,7 @@ const record = recordTo(log);
 const known = new Set<string>();
 let [trees, last] = [0, ''];
 
-/** Records the current folder, and returns the number of its tree. */
+/** Records the folder's current content, and returns the number of its tree. */
 function look(): number {
   const tree = treeOf(root, (hash, bytes) => {
     if (!known.has(hash)) record({ kind: 'content', hash, base64: bytes.toString('base64') });

@@ -2,17 +2,17 @@ import fs from 'node:fs';
 import type { Tree } from './tree.ts';
 import { UnsyncedDisk, type Remains } from './unsynced.ts';
 
-/** One line of a recording. Trees are numbered in their order, from 0. */
+/** One line of a recording. Trees are numbered in order, from 0. */
 export type Entry =
   | { kind: 'content'; hash: string; base64: string }
   | { kind: 'tree'; tree: Tree }
   /** An operation that changed the tree `before` to `after`; `synced` is the tree that was durable before it. */
   | { kind: 'operation'; name: string; path: string; before: number; after: number; synced?: string }
-  /** The process starts to send a request that may cost money. */
+  /** The process begins to send a request that may cost money. */
   | { kind: 'sent' }
   /** The gateway has created a task, and charges for it. */
   | { kind: 'created'; handle: string; body: string }
-  /** The gateway responds to a submission for which it created no task. */
+  /** The gateway responds to a submission without having created a task. */
   | { kind: 'declined' }
   | { kind: 'printed'; text: string };
 
@@ -22,29 +22,31 @@ export interface Created {
   body: string;
 }
 
-/** The world between two lines of a recording. */
+/** The state of the world between two lines of a recording. */
 export interface Moment {
-  /** Counted from 1. */
+  /** The number of the moment, counted from 1. */
   n: number;
-  /** The last operation. */
+  /** The name of the last operation. */
   after: string;
-  /** The disk if the power were cut now. */
+  /** Returns the disk as it would be if the power were cut at this moment. */
   disk: (what: Remains) => Tree;
   created: readonly Created[];
-  /** A task that may exist by now, because its request was in transit. */
+  /** A task that may exist at this moment, because its request was in transit. */
   outstanding?: Created | undefined;
   printed: string;
 }
 
-/** A run, moment by moment, and the contents of its files by their hash. */
+/** A recorded run, moment by moment, and the contents of its files by hash. */
 export interface Recording {
   moments: Moment[];
   contents: ReadonlyMap<string, Buffer>;
 }
 
-/** Returns a function that appends an entry to a recording immediately. Several processes may append. */
+/**
+ * Returns a function that appends an entry to a recording immediately. Several processes may append to one recording.
+ */
 export function recordTo(path: string): (entry: Entry) => void {
-  // Reads the current content, without recording the read.
+  // Uses the original write function, because a preload may have replaced it with one that records.
   const { writeSync } = fs;
   const file = fs.openSync(path, 'a');
   return (entry) => void writeSync(file, `${JSON.stringify(entry)}\n`);

@@ -7,31 +7,31 @@ import type { Created } from './recording.ts';
 import type { Scenario } from './scenarios.ts';
 import { listing, restore, type Contents, type Tree } from './tree.ts';
 
-/** The environment of a scenario. */
+/** The environment in which a scenario runs. */
 export interface Stage {
   user: User;
   gateway: FaultGateway;
-  /** The output of the scenario. */
+  /** The scenario's output path. */
   out: string;
 }
 
-/** The result of a sweep over a scenario. */
+/** The result of a sweep over one scenario. */
 export interface Swept {
-  /** The number of moments or operations of the run. */
+  /** The number of moments or operations in the run. */
   moments: number;
-  /** The number of different disks, each of which had its own reruns. */
+  /** The number of different disk states, each with its own reruns. */
   disks: number;
   /** The violations, by moment and operation. */
   violations: string[];
 }
 
-/** Prepares a scenario, plays it, and removes it. */
+/** Creates a stage for a scenario, calls `play`, and removes the stage. */
 export async function onStage<T>(scenario: Scenario, play: (stage: Stage) => Promise<T>): Promise<T> {
   const gateway = await FaultGateway.start({ protocol: scenario.protocol });
   gateway.polls = 0;
   scenario.setUp?.(gateway);
   const user = newUser(gateway.url);
-  // The state folder has new parents, whose names must be synced too.
+  // The state folder has new parent folders, whose names must be synced too.
   user.env['MGW_STATE_DIR'] = join(user.cwd, 'some', 'where', 'state');
   mkdirSync(join(user.cwd, 'out'));
   const out = join(user.cwd, 'out', `boat.${gateway.dialect.extension}`);
@@ -43,7 +43,7 @@ export async function onStage<T>(scenario: Scenario, play: (stage: Stage) => Pro
   }
 }
 
-/** The start of a run: its command line, and the tasks created before it. */
+/** The start of a run: its command line, and the tasks that existed before it. */
 export interface Played {
   args: string[];
   before: readonly Created[];
@@ -71,23 +71,23 @@ function bodyOfLast(gateway: FaultGateway): string {
   return gateway.submissions.at(-1)?.body ?? '';
 }
 
-/** The disk after a run that was interrupted at some point. */
+/** The disk state after a run that was interrupted at some point. */
 export interface Found {
-  /** A description of that point. */
+  /** A description of the point of interruption. */
   where: string;
   tree: Tree;
-  /** The tasks that the gateway has created by then, except tasks from before the run. */
+  /** The tasks that the gateway had created by that point, except tasks from before the run. */
   created: readonly Created[];
-  /** The output of the run. */
+  /** The run's output. */
   printed: string;
-  /** The message about a task by a run that could not record it. */
+  /** The run's message about a task that it could not record. */
   said?: string;
 }
 
-/** The ledger's content, read independently of the code that wrote it. */
+/** The ledger's content, read independently of mgw's code. */
 interface Ledger {
   text: string;
-  /** An attempt was claimed or recorded, so a request may have been sent. */
+  /** Whether an attempt was claimed or recorded, so that a request may have been sent. */
   mayHaveSent: boolean;
   hasHandle: boolean;
   hasReply: boolean;
@@ -95,7 +95,7 @@ interface Ledger {
   isDelivered: boolean;
 }
 
-/** The disks that a run may leave, and the reruns on them. */
+/** Performs reruns on the disk states that a run may leave. */
 export class Reruns {
   disks = 0;
   readonly violations: string[] = [];
@@ -112,7 +112,7 @@ export class Reruns {
     this.#contents = contents;
   }
 
-  /** Restores a disk, unless the same disk was tried before, and runs the command on it until it ends. */
+  /** Restores a disk state that has not been tried, and repeats the command on it until the command ends. */
   async on({ where, tree, created, printed, said = '' }: Found): Promise<void> {
     const { user, gateway } = this.#stage;
     const key = JSON.stringify([listing(tree), created.length, printed]);
@@ -127,7 +127,7 @@ export class Reruns {
       this.violations.push(`${this.#scenario.name}, ${where}: ${broken}`);
   }
 
-  /** Returns every broken promise, on the disk before and after the reruns. */
+  /** Returns every promise that was broken before or after the reruns. */
   async #judge(created: readonly Created[], printed: string, said: string): Promise<string[]> {
     const { saves, isKeyed } = this.#scenario;
     const found = this.#ledger(created, printed);
@@ -138,7 +138,7 @@ export class Reruns {
     // Running a command again after it succeeded makes a second take.
     if (found.isDelivered && !saves && !isKeyed) return broken;
     const codes = this.#codesFor(found);
-    // An existing piece or output that could not be recorded is not recognised, and not changed.
+    // mgw does not recognise a piece or output that could not be recorded, and does not change it.
     if (this.#scenario.protocol === 'tts' && said !== '') codes.push(10);
     const { code, stderr } = await this.#untilEnded();
     if (code === 7 && (await this.#untilEnded()).code !== 7) broken.push('the doubt ended by itself');
@@ -155,20 +155,20 @@ export class Reruns {
 
   #codesFor(found: Ledger): number[] {
     if (found.isDelivered) return this.#scenario.isKeyed ? [0] : [0, 10];
-    // Pieces that were joined and published before the cut are recognised by the output.
+    // If the pieces were joined and published before the cut, the rerun finds the output.
     if (!found.mayHaveSent || (this.#scenario.pieces !== undefined && existsSync(this.#stage.out)))
       return [0];
     if (this.#scenario.protocol !== 'tts') return found.hasHandle ? [0] : [0, 7];
-    // A stream that broke off cannot be resumed; the result of a complete one exists.
+    // A stream that broke off cannot be resumed, but the result of a complete stream exists.
     if (this.#scenario.pieces === undefined && found.hasEnded) return [0];
     return found.hasReply ? [0, 9, ...(this.#scenario.pieces === undefined ? [] : [7])] : [0, 7];
   }
 
-  /** Runs the commands as often as a script would. */
+  /** Runs the command as often as a script would. */
   async #untilEnded(): Promise<CliResult> {
     const { command, prepare } = this.#scenario;
     const { user, out } = this.#stage;
-    // The command that submitted the task fetches it after it was adopted.
+    // After the adoption, the command that submitted the task fetches its result.
     if (prepare !== undefined) await runHere(this.#played.args, user.env);
     const args = prepare === undefined ? this.#played.args : command(out);
     let run = await runHere(args, user.env);
@@ -184,7 +184,7 @@ export class Reruns {
     const text = lines.join('\n');
     const has = (type: string): boolean => text.includes(`"type":"${type}"`);
     const mayHaveSent = has('sending') || claims.some((name) => name.startsWith('send.'));
-    // Each piece is delivered separately; the output is delivered once it was reported.
+    // Each piece is delivered separately, so the output is delivered only once it was reported.
     const isDelivered = this.#scenario.pieces === undefined ? has('delivered') : printed !== '';
     const hasHandle = created.some(
       ({ handle }) => text.includes(`"${handle}"`) || text.includes(`\\"${handle}\\"`),
@@ -194,7 +194,7 @@ export class Reruns {
       mayHaveSent,
       hasHandle,
       hasReply: has('reply'),
-      // A torn line does not count.
+      // The pattern does not match a torn line.
       hasEnded: /"type":"finished".*"state":"succeeded".*\}$/m.test(text),
       isDelivered,
     };
@@ -225,7 +225,7 @@ function namesIn(folder: string): string[] {
   return lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() ? readdirSync(folder) : [];
 }
 
-// A torn line contains no information.
+// Returns a file's complete lines. A torn line contains no information.
 function wholeLines(path: string): string[] {
   return readFileSync(path, 'utf8').split('\n').slice(0, -1);
 }

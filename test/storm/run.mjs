@@ -1,4 +1,4 @@
-// Builds the command line and the storm, and runs it, since no TypeScript runner is installed.
+// Builds the command line and the storm, and runs the storm. No TypeScript runner is installed.
 import { build } from 'rolldown';
 import builds from '../../scripts/build/rolldown.config.mjs';
 

@@ -2,23 +2,23 @@ import type { Area } from '../faults/dialects.ts';
 import { reply, type Answer, type Call, type FaultGateway } from '../faults/gateway.ts';
 import type { Stage } from './reruns.ts';
 
-/** A command line whose run is interrupted at every moment. */
+/** A command whose run is interrupted at every moment. */
 export interface Scenario {
   name: string;
   protocol: Area;
-  /** The command line. It saves its file, if any, at `out`. */
+  /** Returns the command line, which saves its file, if any, at `out`. */
   command: (out: string) => string[];
   saves: boolean;
   isKeyed?: boolean;
   /** The number of pieces of speech; absent if the text is one job. */
   pieces?: number;
-  /** Sets how the gateway responds to every call. */
+  /** Configures the gateway's responses to every call. */
   setUp?: (gateway: FaultGateway) => void;
-  /** The gateway's response to the first submission of that run. */
+  /** The gateway's response to the first submission of the interrupted run. */
   answer?: Answer;
-  /** The exit code without a fault; 0 if absent. */
+  /** The exit code without a fault (default: 0). */
   ends?: number;
-  /** Runs first, and returns the command line that is interrupted instead of `command`. */
+  /** Runs before the interrupted run, and returns the command line to interrupt instead of `command`. */
   prepare?: (stage: Stage) => Promise<string[]>;
 }
 
@@ -81,7 +81,7 @@ function answerInline(gateway: FaultGateway): void {
   };
 }
 
-/** Makes a submission whose response is lost. The command that is interrupted adopts its task. */
+/** Makes a submission whose response is lost. Returns the command that adopts its task, which is then interrupted. */
 async function leaveUnknown({ user, gateway, out }: Stage): Promise<string[]> {
   gateway.script.submit.push(breakOff);
   const { json } = await user.run([...submits.c, '-o', out, ...fast, '--json']);

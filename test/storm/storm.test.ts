@@ -9,13 +9,13 @@ import { countOf, storm, summaryOf } from './storm.ts';
 import { openWorld, stormKey, type World } from './world.ts';
 
 describe('a storm schedule', () => {
-  it('is the same for the same seed, different for each job, and different for another seed', () => {
+  it('is the same for the same seed, but differs between jobs and between seeds', () => {
     expect(planStorm(40, 7)).toEqual(planStorm(40, 7));
     expect(planStorm(400, 7).slice(0, 40)).toEqual(planStorm(40, 7));
     expect(planStorm(40, 8)).not.toEqual(planStorm(40, 7));
   });
 
-  it('has every kind of job in every variant, and kills many runs of each', () => {
+  it('contains every kind of job in every variant, and kills many runs of each', () => {
     const plans = planStorm(500, 1);
     const ways = new Set(plans.map(({ kind, way }) => `${kind} ${way}`));
     expect(ways.size).toBe(4 * 5 + 3);
@@ -43,7 +43,7 @@ it('a short storm breaks no promise', async () => {
   expect(summaryOf(result)).toMatch(/^0 double charges, 0 lost handles, /);
 });
 
-describe('the judge of a storm reports', () => {
+describe('the check of a storm reports', () => {
   let world: World;
   let ended: Ended[];
   beforeAll(async () => {
@@ -68,31 +68,31 @@ describe('the judge of a storm reports', () => {
     return (await checkStorm(world, ended))[name].length;
   }
 
-  it('only the missing file if nothing was run', async () => {
+  it('only the missing file if no command was run', async () => {
     const violations = await checkStorm(world, ended);
     expect(countOf(violations)).toBe(1);
     expect(violations['wrong outputs']).toHaveLength(1);
   });
 
-  it('a task that is in no ledger, and a second one as a double charge', async () => {
+  it('a task that the ledger does not contain, and a second such task as a double charge', async () => {
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([1, 0]);
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([2, 1]);
   });
 
-  it('a file with other content than the result', async () => {
+  it("a file whose content differs from the result's", async () => {
     writeFileSync(outputOf(ended[0]?.plan as Ended['plan'], world), 'not a video');
     expect(await found('wrong outputs')).toBe(1);
   });
 
-  it('a record that cannot be read', async () => {
+  it('an unreadable record', async () => {
     writeFileSync(join(world.state, 'jobs', 'job_00000000000000.jsonl'), '{"v":1}\n');
     expect(await found('damaged records')).toBe(1);
   });
 
   it.each([
-    ['as it is', stormKey],
+    ['in plain text', stormKey],
     ['in hexadecimal', Buffer.from(stormKey).toString('hex')],
     ['in Base64', Buffer.from(`user:${stormKey}@`).toString('base64')],
   ])('the key in a file, %s', async (_, text) => {

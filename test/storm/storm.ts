@@ -3,10 +3,10 @@ import { drive, type Ended } from './drive.ts';
 import { planStorm, type Plan } from './plan.ts';
 import { openWorld, type World } from './world.ts';
 
-/** The options of a storm. */
+/** Options of {@link storm}. */
 export interface StormOptions {
   jobs: number;
-  /** Determines the schedule: the submissions, the kills, and the calls that fail. */
+  /** The seed, which determines the schedule: the submissions, the kills and the failing calls. */
   seed: number;
   /** The path of the built worker. */
   worker: string;
@@ -21,14 +21,14 @@ export interface StormOptions {
 export interface StormResult {
   violations: Violations;
   ended: Ended[];
-  /** The number of runs, and of those that were killed. */
+  /** The number of runs; `killed` is the number of killed runs. */
   runs: number;
   killed: number;
-  /** Kept if there was a violation; undefined if it was removed. */
+  /** The storm's folder, which is kept if there was a violation; undefined if it was removed. */
   root?: string;
 }
 
-/** Runs a storm to its end and judges it. */
+/** Runs a storm to its end, and checks its results. */
 export async function storm(options: StormOptions): Promise<StormResult> {
   const { jobs, seed, worker, chaos = 20, width = 6, onProgress } = options;
   const world = await openWorld({ worker, seed, paceMs: 150, faults: [`chaos@${chaos}%`] });
@@ -44,12 +44,12 @@ export async function storm(options: StormOptions): Promise<StormResult> {
   }
 }
 
-/** The number of violations. */
+/** Returns the total number of violations. */
 export function countOf(violations: Violations): number {
   return Object.values(violations).flat().length;
 }
 
-/** `0 double charges, 0 lost handles, …`. */
+/** Returns a summary such as `0 double charges, 0 lost handles, …`. */
 export function summaryOf({ violations, ended, runs, killed }: StormResult): string {
   const counts = Object.entries(violations).map(([name, found]) => `${(found as string[]).length} ${name}`);
   const unknown = ended.filter(({ codes }) => codes.includes(7)).length;

@@ -13,26 +13,26 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 
-/** A file, a folder or a link, without its names. */
+/** A file, a folder or a symbolic link, without the names that refer to it. */
 export interface Inode {
   mode: number;
-  /** A folder's content: names and their inodes. */
+  /** A folder's content: each name with its inode's identity. */
   names?: Record<string, string>;
   /** The target of a symbolic link. */
   link?: string;
-  /** The content of files, by their hash. */
+  /** The hash of a file's content. */
   content?: string;
 }
 
-/** Every inode below a folder, by its identity; the folder itself comes first. */
+/** Every inode below a folder, by identity. The folder itself comes first. */
 export type Tree = Record<string, Inode>;
 
-/** The bytes behind the hashes of a tree. */
+/** The file contents that a tree's hashes refer to. */
 export type Contents = ReadonlyMap<string, Buffer>;
 
 const empty = Buffer.alloc(0);
 
-/** Reads a folder; `onContent` is called with the content of each file. */
+/** Reads a folder as a tree, and calls `onContent` with each file's hash and content. */
 export function treeOf(folder: string, onContent: (hash: string, bytes: Buffer) => void): Tree {
   const tree: Tree = {};
   const visit = (path: string): string => {
@@ -59,17 +59,17 @@ export function treeOf(folder: string, onContent: (hash: string, bytes: Buffer) 
   return tree;
 }
 
-/** Identifies an inode, and distinguishes it from a later one with the same number. */
+/** Returns an inode's identity, which differs from that of a later inode with the same number. */
 export function identityOf({ ino, birthtimeNs }: BigIntStats): string {
   return `${ino}.${birthtimeNs}`;
 }
 
-/** The hash of some bytes, by which their content is looked up. */
+/** Returns the hash by which content is looked up. */
 export function hashOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex').slice(0, 20);
 }
 
-/** The content at each path; equal for equal trees. */
+/** Returns a description of the content at each path. Equal trees have equal listings. */
 export function listing(tree: Tree): Record<string, string> {
   const paths: Record<string, string> = {};
   const visit = (id: string, path: string): void => {
@@ -100,7 +100,7 @@ export function restore(tree: Tree, contents: Contents, folder: string): void {
   make(rootOf(tree), folder);
 }
 
-/** The identity of the root folder of a tree. */
+/** Returns the identity of a tree's root folder. */
 export function rootOf(tree: Tree): string {
   return Object.keys(tree)[0] ?? '';
 }

@@ -1,6 +1,6 @@
 import { hashOf, rootOf, type Contents, type Inode, type Tree } from './tree.ts';
 
-/** The unsynced data that survive a power cut. */
+/** The kinds of unsynced data that may survive a power cut. */
 export const remains = {
   lost: 'nothing that was not synced is there',
   removed: 'nothing that was not synced is there, but for removals',
@@ -15,17 +15,17 @@ export type Remains = keyof typeof remains;
 
 const empty = Buffer.alloc(0);
 
-/** Tracks the data on a disk that would certainly survive a power cut. Initially, all of it would. */
+/** Tracks the data on a disk that would certainly survive a power cut. Initially, all data would survive. */
 export class UnsyncedDisk {
   #now: Tree;
   /** Each inode at its last sync. */
   readonly #synced: Map<string, Inode>;
-  /** The last state of each inode, even if its last name has been removed. */
+  /** The last state of each inode, even if all of the inode's names have been removed. */
   readonly #seen: Map<string, Inode>;
-  /** Names that removals and renames removed, as `folder/name/inode`. */
+  /** The names removed by deletions and renames, as `folder/name/inode`. */
   readonly #removed: Set<string>;
   readonly #movedAway: Set<string>;
-  /** The inodes of names that renames created, by `folder/name`. */
+  /** The inodes whose names were created by renames, by `folder/name`. */
   readonly #movedTo: Map<string, string>;
 
   constructor(tree: Tree, from?: UnsyncedDisk) {
@@ -37,7 +37,7 @@ export class UnsyncedDisk {
     this.#movedTo = new Map(from === undefined ? [] : from.#movedTo);
   }
 
-  /** A snapshot of this disk. */
+  /** Returns a snapshot of this disk. */
   copy(): UnsyncedDisk {
     return new UnsyncedDisk(this.#now, this);
   }
@@ -61,7 +61,7 @@ export class UnsyncedDisk {
     }
   }
 
-  /** Records that a file or a folder is durable in its state in `tree`, which was read before the sync began. */
+  /** Records that a file or folder is durable in its state in `tree`, which was read before the sync began. */
   sync(id: string, tree: Tree): void {
     const inode = tree[id] ?? this.#now[id];
     if (inode !== undefined) this.#synced.set(id, inode);

@@ -3,16 +3,16 @@ import { main } from '../../src/cli/main.ts';
 import { hurried } from '../support/one-process.ts';
 import { armCrash, countedOperations, type Crash } from './crash.ts';
 
-/** One command line for a worker. */
+/** A command line that a worker runs. */
 export interface Task {
   args: string[];
   env: NodeJS.ProcessEnv;
   crash?: Crash;
-  /** Shortens its pauses. */
+  /** Whether to shorten the command's pauses. */
   isHurried?: boolean;
 }
 
-/** A message of a worker: its start (from which the time until the kill counts), its output, or its result. */
+/** A worker's message: that the command starts, which begins the time until the kill; its output; or its result. */
 export type Said =
   { began: true } | { printed: string } | { code: number; stderr: string; operations: number };
 
@@ -28,13 +28,13 @@ class Printer extends Writable {
   }
 }
 
-/** Runs command lines in this process one after the other for its parent, which may kill it. */
+/** Runs a command line in this process for the parent process, which may kill this one. */
 async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   say({ began: true });
   const said: string[] = [];
   const stdin = new PassThrough();
   stdin.end();
-  // The output must arrive even if the process is killed immediately after it.
+  // Sends the output immediately, so that it arrives even if the process is killed right afterwards.
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
   await armCrash(crash);
@@ -48,7 +48,7 @@ function say(what: Said): void {
   process.send?.(what);
 }
 
-// Every run adds listeners for signals.
+// Every run adds signal listeners, so the default limit would cause a warning.
 process.setMaxListeners(0);
 process.on('message', (task: Task) => void carryOut(task));
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));

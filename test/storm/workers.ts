@@ -3,36 +3,37 @@ import { once } from 'node:events';
 import { resolve } from 'node:path';
 import type { Said, Task } from './worker.ts';
 
-/** The result of a run; the code is 137 if it was killed. */
+/** The result of a run. `code` is 137 if the run was killed. */
 export interface Ran {
   code: number;
   stdout: string;
   stderr: string;
-  /** The number of disk operations, if a crash was armed but the process survived. */
+  /** The number of disk operations if a crash was armed but the process survived. */
   operations: number;
 }
 
-// Relative to the current folder, because the storm is built elsewhere and started from the project's folder.
+// The path is relative to the current folder, because the storm is built elsewhere but started
+// from the project's folder.
 const bin = resolve('bin/mgw.js');
 
-/** Processes that run one command line at a time, and can be killed during a run. */
+/** A pool of processes, each of which runs one command line at a time and can be killed during a run. */
 export class Workers {
   readonly #path: string;
   readonly #cwd: string;
   readonly #idle: ChildProcess[] = [];
   readonly #all = new Set<ChildProcess>();
 
-  /** `path` is the built worker. */
+  /** @param path the path of the built worker */
   constructor(path: string, cwd: string) {
     this.#path = path;
     this.#cwd = cwd;
   }
 
-  /** Runs a task, and kills it `killAfterMs` after it began. */
+  /** Runs a task, and kills its process `killAfterMs` ms after the start. */
   async run(task: Task, killAfterMs?: number): Promise<Ran> {
     const child = this.#idle.pop() ?? this.#start();
     const ran = await inChild(child, task, killAfterMs);
-    // The failure may have changed the state of that process, and a user's rerun would be a new process.
+    // The failure may have changed the process's state, and a user's rerun would use a new process.
     if (ran.code !== 0 || task.crash !== undefined) child.kill('SIGKILL');
     else this.#idle.push(child);
     return ran;
@@ -49,7 +50,7 @@ export class Workers {
     }
   }
 
-  /** Ends every process. */
+  /** Ends all processes of the pool. */
   close(): void {
     for (const child of this.#all) child.kill('SIGKILL');
   }
@@ -86,14 +87,14 @@ function inChild(child: ChildProcess, task: Task, killAfterMs: number | undefine
   });
 }
 
-/** Runs a task in a separate process, as a shell would. */
+/** Runs a task in a new process, as a shell would. */
 export function runAlone({ args, env }: Task, cwd: string, killAfterMs?: number): Promise<Ran> {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [bin, ...args], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const [stdout, stderr]: [string[], string[]] = [[], []];
     child.stdout.on('data', (chunk: Buffer) => stdout.push(chunk.toString()));
     child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk.toString()));
-    // A process takes about 100 ms to start.
+    // Delays the kill, because a process takes about 100 ms to start.
     const timer =
       killAfterMs === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), 90 + killAfterMs);
     child.once('close', (code) => {

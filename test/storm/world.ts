@@ -5,33 +5,33 @@ import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { runAlone, Workers, type Ran } from './workers.ts';
 import type { Crash } from './crash.ts';
 
-/** The API key of the storm. Only requests to the gateway may contain it. */
+/** The storm's API key. Only requests to the gateway may contain the key. */
 export const stormKey = 'sk-storm-7d793037a0760186574b0282f2f435e7';
 
-/** The environment of a storm. All of its files are below `root`. */
+/** The environment of a storm. All its files are below `root`. */
 export interface World {
   root: string;
-  /** The folder of the ledger. */
+  /** The path of the ledger's folder. */
   state: string;
   /** The path of the gateway's own record of tasks and charges. */
   gateway: string;
-  /** The folder of results. */
+  /** The path of the output folder. */
   out: string;
   sandbox: Sandbox;
-  /** Every run so far. */
+  /** The results of every run so far. */
   runs: Ran[];
-  /** Runs a command line. */
+  /** Runs a command line until it exits. */
   run(args: string[], how?: RunOptions): Promise<Ran>;
   close(): Promise<void>;
-  /** Removes everything. */
+  /** Removes all files of the storm. */
   remove(): void;
 }
 
 export interface RunOptions {
   killAfterMs?: number;
-  /** Runs it in a separate process, as a shell does. */
+  /** Whether to run the command in a separate process, as a shell does. */
   isOwnProcess?: boolean;
-  /** The incident at its n-th disk operation. Has no effect in a separate process. */
+  /** The incident at one of the command's disk operations. Has no effect in a separate process. */
   crash?: Crash;
 }
 
@@ -39,12 +39,12 @@ export interface WorldOptions {
   /** The path of the built worker. */
   worker: string;
   seed?: number;
-  /** The duration of a generation, in ms. */
+  /** The duration of a video generation, in ms. */
   paceMs: number;
   faults?: string[];
 }
 
-/** Opens a world with its own gateway. */
+/** Opens a storm's environment with its own gateway. */
 export async function openWorld({ worker, seed, paceMs, faults = [] }: WorldOptions): Promise<World> {
   const root = mkdtempSync(join(tmpdir(), 'mgw-storm-'));
   const [state, gateway, out] = ['state', 'gateway', 'out'].map((name) => join(root, name)) as [
