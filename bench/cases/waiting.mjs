@@ -21,7 +21,7 @@ export default async function* waiting(bench) {
     const during = async (pid) => {
       await sleep(settle * 1000);
       polls = await pollsIn(pace, url);
-      // Both run at the same time, so that a busy machine slows both.
+      // mgw and the minimal program run at the same time, so that a busy machine slows both.
       peer = bench.measured([...bench.least('poll.mjs'), peersUrl, ...[jobs, polls, look].map(String)]);
       // mgw warms up for half the measuring time.
       await sleep((look / 2) * 1000);

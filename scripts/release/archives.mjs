@@ -37,7 +37,7 @@ export function tar(entries) {
   return Buffer.concat([...blocks, Buffer.alloc(1024)]);
 }
 
-/** Returns an ar archive, the format of a .deb. */
+/** Returns an ar archive, the container format of .deb packages. */
 export function ar(members) {
   const parts = members.flatMap(({ name, body }) => {
     const bytes = Buffer.from(body);

@@ -42,7 +42,7 @@ describe('mgw api GET', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('passes bytes through unchanged', async () => {
+  it('prints binary data unchanged', async () => {
     const bytes = Buffer.from(Array.from({ length: 70_000 }, (_, index) => index % 256));
     const { user } = await bench(say(200, bytes, { 'content-type': 'video/mp4' }));
     const { child } = user.start(['api', 'GET', '/v1/videos/t/content']);

@@ -225,7 +225,7 @@ describe('the request', () => {
     expect(run.stdout).toMatch(/^job_\w+\n$/);
   });
 
-  it('uses the configured defaults of the model, unless a flag overrides them', async () => {
+  it("uses the model's configured defaults, unless a flag overrides them", async () => {
     const set = (field: string, value: string): Promise<CliResult> =>
       here(['config', 'set', `defaults.video.a.video-a.${field}`, value]);
     for (const [field, value] of [
@@ -287,7 +287,7 @@ describe('the end of an operation', () => {
 describe('media inside the response', () => {
   const good = fakeMp4(30_000);
 
-  it('are saved to a file, without leftovers next to it', async () => {
+  it('are saved to a file, without leftover files next to it', async () => {
     finish = () => generated([inside(good)]);
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);

@@ -133,7 +133,7 @@ describe('the real gateway', () => {
   });
   afterEach(() => real.close());
 
-  /** Configures the real gateway in every place where mgw looks for a config. */
+  /** Configures the real gateway in every config file that mgw may read. */
   function configure(): void {
     const profile = { base_url: real.url, api_key: canaryKey };
     for (const folder of ['config', '.config/mgw', 'xdg/mgw']) {

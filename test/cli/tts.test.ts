@@ -56,7 +56,7 @@ describe('mgw tts', () => {
     expect(folder()).toEqual(['a.mp3']);
   });
 
-  it('prints one JSON document with job, file and usage, and without the key', async () => {
+  it('prints one JSON document with the job, the file and the usage, but without the key', async () => {
     const { user, here } = await bench();
     const run = await here(['tts', text, '-o', 'a.opus', '--json', '-v']);
     expect(run.json).toMatchObject({
@@ -79,7 +79,7 @@ describe('mgw tts', () => {
     expect(file('a.pcm')).toEqual(rendered('pcm'));
   });
 
-  it('writes WAV with one header, at the requested rate', async () => {
+  it('writes WAV with one header, at the requested sample rate', async () => {
     const { here, file } = await bench();
     await here(['tts', text, '-o', 'a.wav', '--sample-rate', '16000']);
     const wav = file('a.wav');

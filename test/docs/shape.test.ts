@@ -37,7 +37,7 @@ describe('docs/architecture.md', () => {
     expect(files.filter((path) => !exists(path))).toEqual([]);
   });
 
-  it('lists every folder of src', () => {
+  it('lists every folder in src', () => {
     const folders = readdirSync(join(repository, 'src'), { withFileTypes: true }).filter((each) =>
       each.isDirectory(),
     );

@@ -73,7 +73,7 @@ describe.concurrent('a connection that is always refused', () => {
 describe.concurrent('a connection that times out', () => {
   const briefly = ['--request-timeout', '700ms', '--retries', '1'];
 
-  it('leads to exit 6 if no packet is answered, and the rerun submits', async ({ open }) => {
+  it('leads to exit 6 if no packet gets a response, and the rerun submits', async ({ open }) => {
     const scene = await open('c');
     const blackhole = await fullBacklog('127.0.0.4');
     const json = await scene.here(scene.command(...briefly, '--base-url', blackhole.url));

@@ -82,7 +82,7 @@ export class FaultGateway {
     return this.#main;
   }
 
-  /** The URL of results. */
+  /** The base URL of result files. */
   get filesUrl(): string {
     return this.#files?.origin ?? this.url;
   }

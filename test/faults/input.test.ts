@@ -116,7 +116,7 @@ describe.concurrent('unreadable input', () => {
     [[...boat, '--body', '{"model":'], '--body'],
     [[...boat, '--body', '[1]'], '--body'],
   ]);
-  it('is refused without waiting if it is a FIFO', async ({ open }) => {
+  it('is refused without a wait if it is a FIFO', async ({ open }) => {
     const scene = await open('c');
     const path = join(scene.user.cwd, 'fifo');
     execFileSync('mkfifo', [path]);
@@ -463,7 +463,7 @@ describe.concurrent('closed standard input or output', () => {
     return { code: status ?? -1, stdout, stderr };
   };
 
-  it('leads to exit 2 if the input is closed, and nothing is sent', async ({ open }) => {
+  it('lead to exit 2 if the input is closed, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" <&-', [...mini, '-']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -472,14 +472,14 @@ describe.concurrent('closed standard input or output', () => {
     await scene.expectInvariants(0);
   });
 
-  it('does not cause a crash if the output is closed', async ({ open }) => {
+  it('do not cause a crash if the output is closed', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" >&-', ['jobs', 'ls']);
     expect(run.code, run.stderr).toBe(0);
     expect(existsSync(join(scene.user.cwd, 'state'))).toBe(true);
   });
 
-  it('causes no message if the reader of the output exits early', async ({ open }) => {
+  it('cause no message if the reader of the output exits early', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, '"$@" | head -c 0; exit 0', ['jobs', 'ls', '-q', '--json']);
     expect(run).toEqual({ code: 0, stdout: '', stderr: '' });

@@ -47,17 +47,17 @@ describe('a job whose record is unreadable', () => {
     },
   );
 
-  it('is removed by --force', async () => {
+  it('can be removed with --force', async () => {
     expect((await mgw('jobs', 'rm', id, '--force')).code).toBe(0);
     expect((await mgw('jobs', 'show', id)).code).toBe(2);
   });
 
-  it('is resolved by --not-created', async () => {
+  it('can be resolved with --not-created', async () => {
     const { code, json } = await mgw('jobs', 'resolve', id, '--not-created');
     expect([code, json.job.state]).toEqual([0, 'rejected']);
   });
 
-  it('is resolved by --adopt, and can then be fetched with its protocol', async () => {
+  it('can be resolved with --adopt, and then fetched with its protocol', async () => {
     gateway.polls = 0;
     expect((await mgw('jobs', 'resolve', id, '--adopt', 'task_0001')).code).toBe(0);
     const fetched = await mgw('video', 'c', 'fetch', id, '-o', join(user.cwd, 'boat.mp4'));

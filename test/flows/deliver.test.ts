@@ -99,7 +99,7 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
     const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
     expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).asked).toBe(0);
-    // A success without a result is queried again.
+    // A recorded success without a result is queried again.
     expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).asked).toBe(1);
     expect(await run({ deadline: { remainingMs: () => 0 } }, seen('running'))).toMatchObject({
       error: { exitCode: 8 },

@@ -118,7 +118,7 @@ it('a wait ends with the task, saves no file, and reports that an earlier run pa
   });
 });
 
-describe('one query of a job', () => {
+describe('a single query', () => {
   const ask = async (
     verdict: QueryVerdict,
     events: JobEvent[] = [accepted],
@@ -298,7 +298,7 @@ describe('saved speech', () => {
   };
   const wishes = { force: false, deadline: endless };
 
-  it('is copied to another file, which then belongs to the job', async () => {
+  it('is copied to another file, which is recorded for the job', async () => {
     const folder = freshFolder();
     const { deps, job } = await spoken(folder);
     const path = join(folder, 'copy.mp3');

@@ -69,18 +69,18 @@ describe('the command line', () => {
     ['Video-B', '/'],
     ['vendor-h4', '/v1/video/generations'],
     ['vendor-h3-mini', '/v1/video/generations'],
-  ])('submits %s through its protocol', async (model, path) => {
+  ])("submits to %s through the model's protocol", async (model, path) => {
     expect(await json('video', 'submit', 'a boat', '-m', model, '-d', '5')).toMatchObject({ exit_code: 0 });
     expect(posts).toEqual([path]);
   });
 
-  it('queries and saves a job through its protocol', async () => {
+  it("queries and saves a job through the job's protocol", async () => {
     await json('video', 'submit', 'a boat', '-m', 'vendor-h4', '-d', '5', '--key', 'k');
     expect(await json('video', 'status', '@k')).toMatchObject({ job: { protocol: 'c', state: 'succeeded' } });
     expect(await json('video', 'fetch', '@k', '-o', 'a.mp4')).toMatchObject({ exit_code: 0 });
   });
 
-  it('imports a handle by the model that made it', async () => {
+  it('imports a handle through the protocol of the model that created it', async () => {
     const found = await json('video', 'status', 'task-9', '-m', 'vendor-h4');
     expect(found).toMatchObject({ exit_code: 0, job: { protocol: 'c', handle: 'task-9' } });
   });

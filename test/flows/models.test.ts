@@ -218,7 +218,7 @@ describe('the protocol of a model', () => {
     expect(() => refuseOtherProtocol(protocols.c, 'other', listed)).not.toThrow();
   });
 
-  it('is known from the specification, or from an earlier model list', async () => {
+  it('is known from the specification or from an earlier model list', async () => {
     const own = scene([says(listing)]);
     const settings = await own.settings();
     expect(isKnownToServe(protocols.c, 'vendor-h3', settings)).toBe(true);

@@ -33,7 +33,7 @@ it('the flags that select the gateway and the ledger are repeated unchanged', ()
   ]);
 });
 
-describe('the next command of an error', () => {
+describe('the next command after an error', () => {
   const wait = ['mgw', 'jobs', 'wait', 'j'];
 
   it.each<[string, string[] | undefined, object, string[] | undefined]>([
@@ -75,7 +75,7 @@ describe('the next command of an error', () => {
   });
 });
 
-describe('the next command of a command with -o', () => {
+describe('the next command after a command with -o', () => {
   const job = { id: 'j', protocol: 'c' } as Job;
   const fetch = ['mgw', 'video', 'c', 'fetch', 'j'];
   const resolve = ['mgw', 'jobs', 'resolve', 'j'];

@@ -18,7 +18,7 @@ it.each([
   ['storage.googleapis.com', 'gateway.example.com', 'mainland China'],
   ['googleapis.com', 'localhost', 'mainland China'],
   ['mygoogleapis.com', 'gateway.example.com', undefined],
-])('a store at %s and a gateway at %s have the problem: %s', (store, gateway, problem) => {
+])('mgw reports the problem of a store at %s with a gateway at %s: %s', (store, gateway, problem) => {
   if (problem === undefined) expect(reachProblem(store, gateway)).toBeUndefined();
   else expect(reachProblem(store, gateway)).toContain(problem);
 });

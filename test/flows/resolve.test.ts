@@ -26,7 +26,7 @@ function decide(session: Session, ref: string, resolution: Resolution, output?: 
   return resolve(session, ref, resolution, { target, force: false, deadline });
 }
 
-// Creates a job in doubt.
+// Creates a job in doubt, and returns its id.
 async function doubtful(session: Session, more: object, ...events: JobEvent[]): Promise<string> {
   const ledger = await session.ledger();
   const id = await ledger.newId(1_795_000_000_000);

@@ -119,7 +119,7 @@ describe('speech', () => {
     for (const path of kept) expect(readFileSync(path)).toEqual(audio);
   });
 
-  it('as WAV has one header with its rate, in a file, a stream and an object', async () => {
+  it('as WAV has one header with its sample rate in a file, a stream and an object', async () => {
     const { deps, folder, stored } = await scene();
     const wav = { ...composed, format: { ...format, wav: true, mime: 'audio/wav' }, sampleRate: 16000 };
     const output = new PassThrough();

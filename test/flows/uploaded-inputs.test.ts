@@ -132,7 +132,7 @@ describe('an uploaded file', () => {
     expect([removed.map(({ name }) => name), kept]).toEqual([[b], { newer: 0, job: 2, queue: 1 }]);
   });
 
-  it('is removed, unless a job has started to use it since', async () => {
+  it('is removed, unless a job has started to use it in the meantime', async () => {
     const { session, gone } = scene(fileOf(a), fileOf(b));
     const ledger = await session.ledger();
     const ids: Ledger['ids'] = async () => {

@@ -25,7 +25,7 @@ function refusing(ledger: Ledger, ...types: JobEvent['type'][]): Ledger {
   return { ...ledger, append };
 }
 
-/** Prepares a job, without sending anything. */
+/** Prepares a job without sending it. */
 async function prepared(ledger: Ledger, deps: Parameters<typeof run>[0]): Promise<Job> {
   const unknown = new MgwError('local_io', 'the prices cannot be read');
   await run({ ...deps, priceOf: () => Promise.reject(unknown) });

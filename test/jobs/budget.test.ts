@@ -46,7 +46,7 @@ async function payer(
 
 let boats = 0;
 
-/** Submits another video. */
+/** Submits a video with a new prompt under the budget. */
 function buy(deps: JobDeps): Promise<Ran> {
   return run(deps, orderOf({ body: { model: 'vendor-h3', prompt: `boat ${(boats += 1)}` } }));
 }

@@ -65,7 +65,7 @@ it('the wait for a lease ends at the deadline with exit 8, and nothing is sent',
   expect(created()).toBe(1);
 });
 
-it('a requested new take does not wait', async () => {
+it('a requested second take does not wait for a lease', async () => {
   const { deps, created } = await second(Infinity);
   expect(await run(deps, orderOf({ fresh: true }))).toMatchObject({ exit: 0, isResumed: false });
   expect([created(), deps.clock.monotonic()]).toEqual([2, 0]);

@@ -236,7 +236,7 @@ describe('rm without --force', () => {
     expect(claimed).toEqual([`send.${job.id}.2`]);
   });
 
-  it('does not change a job if another process claims its next attempt first', async () => {
+  it("does not change a job if another process claims the job's next attempt first", async () => {
     const job = await jobAt(await make([]));
     const claim: Ledger['claim'] = async (name, text) => {
       await ledger.claim(name, JSON.stringify(currentOwner()));

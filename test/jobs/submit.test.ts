@@ -549,7 +549,7 @@ describe('a repeated command', () => {
     expect(server.created).toBe(3);
   });
 
-  it('is blocked by a job in doubt, with or without a key, under any API key, but not under two keys', async () => {
+  it('is blocked by a job in doubt under any API key, unless the two commands have different keys', async () => {
     for (const [first, second, exit] of [
       [undefined, 'k', 7],
       ['k', undefined, 7],

@@ -83,7 +83,7 @@ it.each([
   },
 );
 
-it('a run is refused if another file exists at its output, and nothing is recorded', async () => {
+it('a run is refused without a record if another file exists at its output', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const order = orderOf({ key: 'boat', beforeSending: () => Promise.reject(exists) });

@@ -18,7 +18,7 @@ interface Inode {
   unsynced: { order: number; name: string; inode: Inode | undefined }[];
 }
 
-/** The result of `stat`. */
+/** The result of a `stat` call. */
 export interface Status {
   kind: 'file' | 'folder';
   ino: number;

@@ -63,8 +63,8 @@ interface Action {
 }
 
 /**
- * A computer with a disk, a clock and a network, on which processes run one system call at a time. The next step is
- * drawn at random.
+ * A computer with a disk, a clock and a network, whose processes run one system call at a time. The
+ * next step is drawn at random.
  */
 export class Machine {
   readonly traffic = new Traffic((line) => this.#note(line));

@@ -87,7 +87,8 @@ export function planOf(seed: number): Plan {
   const random = randomFor(seed, 'plan');
   const commands = pick(random, scenes);
   const length = commands.reduce((sum, [name]) => sum + (name === 'batch' ? 700 : 230), 0);
-  // Two incidents in quick succession find more defects than two at random times.
+  // Often draws an incident soon after the previous one, because two incidents in quick succession find more defects
+  // than two at random times.
   let before = 0;
   const at = (): Moment => {
     if (random() < 0.4) return { at: 1 + Math.floor(random() * length) };

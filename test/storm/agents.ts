@@ -15,7 +15,7 @@ import { pick, type Random, randomFor } from './random.ts';
 // Usage:
 //   npm run storm -- --agents --prompts 60 --seed 2
 
-/** A gateway that counts its charges for each text. */
+/** A gateway that counts its charges by text. */
 interface Gateway {
   url: string;
   key?: string;

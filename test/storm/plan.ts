@@ -11,7 +11,7 @@ export type Kind = 'a' | 'a-inline' | 'b' | 'c' | 'tts';
  */
 export type Way = 'plain' | 'keyed' | 'together' | 'apart' | 'retakes';
 
-/** One intent, and everything that happens to it. */
+/** The plan for one intent: a submission, how it is run, and when its runs are killed. */
 export interface Plan {
   n: number;
   kind: Kind;

@@ -52,7 +52,7 @@ export function recordTo(path: string): (entry: Entry) => void {
   return (entry) => void writeSync(file, `${JSON.stringify(entry)}\n`);
 }
 
-/** Reads a recording. */
+/** Reads a recording from a file. */
 export function readRecording(path: string): Recording {
   const lines = fs.readFileSync(path, 'utf8').trimEnd().split('\n');
   const entries = lines.map((line) => JSON.parse(line) as Entry);

@@ -17,7 +17,7 @@ export interface StormOptions {
   onProgress?: (done: number) => void;
 }
 
-/** The result of a storm. */
+/** The result of a finished storm. */
 export interface StormResult {
   violations: Violations;
   ended: Ended[];

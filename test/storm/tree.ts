@@ -18,7 +18,7 @@ export interface Inode {
   mode: number;
   /** A folder's content: each name with its inode's identity. */
   names?: Record<string, string>;
-  /** The target of a symbolic link. */
+  /** A symbolic link's target. */
   link?: string;
   /** The hash of a file's content. */
   content?: string;

@@ -15,13 +15,13 @@ it.each([
   expect(stdout).toContain('mgw __complete');
 });
 
-it('mgw completion refuses an unsupported shell and lists the supported shells', async () => {
+it('mgw completion refuses an unsupported shell, and lists the supported ones', async () => {
   const { code, stdout, stderr } = await userHere().run(['completion', 'tcsh']);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(stderr).toContain('bash, zsh, fish, powershell');
 });
 
-it('mgw completion offers the models of the last model list, without calling the gateway', async () => {
+it('mgw completion offers models from the last model list, without a request to the gateway', async () => {
   const gateway = await startGateway();
   const user = userHere(gateway.url);
   const typed = ['__complete', '--', 'video', 'c', 'submit', '-m', 'vendor'];

@@ -36,7 +36,7 @@ describe('config set, get and unset', () => {
     expect((await user.run(['config', 'get', key])).stdout).toBe('16:9\n');
   });
 
-  it('store a list', async () => {
+  it('store a value that is a list', async () => {
     const user = userHere();
     await user.run(['config', 'set', 'trusted_origins', 'https://a.example', 'https://b.example/']);
     expect((await user.run(['config', 'get', 'trusted_origins'])).stdout).toBe(
@@ -163,7 +163,7 @@ describe('config edit', () => {
     ['s/second=1/second=x/', 'prices.c.m'],
     ['s/"duration":5/"duration":99/', '99 is not allowed'],
     ['s/^{/{"profile":"nowhere",/', 'there is no profile "nowhere"'],
-  ])('exits 2 and leaves the file unchanged if the result would be invalid: %s', async (change, reason) => {
+  ])('exits 2 and does not change the file if the result would be invalid: %s', async (change, reason) => {
     const user = userHere();
     const text =
       '{"profiles":{"work":{"timeout":"5m","prices":{"c":{"m":"second=1"}},"defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';

@@ -118,7 +118,7 @@ describe('doctor', () => {
     ['a link to itself', (place) => symlinkSync('index.log', place)],
     ['a link to another file', (place) => symlinkSync('/dev/null', place)],
     ['a folder', (place) => mkdirSync(place)],
-  ])('reports a file in the state folder that is %s', async (_, replace) => {
+  ])('reports %s in place of a file in the state folder', async (_, replace) => {
     const state = freshFolder();
     expect((await checkStateFolder(state)).status).toBe('ok');
     replace(join(state, 'index.log'));
@@ -215,7 +215,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('exits 6 after endless redirects, and reports them', async () => {
+  it('exits 6 after endless redirects, and reports the redirects', async () => {
     const { user, requests } = await releases('', 307);
     const { result, checks } = await examine(user, ['--update']);
     expect(result.code).toBe(6);

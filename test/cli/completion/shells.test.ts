@@ -103,13 +103,13 @@ describe.skipIf(!has('bash'))('completion in bash', () => {
     expect(await inBash('sandbox exec -- body')).toContain('body.json');
   });
 
-  it('does not run code in a key', async () => {
+  it('does not execute code in a key', async () => {
     expect(await inBash("jobs show '@bo")).toEqual(['@boat-1']);
   });
 });
 
 describe.skipIf(!has('zsh'))('completion in zsh', () => {
-  it('completes a line', async () => {
+  it('completes words in a command line', async () => {
     const completed = [
       ['jobs show @bo', 'jobs show @boat-1 '],
       ['video c submit --resolution=2', 'video c submit --resolution=2K '],
@@ -135,7 +135,7 @@ describe.skipIf(!has('fish'))('completion in fish', () => {
   ])('completes "mgw %s"', async (line, offered) => expect(await inFish(line)).toEqual(offered));
 });
 
-it('the test log lists the tested shells', () => {
+it('the test log lists shells that are not tested', () => {
   const missing = ['bash', 'zsh', 'fish'].filter((name) => !has(name));
   if (missing.length > 0)
     console.warn(`Completion was not tried in ${missing.join(', ')}: not on this machine.`);

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { checkUnwritten } from '../../../src/cli/doctor/local.ts';
 import { UnwrittenEvents } from '../../../src/ledger/kept-facts.ts';
 
-it('mgw doctor lists events that are not yet written to the database of a shared ledger', async () => {
+it("mgw doctor lists events that have not been written to a shared ledger's database", async () => {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-unwritten-'));
   try {
     expect(checkUnwritten(folder)).toBeUndefined();
