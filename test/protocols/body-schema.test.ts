@@ -24,12 +24,12 @@ it.each<['a' | 'b' | 'c', JsonObject, string]>([
   ['a', { instances: [{ prompt: 'a\0b' }] }, 'instances.0.prompt'],
   ['b', { Prompt: 'a cat', SessionContext: '\0' }, 'SessionContext'],
   ['c', { prompt: 'a cat', metadata: { 'x\0': 1 } }, 'metadata.x\0'],
-])('a NUL is refused in any text: %s %j', async (name, members, field) => {
+])('a NUL character is refused in any text: %s %j', async (name, members, field) => {
   const { check } = await protocols[name].checks();
   expect(check({ ...good[name], ...members })).toMatchObject([{ field, value: 'text with a NUL character' }]);
 });
 
-it('a note contains only a few of the fields that the specification does not list', async () => {
+it('a note about unlisted fields contains only a few of them', async () => {
   const { check, advise } = await protocols.c.checks();
   const body = { ...good.c, ...Object.fromEntries(Array.from({ length: 20_000 }, (_, n) => [`k${n}x`, n])) };
   expect(check(body)).toEqual([]);
@@ -55,12 +55,12 @@ describe('a field that the specification does not list', () => {
     ['c', { refrence_image_urls: [] }, 'refrence_image_urls', 'reference_image_urls'],
     ['c', { last_frame: 'https://x.example/1' }, 'last_frame', 'last_frame_image_url'],
     ['c', { aspectRatio: '16:9' }, 'aspectRatio', 'aspect_ratio'],
-  ])('and that resembles a listed field is refused: %s %j', async (name, members, field, meant) => {
+  ])('is refused if it resembles a listed field: %s %j', async (name, members, field, meant) => {
     const { check } = await protocols[name].checks();
     expect(check({ ...good[name], ...members })).toMatchObject([{ field, meant }]);
   });
 
-  it('is refused, and the error contains the likely field and how to send it anyway', async () => {
+  it('is refused with an error that suggests the likely field and explains how to send the unlisted one', async () => {
     const { check } = await protocols.c.checks();
     const found = check({ ...good.c, refrence_image_urls: [] });
     expect(violationMessage(found, 'vendor-h3')).toBe(
@@ -77,7 +77,7 @@ describe('a field that the specification does not list', () => {
     ['b', { Seed: 7, SceneType: 'x' }, 'Seed, SceneType'],
     ['c', { seed: 7, nested: { a: [] } }, 'seed, nested'],
     ['c', JSON.parse('{"\\u001bx":1,"__proto__":{"y":1}}') as JsonObject, '\\u{1b}x, __proto__'],
-  ])('and that resembles no listed field is sent, with a note: %s %j', async (name, members, fields) => {
+  ])('is sent with a note if it resembles no listed field: %s %j', async (name, members, fields) => {
     const { check, advise } = await protocols[name].checks();
     const body = { ...good[name], ...members };
     expect(check(body)).toEqual([]);
@@ -89,7 +89,7 @@ describe('a field that the specification does not list', () => {
 });
 
 describe.each(Object.values(protocols))('the schema of $name', (protocol) => {
-  it('is valid JSON Schema, with the description of each flag at its field', async () => {
+  it("is valid JSON Schema, and describes each flag's field", async () => {
     const { schema } = await protocol.checks();
     const written = z.toJSONSchema(schema, { io: 'input' });
     for (const flag of protocol.flags) {
@@ -119,7 +119,7 @@ it('the schemas contain the limits of specification 8', async () => {
   expect(official).toMatchObject({
     properties: {
       model: { enum: ['vendor-h3'] },
-      // The limit of 30,000 characters applies only to the self-hosted models.
+      // Only the self-hosted models limit the prompt, to 30,000 characters.
       prompt: { type: 'string' },
       duration: { type: 'number', minimum: 4, maximum: 15 },
       resolution: { enum: ['768P', '2K'] },

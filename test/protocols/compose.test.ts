@@ -82,17 +82,17 @@ describe('compose', () => {
     expect(body).toEqual({ instances: [{ prompt: 'old' }] });
   });
 
-  it('joins the lists of flags that share a field, in the order of the table, over the body', () => {
+  it("joins the lists of flags that share a field, in the table's order, and replaces the body's list", () => {
     const input = { body: { files: [0] }, flags: { reference: ['r'], first: 'f' } };
     expect(composed(input)).toEqual({ files: [{ first: 'f' }, { url: 'r' }] });
   });
 
-  it('drops a default if a field with the same meaning is set', () => {
+  it('ignores a default if a field with the same meaning is set', () => {
     expect(composed({ defaults: { duration: 5 }, body: { seconds: '8' } })).toEqual({ seconds: '8' });
     expect(composed({ defaults: { duration: 5 }, set: ['seconds=8'] })).toEqual({ seconds: 8 });
   });
 
-  it('drops a default if the body has no object for it', () => {
+  it('ignores a default if the body has no object for it', () => {
     expect(composed({ defaults: { enhance: true }, body: { parameters: 'text' } })).toEqual({
       parameters: 'text',
     });
@@ -116,7 +116,7 @@ describe('compose', () => {
     expect(composed({ set: [set] })).toEqual(body);
   });
 
-  it('appends to a list and sets a member of an object even if its name is a number', () => {
+  it("appends to a list, and sets an object's member even if its name is a number", () => {
     expect(composed({ body: { a: [1], o: {} }, set: ['a.1=2', 'a.0=0', 'o.7=x'] })).toEqual({
       a: [0, 2],
       o: { 7: 'x' },
@@ -209,7 +209,7 @@ describe('compose', () => {
     expect(error.message).toBe(message);
   });
 
-  it('accepts members called __proto__ without reaching any prototype', () => {
+  it('accepts members called __proto__ without changing any prototype', () => {
     const body = parseJson(
       '{"__proto__":{"polluted":1},"a":{"constructor":{"prototype":{"polluted":1}}}}',
     ) as JsonObject;
@@ -220,7 +220,7 @@ describe('compose', () => {
     );
   });
 
-  it('throws only a usage error, and never changes a prototype', () => {
+  it('throws only usage errors, and never changes a prototype', () => {
     const path = fc.array(fc.constantFrom('a', 'b', '0', '1', '', '__proto__', 'toString'), { maxLength: 4 });
     const set = fc
       .tuple(path, fc.oneof(fc.json(), fc.string()))
@@ -240,7 +240,7 @@ describe('longName', () => {
     ['--last-frame <url>', 'last-frame'],
     ['-m, --model <name>', 'model'],
     ['--audio', 'audio'],
-  ])('of %s is %s', (written, name) => {
+  ])('converts %s to %s', (written, name) => {
     expect(longName({ flags: written, description: '', field: 'x', kind: 'text' })).toBe(name);
   });
 });

@@ -8,33 +8,33 @@ import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
-/** A recorded response: its JSON body (or raw text), and its status (default: 200). */
+/** A recorded response: its JSON body or raw text, and its status (default: 200). */
 export interface Sample {
   name: string;
   body?: Json;
   text?: string;
   status?: number;
   headers?: Record<string, string>;
-  /** The media that were diverted from the response while it arrived. */
+  /** The media diverted from the response as it arrived. */
   spooled?: SpooledMedia[];
 }
 
 /** A response that contains a handle. */
 export interface AcceptedSample extends Sample {
   handle: string;
-  /** Other ids in it that a reader may accept if the response is damaged. */
+  /** Other ids that a reader may return as the handle if the response is damaged. */
   otherIds?: string[];
 }
 
-/** The input of {@link conformance} for a protocol. */
+/** A protocol's input for {@link conformance}. */
 export interface Samples {
   /** A body that may be sent. */
   body: JsonObject;
-  /** That body as it is sent, if the two differ. */
+  /** The body as mgw sends it, if it differs from `body`. */
   sent?: JsonObject;
   /** A handle that can be queried. */
   handle: string;
-  /** A value for every flag of the table, by long name. */
+  /** A value for each of the protocol's flags, by long name. */
   flags: Record<string, FlagValue>;
   submission: {
     accepted: AcceptedSample[];
@@ -53,14 +53,14 @@ export interface Samples {
   };
 }
 
-/** A response as the readers receive it. */
+/** Returns a sample in the form that a protocol's readers receive. */
 export function replyOf(sample: Omit<Sample, 'name'>, complete = true): Reply {
   const text = sample.text ?? (sample.body === undefined ? '' : JSON.stringify(sample.body));
   const { status = 200, headers = {}, spooled } = sample;
   return { status, headers, text, complete, spooled };
 }
 
-/** Tests the promises of every protocol (protocol.ts) with its own recorded responses. */
+/** Defines the tests that every protocol must pass (protocol.ts), with the protocol's recorded responses. */
 export async function conformance(protocol: Protocol, samples: Samples): Promise<void> {
   const { check, advise } = await protocol.checks();
   const { submission, query } = samples;
@@ -80,12 +80,12 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(JSON.stringify(samples.body)).toBe(before);
     });
 
-    it('are normalised idempotently', () => {
+    it('are the same after a second normalisation', () => {
       const once = protocol.normalise(samples.body);
       expect(protocol.normalise(once)).toEqual(once);
     });
 
-    it('do not contain the key, which the client adds', () => {
+    it('do not contain the key, because the client adds it', () => {
       for (const exchange of [protocol.submission(samples.body), protocol.query(samples.handle)])
         expect(Object.keys(exchange.headers).join()).not.toMatch(/authorization|api-key|cookie/i);
     });
@@ -101,13 +101,13 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ['an absolute URL', 'https://example.com/x'],
       ['very long', 'x'.repeat(100_000)],
       ['half a character', '\ud800'],
-    ])('never let a handle escape from its segment: %s', (_, handle) => {
+    ])('never let a handle escape from its path segment: %s', (_, handle) => {
       const asked = attempt(() => protocol.query(handle));
       if (asked.error !== undefined) {
         expectUnaskable(asked.error);
         return;
       }
-      // A protocol that queries with a body may send any handle in it.
+      // A protocol whose queries have a body may send any handle in the body.
       expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
@@ -125,7 +125,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
           protocol.modelOf(body);
           expect(JSON.stringify(body)).toBe(before);
         }),
-        // A value that JavaScript cannot convert to a number or a string.
+        // JavaScript can convert this value to neither a number nor a string.
         { examples: fieldNames(samples).map((field): [JsonObject] => [{ [field]: { toString: null } }]) },
       );
     });
@@ -149,7 +149,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it('appear in a violation of their field', () => {
+    it("appear in their field's violations", () => {
       const broken = Object.fromEntries(Object.keys(samples.body).map((field) => [field, { wrong: true }]));
       const names = protocol.flags.map((flag) => `--${longName(flag)}`);
       const found = check(broken);
@@ -159,27 +159,30 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
   });
 
   describe(`protocol ${protocol.name}: responses to a submission`, () => {
-    it.each(submission.accepted)('accepted: $name', (sample) => {
+    it.each(submission.accepted)('are read as accepted: $name', (sample) => {
       expect(submit(sample)).toMatchObject({ kind: 'accepted', handle: sample.handle });
     });
     for (const kind of ['rejected', 'unavailable', 'unknown'] as const)
-      it.each(submission[kind])(`${kind}: $name`, (sample) => {
+      it.each(submission[kind])(`are read as ${kind}: $name`, (sample) => {
         const verdict = submit(sample);
         expect(verdict).toMatchObject({ kind });
         expect('failure' in verdict && verdict.failure.message).toBeTruthy();
       });
 
-    it.each(submission.accepted)('never reject an accepted task: $name', (sample) => {
-      const handles = [sample.handle, ...(sample.otherIds ?? [])];
-      for (const changed of [...mutations(sample), ...cuts(sample)]) {
-        const verdict = submit(changed, changed.text === undefined);
-        expectIn(['accepted', 'unknown'], verdict.kind, changed);
-        if (verdict.kind === 'accepted') expectIn(handles, verdict.handle, changed);
-      }
-    });
+    it.each(submission.accepted)(
+      'are never read as a refusal if the task was accepted, even if damaged: $name',
+      (sample) => {
+        const handles = [sample.handle, ...(sample.otherIds ?? [])];
+        for (const changed of [...mutations(sample), ...cuts(sample)]) {
+          const verdict = submit(changed, changed.text === undefined);
+          expectIn(['accepted', 'unknown'], verdict.kind, changed);
+          if (verdict.kind === 'accepted') expectIn(handles, verdict.handle, changed);
+        }
+      },
+    );
 
     it.each(submission.accepted)(
-      'contain a handle as soon as its last character has arrived: $name',
+      "yield the handle once the handle's last character has arrived: $name",
       (sample) => {
         const { text } = replyOf(sample);
         const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
@@ -192,7 +195,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     );
 
     it.each(submission.accepted)(
-      'are not refusals if they contain a task, regardless of status: $name',
+      'are not refusals if they contain a task, regardless of the status: $name',
       (sample) => {
         for (const status of [307, 400, 403, 429, 500, 503]) {
           expect(submit({ ...sample, status })).toMatchObject({ kind: 'unknown', handle: sample.handle });
@@ -202,7 +205,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     );
 
     it.each(submission.accepted)(
-      'are not refusals if their message is the JSON of a task, regardless of status: $name',
+      "are not refusals if their message is a task's JSON, regardless of the status: $name",
       (sample) => {
         const said = { message: replyOf(sample).text };
         for (const status of [200, 307, 400, 403, 429, 500, 503])
@@ -224,7 +227,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
 
     it.each([...submission.rejected, ...submission.unavailable, ...submission.unknown])(
-      'are never a task if they are a refusal, nor a refusal if they are cut: $name',
+      'are never read as a task, nor as a refusal if they are truncated: $name',
       (sample) => {
         for (const changed of mutations(sample))
           expect(submit(changed).kind, show(changed)).not.toBe('accepted');
@@ -235,7 +238,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
 
   describe(`protocol ${protocol.name}: responses to a query`, () => {
     for (const state of ['queued', 'running', 'succeeded', 'failed'] as const)
-      it.each(query[state])(`${state}: $name`, (sample) => {
+      it.each(query[state])(`are read as ${state}: $name`, (sample) => {
         const verdict = ask(sample);
         expect(verdict).toMatchObject({ kind: 'observation', state });
         if (verdict.kind !== 'observation') return;
@@ -243,7 +246,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
         expect(verdict.failure === undefined).toBe(state !== 'failed');
       });
     for (const kind of ['missing', 'unauthorized', 'again'] as const)
-      it.each(query[kind])(`${kind}: $name`, (sample) => {
+      it.each(query[kind])(`are read as ${kind}: $name`, (sample) => {
         expect(ask(sample)).toMatchObject({ kind });
       });
 
@@ -254,13 +257,13 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ...query.missing,
       ...query.unauthorized,
       ...query.again,
-    ])('are never a success without proof: $name', (sample) => {
+    ])('are never read as a success without proof: $name', (sample) => {
       for (const changed of [...mutations(sample), ...mutations(sample, ['text', 7, [1], { inside: 1 }])])
         expect(isSuccess(ask(changed)), show(changed)).toBe(false);
       for (const cut of cuts(sample)) expect(isSuccess(ask(cut, false)), show(cut)).toBe(false);
     });
 
-    it.each(query.succeeded)('are a complete success or no success: $name', (sample) => {
+    it.each(query.succeeded)('are read as a complete success or as no success: $name', (sample) => {
       const whole = ask(sample);
       for (const changed of [...mutations(sample), ...cuts(sample)]) {
         const verdict = ask(changed, changed.text === undefined);
@@ -305,7 +308,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       );
     });
 
-    it('does not access an inherited member', () => {
+    it('is read without access to inherited members', () => {
       for (const sample of [...submission.accepted, ...query.succeeded])
         for (const name of ['__proto__', 'constructor', 'prototype']) {
           const body = `{"${name}":${JSON.stringify(sample.body)}}`;
@@ -338,7 +341,7 @@ function show({ body, text }: Omit<Sample, 'name'>): string {
   return text ?? JSON.stringify(body);
 }
 
-// A finished task without a result is not a success: the caller ends with "incomplete".
+// A finished task without a result is not a success: the command exits with "incomplete".
 function isSuccess(verdict: QueryVerdict): boolean {
   const { state } = verdict.kind === 'observation' ? verdict : {};
   return state === 'succeeded' && sourcesOf(verdict).length > 0;
@@ -350,7 +353,7 @@ function sourcesOf(verdict: QueryVerdict): unknown[] {
 
 const retyped = [undefined, null, true, false, 0, -1.5, '', [], {}];
 
-/** A body with each of its fields removed, nulled and retyped, one at a time. */
+/** Returns copies of a body in which one field is removed, null or of another type. */
 export function mutationsOf(body: Json, values: readonly (Json | undefined)[] = retyped): Json[] {
   return pathsOf(body).flatMap((path) => values.map((value) => changedAt(body, path, value)));
 }
@@ -360,7 +363,7 @@ function mutations(sample: Sample, values?: Json[]): Omit<Sample, 'name'>[] {
   return body === undefined ? [] : mutationsOf(body, values).map((changed) => ({ ...sample, body: changed }));
 }
 
-/** A sample's text cut after each of its characters, like a response that ended early. */
+/** Returns a sample truncated after each of its characters, as if the response had ended early. */
 function cuts(sample: Sample): Omit<Sample, 'name'>[] {
   const { text } = replyOf(sample);
   const lengths = Array.from({ length: Math.min(text.length, 2000) }, (_, length) => length);

@@ -31,11 +31,11 @@ describe('wholeNumber', () => {
     '٥',
     '9007199254740992',
     true,
-  ])('refuses %j and says what is allowed', (given) => {
+  ])('refuses %j, and the error lists the allowed values', (given) => {
     expect(() => wholeNumber(given)).toThrow('a whole number in digits, such as 5');
   });
 
-  it('reads back every safe integer', () => {
+  it('reads every safe integer', () => {
     fc.assert(fc.property(fc.maxSafeInteger(), (number) => wholeNumber(String(number)) === number));
   });
 });
@@ -72,7 +72,7 @@ describe('decimalNumber', () => {
 });
 
 describe('text', () => {
-  it('keeps text unchanged', () => {
+  it('returns text unchanged', () => {
     expect(text(' a\n')).toBe(' a\n');
   });
 
@@ -82,7 +82,7 @@ describe('text', () => {
 });
 
 describe('oneOf', () => {
-  it('accepts its values only in their exact spelling', () => {
+  it('accepts its values only in the exact spelling', () => {
     const parse = oneOf('t2v', 'i2v');
     expect(parse('i2v')).toBe('i2v');
     for (const given of ['I2V', 'i2v ', '', true]) expect(() => parse(given)).toThrow('t2v, i2v');

@@ -6,7 +6,7 @@ import { getModel, listModels, readModels } from '../../src/protocols/models.ts'
 import { nockGateway } from '../support/nock.ts';
 import { mutationsOf } from './conformance.ts';
 
-/** The parsed listing. */
+/** Returns the parsed model list. */
 async function readOf(body: unknown, status = 200): Promise<ReturnType<typeof readModels>> {
   const { gateway, client } = nockGateway();
   gateway.get('/v1/models').reply(status, typeof body === 'string' ? body : JSON.stringify(body));
@@ -31,12 +31,12 @@ async function entry(members: object): Promise<Model> {
   return model;
 }
 
-describe('a request for models', () => {
+describe('a request for the model list', () => {
   test('lists all models', () => {
     expect(listModels()).toEqual({ method: 'GET', path: '/v1/models', headers: {} });
   });
 
-  test('contains the id of one model, percent-encoded', () => {
+  test("contains one model's id, percent-encoded", () => {
     expect(getModel('org/a b?#%').path).toBe('/v1/models/org%2Fa%20b%3F%23%25');
   });
 
@@ -46,7 +46,7 @@ describe('a request for models', () => {
 });
 
 describe('the model list', () => {
-  test('may have the format of new-api', async () => {
+  test("may have new-api's format", async () => {
     const data = [
       {
         id: 'x',
@@ -97,13 +97,13 @@ describe('the model list', () => {
     expect(await modelsOf({ data: [] })).toEqual([]);
   });
 
-  test('skips entries that are not objects or have no id', async () => {
+  test('skips entries that are not objects or that have no id', async () => {
     expect(await modelsOf({ data: [null, 1, 'x', [], {}, { id: '' }, { id: 'kept' }] })).toMatchObject([
       { id: 'kept' },
     ]);
   });
 
-  test('merges entries with the same id, at the position of the first', async () => {
+  test('merges entries with the same id at the position of the first', async () => {
     const data = [
       { id: 'k', model_versions: ['1'], owned_by: 'first' },
       { id: 'other' },
@@ -121,7 +121,7 @@ describe('the model list', () => {
     ]);
   });
 
-  test('keeps an id unchanged', async () => {
+  test('contains each id unchanged', async () => {
     expect(
       (await modelsOf({ data: [{ id: '\u001b[31m\u202Ered' }, { id: '__proto__' }] })).map(
         (model) => model.id,
@@ -129,14 +129,14 @@ describe('the model list', () => {
     ).toEqual(['\u001b[31m\u202Ered', '__proto__']);
   });
 
-  test('keeps a number used as an id as exact text', async () => {
+  test('contains the exact digits of an id that is a number', async () => {
     expect(await modelsOf('{"data":[{"id":12345678901234567890}]}')).toMatchObject([
       { id: '12345678901234567890' },
     ]);
   });
 });
 
-describe('the versions of a model', () => {
+describe("a model's versions", () => {
   test.each([
     [
       ['1.0', '2.0'],
@@ -159,7 +159,7 @@ describe('the versions of a model', () => {
   });
 });
 
-describe('the protocols of a model', () => {
+describe("a model's protocols", () => {
   test.each([
     [{ protocol: 'a' }, ['a']],
     [{ protocol: 'A' }, ['a']],
@@ -181,7 +181,7 @@ describe('the protocols of a model', () => {
     [{ supported_endpoint_types: 7 }, []],
     [{ model_versions: ['1'] }, ['b']],
     [{ model_versions: [] }, []],
-    // A mark with the protocol overrides a mark with an endpoint.
+    // The member `protocol` takes precedence over the supported endpoints.
     [{ protocol: 'a', supported_endpoint_types: ['openai-video'] }, ['a']],
     [{ protocol: 'new', supported_endpoint_types: ['openai-video'] }, ['c']],
   ])('are read from %j', async (members, protocols) => {
@@ -189,7 +189,7 @@ describe('the protocols of a model', () => {
   });
 
   test.each(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'])(
-    'are Protocol C for %s unless the list differs',
+    'are Protocol C for %s unless the list specifies others',
     async (id) => {
       expect(await modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
         { protocols: ['c'] },
@@ -200,14 +200,14 @@ describe('the protocols of a model', () => {
 });
 
 describe('a failed model list', () => {
-  test('may be caused by an error under 200', async () => {
+  test('may be caused by an error under HTTP 200', async () => {
     expect(await failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
       code: 'server_error',
       message: 'get user group failed',
     });
   });
 
-  test('may be caused by an unknown model under 200', async () => {
+  test('may be caused by an unknown model under HTTP 200', async () => {
     const error = {
       message: "The model 'x' does not exist",
       type: 'invalid_request_error',
@@ -250,7 +250,7 @@ describe('a failed model list', () => {
   });
 });
 
-test('a model list with any field removed, nulled or retyped never yields a model that does not exist', () => {
+test('a model list with a field that is missing, null or of another type never yields a model that does not exist', () => {
   const entry = { id: 'Video-B', object: 'model', model_versions: ['2.0'], owned_by: 'x' };
   const values = [undefined, null, 'text', '', 7, true, { inside: 1 }, [1], []];
   for (const body of mutationsOf({ data: [entry] }, values)) {
@@ -260,7 +260,7 @@ test('a model list with any field removed, nulled or retyped never yields a mode
   }
 });
 
-test('a model list of any JSON is read without throwing', () => {
+test('any JSON is read as a model list without throwing', () => {
   fc.assert(
     fc.property(fc.json(), fc.json(), fc.constantFrom(200, 204, 401, 500), (outer, inner, status) => {
       for (const text of [

@@ -5,7 +5,7 @@ import { applySets, longName } from '../../src/protocols/compose.ts';
 import { protocols } from '../../src/protocols/registry.ts';
 
 it.each(Object.values(protocols).map((protocol) => ({ protocol, name: protocol.name })))(
-  'the prompt of a job of Protocol $name is the value of --prompt',
+  'the requested value of a Protocol $name job is its --prompt',
   ({ protocol, name }) => {
     const field = protocol.flags.find((flag) => longName(flag) === 'prompt')?.field ?? '';
     const request = {};
@@ -14,7 +14,7 @@ it.each(Object.values(protocols).map((protocol) => ({ protocol, name: protocol.n
   },
 );
 
-it('the requested value of speech is its text, and a record without a text has no value', () => {
+it('the requested value of a speech job is its text, or undefined if the record has no text', () => {
   expect(promptOf({ protocol: 'tts', request: { req_params: { text: 'Hello.' } } })).toBe('Hello.');
   for (const request of [undefined, {}, { prompt: '' }, { prompt: { sha256: 'x' } }])
     expect(promptOf({ protocol: 'c' satisfies JobKind, request })).toBeUndefined();

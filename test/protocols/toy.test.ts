@@ -36,7 +36,7 @@ interface Ran {
   stderr: string;
 }
 
-/** Runs the built command line; the default user has the toy's gateway. */
+/** Runs the command line that contains the toy protocol. The default user is configured for the toy gateway. */
 function mgw(args: string[], { cwd, env } = user): Promise<Ran> {
   return new Promise((done) => {
     const child = execFile(
@@ -56,7 +56,7 @@ async function json(...args: string[]): Promise<CliJson> {
 
 const boat = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5', '--seed', '7'];
 
-it('a new protocol submits, queries, waits and saves', async () => {
+it('a new protocol can submit, query, wait and save', async () => {
   const { job } = await json(...boat);
   expect(job).toMatchObject({ protocol: 'd', model: 'toy-1', handle: 'task_0001', state: 'queued' });
   expect(JSON.parse(server.requests.find(({ method }) => method === 'POST')?.body ?? '')).toEqual({
@@ -71,7 +71,7 @@ it('a new protocol submits, queries, waits and saves', async () => {
   expect(server.created).toBe(1);
 });
 
-it('a new protocol is in help, schema, models and the list of jobs', async () => {
+it('a new protocol appears in the help, the schemas, the model list and the job list', async () => {
   const help = await mgw(['video', 'd', 'submit', '--help']);
   expect(help.stdout).toContain('$ mgw video d submit "a boat" -m toy-1 -d 5');
   expect((await mgw(['video', '--help'])).stdout).toContain('Protocol D: a toy');
@@ -84,7 +84,7 @@ it('a new protocol is in help, schema, models and the list of jobs', async () =>
   expect((await json('jobs', 'show', job.id)).job.protocol).toBe('d');
 });
 
-it('a new protocol has defaults, prices and budgets', async () => {
+it('a new protocol supports defaults, prices and budgets', async () => {
   expect((await mgw(['config', 'set', 'defaults.video.d.toy-1.seed', '9'])).code).toBe(0);
   expect((await mgw(['config', 'set', 'prices.d.toy-1', 'second=0.5'])).code).toBe(0);
   expect((await mgw(['config', 'set', 'prices.e.toy-1', 'second=0.5'])).code).toBe(2);
@@ -95,7 +95,7 @@ it('a new protocol has defaults, prices and budgets', async () => {
   expect(JSON.parse(server.requests.at(-1)?.body ?? '')).toMatchObject({ dice: { seed: 9 } });
 });
 
-it('a new protocol runs a row of a batch, and appears in a gallery that can remake it', async () => {
+it('a new protocol can run a batch row, and appears in a gallery that can remake the video', async () => {
   writeFileSync(join(user.cwd, 'clips.csv'), 'id,protocol,model,prompt,duration\none,d,toy-1,a boat,5\n');
   expect((await mgw(['batch', 'run', 'clips.csv', '--poll-interval', '10ms'])).code).toBe(0);
   expect(existsSync(join(user.cwd, 'one.mp4'))).toBe(true);
@@ -104,7 +104,7 @@ it('a new protocol runs a row of a batch, and appears in a gallery that can rema
   expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
 });
 
-it('a job of a new protocol can be moved to another machine, and is listed by an mgw that does not know the protocol', async () => {
+it('a job of a new protocol can be moved to another machine, where an mgw without the protocol lists it', async () => {
   const { job } = await json(...boat);
   const { stdout } = await mgw(['jobs', 'export']);
   const other = newUser(server.url);

@@ -19,7 +19,7 @@ describe('judgeFailedSubmission', () => {
       (status) => [status, 'unknown'] as const,
     ),
     ...[500, 501, 502, 503, 504, 505, 520, 522, 524, 529, 599].map((status) => [status, 'unknown'] as const),
-  ])('judges %i as %s if complete, and as unknown if it was cut', (status, kind) => {
+  ])('maps HTTP %i to %s, or to unknown if the response was truncated', (status, kind) => {
     for (const text of ['', '<html><title>503</title></html>', 'no healthy upstream']) {
       expect(judgeFailedSubmission(reply(status, '', { text })).kind).toBe(kind);
       expect(judgeFailedSubmission(reply(status, '', { text, complete: false })).kind).toBe('unknown');
@@ -48,7 +48,7 @@ describe('judgeFailedSubmission', () => {
       'unknown',
     ],
     ['Envoy', 'upstream connect error or disconnect/reset before headers. reset reason: x', 'unknown'],
-  ])('retries only the gateway’s own 503: %s', (_, body, kind) => {
+  ])("allows a retry only for the gateway's own 503: %s", (_, body, kind) => {
     const answer = saying(503, body);
     expect(judgeFailedSubmission(answer)).toMatchObject({ kind, failure: { code: 'server_error' } });
     expect(judgeFailedSubmission({ ...answer, complete: false }).kind).toBe('unknown');
@@ -105,7 +105,7 @@ describe('judgeFailedSubmission', () => {
     ['a label in Chinese', { message: '任务ID：424010985738629 排队中' }, made.task_id],
     ['an operation in words', 'models/veo-3/operations/abc waits', 'models/veo-3/operations/abc'],
     ['a line of a stream', `data: ${JSON.stringify(made)}\n\n`, made.task_id],
-  ])('finds the id of a task in text: %s', (_, body, handle) => {
+  ])('finds a task id in text: %s', (_, body, handle) => {
     for (const status of [400, 429, 503]) {
       const answer = { ...saying(status, body), headers: { 'retry-after': '1' } };
       expect(judgeFailedSubmission(answer)).toMatchObject({ kind: 'unknown', handle });
@@ -114,7 +114,7 @@ describe('judgeFailedSubmission', () => {
     }
   });
 
-  it('finds the id of a task in the Location header', () => {
+  it('finds a task id in the Location header', () => {
     const headers = { location: `/v1/videos/${long}` };
     expect(judgeFailedSubmission(reply(429, 'slow', { headers }))).toMatchObject({ handle: long });
   });
@@ -134,7 +134,7 @@ describe('judgeFailedSubmission', () => {
     ['the name of the field', { message: 'no', errors: { task_id: 'required', taskId: 'max. 64' } }],
     ['no id', JSON.stringify({ task_id: 'null', message: 'slow' })],
     ['another kind of id', 'external_task_id: 1234567890'],
-  ])('does not mistake another id in text for the id of a task: %s', (_, body) => {
+  ])('does not mistake another id in text for a task id: %s', (_, body) => {
     const answer = (status: number): Reply =>
       saying(status, typeof body === 'string' ? { message: body } : body);
     expect(judgeFailedSubmission(answer(400)).kind).toBe('rejected');
@@ -151,7 +151,7 @@ describe('judgeFailedSubmission', () => {
     ['the task to extend', { extend: { from: [long] } }, `task ${long} not found`],
     ['that task in JSON', { remix_id: long }, JSON.stringify({ task_id: long, message: 'it has expired' })],
     ['a numeric task', { remix_id: 4240109857 }, 'task_id: 4240109857 does not exist'],
-  ])('judges a refusal that quotes %s as a refusal', (_, sent, message) => {
+  ])('returns a refusal for a message that quotes %s', (_, sent, message) => {
     expect(judgeFailedSubmission(reply(400, message), { ...sent }).kind).toBe('rejected');
     expect(judgeFailedSubmission(reply(400, message)).kind).toBe('unknown');
     const other = `${message} (task_zyxwvuts87654321 was created)`;
@@ -164,7 +164,7 @@ describe('judgeFailedSubmission', () => {
   it.each([
     [{ prompt: '42 boats' }, JSON.stringify({ task_id: '42' })],
     [{ prompt: `${long}9` }, `${long} waits`],
-  ])('does not mistake a part of the request for a quoted id: %j', (sent, message) => {
+  ])('finds a task id that only resembles part of the request: %j', (sent, message) => {
     expect(judgeFailedSubmission(reply(429, message), sent).kind).toBe('unknown');
   });
 
@@ -176,11 +176,11 @@ describe('judgeFailedSubmission', () => {
     ['the word for no task', { task_id: 'None', data: { taskId: 'null' }, message: 'no' }],
     ['a sentence', { task_id: 'this field is required', message: 'no' }],
     ['an empty task id', { Response: { TaskId: '0', Error: { Code: 'X' } }, task_id: '', message: 'no' }],
-  ])('ignores anything but a task id: %s', (_, body) => {
+  ])('ignores values that are not task ids: %s', (_, body) => {
     expect(judgeFailedSubmission(saying(400, body)).kind).toBe('rejected');
   });
 
-  it('does not retry if a retry cannot help', () => {
+  it('allows no retry if a retry cannot help', () => {
     expect(judgeFailedSubmission(reply(503, 'No available channel for model x'))).toMatchObject({
       kind: 'rejected',
       failure: { code: 'not_found' },
@@ -191,7 +191,7 @@ describe('judgeFailedSubmission', () => {
     });
   });
 
-  it('returns the target of a redirect', () => {
+  it("returns a redirect's target", () => {
     const found = judgeFailedSubmission(
       reply(308, '', { headers: { location: 'https://other.example/v1' } }),
     );
@@ -219,13 +219,13 @@ describe('judgeFailedQuery', () => {
     [503, 'No available channel for model x', 'again'],
     [524, '', 'again'],
     [302, '', 'again'],
-  ])('judges %i %j as %s', (status, message, kind) => {
+  ])('maps HTTP %i with %j to %s', (status, message, kind) => {
     expect(judgeFailedQuery(reply(status, message)).kind).toBe(kind);
   });
 });
 
 describe('unreadable', () => {
-  it('returns the start of the response', () => {
+  it("quotes the response's start", () => {
     expect(unreadable(reply(200), 'task id')).toMatchObject({
       code: 'bad_reply',
       message: 'an empty response instead of task id',

@@ -25,11 +25,11 @@ describe('shownValue', () => {
     ['https://me:secret@example.com/a', 'https://***@example.com/a'],
     ['x'.repeat(61), `${'x'.repeat(59)}…`],
     ['😀'.repeat(40), `${'😀'.repeat(29)}…`],
-  ])('shows %j as %s', (value, shown) => {
+  ])('formats %j as %s', (value, shown) => {
     expect(shownValue(value)).toBe(shown);
   });
 
-  it('is short and printable for any value', () => {
+  it('returns short, printable text for any value', () => {
     fc.assert(
       fc.property(fc.anything(), (value) => {
         const shown = shownValue(value);
@@ -48,14 +48,14 @@ describe('shownValue', () => {
 describe('violationMessage', () => {
   const duration = { field: 'duration', value: '4', allowed: '5 to 15 seconds', flag: '--duration' };
 
-  it('contains the flag, the value, the model and the allowed values', () => {
+  it('returns the flag, the value, the model and the allowed values', () => {
     expect(violationMessage([duration], 'vendor-h3-mini')).toBe(
       '--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 seconds',
     );
     expect(violationMessage([duration])).toBe('--duration: 4 is not allowed; allowed: 5 to 15 seconds');
   });
 
-  it('contains the field if no flag sets it, and reports a missing value', () => {
+  it('returns the field if no flag sets it, and reports a missing value', () => {
     const missing = { field: 'last_frame_image_url', value: '', allowed: 'a URL', flag: '--last-frame' };
     const bare = { field: 'seconds', value: '4', allowed: '5 to 15' };
     expect(violationMessage([missing, bare])).toBe(
@@ -63,7 +63,7 @@ describe('violationMessage', () => {
     );
   });
 
-  it('does not contain the model in a violation of the model itself', () => {
+  it('does not return the model for a violation of the model itself', () => {
     const model = { field: 'ModelName', value: 'video-b', allowed: 'Video-B', flag: '--model' };
     expect(violationMessage([model], 'video-b')).toBe(
       '--model (ModelName): video-b is not allowed; allowed: Video-B',

@@ -8,8 +8,8 @@ import { goodBody, images } from './support.ts';
 const png = { bytesBase64Encoded: images['image/png']?.toString('base64') ?? '', mimeType: 'image/png' };
 const composed = (flags: Record<string, FlagValue>): JsonObject => a.normalise(compose(a, { flags }));
 
-describe('the flags of Protocol A', () => {
-  test('each set their field of specification 2.1', () => {
+describe("Protocol A's flags", () => {
+  test('each set the field that specification 2.1 lists', () => {
     const body = composed({
       model: 'video-a',
       prompt: 'a cat',
@@ -64,8 +64,8 @@ describe('the flags of Protocol A', () => {
   });
 });
 
-describe('a body of Protocol A', () => {
-  test('that is valid, with unknown fields, is unchanged', () => {
+describe('a Protocol A body', () => {
+  test('remains unchanged if it is valid, even with unknown fields', () => {
     const body = {
       ...goodBody,
       instances: [{ prompt: 'p', lastFrame: { x: 1 } }],
@@ -84,11 +84,11 @@ describe('a body of Protocol A', () => {
     ['no instances', { model: 'm' }, 'instances.0.prompt', '--prompt'],
     ['empty instances', { model: 'm', instances: [] }, 'instances.0.prompt', '--prompt'],
     ['instances that are an object', { model: 'm', instances: {} }, 'instances', undefined],
-    ['an instance that is a text', { model: 'm', instances: ['p'] }, 'instances.0', undefined],
+    ['an instance that is a string', { model: 'm', instances: ['p'] }, 'instances.0', undefined],
     ['no prompt', { model: 'm', instances: [{}] }, 'instances.0.prompt', '--prompt'],
     ['a blank prompt', { model: 'm', instances: [{ prompt: ' \n' }] }, 'instances.0.prompt', '--prompt'],
     [
-      'a second instance without',
+      'a second instance without a prompt',
       { model: 'm', instances: [{ prompt: 'p' }, {}] },
       'instances.1.prompt',
       undefined,
@@ -118,7 +118,7 @@ describe('a body of Protocol A', () => {
   });
 
   test.each<[string, unknown, string[]]>([
-    ['a text in its place', 'AAAA', ['image']],
+    ['a string in its place', 'AAAA', ['image']],
     ['null', null, ['image']],
     ['no members', {}, ['image.bytesBase64Encoded', 'image.mimeType']],
     ['no type', { ...png, mimeType: undefined }, ['image.mimeType']],
@@ -135,13 +135,13 @@ describe('a body of Protocol A', () => {
     ],
     ['a type that contradicts the bytes', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
     ['valid members', png, []],
-  ])('is checked for an image with %s', (_, image, fields) => {
+  ])('is checked if its image has %s', (_, image, fields) => {
     const found = check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
     expect(found.map(({ field }) => field)).toEqual(fields.map((field) => `instances.0.${field}`));
     expect(found.every(({ flag }) => flag === '--image')).toBe(true);
   });
 
-  test('is never shown with the whole content of an image', () => {
+  test('is never quoted with the full image content', () => {
     const image = { bytesBase64Encoded: `${'A'.repeat(5000)}*`, mimeType: 'image/png' };
     expect(check({ ...goodBody, instances: [{ prompt: 'p', image }] })[0]?.value.length).toBeLessThan(100);
   });
@@ -153,7 +153,7 @@ test.each<[JsonObject, number]>([
   [{ instances: [{}, {}], parameters: { sampleCount: 2 } }, 4],
   [{ instances: 'x', parameters: { sampleCount: 'many' } }, 1],
   [{}, 1],
-])('the number of files requested by %j is known', (body, count) => {
+])('mgw counts the files that the body %j requests', (body, count) => {
   expect(a.countOf?.(body)).toBe(count);
 });
 
@@ -162,7 +162,7 @@ describe('advice for Protocol A', () => {
     expect(advise(goodBody)).toEqual([]);
   });
 
-  test("lists the flags that are left to the model's defaults", () => {
+  test("lists the flags left to the model's defaults", () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, parameters: { resolution: '720p' } })).toEqual(['duration', 'audio']);
   });

@@ -8,7 +8,7 @@ describe('an image file', () => {
     expect(imageFromFile(bytes)).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
   });
 
-  test('is sent completely, even from the middle of a buffer', () => {
+  test('is sent completely, even if it is part of a larger buffer', () => {
     const bytes = Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.from('rest')]);
     const part = new Uint8Array(Buffer.concat([Buffer.from('xx'), bytes])).subarray(2);
     expect(imageFromFile(part)).toMatchObject({ bytesBase64Encoded: bytes.toString('base64') });
@@ -16,10 +16,10 @@ describe('an image file', () => {
 
   test.each([
     ['empty', Buffer.alloc(0)],
-    ['a text', Buffer.from('not an image, whatever its name says')],
+    ['plain text', Buffer.from('not an image, whatever its name says')],
     ['only half a signature', Buffer.from('\x89PN', 'latin1')],
     ['an MP4', Buffer.from('\0\0\0\x18ftypisom', 'latin1')],
-    ['a text that begins like a bitmap', Buffer.from('BMW makes cars and motorcycles in Munich')],
+    ['text that begins like a bitmap', Buffer.from('BMW makes cars and motorcycles in Munich')],
     ['over 20 MiB', Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.alloc(20 * 1024 * 1024)])],
   ])('that is %s is refused', (_, bytes) => {
     expect(() => imageFromFile(bytes)).toThrow(
@@ -37,12 +37,12 @@ test.each([
   ['ŁUJD', /strict Base64/],
   ['QUJD', undefined],
   ['QQ==', undefined],
-])('the image content %j is refused', (content, fault) => {
+])('the image content %j is checked for strict Base64', (content, fault) => {
   if (fault === undefined) expect(contentFault(content)).toBeUndefined();
   else expect(contentFault(content)).toMatch(fault);
 });
 
-test('an image type that contradicts the bytes is reported with the right type', () => {
+test('an image type that contradicts the bytes is reported with the correct type', () => {
   const png = images['image/png']?.toString('base64') ?? '';
   expect(expectedType('image/jpeg', png)).toBe('image/png');
   expect(expectedType('image/png', png)).toBeUndefined();

@@ -16,7 +16,7 @@ function observed(body: unknown, media?: SpooledMedia[]): Observation {
 const failed = (body: unknown, status: number, complete = true): QueryVerdict =>
   a.readQuery(reply(body, status, { complete }), name);
 
-describe('a query of Protocol A', () => {
+describe('a Protocol A query', () => {
   test.each([
     [name, '/v1beta/models/video-a/operations/op-1'],
     ['models/a b/operations/x', undefined],
@@ -46,7 +46,7 @@ describe('a query of Protocol A', () => {
       );
   });
 
-  test('is not sent for an operation of another model if the model is known', () => {
+  test("is not sent for another model's operation if the model is known", () => {
     expect(a.query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
     expect(a.query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
     expect(a.query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');
@@ -101,7 +101,7 @@ describe('an unfinished operation', () => {
 });
 
 describe('a successful operation', () => {
-  test('has a URL that is used unchanged, with the key only on the same site', () => {
+  test('contains a URL that mgw uses unchanged, sending the key only to the same site', () => {
     const uri = 'https://files.example/v1beta/files/x%2Fy:download?alt=media&sig=a%20b';
     expect(observed(finished([{ video: { uri, encoding: 'video/mp4' } }]))).toMatchObject({
       state: 'succeeded',
@@ -111,7 +111,7 @@ describe('a successful operation', () => {
     });
   });
 
-  test('keeps the order of several samples, inline or not', () => {
+  test('lists its samples in their order, whether inline or not', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' } },
       { video: { uri: 'https://files.example/2' } },
@@ -130,7 +130,7 @@ describe('a successful operation', () => {
   test.each<[string, object]>([
     ['videos with content', { videos: [{ bytesBase64Encoded: 'mgw-spool:0', mimeType: 'video/mp4' }] }],
     ['content in the response itself', { bytesBase64Encoded: 'mgw-spool:0', encoding: 'video/mp4' }],
-    ['video as a text', { video: 'mgw-spool:0', encoding: 'video/mp4' }],
+    ['video as a string', { video: 'mgw-spool:0', encoding: 'video/mp4' }],
     [
       'generatedVideos',
       { generatedVideos: [{ video: { videoBytes: 'mgw-spool:0', mimeType: 'video/mp4' } }] },
@@ -142,7 +142,7 @@ describe('a successful operation', () => {
         videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
       },
     ],
-  ])('may have a different form from the upstream: %s', (_, response) => {
+  ])("may have one of the upstream's other forms: %s", (_, response) => {
     const { results, state } = observed({ name, done: true, response }, spooled(1));
     expect({ results, state }).toEqual({
       state: 'succeeded',
@@ -150,11 +150,11 @@ describe('a successful operation', () => {
     });
   });
 
-  test('has every member that may contain media diverted', () => {
+  test('has its media diverted from every member that may contain media', () => {
     expect(a.inlineMedia).toEqual(['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video']);
   });
 
-  test('reports a partly filtered result', () => {
+  test('causes a warning if some videos were filtered', () => {
     const body = finished([{ video: { uri: 'https://files.example/1' } }], {
       raiMediaFilteredCount: 1,
       raiMediaFilteredReasons: ['a face', 58061214],
@@ -174,7 +174,7 @@ describe('a successful operation', () => {
     expect(observed(body)).toMatchObject({ state: 'succeeded', results: [{}] });
   });
 
-  test('reports if it contains the name of another operation', () => {
+  test("causes a warning if it contains another operation's name", () => {
     const body = { ...finished([{ video: { uri: 'https://files.example/1' } }]), name: 'operations/other' };
     expect(observed(body).warning).toMatch(/operations\/other/);
   });
@@ -191,7 +191,7 @@ describe('a successful operation', () => {
     ['empty content', { video: { encodedVideo: '' } }],
     ['numbers', { video: { uri: 1, encodedVideo: 2 } }],
     ['null', null],
-  ])('has a sample without a source if it cannot be fetched: %s', (_, sample) => {
+  ])('has no source for a sample that cannot be fetched: %s', (_, sample) => {
     const { state, results, warning } = observed(finished([sample]), spooled(1));
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
@@ -200,7 +200,7 @@ describe('a successful operation', () => {
     );
   });
 
-  test('reports content that is not Base64 and does not use it, but uses its address', () => {
+  test('causes a warning if its content is not Base64, and is fetched from its address', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0' } },
       { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/2' } },
@@ -266,7 +266,7 @@ describe('a failed operation', () => {
     expect(observed({ name, done: true, error })).toMatchObject({ state: 'failed', results: [], failure });
   });
 
-  test('has an error next to a response', () => {
+  test('may have both an error and a response', () => {
     const body = {
       ...finished([{ video: { uri: 'https://files.example/1' } }]),
       error: { code: 13, message: 'x' },
@@ -278,7 +278,7 @@ describe('a failed operation', () => {
     ['samples absent', undefined],
     ['samples empty', []],
     ['samples null', null],
-  ])('counts as filtered: %s', (_, samples) => {
+  ])('is treated as filtered: %s', (_, samples) => {
     const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
     expect(observed(finished(samples, reasons))).toMatchObject({
       state: 'failed',
@@ -300,25 +300,25 @@ describe('a response without a verdict', () => {
     ['429', '', 429, 'again'],
     ['500', '<html>', 500, 'again'],
     ['302', '', 302, 'again'],
-    ['an empty answer', '', 200, 'again'],
+    ['an empty response', '', 200, 'again'],
     ['HTML', '<html>', 200, 'again'],
     ['{}', {}, 200, 'again'],
     ['null', null, 200, 'again'],
     ['a number', 1, 200, 'again'],
-  ])('may be %s', (_, body, status, kind) => {
+  ])('may have the form: %s', (_, body, status, kind) => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('includes every response that was cut', () => {
+  test('may be any truncated response', () => {
     expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
   });
 
-  test('never counts as "not ready" for a download', () => {
+  test('never means "not ready" for a download', () => {
     expect(a.notReady(reply('', 404))).toBe(false);
   });
 });
 
-test('reading any JSON as a response never throws and never finds success without done: true', () => {
+test('any JSON is read as a response without throwing, and is a success only with done: true', () => {
   const leaf = fc.oneof(
     fc.jsonValue({ maxDepth: 2 }),
     fc.constantFrom(true, 'true', 'mgw-spool:0', {}, [], [{}]),

@@ -8,8 +8,8 @@ import { goodBody, name, reply } from './support.ts';
 const read = (body: unknown, status = 200, complete = true): SubmitVerdict =>
   a.readSubmission(reply(body, status, { complete }), goodBody);
 
-describe('a submission of Protocol A', () => {
-  test('has the model in the path, and otherwise the unchanged body', () => {
+describe('a Protocol A submission', () => {
+  test('moves the model from the body to the path, and leaves the other members unchanged', () => {
     const body: JsonObject = { labels: { x: 1 }, ...goodBody };
     const { instances, parameters } = goodBody;
     expect(a.submission(body)).toEqual({
@@ -41,12 +41,12 @@ describe('a submission of Protocol A', () => {
       expect(() => a.submission({ ...goodBody, model })).toThrow(expect.objectContaining({ code: 'usage' }));
   });
 
-  test('accepts a model with its "models/" prefix as the same model', () => {
+  test('accepts a model with or without its "models/" prefix', () => {
     expect(a.normalise({ ...goodBody, model: 'models/video-a' })).toEqual(goodBody);
   });
 });
 
-describe('an accepted submission of Protocol A', () => {
+describe('an accepted Protocol A submission', () => {
   test.each([
     ['done absent', { name }],
     ['done false', { name, done: false }],
@@ -57,12 +57,12 @@ describe('an accepted submission of Protocol A', () => {
     expect(read(body)).toEqual({ kind: 'accepted', handle: name, warning: undefined });
   });
 
-  test('may be cut right after the name', () => {
+  test('has a handle even if the response is truncated right after the name', () => {
     expect(read(`{"name":"${name}"`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
     expect(read(`{"name":"${name}","metad`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
   });
 
-  test('with an error causes a warning', () => {
+  test('causes a warning if the response contains an error', () => {
     const verdict = read({ name, error: { code: 8, message: 'slow down' } });
     expect(verdict).toMatchObject({
       kind: 'accepted',
@@ -77,7 +77,7 @@ describe('an accepted submission of Protocol A', () => {
     ['../v1/models', /does not have the form/],
     ['/models/video-a/operations/1', /does not have the form/],
     [' ', /does not have the form/],
-  ])('with a name that cannot be queried, %j, is paid for and kept, and never queried', (odd, warning) => {
+  ])('is recorded as paid for, but never queried, if its name is %j', (odd, warning) => {
     const verdict = read({ name: odd, done: false });
     expect(verdict).toMatchObject({
       kind: 'accepted',
@@ -87,7 +87,7 @@ describe('an accepted submission of Protocol A', () => {
   });
 });
 
-describe('a submission of Protocol A that is not accepted', () => {
+describe('a Protocol A submission that is not accepted', () => {
   test.each([
     ['empty', ''],
     ['HTML', '<html>'],
@@ -98,7 +98,7 @@ describe('a submission of Protocol A that is not accepted', () => {
     ['an empty name', { name: '' }],
     ['a name that is an object', { name: {} }],
     ['an error without a name', { error: { code: 3, message: 'bad' } }],
-    ['a name that is cut', `{"name":"models/video-a/oper`],
+    ['a truncated name', `{"name":"models/video-a/oper`],
   ])('is unknown for a 2xx response without a handle: %s', (_, body) => {
     for (const complete of [true, false])
       expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });

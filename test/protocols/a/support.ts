@@ -1,36 +1,36 @@
 import type { Reply, SpooledMedia } from '../../../src/exchange.ts';
 import type { JsonObject } from '../../../src/json.ts';
 
-/** The name of the operation in these tests. */
+/** The operation name used in these tests. */
 export const name = 'models/video-a/operations/op-1';
 
-/** A response with a JSON body, or with raw text. */
+/** Returns a response whose body is the JSON of `body`, or `body` itself if it is text. */
 export function reply(body: unknown, status = 200, rest: Partial<Reply> = {}): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete: true, ...rest };
 }
 
-/** A body that passes every check without advice. */
+/** A body that passes every check and causes no advice. */
 export const goodBody = {
   model: 'video-a',
   instances: [{ prompt: 'a cat' }],
   parameters: { durationSeconds: 8, resolution: '720p', generateAudio: false },
 } satisfies JsonObject;
 
-/** A finished operation with these samples; members of `response` can be added. */
+/** Returns a finished operation with these samples. `response` adds members to its response. */
 export function finished(samples: unknown, response: object = {}): JsonObject {
   const generateVideoResponse = { generatedSamples: samples, ...response };
   return { name, done: true, response: { generateVideoResponse } } as JsonObject;
 }
 
-/** What a spool returns for this many strings. */
+/** Returns the media that a spool reports after diverting `count` strings. */
 export function spooled(count: number): SpooledMedia[] {
   return Array.from({ length: count }, (_, index) => ({ path: `/spool/${index}`, bytes: 10 }));
 }
 
 const bytesOf = (text: string): Buffer => Buffer.concat([Buffer.from(text, 'latin1'), Buffer.alloc(40)]);
 
-/** The beginnings of one image of each type. */
+/** The first bytes of an image of each type, by MIME type. */
 export const images: Record<string, Buffer> = {
   'image/png': bytesOf('\x89PNG\r\n\x1a\n'),
   'image/jpeg': bytesOf('\xff\xd8\xff\xe0'),

@@ -19,13 +19,13 @@ function withFile(members: JsonObject): JsonObject {
   return { ...goodBody, FileInfos: [{ ...file, ...members }] };
 }
 
-test('a valid body of Protocol B passes', () => {
+test('a valid Protocol B body passes the check', () => {
   expect(check(goodBody)).toEqual([]);
   expect(check(withFile({}))).toEqual([]);
   expect(check({ ...goodBody, ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}' })).toEqual([]);
 });
 
-test('fields that the specification of Protocol B does not list pass', () => {
+test('a Protocol B body with unlisted fields passes the check', () => {
   expect(check({ ...goodBody, Seed: 7, SceneType: 'x', OutputConfig: { PersonGeneration: 'x' } })).toEqual(
     [],
   );
@@ -40,7 +40,7 @@ describe('a missing required field', () => {
     ]);
   });
 
-  test('may be the prompt if there is an image, but a blank prompt is refused', () => {
+  test('may be the prompt if the body has an image, but a blank prompt is refused', () => {
     const body = withFile({});
     body['Prompt'] = undefined;
     expect(check(body)).toEqual([]);
@@ -68,7 +68,7 @@ describe('a misspelled name', () => {
     ['aspect_ratio', 'OutputConfig.AspectRatio'],
     ['task_id', 'none'],
     ['TaskId', 'none'],
-  ])('in the body is reported with the right name (%s: %s)', (name, right) => {
+  ])('in the body is reported with the correct name (%s: %s)', (name, right) => {
     expect(check({ ...goodBody, [name]: 'x' })).toMatchObject([
       { field: name, allowed: expect.stringContaining(right) as string },
     ]);
@@ -79,7 +79,7 @@ describe('a misspelled name', () => {
     ['aspectRatio', 'OutputConfig.AspectRatio'],
     ['storage_mode', 'OutputConfig.StorageMode'],
     ['Prompt', 'Prompt'],
-  ])('in OutputConfig is reported with the right name (%s: %s)', (name, right) => {
+  ])('in OutputConfig is reported with the correct name (%s: %s)', (name, right) => {
     expect(check(withOutput({ [name]: 5 }))).toMatchObject([
       { field: `OutputConfig.${name}`, allowed: expect.stringContaining(right) as string },
     ]);
@@ -89,7 +89,7 @@ describe('a misspelled name', () => {
     expect(fieldsOf(withFile({ [name]: 'x' }))).toEqual([`FileInfos.0.${name}`]);
   });
 
-  test('in FileInfos is reported, together with the missing field: url', () => {
+  test('in FileInfos is reported together with the missing field: url', () => {
     const body = { ...goodBody, FileInfos: [{ Type: 'Url', url: 'https://x.example/1' }] };
     expect(fieldsOf(body)).toEqual(['FileInfos.0.Url', 'FileInfos.0.url']);
   });
@@ -128,7 +128,7 @@ describe('refused fields', () => {
     ).toEqual([]);
   });
 
-  test('are reported without the value of a credential', () => {
+  test("are reported without a credential's value", () => {
     expect(violationMessage(check({ ...goodBody, SecretKey: 'AKIDabc' }))).not.toContain('AKIDabc');
   });
 
@@ -165,7 +165,7 @@ describe('FileInfos', () => {
     'http://10.0.0.1/x',
     'http://[::ffff:127.0.0.1]/x',
     'https://u:p@x.example/1',
-  ])('cannot have the URL %j, and the error names the flag', (Url) => {
+  ])('cannot have the URL %j, and the error contains the flag', (Url) => {
     expect(check(withFile({ Url }))).toMatchObject([{ field: 'FileInfos.0.Url', flag: '--reference' }]);
     expect(check(withFile({ Url, Usage: 'FirstFrame' }))).toMatchObject([{ flag: '--first-frame' }]);
   });
@@ -181,7 +181,7 @@ describe('FileInfos', () => {
     expect(check(withFile({ [name]: value }))).toMatchObject([{ field: `FileInfos.0.${name}`, allowed }]);
   });
 
-  test('may have a value beyond the listed ones, with advice', () => {
+  test('may have an unlisted value, which causes advice', () => {
     const body = withFile({ Category: 'Video', Usage: undefined });
     expect(check(body)).toEqual([]);
     expect(advise(body)).toEqual([
@@ -206,7 +206,7 @@ describe('OutputConfig', () => {
       ['16x9', '16:9 ', '0:9', '16:', ':', '', 1.78, null],
     ],
     ['AudioGeneration', ['Enabled', 'Disabled'], ['enabled', 'on', true, null, '']],
-  ])('has limits on %s', (name, good, bad) => {
+  ])('accepts only valid values of %s', (name, good, bad) => {
     for (const value of good) expect(check(withOutput({ [name]: value }))).toEqual([]);
     for (const value of bad)
       expect(check(withOutput({ [name]: value }))).toMatchObject([
@@ -239,7 +239,7 @@ describe('ExtInfo', () => {
   test.each<Json>([
     { ExtVideoParameters: { ReturnUsage: true, n: 1 }, other: 2 },
     '{"ExtVideoParameters":{"ReturnUsage":true,"n":1},"other":2}',
-  ])('that is serialised once is refused, and the error contains the correct form of %j', (ExtInfo) => {
+  ])('is refused if it is serialised only once, and the error contains the correct form of %j', (ExtInfo) => {
     const [violation] = check({ ...goodBody, ExtInfo });
     const right = { ExtVideoParameters: '{"ReturnUsage":true,"n":1}', other: 2 };
     expect(violation?.allowed).toContain(`"ExtInfo":${JSON.stringify(JSON.stringify(right))}`);
@@ -250,7 +250,7 @@ describe('ExtInfo', () => {
   });
 });
 
-describe('ReturnUsage is folded into ExtInfo', () => {
+describe('ReturnUsage is moved into ExtInfo', () => {
   const asked = { ...goodBody, ReturnUsage: true };
 
   test('as its only member', () => {
@@ -267,13 +267,13 @@ describe('ReturnUsage is folded into ExtInfo', () => {
     expect(b.normalise({ ...asked, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
   });
 
-  test('once if it is set twice', () => {
+  test('once, even if it is set in both places', () => {
     const once = b.normalise(asked);
     expect(b.normalise(once)).toEqual(once);
     expect(b.normalise({ ...once, ReturnUsage: true })).toEqual(once);
   });
 
-  test('unless it is switched off', () => {
+  test('unless it is false', () => {
     expect(b.normalise({ ...goodBody, ReturnUsage: false })).toEqual(goodBody);
   });
 
@@ -288,7 +288,7 @@ describe('ReturnUsage is folded into ExtInfo', () => {
     [{}, 'ExtInfo'],
     ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
     ['{"seed":12345678901234567890}', 'ReturnUsage'],
-  ])('unless ExtInfo is %j, which is refused at %s with nothing lost', (ExtInfo, field) => {
+  ])('unless ExtInfo is %j, which remains unchanged and is refused at %s', (ExtInfo, field) => {
     const body = b.normalise({ ...asked, ExtInfo });
     expect(body['ExtInfo']).toEqual(ExtInfo);
     expect(fieldsOf(body)).toEqual([field]);
@@ -300,14 +300,14 @@ describe('ReturnUsage is folded into ExtInfo', () => {
 });
 
 describe('advice for Protocol B', () => {
-  test("lists the flags of the fields left to the model's defaults", () => {
+  test("lists the flags left to the model's defaults", () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual(['resolution', 'audio']);
     expect(unsetFlags({ ModelName: 'x' })).toEqual(['duration', 'resolution', 'audio']);
   });
 });
 
-test('any body of Protocol B is normalised and checked without throwing', () => {
+test('any Protocol B body is normalised and checked without throwing', () => {
   const names = ['FileInfos', 'OutputConfig', 'ExtInfo', 'ReturnUsage', 'Prompt', 'ModelName'];
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom(...names), (value, name) => {
@@ -319,7 +319,7 @@ test('any body of Protocol B is normalised and checked without throwing', () => 
   );
 });
 
-test('a normalised body of Protocol B passes the check', () => {
+test('a normalised Protocol B body passes the check', () => {
   const dictionary = fc.dictionary(fc.string(), fc.constantFrom<Json>(1, 'x', true, null));
   fc.assert(
     fc.property(dictionary, (members) => {

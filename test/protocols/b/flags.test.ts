@@ -7,7 +7,7 @@ function bodyOf(flags: Record<string, FlagValue>) {
   return b.normalise(compose(b, { flags }));
 }
 
-test('every flag of Protocol B sets its field of the specification', () => {
+test('every Protocol B flag sets the field that the specification lists', () => {
   const body = bodyOf({
     model: 'Video-B',
     'model-version': '2.0',
@@ -46,7 +46,7 @@ test('every flag of Protocol B sets its field of the specification', () => {
   expect(b.modelOf(body)).toBe('Video-B');
 });
 
-test('the body of Protocol B contains only requested fields', () => {
+test('a Protocol B body contains only requested fields', () => {
   expect(bodyOf({ model: 'm', prompt: 'p' })).toEqual({ ModelName: 'm', Prompt: 'p' });
 });
 

@@ -15,8 +15,8 @@ function observed(body: unknown): Observation {
   return verdict;
 }
 
-describe('a query of Protocol B', () => {
-  test('contains the task id and nothing else', () => {
+describe('a Protocol B query', () => {
+  test('contains only the task id', () => {
     expect(b.query('12345678901234567890')).toEqual({
       method: 'POST',
       path: '/',
@@ -29,20 +29,20 @@ describe('a query of Protocol B', () => {
     });
   });
 
-  test('is refused with an empty handle', () => {
+  test('is refused if the handle is empty', () => {
     expect(() => b.query(' ')).toThrow(
       expect.objectContaining({ code: 'result_unavailable', charged: 'yes' }),
     );
   });
 });
 
-describe('a task of Protocol B in progress', () => {
+describe('a Protocol B task in progress', () => {
   test.each([
     ['WAITING', 'queued'],
     ['PROCESSING', 'running'],
     ['SOMETHING_NEW', 'running'],
     ['finish', 'running'],
-  ])('with the status %s is %s', (Status, state) => {
+  ])('with status %s is %s', (Status, state) => {
     const task = { Status, ErrCode: 0, Progress: 40 };
     expect(observed({ Response: { Status, AigcVideoTask: task, RequestId: 'r' } })).toMatchObject({
       state,
@@ -53,7 +53,7 @@ describe('a task of Protocol B in progress', () => {
     });
   });
 
-  test('has its inner status, not the outer one', () => {
+  test('has the inner status if both are present', () => {
     expect(observed(finished({ Status: 'PROCESSING' })).state).toBe('running');
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
@@ -69,8 +69,8 @@ describe('a task of Protocol B in progress', () => {
   });
 });
 
-describe('a successful task of Protocol B', () => {
-  test('has its file, its details and its usage', () => {
+describe('a successful Protocol B task', () => {
+  test('has a file, details and usage', () => {
     const file = {
       FileUrl: 'https://f.example/v.mp4?sig=a%2Fb',
       FileType: 'mp4',
@@ -103,7 +103,7 @@ describe('a successful task of Protocol B', () => {
     expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
   });
 
-  test.each(['t-2', 7])('is not determined by a response for task %j, which is reported', (TaskId) => {
+  test.each(['t-2', 7])('causes a warning if the response contains the task id %j', (TaskId) => {
     const { state, results, warning } = observed(finished({ TaskId }));
     expect([state, results.length]).toEqual(['succeeded', 1]);
     expect(warning).toContain('not the requested task');
@@ -111,11 +111,14 @@ describe('a successful task of Protocol B', () => {
     expect(observed(none).warning).toMatch(/lists no file.*not the requested task/);
   });
 
-  test.each([null, undefined, '', {}])('may have the task id %j in its response', (TaskId) => {
-    expect(observed(finished({ TaskId })).warning).toBeUndefined();
-  });
+  test.each([null, undefined, '', {}])(
+    'causes no warning if the response contains the task id %j',
+    (TaskId) => {
+      expect(observed(finished({ TaskId })).warning).toBeUndefined();
+    },
+  );
 
-  test('keeps the order of its files, and reports a file without an address', () => {
+  test('lists its files in order, and reports a file without an address', () => {
     const FileInfos = [
       { FileUrl: 'https://f.example/1' },
       { FileId: 'x' },
@@ -137,25 +140,22 @@ describe('a successful task of Protocol B', () => {
     { FileInfos: [] },
     { FileInfos: {} },
     { FileInfos: [{ FileUrl: 7 }] },
-  ])('without a file has nothing to fetch: %j', (Output) => {
+  ])('has nothing to fetch if the response contains no file: %j', (Output) => {
     const { state, results, warning, unproven } = observed(finished({ Output }));
     expect({ state, unproven }).toEqual({ state: 'succeeded', unproven: undefined });
     expect(results.flatMap(({ sources }) => sources)).toEqual([]);
     expect(warning).toBeTruthy();
   });
 
-  test.each(['constructor', '__proto__', 'exe'])(
-    'may have the file type %s, which implies no MIME type',
-    (FileType) => {
-      const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
-      expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
-    },
-  );
+  test.each(['constructor', '__proto__', 'exe'])('has no MIME type if its file type is %s', (FileType) => {
+    const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
+    expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
+  });
 });
 
 describe('FINISH without proof of success', () => {
   test.each([undefined, null, '0', '', true, {}, []])(
-    'and with ErrCode %j is unproven, with nothing to fetch',
+    'is unproven with ErrCode %j, and has nothing to fetch',
     (ErrCode) => {
       const observation = observed(finished({ ErrCode }));
       expect(observation).toMatchObject({ state: 'succeeded', results: [], unproven: true });
@@ -163,7 +163,7 @@ describe('FINISH without proof of success', () => {
     },
   );
 
-  test('and without the inner object is unproven', () => {
+  test('is unproven without the inner object', () => {
     const body = { Response: { Status: 'FINISH', AigcVideoTask: null } };
     expect(observed(body)).toMatchObject({
       results: [],
@@ -194,7 +194,7 @@ describe('FINISH without proof of success', () => {
     [{ ErrCodeExt: ' ' }, ' ', 'task_failed'],
     [{ ErrCodeExt: 0 }, '0', 'task_failed'],
     [{ ErrCodeExt: {} }, 'FINISH', 'task_failed'],
-  ])('but with %j is a failure', (task, nativeCode, code) => {
+  ])('is a failure with %j', (task, nativeCode, code) => {
     expect(observed(finished({ Message: 'why', ...task }))).toMatchObject({
       state: 'failed',
       results: [],
@@ -202,11 +202,11 @@ describe('FINISH without proof of success', () => {
     });
   });
 
-  test('that is a failure without a message shows its code', () => {
+  test('is a failure whose message is its code if there is no other message', () => {
     expect(observed(finished({ ErrCode: 70000 })).failure?.message).toContain('70000');
   });
 
-  test('that is a failure with a file shows the address', () => {
+  test("is a failure that reports the file's address if it has a file", () => {
     expect(observed(finished({ ErrCodeExt: '0' })).warning).toContain('https://files.example/v.mp4');
   });
 });
@@ -244,7 +244,7 @@ describe('an error in the response to a query', () => {
     ['SomethingNew', 'again'],
     ['invalid_api_key', 'unauthorized'],
     ['task_not_exist', 'missing'],
-  ])('of type %s under 200 is %s', (code, kind) => {
+  ])('of type %s under HTTP 200 is %s', (code, kind) => {
     expect(b.readQuery(callFailure(code), 't-1')).toMatchObject({
       kind,
       failure: { nativeCode: code, message: 'words' },
@@ -255,7 +255,7 @@ describe('an error in the response to a query', () => {
     expect(b.readQuery(callFailure('InternalError', 'not found, invalid token'), 't-1').kind).toBe('again');
   });
 
-  test('counts even if the response contains a task', () => {
+  test('takes precedence over a task in the same response', () => {
     const Error = { Code: 'InternalError', Message: 'x' };
     expect(read(finished({}, { Error })).kind).toBe('again');
   });
@@ -287,11 +287,11 @@ describe('an error in the response to a query', () => {
     expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
   });
 
-  test('that ended early proves nothing about the task, even if it parses', () => {
+  test('proves nothing about the task if the response was truncated, even if it parses', () => {
     expect(read(finished(), 200, false).kind).toBe('again');
   });
 
-  test('that was cut at any byte proves nothing about the task', () => {
+  test('proves nothing about the task if the response was truncated at any byte', () => {
     const text = JSON.stringify(finished());
     for (let end = 0; end < text.length; end += 1)
       expect(read(text.slice(0, end), 200, false).kind).toBe('again');
@@ -306,14 +306,14 @@ describe('Protocol B never reports a wrong success', () => {
     return verdict.kind === 'observation' && verdict.results.length > 0;
   }
 
-  // Section 3.2 of the specification, written independently.
+  // An independent implementation of section 3.2 of the specification.
   function proves(task: JsonObject, outer: Json | undefined): boolean {
     const status = [task['Status'], outer].find((word) => word !== undefined && word !== null && word !== '');
     const extEmpty = [undefined, null, ''].includes(task['ErrCodeExt'] as string);
     return status === 'FINISH' && task['ErrCode'] === 0 && extEmpty;
   }
 
-  test.each(inner)('if %s has any value', (name) => {
+  test.each(inner)('for any value of %s', (name) => {
     for (const value of [...strange, undefined, 0, 'FINISH', 'PROCESSING']) {
       const body = finished({ [name]: value });
       const { AigcVideoTask: task, Status } = body['Response'] as JsonObject;
@@ -321,7 +321,7 @@ describe('Protocol B never reports a wrong success', () => {
     }
   });
 
-  test('for any JSON, which is read without throwing', () => {
+  test('for any JSON, and never throws', () => {
     fc.assert(
       fc.property(
         fc.jsonValue(),
@@ -338,6 +338,6 @@ describe('Protocol B never reports a wrong success', () => {
   });
 });
 
-test('a response of a file host never means that the file is not ready yet', () => {
+test("a file host's response never means that a Protocol B file is not ready", () => {
   expect(b.notReady(reply('{"error":"not ready"}', 404))).toBe(false);
 });

@@ -9,7 +9,7 @@ function read(body: unknown, status = 200, complete = true): SubmitVerdict {
   return b.readSubmission(reply(body, status, complete), goodBody);
 }
 
-test('a request of Protocol B goes to the root path with the fixed headers', () => {
+test('a Protocol B request is sent to the root path with the fixed headers', () => {
   const exchange = b.submission(goodBody);
   expect(exchange).toEqual({
     method: 'POST',
@@ -24,7 +24,7 @@ test('a request of Protocol B goes to the root path with the fixed headers', () 
   expect(b.auth).toEqual({ header: 'Authorization', scheme: 'Bearer' });
 });
 
-describe('a submission of Protocol B is accepted', () => {
+describe('a Protocol B submission is accepted', () => {
   test('with the task id', () => {
     expect(read({ Response: { TaskId: 't-1', RequestId: 'r' } })).toEqual({
       kind: 'accepted',
@@ -32,33 +32,33 @@ describe('a submission of Protocol B is accepted', () => {
     });
   });
 
-  test('with a number of twenty digits, exactly', () => {
+  test('with every digit of a 20-digit task id', () => {
     expect(read('{"Response":{"TaskId":12345678901234567890}}')).toMatchObject({
       handle: '12345678901234567890',
     });
   });
 
-  test('with an error next to the id, which is reported', () => {
+  test('with a warning if the response also contains an error', () => {
     const verdict = read({ Response: { TaskId: 't', Error: { Code: 'InternalError', Message: 'oops' } } });
     expect(verdict).toMatchObject({ kind: 'accepted', handle: 't' });
     expect(verdict).toHaveProperty('warning', expect.stringContaining('InternalError: oops'));
   });
 
-  test('from a body that was cut right after the id', () => {
+  test('if the body was truncated right after the task id', () => {
     expect(read('{"Response":{"TaskId":"t-9"', 200, false)).toMatchObject({
       kind: 'accepted',
       handle: 't-9',
     });
   });
 
-  test('with an empty error, which is ignored', () => {
+  test('without a warning if the error is empty', () => {
     const errors = [null, {}, { Code: '', Message: '' }];
     for (const Error of errors)
       expect(read({ Response: { TaskId: 't', Error } })).toEqual({ kind: 'accepted', handle: 't' });
   });
 });
 
-describe('a submission of Protocol B is refused under 200', () => {
+describe('a Protocol B submission is refused under HTTP 200', () => {
   test.each([
     ['InvalidParameterValue', 'invalid_request'],
     ['InvalidParameterValue.SubAppId', 'invalid_request'],
@@ -92,7 +92,7 @@ describe('a submission of Protocol B is refused under 200', () => {
     });
   });
 
-  test('for a low balance recognised by the message', () => {
+  test('for a low balance, which only the message reveals', () => {
     const verdict = b.readSubmission(callFailure('InvalidParameter', '账户余额不足'), goodBody);
     expect(verdict).toMatchObject({ kind: 'rejected', failure: { code: 'balance' } });
   });
@@ -106,7 +106,7 @@ describe('a submission of Protocol B is refused under 200', () => {
   });
 });
 
-describe('a submission of Protocol B is unknown, because the task may exist,', () => {
+describe('a Protocol B submission is unknown, because the task may exist,', () => {
   test.each([
     'InternalError',
     'InternalError.Timeout',
@@ -121,7 +121,7 @@ describe('a submission of Protocol B is unknown, because the task may exist,', (
     'RequestLimitExceededSomehow',
     'invalidparameter',
     '',
-  ])('after error %j under 200', (code) => {
+  ])('after the error %j under HTTP 200', (code) => {
     expect(b.readSubmission(callFailure(code), goodBody).kind).toBe('unknown');
   });
 
@@ -152,11 +152,11 @@ describe('a submission of Protocol B is unknown, because the task may exist,', (
     { Response: { Error: 7 } },
     { Response: { Error: [] } },
     { code: 'insufficient_user_quota', message: 'x' },
-  ])('after 200 with %j', (body) => {
+  ])('after HTTP 200 with %j', (body) => {
     expect(read(body).kind).toBe('unknown');
   });
 
-  test('after a definite refusal that was cut', () => {
+  test('after a truncated refusal', () => {
     const text = callFailure('InvalidParameterValue').text;
     expect(read(text, 200, false).kind).toBe('unknown');
     expect(read(text.slice(0, -2), 200, false).kind).toBe('unknown');
@@ -164,7 +164,7 @@ describe('a submission of Protocol B is unknown, because the task may exist,', (
   });
 });
 
-test('a 2xx response of Protocol B is a refusal only with a listed code', () => {
+test('a Protocol B response with a 2xx status is a refusal only if it contains a listed code', () => {
   fc.assert(
     fc.property(fc.json(), fc.string(), (json, code) => {
       const verdicts = [json, JSON.stringify({ Response: { Error: { Code: `x${code}` } } })].map((text) =>

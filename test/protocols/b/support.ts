@@ -1,13 +1,13 @@
 import type { Reply } from '../../../src/exchange.ts';
 import type { JsonObject } from '../../../src/json.ts';
 
-/** A complete response with a JSON body, or with raw text. */
+/** Returns a response whose body is the JSON of `body`, or `body` itself if it is text. */
 export function reply(body: unknown, status = 200, complete = true): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete };
 }
 
-/** A call failure under HTTP 200 (specification 2.4). */
+/** Returns the response to a failed call, by default under HTTP 200 (specification 2.4). */
 export function callFailure(code: string, message = 'words', status = 200): Reply {
   return reply({ Response: { Error: { Code: code, Message: message }, RequestId: 'r-1' } }, status);
 }
@@ -20,7 +20,7 @@ export const goodBody: JsonObject = {
   OutputConfig: { Resolution: '720P', Duration: 5, AspectRatio: '16:9', AudioGeneration: 'Enabled' },
 };
 
-/** A task that finished successfully with one file; members can be replaced. */
+/** Returns a task that succeeded with one file. The parameters replace or add members. */
 export function finished(task: object = {}, response: object = {}): JsonObject {
   return {
     Response: {

@@ -8,7 +8,7 @@ function model(id: string, ...versions: string[]): Model {
 
 const listing = [model('other'), model('Video-B', '1.0', '2.0'), model('Lite', '1.0')];
 
-test('the versions of a model are found by its exact name', () => {
+test("a model's versions are found by its exact name", () => {
   expect(versionsOf('Video-B', listing)).toEqual(['1.0', '2.0']);
   expect(versionsOf('video-b', listing)).toEqual([]);
   expect(versionsOf('other', listing)).toEqual([]);
@@ -35,11 +35,11 @@ test("another model's version is refused", () => {
   ]);
 });
 
-test('the version of a model that is listed without versions passes', () => {
+test('any version passes if the model is listed without versions', () => {
   expect(checkVersion({ ModelName: 'other', ModelVersion: '9' }, listing)).toEqual([]);
 });
 
-test('the error for an unknown model lists the known models, the most similar first', () => {
+test('the error for an unknown model lists the known models, most similar first', () => {
   expect(checkVersion({ ModelName: 'x', ModelVersion: '1' }, listing)).toEqual([
     { field: 'ModelName', value: 'x', allowed: 'Video-B, Lite', flag: '--model' },
   ]);
@@ -49,12 +49,12 @@ test('the error for an unknown model lists the known models, the most similar fi
   expect(checkVersion({ ModelName: 'x' }, [])).toMatchObject([{ field: 'ModelName' }]);
 });
 
-test('a missing model or version is reported by the check', () => {
+test('the version check ignores a missing model or version, which the body check reports', () => {
   expect(checkVersion({ ModelVersion: '1' }, listing)).toEqual([]);
   expect(checkVersion({ ModelName: 'Video-B' }, listing)).toEqual([]);
 });
 
-test('the error remains short and printable with a long list and unusual names', () => {
+test('the error is short and printable even with a long list and unusual names', () => {
   const many = Array.from({ length: 5_000 }, (_, index) => model(`\u001b[31mm${index}`, '1'));
   const [violation] = checkVersion({ ModelName: 'x', ModelVersion: '1' }, many);
   expect(violation?.allowed).toContain('and 4988 more');
@@ -68,7 +68,7 @@ test('a body with a model needs the model list', () => {
   expect(b.needsListing?.({})).toBeUndefined();
 });
 
-test('the only version is filled in, and no other field is changed', () => {
+test('a missing version is filled in if the model has only one, and no other field changes', () => {
   const body = { ModelName: 'Lite', Prompt: 'p' };
   expect(b.complete?.(body, listing)).toEqual({ ...body, ModelVersion: '1.0' });
   expect(body).toEqual({ ModelName: 'Lite', Prompt: 'p' });

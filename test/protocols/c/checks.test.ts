@@ -11,7 +11,7 @@ const official = 'vendor-h3';
 const selfHosted = ['vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'];
 const models = [official, ...selfHosted];
 
-/** The fields of a body that break a rule. */
+/** Returns the body's fields that break a rule. */
 function broken(body: JsonObject): string[] {
   return check(c.normalise(body)).map(({ field }) => field);
 }
@@ -24,12 +24,12 @@ function urls(count: number): string[] {
   return Array.from({ length: count }, (_, index) => `https://cdn.example.com/${index}.png`);
 }
 
-describe('a valid body of Protocol C', () => {
-  it.each(models)('may have only a model and a prompt: %s', (model) => {
+describe('a valid Protocol C body', () => {
+  it.each(models)('may contain only a model and a prompt: %s', (model) => {
     expect(broken({ model, prompt: 'a cat' })).toEqual([]);
   });
 
-  it('may have every field at its maximum', () => {
+  it('may contain every field at its maximum', () => {
     const prompt = 'x'.repeat(30_000);
     const assets = { image: url, last_frame_image_url: url, images: urls(9), reference_image_urls: urls(9) };
     const common = { ...assets, prompt, duration: 15, generation_mode: 'r2v', reference_audio_urls: urls(3) };
@@ -42,19 +42,19 @@ describe('a valid body of Protocol C', () => {
       ).toEqual([]);
   });
 
-  it('may have unknown and native fields', () => {
+  it('may contain unknown and native fields', () => {
     const native = { seconds: '8', audios: urls(3), mode: 'ref2va', images: urls(1) };
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', ...native, seed: -1, nested: { a: [] } })).toEqual(
       [],
     );
   });
 
-  it('does not need a prompt with the official model', () => {
+  it('needs no prompt for the official model', () => {
     expect(broken({ model: official, image: url })).toEqual([]);
   });
 });
 
-describe('the limits of Protocol C', () => {
+describe("Protocol C's limits", () => {
   it.each<[string, Json, boolean]>([
     [official, 3, false],
     [official, 4, true],
@@ -81,7 +81,7 @@ describe('the limits of Protocol C', () => {
     [official, null, false],
     [official, [5], false],
     [official, true, false],
-  ])('on the duration of %s accept %j: %s', (model, duration, allowed) => {
+  ])('on the duration for %s accept %j: %s', (model, duration, allowed) => {
     expect(broken({ model, prompt: 'x', duration })).toEqual(allowed ? [] : ['duration']);
   });
 
@@ -121,11 +121,11 @@ describe('the limits of Protocol C', () => {
     ['vendor-h3-mini', '2K', false],
     ['vendor-h3-mini', '720P', false],
     ['vendor-h3-mini', '', false],
-  ])('on the resolution of %s accept %j: %s', (model, resolution, allowed) => {
+  ])('on the resolution for %s accept %j: %s', (model, resolution, allowed) => {
     expect(broken({ model, prompt: 'x', resolution })).toEqual(allowed ? [] : ['resolution']);
   });
 
-  it.each(models)('on the ratios of %s are checked', (model) => {
+  it.each(models)('on the ratio for %s are checked', (model) => {
     const allowed = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
     for (const ratio of allowed) {
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual([]);
@@ -133,12 +133,12 @@ describe('the limits of Protocol C', () => {
     }
     for (const ratio of ['', null, 1.78])
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual(['aspect_ratio']);
-    // The list applies only to the self-hosted models.
+    // Only the self-hosted models have a list of ratios.
     for (const ratio of ['2:1', '16x9', 'Adaptive', '16:9 '])
       expect(broken({ model, prompt: 'x', ratio })).toEqual(model === official ? [] : ['aspect_ratio']);
   });
 
-  it.each(selfHosted)('on the prompts of %s count characters', (model) => {
+  it.each(selfHosted)('on the prompt for %s count characters', (model) => {
     for (const character of ['x', '字', '😀']) {
       expect(broken({ model, prompt: character.repeat(30_000) })).toEqual([]);
       expect(message({ model, prompt: character.repeat(30_001) })).toBe(
@@ -148,12 +148,12 @@ describe('the limits of Protocol C', () => {
     for (const prompt of ['', ' \n', null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it.each([official, 'vendor-h4'])('on the length of prompts do not apply to %s', (model) => {
+  it.each([official, 'vendor-h4'])('on the prompt length do not apply to %s', (model) => {
     expect(broken({ model, prompt: 'x'.repeat(30_001) })).toEqual([]);
     for (const prompt of [null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it('include a required prompt for the self-hosted models', () => {
+  it('require a prompt for the self-hosted models', () => {
     for (const model of selfHosted)
       expect(message({ model })).toBe('--prompt: missing; needed: text of 1 to 30000 characters');
   });
@@ -164,7 +164,7 @@ describe('the limits of Protocol C', () => {
     ['reference_video_urls', 3],
     ['reference_audio_urls', 3],
     ['audios', 3],
-  ])('on the length of %s are checked: at most %i', (field, most) => {
+  ])('on the length of %s are checked: %i at most', (field, most) => {
     const body = { model: official, prompt: 'x' };
     expect(broken({ ...body, [field]: urls(most) })).toEqual([]);
     expect(broken({ ...body, [field]: urls(most + 1) })).toEqual([field]);
@@ -181,7 +181,7 @@ describe('a self-hosted model refuses', () => {
     );
   });
 
-  it.each(['r2v', 'ref2va'])('multi-reference with no image and no audio: %s', (mode) => {
+  it.each(['r2v', 'ref2va'])('multi-reference mode without images or audio: %s', (mode) => {
     const name = mode === 'r2v' ? 'generation_mode' : 'mode';
     for (const model of selfHosted) {
       const body = { model, prompt: 'x', [name]: mode };
@@ -196,7 +196,7 @@ describe('a self-hosted model refuses', () => {
 });
 
 describe('prompt_optimization', () => {
-  it('is true or false, and only for the self-hosted models', () => {
+  it('must be true or false, and is accepted only for the self-hosted models', () => {
     const body = { model: 'vendor-h3-mini', prompt: 'x' };
     for (const value of [true, false]) {
       expect(broken({ ...body, prompt_optimization: value })).toEqual([]);
@@ -210,7 +210,7 @@ describe('prompt_optimization', () => {
 });
 
 describe('modes', () => {
-  it('must be words of the specification, in its spelling', () => {
+  it("must have the specification's exact spelling", () => {
     const body = { model: official, prompt: 'x', image: url };
     for (const mode of ['t2v', 'i2v', 'r2v']) expect(broken({ ...body, generation_mode: mode })).toEqual([]);
     for (const mode of ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])
@@ -227,14 +227,14 @@ describe('fields with the same meaning', () => {
     ['aspect_ratio', '16:9', 'ratio', '16:9'],
     ['generation_mode', 't2v', 'mode', 't2va'],
     ['reference_audio_urls', [url], 'audios', [url]],
-  ])('are not sent together: %s %j with %s %j', (unified, one, native, other) => {
+  ])('cannot be sent together: %s %j with %s %j', (unified, one, native, other) => {
     const body = { model: 'vendor-h3-mini', prompt: 'x', [unified]: one, [native]: other };
     expect(broken(body)).toEqual([unified]);
     expect(message(body)).toContain(`${unified} or ${native}, not both`);
   });
 });
 
-describe('the model of a body', () => {
+describe('the model in a body', () => {
   const named = 'the name of a model, such as vendor-h3, vendor-h3-base, vendor-h3-base-fast, vendor-h3-mini';
   it.each<[Json | undefined, string]>([
     [undefined, '--model: missing; needed'],
@@ -245,7 +245,7 @@ describe('the model of a body', () => {
     expect(message({ model, prompt: 'x' })).toBe(`${start}: ${named}`);
   });
 
-  it('that is not in the specification is checked only for types and counts', () => {
+  it('has only its types and counts checked if the specification does not list it', () => {
     const model = 'vendor-h4';
     expect(
       broken({ model, duration: 60, resolution: '8K', ratio: '2:1', reference_video_urls: urls(3) }),
@@ -257,7 +257,7 @@ describe('the model of a body', () => {
     ]);
   });
 
-  it('that is not in the specification must be in the model list', () => {
+  it('must be in the model list if the specification does not list it', () => {
     const listed = readModels({
       status: 200,
       headers: {},
@@ -297,7 +297,7 @@ describe('an asset', () => {
     },
   );
 
-  it('in input_reference may also be a list, or an object with the URL', () => {
+  it('in input_reference may be a URL, a list, or an object with the URL', () => {
     const body = { model: official, prompt: 'x' };
     for (const value of [[url, url], { url }, { image_url: url, type: 'image' }, {}])
       expect(broken({ ...body, input_reference: value })).toEqual([]);
@@ -309,7 +309,7 @@ describe('an asset', () => {
 });
 
 describe('error messages', () => {
-  it('contain the flag, the value and the allowed values, and are short', () => {
+  it('are short, and contain the flag, the value and the allowed values', () => {
     expect(
       violationMessage(check({ model: 'vendor-h3-mini', prompt: 'x', duration: 4 }), 'vendor-h3-mini'),
     ).toBe('--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 seconds');

@@ -7,7 +7,7 @@ const error = (message: string, code?: string): Json => ({
   error: { message, type: 'x', ...(code ? { code } : {}) },
 });
 
-describe('a response in place of the video', () => {
+describe('a response sent instead of the video', () => {
   it.each<[number, Json, string?]>([
     [400, error('Task is not completed yet, current status: IN_PROGRESS')],
     [400, error('Task is not completed yet, current status: QUEUED')],
@@ -26,7 +26,7 @@ describe('a response in place of the video', () => {
     [200, { task_id: 't', status: 'queued' }],
     [200, { code: 'success', data: { status: 'IN_PROGRESS' } }],
     [200, error('Task is not completed yet, current status: IN_PROGRESS')],
-  ])('means that the video is not ready: %i %j', (status, body) => {
+  ])('means that the video is not ready: HTTP %i, %j', (status, body) => {
     expect(c.notReady(replyOf({ status, body }))).toBe(true);
   });
 
@@ -49,11 +49,11 @@ describe('a response in place of the video', () => {
     [200, { task_id: 't', status: 'failed' }],
     [200, { task_id: 't', status: 'completed' }],
     [202, error('quota is exhausted')],
-  ])('means something else: %i %j', (status, body) => {
+  ])('does not mean that the video is not ready: HTTP %i, %j', (status, body) => {
     expect(c.notReady(replyOf({ status, body }))).toBe(false);
   });
 
-  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])('does not have to be JSON: %j', (text) => {
+  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])('may be text that is not JSON: %j', (text) => {
     expect(c.notReady(replyOf({ status: 404, text }))).toBe(false);
   });
 });

@@ -4,14 +4,14 @@ import { compose } from '../../../src/protocols/compose.ts';
 import { advise, check } from '../../../src/protocols/c/checks.ts';
 import { c } from '../../../src/protocols/c/protocol.ts';
 
-describe('a submission of Protocol C', () => {
+describe('a Protocol C submission', () => {
   const body = { model: 'vendor-h3', prompt: 'a "cat"\n字', unheard_of: [1, null] };
 
   it.each([
     [undefined, '/v1/video/generations'],
     ['generations', '/v1/video/generations'],
     ['videos', '/v1/videos'],
-  ])('with the endpoint %s goes to %s', (endpoint, path) => {
+  ])('with the endpoint %s is sent to %s', (endpoint, path) => {
     expect(c.submission(body, { endpoint })).toEqual({
       method: 'POST',
       path,
@@ -25,7 +25,7 @@ describe('a submission of Protocol C', () => {
     expect(c.submission(body)).toEqual(c.submission(body, { endpoint: 'generations' }));
   });
 
-  it('refuses another endpoint', () => {
+  it('refuses an unknown endpoint', () => {
     expect(() => c.submission(body, { endpoint: 'else' })).toThrow(
       expect.objectContaining({
         code: 'usage',
@@ -36,7 +36,7 @@ describe('a submission of Protocol C', () => {
 });
 
 describe('normalise', () => {
-  it('renames ratio to its canonical name, and lets the check refuse both fields', () => {
+  it('renames ratio to its canonical name, unless both fields are set, which the check refuses', () => {
     expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
     const both = { ratio: '1:1', aspect_ratio: '16:9' };
     expect(c.normalise(both)).toEqual(both);
@@ -44,7 +44,7 @@ describe('normalise', () => {
   });
 });
 
-describe('a query of Protocol C', () => {
+describe('a Protocol C query', () => {
   it.each([
     ['task_1', 'task_1'],
     ['12345678901234567890', '12345678901234567890'],
@@ -79,7 +79,7 @@ describe('a query of Protocol C', () => {
   });
 });
 
-describe('advice next to a valid body', () => {
+describe('advice for a valid body', () => {
   it.each([
     [{ model: 'vendor-h3', duration: 5, resolution: '2K' }, []],
     [{ model: 'vendor-h3-mini', seconds: 5, resolution: '768P' }, ['768P is converted to 720p.']],
@@ -163,8 +163,8 @@ describe('advice next to a valid body', () => {
   });
 });
 
-describe('the flags of Protocol C', () => {
-  it('together make a body', () => {
+describe("Protocol C's flags", () => {
+  it('are composed into one body', () => {
     const flags = {
       model: 'vendor-h3-mini',
       prompt: 'a cat',
@@ -204,7 +204,7 @@ describe('the flags of Protocol C', () => {
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);
   });
 
-  it('are overridden by native fields only if they are defaults', () => {
+  it('are overridden by native fields only if their values are defaults', () => {
     const defaults = { duration: 8, 'aspect-ratio': '1:1', mode: 't2v' };
     const body = { seconds: 5, ratio: '16:9', mode: 't2va' };
     expect(compose(c, { defaults, body, flags: {} })).toEqual(body);

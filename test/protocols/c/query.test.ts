@@ -19,7 +19,7 @@ function observed(answer: Json): Observation {
   return verdict as Observation;
 }
 
-/** A wrapped task of the gateway itself. */
+/** Returns a task record of the gateway, in the gateway's envelope. */
 function row(data: object): Json {
   return {
     code: 'success',
@@ -28,7 +28,7 @@ function row(data: object): Json {
   };
 }
 
-describe('the state of a task', () => {
+describe("a task's state", () => {
   const dialects: [string, Json, Observation['state'], string][] = [
     ['wrapped', row({ status: 'SUBMITTED', progress: '0%' }), 'queued', 'SUBMITTED'],
     ['wrapped', row({ status: 'QUEUED' }), 'queued', 'QUEUED'],
@@ -203,11 +203,11 @@ describe('the state of a task', () => {
     failed:
       'failed failure fail error errored cancelled canceled expired timeout timed_out rejected aborted not_found deleted terminated blocked',
   };
-  it.each(Object.entries(words))('is read from every word for %s', (state, list) => {
+  it.each(Object.entries(words))('is %s if the response contains one of its words', (state, list) => {
     for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
   });
 
-  it('remains open for an unlisted word, even next to a result, with a note', () => {
+  it('remains open for an unlisted word, with a note, even if the response contains a result', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
     expect(seen.warning).toContain('"polished" is unknown');
@@ -289,14 +289,14 @@ describe('responses without a state', () => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('are not an error while the envelope is still empty', () => {
+  it('are not an error while the envelope is empty', () => {
     expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
       expect(read(other)).not.toHaveProperty('isWell');
   });
 });
 
-describe('the result of a finished task', () => {
+describe("a finished task's result", () => {
   const done = { task_id: handle, status: 'completed' };
   it.each<[string, Json]>([
     ['result_url', row({ status: 'SUCCESS', result_url: video })],
@@ -341,7 +341,7 @@ describe('the result of a finished task', () => {
     ['the raw task inside', row({ status: 'SUCCESS', data: { task: { content: { url: video } } } })],
     ['the better one of two', { ...done, result_url: video, metadata: { url: 'https://x.y/other' } }],
     ['the usable one of two', { ...done, result_url: 'some reason', url: video }],
-  ])('is fetched from the gateway, then from %s', (_, answer) => {
+  ])('is fetched from the gateway or, if that fails, from %s', (_, answer) => {
     const seen = observed(answer);
     expect(seen.state).toBe('succeeded');
     expect(seen.results.map((result) => result.sources)).toEqual([
@@ -369,14 +369,14 @@ describe('the result of a finished task', () => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
 
-  it('contains the details of the response, without addresses', () => {
+  it("contains the response's details, without addresses", () => {
     const metadata = { duration: 5, fps: 24, size: '1280x720', url: video, other: {} };
     const seen = observed({ ...done, progress: 100, metadata, usage: { total_tokens: 7, note: null } });
     expect(seen).toMatchObject({ progress: 100, usage: { total_tokens: 7 } });
     expect(seen.results[0]?.details).toEqual({ duration: 5, fps: 24, size: '1280x720' });
   });
 
-  it('does not need a URL, but an error alone does not prove it', () => {
+  it('needs no URL, but is not proven by an error alone', () => {
     const error = { code: 'x', message: 'broken' };
     expect(observed({ ...done, error })).toMatchObject({ state: 'failed', failure: { message: 'broken' } });
     const seen = observed({ ...done, error, url: video });
@@ -388,16 +388,16 @@ describe('the result of a finished task', () => {
   });
 
   it.each<[string, Json]>([
-    ['a code of its own', { id: 't', state: 'success', err_code: 'CreditInsufficient', creations: [] }],
+    ['its own error code', { id: 't', state: 'success', err_code: 'CreditInsufficient', creations: [] }],
     ['an error inside the envelope', row({ status: 'SUCCESS', error: { message: 'broken' } })],
     ['a bad envelope', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
     ['a bad base_resp', { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } }],
     ['a message alone', { message: 'Generation failed', data: { status: 'done' } }],
-  ])('is missing next to %s', (_, answer) => {
+  ])('is missing if the response contains %s', (_, answer) => {
     expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
   });
 
-  it('never uses a handle that cannot be put into a path', () => {
+  it('is never fetched by a handle that cannot be part of a path', () => {
     const verdict = c.readQuery(replyOf({ body: { ...done, url: video } }), '../x');
     expect((verdict as Observation).results).toEqual([
       { sources: [{ kind: 'url', url: video, key: 'own-site' }], details: undefined },
@@ -429,13 +429,13 @@ describe('progress', () => {
     expect(observed({ task_id: 't', status: 'running', progress }).progress).toBe(percent);
   });
 
-  it('is found in the task, around it, and under info', () => {
+  it('is found in the task, in its envelope, and in info', () => {
     expect(observed(row({ status: 'IN_PROGRESS', progress: '30%' })).progress).toBe(30);
     expect(observed({ progress: 12, data: { status: 'running' } }).progress).toBe(12);
     expect(observed({ id: 't', status: 'running', info: { progress: 0.5 } }).progress).toBe(50);
   });
 
-  it('of 100 is not success', () => {
+  it('of 100% does not mean success', () => {
     expect(observed({ task_id: 't', status: 'running', progress: 100, url: video }).state).toBe('running');
   });
 });

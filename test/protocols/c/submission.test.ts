@@ -98,28 +98,28 @@ const dialects: [string, Json, string, string?][] = [
   ['a long base64url id', { id: 'cHJvamVjdHM_'.repeat(30) }, 'cHJvamVjdHM_'.repeat(30)],
 ];
 
-describe('the handle of an accepted task', () => {
+describe("an accepted task's handle", () => {
   it.each(dialects)('is read from %s', (_, answer, handle, nativeStatus) => {
     expect(read(answer)).toEqual({ kind: 'accepted', handle, nativeStatus, warning: undefined });
   });
 
-  it.each([200, 201, 202])('is read under %i', (status) => {
+  it.each([200, 201, 202])('is read under HTTP %i', (status) => {
     expect(read({ id: 'x-1' }, status)).toMatchObject({ kind: 'accepted', handle: 'x-1' });
   });
 
   it.each(['12345678901234567890', '9007199254740993', '-12345678901234567890123'])(
-    'has every digit of %s',
+    'contains every digit of %s',
     (id) => {
       expect(read(`{"id": ${id}, "status": "queued"}`)).toMatchObject({ kind: 'accepted', handle: id });
     },
   );
 
-  it('is read after a byte order mark and next to long fractions', () => {
+  it('is read from a body with a byte order mark or long fractions', () => {
     expect(read('\ufeff{"cost":0.12345678901234567890,"id":"x-1"}')).toMatchObject({ handle: 'x-1' });
   });
 });
 
-describe('a handle next to an error', () => {
+describe('a handle in a response with an error', () => {
   it.each<[string, Json, string, string]>([
     [
       'an error object',
@@ -150,12 +150,12 @@ describe('a handle next to an error', () => {
     ['a row number', { code: 400, message: 'bad', data: { id: 17 } }],
     ['an id of the request', { error: { message: 'bad', code: 400 }, request_id: 'r-1' }],
     ['zero', { code: 400, message: 'bad', task_id: 0 }],
-  ])('is not made from another value: %s', (_, answer) => {
+  ])('is not taken from another member: %s', (_, answer) => {
     expect(read(answer).kind).toBe('rejected');
   });
 });
 
-describe('an error under 200', () => {
+describe('an error under HTTP 200', () => {
   it.each<[string, Json, string, string]>([
     [
       'balance',
@@ -223,7 +223,7 @@ describe('an error under 200', () => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('is unknown if the response contains a task in progress, or was cut', () => {
+  it('leaves the outcome unknown if the response contains a task in progress or was truncated', () => {
     expect(read({ object: 'video', status: 'queued', error: { message: 'rate limit' } }).kind).toBe(
       'unknown',
     );
@@ -254,7 +254,7 @@ describe('a 2xx response without a handle', () => {
   });
 });
 
-describe('a response that was cut', () => {
+describe('a truncated response', () => {
   const cut = 'The response was truncated after the task id.';
   it.each([
     ['{"task_id":"task_1"', 'task_1'],
@@ -263,17 +263,17 @@ describe('a response that was cut', () => {
     ['{"code":200,"data":[{"task_id":"t-1"', 't-1'],
     ['{"task_id":12345678901234567890,"status":"q', '12345678901234567890'],
     ['{"task_id":"a\\"b"', 'a"b'],
-  ])('is used up to the cut: %s', (text, handle) => {
+  ])('is read up to its end: %s', (text, handle) => {
     expect(read(text, 200, false)).toMatchObject({ kind: 'accepted', handle, warning: cut });
     expect(read(text)).toMatchObject({ kind: 'accepted', handle, warning: cut });
   });
 
-  // A partial response may first contain the number of a row or an id of the call.
+  // The first id in a truncated response may be a row number or a call id.
   const certain = dialects.filter(([, answer, handle]) => {
     const text = JSON.stringify(answer);
     return text.includes(JSON.stringify(handle)) && !/^\{"request_?id":/i.test(text);
   });
-  it.each(certain)('has its handle once the closing quote has arrived: %s', (_, answer, handle) => {
+  it.each(certain)('yields the handle once the closing quote has arrived: %s', (_, answer, handle) => {
     const text = JSON.stringify(answer);
     const ids = [handle, ...(text.startsWith('{"id"') ? ['one'] : [])];
     const end = text.indexOf(JSON.stringify(handle)) + handle.length + 2;
@@ -293,7 +293,7 @@ describe('a response that was cut', () => {
     '{"requestId":"r-1"',
     '{"data":"ok","mess',
     '{"code":0,"data":{"id":1042,"task_',
-  ])('is unknown if the handle may be longer: %s', (text) => {
+  ])('leaves the outcome unknown if the handle may be incomplete: %s', (text) => {
     expect(read(text, 200, false).kind).toBe('unknown');
   });
 });

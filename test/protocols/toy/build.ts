@@ -8,7 +8,7 @@ type Config = InputOptions & { output: OutputOptions; plugins: Plugin[] };
 const registry = resolve('src/protocols/registry.ts');
 const toy = resolve('test/protocols/toy/protocol.ts');
 
-// The changes that add a protocol: its name in the registry, and the import of its folder.
+// Adds a protocol as a developer would: imports its folder, and enters its name in the registry.
 const withToy: Plugin = {
   name: 'with-the-toy-protocol',
   transform(code, id) {
@@ -19,11 +19,11 @@ const withToy: Plugin = {
   },
 };
 
-/** Builds the command line and the library in a folder, with the toy protocol in the registry. */
+/** Builds the command line and the library, including the toy protocol, in a folder. */
 export async function buildWithToy(folder: string): Promise<void> {
   for (const file of ['bin', 'package.json']) cpSync(file, join(folder, file), { recursive: true });
   for (const { output, plugins, ...input } of configs as unknown as Config[]) {
-    // The man page and the types are those of the shipped build.
+    // The man page and the types do not differ from the shipped build.
     const kept = plugins.filter(({ name }) => name !== 'man-page' && name !== 'declarations');
     const bundle = await rolldown({ ...input, plugins: [withToy, ...kept], logLevel: 'silent' });
     await bundle.write({ ...output, dir: join(folder, output.dir ?? '') });

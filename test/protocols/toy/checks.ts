@@ -2,17 +2,17 @@ import * as z from 'zod/mini';
 import type { JsonObject } from '../../../src/json.ts';
 import type { Violation } from '../../../src/protocols/protocol.ts';
 
-/** The body of the toy protocol. */
+/** The toy protocol's body. */
 export const schema = z.object({ engine: z.string(), words: z.string(), length: z.optional(z.number()) });
 
-/** Refuses a body without text. */
+/** Returns a violation if the body has no text. */
 export function check(body: JsonObject): Violation[] {
   return body['words'] === undefined
     ? [{ field: 'words', value: '', allowed: 'a text', flag: '--prompt' }]
     : [];
 }
 
-/** Returns the flags that are left to the model. */
+/** Returns no flags: the toy protocol leaves none to the model's defaults. */
 export function unsetFlags(): string[] {
   return [];
 }
