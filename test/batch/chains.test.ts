@@ -35,7 +35,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.gateway.posts()).toHaveLength(4);
   });
 
-  it('sends the frame as an object of the store for Protocols B and C', async () => {
+  it('sends the frame as a stored object under Protocols B and C', async () => {
     const store = await s3Server();
     Object.assign(scene.user.env, account);
     for (const [name, value] of [
@@ -74,7 +74,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(await scene.batch('run', file, '--concurrency', '2')).toMatchObject({ code: 0 });
   });
 
-  it('is blocked and not paid for if that row fails, and continues once that row has been remade', async () => {
+  it('is blocked at no charge if that row fails, and runs once that row has been remade', async () => {
     const file = scene.file('m.csv', story(...chain(3), ['x']));
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
     const ran = await scene.read('run', file, '--results', scene.at('r.jsonl'));
@@ -94,7 +94,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, x: 1 });
   });
 
-  it('is paid for once in a chain that is killed while the gateway works and while a file is saved', async () => {
+  it('is paid for once, even if the run is killed while the gateway works or while a file is saved', async () => {
     const file = scene.file('m.csv', story(...chain(3)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
     await scene.killedAt(run, /GET .*task-1/);
@@ -108,7 +108,7 @@ describe('a row that starts with the last frame of another row', () => {
       expect(frames.get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
   });
 
-  it('is stale if that row was remade, as are all later rows; retry --stale pays for each once, in order', async () => {
+  it('becomes stale with all later rows if that row is remade, and retry --stale pays for each once, in order', async () => {
     const file = scene.file('m.csv', story(...chain(5)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     await runHereAs(scene.user, ['jobs', 'rate', '@m/s3', '1']);
@@ -151,7 +151,7 @@ describe('a row that starts with the last frame of another row', () => {
     });
   });
 
-  it('remains done if that row must be remade first and fails', async () => {
+  it('is still done after a retry in which that row fails', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
@@ -160,7 +160,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
-  it('is fetched, and is then stale, if it was paid for before that row was remade', async () => {
+  it('is fetched and marked stale if it was paid for before that row was remade', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
     await scene.killedAt(run, /GET .*task-2/);
@@ -171,7 +171,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
-  it('counts as changed, not stale, if the rest of its request differs too', async () => {
+  it('is changed rather than stale if the rest of its request differs too', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.file('m.csv', story(['s1', '', 'other'], ['s2', '@s1:last', 'another']));
@@ -180,7 +180,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('another')).toBe(scene.lastFrame('other'));
   });
 
-  it('fetches the video of that row again, at no cost, if its file is missing', async () => {
+  it("fetches that row's video again, at no charge, if the file is missing", async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
@@ -227,7 +227,7 @@ describe('references between rows', () => {
       [['s1'], ['s2', '@s1#2:last']],
       /:3: image @s1#2:last: s1 makes only 1 video/,
     ],
-  ] as const)('cause a plan error with a line number: %s', async (_, rows, message) => {
+  ] as const)('cause a plan error with a line number if they form %s', async (_, rows, message) => {
     const file = scene.file('m.csv', story(...(rows as unknown as [string, string?][])));
     for (const command of ['plan', 'run']) {
       const ran = await scene.batch(command, file);
@@ -236,7 +236,7 @@ describe('references between rows', () => {
     expect(scene.gateway.posts()).toHaveLength(0);
   });
 
-  it('block a row that waits for an invalid row, if --skip-bad skips the invalid row', async () => {
+  it('block a row that depends on an invalid row skipped by --skip-bad', async () => {
     const file = scene.file('m.csv', story(['s1', 'none.png'], ['s2', '@s1:last']));
     const ran = await scene.read('run', file, '--skip-bad');
     expect(ran.rows).toMatchObject([{ id: 's2', state: 'blocked' }]);

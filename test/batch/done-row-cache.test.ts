@@ -22,12 +22,12 @@ function known(): string {
 
 const lines = (): number => readFileSync(known(), 'utf8').split('\n').length - 1;
 
-describe('rows already known to be done', () => {
-  it('are remembered after the first run, and found again if the cache is lost or damaged', async () => {
+describe('rows known to be done', () => {
+  it('are cached by the first run, and cached again if the cache is lost or damaged', async () => {
     expect(lines()).toBe(3);
     const { batch } = await scene.read('run', file);
     expect(batch).toMatchObject({ rows: 3, states: { done: 3 } });
-    // Rows that the cache already has are not added again.
+    // The second run adds no row twice.
     expect(lines()).toBe(3);
     const text = readFileSync(known(), 'utf8');
     writeFileSync(known(), text.replaceAll('"take":1', '"take":2').replace('\n', '\nx\n'));
@@ -39,7 +39,7 @@ describe('rows already known to be done', () => {
     expect(scene.gateway.requests).toEqual([]);
   });
 
-  it('are checked again when their jobs have changed', async () => {
+  it('are checked again if their jobs have changed', async () => {
     const user = scene.user;
     expect((await runHereAs(user, ['jobs', 'rate', '@m/a', '1'])).code).toBe(0);
     expect((await runHereAs(user, ['jobs', 'rm', '@m/b', '--force'])).code).toBe(0);
@@ -50,7 +50,7 @@ describe('rows already known to be done', () => {
     expect(scene.gateway.charges.get('a cat')).toBe(2);
   });
 
-  it('do not count as done if a later take has another request', async () => {
+  it('are not done if a later take has another request', async () => {
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat'], ['c', 'a dog']));
     scene.gateway.judge = () => ({ kind: 'doom' });
     expect((await scene.batch('retry', file, '--id', 'a', '--force')).code).not.toBe(0);
@@ -58,7 +58,7 @@ describe('rows already known to be done', () => {
     expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 2, changed: 1 });
   });
 
-  it('keep their own names and files', async () => {
+  it('are still checked for duplicate ids and requests', async () => {
     const rows: [string, string][] = [
       ['a', 'a boat'],
       ['b', 'a cat'],
@@ -83,7 +83,7 @@ describe('rows already known to be done', () => {
     expect(scene.gateway.posts()).toEqual([]);
   });
 
-  it('are composed again in each run if they are built from a file', async () => {
+  it('are composed again by each run if their text comes from a file', async () => {
     writeFileSync(scene.at('text.txt'), 'a boat');
     const text = `id,protocol,file\na,tts,${scene.at('text.txt')}\n`;
     const speech = scene.file('speech.csv', text);

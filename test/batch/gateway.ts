@@ -3,13 +3,13 @@ import { fakeMp4 } from '../support/film.ts';
 import { json, listen, type Origin, type Seen } from '../support/origin.ts';
 import { end, speechBody } from '../speech/frames.ts';
 
-/** The response of a gateway to one submission, instead of an acceptance. */
+/** A gateway's response to one submission, instead of an acceptance. */
 export type Deed =
   /** Responds with 429, and `Retry-After` in seconds. */
   | { kind: 'limit'; seconds?: number }
-  /** Accepts the task, and cuts the connection before the response. */
+  /** Accepts the task, but closes the connection before the response. */
   | { kind: 'lose' }
-  /** Accepts the task, and responds with 500. */
+  /** Accepts the task, but responds with 500. */
   | { kind: 'fail-after' }
   /** Accepts the task, which will fail. */
   | { kind: 'doom' }
@@ -21,7 +21,7 @@ export type Deed =
 interface Task {
   prompt: string;
   polls: number;
-  /** False if no response reported it. */
+  /** Whether any response has reported the task. */
   isKnown: boolean;
   isDoomed: boolean;
 }
@@ -30,26 +30,26 @@ interface Task {
 export interface BatchGateway extends Origin {
   /** How often each prompt or text was charged. */
   charges: Map<string, number>;
-  /** Handles a submission; undefined accepts it. */
+  /** Decides how to respond to a submission. Undefined accepts it. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
   /** Returns the id of the last task created for a prompt. */
   taskOf: (prompt: string) => string;
-  /** The number of polls until a task is finished. */
+  /** The number of polls after which a task is finished. */
   polls: number;
   /** Called with each request before the response is sent. */
   before: (seen: Seen) => Promise<void> | void;
-  /** Accepted tasks that a client knows and that are not finished. */
+  /** Returns the number of unfinished tasks that a client knows. */
   underWay: () => number;
-  /** The number of videos of a task of Protocol A. */
+  /** The number of videos in a Protocol A task. */
   samples: number;
   /** Tasks whose files no longer exist. */
   gone: Set<string>;
-  /** The requests that submit. */
+  /** Returns all submissions. */
   posts(): Seen[];
-  /** The requests for the model list. */
+  /** Returns all requests for the model list. */
   listings(): Seen[];
   video: Buffer;
-  /** The video of a task. */
+  /** Returns a task's video. */
   videoOf: (prompt: string, id: string) => Uint8Array;
   audio: Buffer;
 }

@@ -15,7 +15,7 @@ import { openScene, type Scene } from './scene.ts';
 const seconds = 0.5;
 
 let scene: Scene;
-/** The gateway's video for a prompt. */
+/** The gateway's videos, by prompt. */
 let films: Record<string, Uint8Array>;
 beforeEach(async () => {
   scene = await openScene();
@@ -28,7 +28,7 @@ function filmOf(prompt: string, size = { width: 64, height: 64 }, audio = false)
   return renderVideo({ prompt, seconds, ...size, audio });
 }
 
-/** Rows of clips and of speech, whose id is the prompt or the text. */
+/** Returns a CSV of clips and speech. A row's id is its prompt or text. */
 function rows(...given: [id: string, over?: string, format?: string][]): string {
   const lines = given.map(([id, over, format = 'mp3']) =>
     over === undefined
@@ -46,7 +46,7 @@ function film(): Buffer {
   return readFileSync(scene.at('film.mp4'));
 }
 
-/** The loudest sample of each half second of a film. */
+/** Returns the loudest sample in each half second of the film. */
 function loudness(): number[] {
   const { output } = ffmpeg(film(), [], ['-vn', '-ac', '1', '-ar', '8000', '-f', 's16le']);
   const samples = new Int16Array(output.buffer, output.byteOffset, output.length / 2);
@@ -55,13 +55,13 @@ function loudness(): number[] {
   );
 }
 
-/** The warnings about a film, and the hash of each frame. */
+/** Returns ffmpeg's warnings about a film, and each frame's hash. */
 function decode(media: Uint8Array): { complaints: string; frames: string[] } {
   const { complaints, output } = ffmpeg(media, [], ['-an', '-f', 'framemd5']);
   return { complaints, frames: output.toString().match(/[\da-f]{32}$/gm) ?? [] };
 }
 
-/** Makes the gateway return speech of the length of a clip. */
+/** Makes the gateway return speech that is as long as a clip. */
 function speak(): void {
   scene.gateway.audio = Buffer.concat([...mp3Frames(tuneOf(seededRandom(1), seconds), 48_000)]);
 }
@@ -78,7 +78,7 @@ async function ran(...given: Parameters<typeof rows>): Promise<string> {
 }
 
 describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
-  it('copies clips of the same format in the order of the file, overlays speech on one, and does not call the gateway', async () => {
+  it("copies clips of the same format in the file's order, overlays speech on one, and does not call the gateway", async () => {
     speak();
     const file = await ran(['n1', 's1'], ['s3'], ['s1'], ['s2']);
     const { gateway } = scene;
@@ -100,7 +100,7 @@ describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it('re-encodes clips of other sizes in the size of the first clip, with silence or speech if they have no sound', async () => {
+  it("re-encodes clips of other sizes in the first clip's size, adding silence or speech if they have no sound", async () => {
     films['s2'] = filmOf('s2', { width: 96, height: 48 }, true);
     speak();
     const joined = await join(await ran(['s1'], ['s2'], ['s3'], ['n1', 's3']), '--json');
@@ -112,7 +112,7 @@ describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
     expect([silence < 300, own > 1000, speech > 1000]).toEqual([true, true, true]);
   });
 
-  it('mixes speech, including raw PCM, with the sound of the clip', async () => {
+  it("mixes speech, including raw PCM, with the clip's sound", async () => {
     films['s1'] = filmOf('s1', undefined, true);
     const file = await ran(['s1'], ['n1', 's1', 'pcm']);
     scene.gateway.audio = Buffer.alloc(0);
@@ -122,7 +122,7 @@ describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
 });
 
 describe('mgw batch join', () => {
-  // These scripts report the number of bytes as the duration, and only concatenate the clips.
+  // These scripts report the size in bytes as the duration, and only concatenate the clips.
   beforeEach(() =>
     install(scene, {
       ffmpeg: `for out; do :; done
@@ -135,14 +135,14 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
 
   const filmFrom = (...ids: string[]): Buffer => Buffer.concat(ids.map((id) => films[id] ?? Buffer.alloc(0)));
 
-  it('needs no reachable gateway, and does not read the paths of the rows', async () => {
+  it('needs no reachable gateway, and does not read the files that rows refer to', async () => {
     const file = await ran(['s1'], ['s2']);
     await scene.gateway.close();
     const joined = await join(file);
     expect([joined.code, joined.stdout]).toEqual([0, `${scene.at('film.mp4')}\n`]);
   });
 
-  it('overwrites no file without --force, and never overwrites a clip', async () => {
+  it('overwrites a file only with --force, and never overwrites a clip', async () => {
     const file = await ran(['s1'], ['s2']);
     writeFileSync(scene.at('film.mp4'), 'mine');
     expect((await join(file)).code).toBe(10);
@@ -154,7 +154,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
   });
 
-  it('lists unfinished rows, and writes nothing without --skip-missing', async () => {
+  it('lists unfinished rows and writes nothing unless --skip-missing is given', async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' || prompt === 'n3' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', rows(['s1'], ['s2'], ['s3'], ['n2', 's2'], ['n3', 's3']));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
@@ -186,7 +186,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect((await join(file, '--json')).json).toMatchObject({ exit_code: 11, missing: [{ id: 's2' }] });
   });
 
-  it('fetches clips that are objects from the store', async () => {
+  it('fetches clips that are stored objects', async () => {
     const store = await s3Server();
     Object.assign(scene.user.env, account);
     await runHereAs(scene.user, ['config', 'set', 'store.endpoint', store.url]);
@@ -205,7 +205,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect((await join(file, '--force')).code).toBe(0);
   });
 
-  it('leaves files that the next run removes, and no others, if it is killed while ffmpeg runs', async () => {
+  it('leaves only files that the next run removes if it is killed while ffmpeg runs', async () => {
     const file = await ran(['s1'], ['s2']);
     const script =
       'for out; do :; done\ncase "$out" in file:*) echo part > "${out#file:}"; kill -9 $PPID;; esac';
@@ -236,7 +236,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
   );
 });
 
-describe('the field over', () => {
+describe('the field `over`', () => {
   it('causes a plan error with a line number if it does not match a row', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's2']));
     const plan = await scene.batch('plan', file);

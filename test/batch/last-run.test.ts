@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => scene.gateway.close());
 
-/** Runs a command of `mgw batch` without an output. */
+/** Runs an `mgw batch` command without `--output`. */
 function batch(...args: string[]): Promise<CliResult> {
   const polls = args[0] === 'run' || args[0] === 'retry' ? ['--poll-interval', '10ms'] : [];
   return runHereAs(scene.user, ['batch', ...args, ...polls]);
@@ -34,7 +34,7 @@ describe('a batch run with --output, --name and -d', () => {
     ['status', 'name', 0],
     ['plan', 'name', 0],
     ['run', 'name', 0],
-  ])('is done according to batch %s with its %s', async (command, by, code) => {
+  ])('is reported as done by batch %s with its %s', async (command, by, code) => {
     const result = await batch(command, by === 'file' ? file : 'film', '--json');
     expect(result).toMatchObject({ code });
     expect(result.json.batch).toMatchObject({ name: 'film', states: { done: 2 } });
@@ -69,14 +69,14 @@ describe('a batch run with --output, --name and -d', () => {
     expect(await batch('plan', file, '-d', 'duration=')).toMatchObject({ code: 0 });
   });
 
-  it('is distinct from another file with the same name', async () => {
+  it('is distinct from another file with the same batch name', async () => {
     const other = scene.file('other.csv', clips(['a', 'a fox']));
     const { stdout } = await batch('plan', other, '--name', 'film', '--json');
     expect(stdout).not.toContain(scene.at('out'));
   });
 });
 
-it('a batch uses the budget and the sidecars of its last run until a command sets another budget', async () => {
+it("a batch uses its last run's budget and sidecar setting until a command sets another budget", async () => {
   const file = scene.file('dear.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
   const output = ['-o', scene.at('{id}.{ext}')];
@@ -97,7 +97,7 @@ it('a batch uses the budget and the sidecars of its last run until a command set
   for (const id of ['a', 'b']) expect(existsSync(scene.at(`${id}.mp4.json`))).toBe(true);
 });
 
-it('a batch uses an output that was edited in the manifest since its last run', async () => {
+it('a batch uses the output in the manifest if it was edited after the last run', async () => {
   const text = (folder: string): string =>
     `output: ${scene.at(folder)}/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]`;
   const file = scene.file('film.yaml', text('one'));

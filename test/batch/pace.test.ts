@@ -23,7 +23,7 @@ async function enter(one: LocalPace, times: number): Promise<void> {
 }
 
 describe('the number of tasks in progress', () => {
-  it('is limited, and the next task starts when one ends', async () => {
+  it('is limited, so the next task starts when one ends', async () => {
     const { pace: one } = pace({ concurrency: 2 });
     await enter(one, 2);
     const order: string[] = [];
@@ -35,7 +35,7 @@ describe('the number of tasks in progress', () => {
     expect(order).toEqual(['left', 'entered']);
   });
 
-  it('is halved once by a 429 for all tasks sent before it, and grows again as tasks are accepted', async () => {
+  it('is halved once by the 429s of all tasks sent before the first one, and grows again as tasks are accepted', async () => {
     const { pace: one, limits } = pace();
     await enter(one, 8);
     const epochs = await Promise.all(Array.from({ length: 3 }, () => one.waitToSubmit(never)));
@@ -66,24 +66,23 @@ describe('the number of tasks in progress', () => {
 });
 
 describe('submissions', () => {
-  it('all wait as long as the gateway requests', async () => {
+  it('wait as long as the gateway requests', async () => {
     const { pace: one, clock } = pace();
     one.reportLimited(await one.waitToSubmit(never), 7000);
     await Promise.all([one.waitToSubmit(never), one.waitToSubmit(never)]);
     expect(clock.monotonic()).toBeGreaterThanOrEqual(7000);
   });
 
-  it('stay within the configured number per minute', async () => {
+  it('never exceed the configured number per minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
     for (let at = 0; at < 4; at += 1) await one.waitToSubmit(never);
-    // Even if each is sent two seconds late, no minute has more than 30.
+    // Even if each submission is sent two seconds late, no minute contains more than 30.
     expect(clock.monotonic()).toBeCloseTo((3 * 62_000) / 30);
   });
 });
 
-describe('a submission that is ready to send late', () => {
-  // Makes a submission at a pace of 60 a minute. It needs `connecting` ms to connect and
-  // `recording` ms to be recorded.
+describe('a submission that becomes ready to send late', () => {
+  // Makes a submission at a pace of 60 per minute, with `connecting` ms to connect and `recording` ms to record it.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
     const client = {
@@ -104,7 +103,7 @@ describe('a submission that is ready to send late', () => {
     await paced.exchange({} as never, options);
   }
 
-  it('waits for another turn if connecting took too long, and is not sent if recording it took too long', async () => {
+  it('waits for another turn if connecting takes too long, and is not sent if recording takes too long', async () => {
     await sendLate({ recording: 1900 });
     await sendLate({ connecting: 2100, recording: 1900 });
     const late = { phase: 'unsent', reason: 'aborted_before_send' };
@@ -114,7 +113,7 @@ describe('a submission that is ready to send late', () => {
 });
 
 describe('polls', () => {
-  it('of all jobs share one pace, and do not delay submissions', async () => {
+  it('share one pace for all jobs, and do not delay submissions', async () => {
     const { pace: one, clock } = pace();
     for (let at = 0; at < 101; at += 1) await one.waitToPoll(never);
     expect(clock.monotonic()).toBe(5000);
@@ -128,7 +127,7 @@ describe('polls', () => {
   it.each([
     [30, 30_000],
     [3600, 60_000],
-  ])('of all jobs wait if the gateway says %i s, for a minute at most', async (seconds, ms) => {
+  ])('wait for all jobs if the gateway requests %i s, for a minute at most', async (seconds, ms) => {
     const { pace: one, clock } = pace();
     const headers = { 'retry-after': String(seconds) };
     const client = { exchange: () => Promise.resolve({ status: 429, headers, text: '', complete: true }) };

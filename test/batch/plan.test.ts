@@ -56,8 +56,8 @@ describe('a plan', () => {
 
   it.each([
     ['that no row may have', 'duration: [5, five]', 4],
-    ['that its model does not take', 'duration: [5, 99]', 2],
-  ])('counts every row with a matrix value %s, and reports the value once', async (_, list, line) => {
+    ['that its model does not accept', 'duration: [5, 99]', 2],
+  ])('counts every row with a matrix value %s, but reports the value once', async (_, list, line) => {
     const text = [
       'defaults: {protocol: c, model: vendor-h3-mini, duration: 5}',
       'matrix:',
@@ -77,12 +77,12 @@ describe('a plan', () => {
     expect(scene.gateway.requests.map(({ method, path }) => `${method} ${path}`)).toEqual(['GET /v1/models']);
   });
 
-  it('reports that a price is unknown', async () => {
+  it('reports an unknown price', async () => {
     const { cost } = await scene.read('plan', scene.file('cost.csv', clips(['a', 'a boat'])));
     expect(cost.at_most).toBe('unknown');
   });
 
-  it('reports two rows with the same request, and refuses them if nothing distinguishes them', async () => {
+  it('reports rows with the same request, and refuses them if nothing distinguishes them', async () => {
     const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
     expect(named.code).toBe(0);
     expect(named.stderr).toContain('same.csv:3: same request as line 2');
@@ -90,7 +90,7 @@ describe('a plan', () => {
     expect(await scene.batch('plan', nameless)).toMatchObject({ code: 2 });
   });
 
-  it('resolves the output of each row', async () => {
+  it("resolves each row's output", async () => {
     const file = scene.file('out.csv', `${clips(['a', 'A boat: at sea!'])}b,c,vendor-h3-mini,5,"../../x"\n`);
     const { rows } = await scene.read(
       'plan',
@@ -104,7 +104,7 @@ describe('a plan', () => {
     ]);
   });
 
-  it('refuses an existing file that does not belong to the batch, unless --force is given', async () => {
+  it('refuses to overwrite a file that does not belong to the batch, unless --force is given', async () => {
     const file = scene.file('taken.csv', clips(['taken', 'a boat']));
     writeFileSync(scene.at('taken.mp4'), 'mine');
     expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* already exists/);

@@ -70,7 +70,7 @@ describe('a local file in a manifest', () => {
   );
 
   it.each(fields.slice(1, 3))(
-    'in the field %s is read below a folder of --allow-files',
+    'in the field %s is read below a folder that --allow-files allows',
     async (field, row) => {
       const name = field === 'image' ? 'image.png' : 'body.json';
       const file = scene.file('m.jsonl', jsonl(row(join(outside, name))));
@@ -82,7 +82,7 @@ describe('a local file in a manifest', () => {
     },
   );
 
-  it('is read through a link once the folder in the error message is allowed', async () => {
+  it('is read through a link if the folder in the error message is allowed', async () => {
     const body = link('body-link', join(outside, 'body.json'));
     const file = scene.file('m.jsonl', jsonl({ protocol: 'c', body: `@${body}` }));
     const { stderr } = await scene.batch('plan', file);
@@ -101,7 +101,7 @@ describe('a local file in a manifest', () => {
     expect(await readableFolders('/m.csv', ['/'])).toContain('/');
   });
 
-  it('cannot refer to another file by its content', async () => {
+  it('cannot refer to another file in its content', async () => {
     const inner = scene.at('inner');
     writeFileSync(inner, `@${join(outside, 'secret')}`);
     const row = fields[3]?.[1](inner) ?? {};
@@ -161,7 +161,7 @@ it.each([
   [['video', 'b', 'submit', 'a boat', '-m', 'Kling', '--ext-info', '@secret', '--dry-run']],
   [['responses', '--body', '@secret']],
   [['api', 'POST', '/v1/x', '--body', '@secret']],
-])('the command %j does not quote the file', async (args) => {
+])('the command %j does not quote the file in its errors', async (args) => {
   writeFileSync(scene.at('secret'), secret);
   const { code, stderr } = await runHereAs(scene.user, args);
   expect([code, stderr]).toEqual([2, expect.not.stringMatching(/hunter2|PGPASS/)]);

@@ -5,7 +5,7 @@ import { MgwError } from '../../src/errors.ts';
 
 const planned = { id: 'a', state: 'new', take: { number: 1, key: 'clips/a' } } as PlannedRow;
 
-it('a row counts as running if the gateway accepted it but its handle could not be recorded', () => {
+it('a row is running if the gateway accepted it but its handle could not be recorded', () => {
   const error = new MgwError('local_io', 'The database does not respond.', { charged: 'yes', handle: 't1' });
   expect(stateAfter({ planned, files: [], isPaid: false, error })).toBe('running');
   expect(

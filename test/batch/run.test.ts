@@ -22,7 +22,7 @@ const mixed = [
   '',
 ].join('\n');
 
-/** Responds differently to one submission of a prompt. */
+/** Makes the gateway respond differently to one submission of a prompt. */
 function once(prompt: string, deed: Deed): void {
   let isDone = false;
   scene.gateway.judge = (asked) => {
@@ -80,7 +80,7 @@ describe('a run', () => {
       'output: out/sub/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]',
       [],
     ],
-  ])('does not follow a symbolic link out of its folder: %s', async (_, name, text, output) => {
+  ])('does not follow a symbolic link out of the allowed folder: %s', async (_, name, text, output) => {
     const outside = freshFolder();
     mkdirSync(scene.at('out'));
     symlinkSync(outside, scene.at('out/sub'));
@@ -92,7 +92,7 @@ describe('a run', () => {
   });
 
   it.each(['/tmp/x/{id}.{ext}', '../{id}.{ext}', '.git/hooks/{id}', 's3://bucket/{id}.{ext}'])(
-    'prevents a manifest from writing outside of its folder: %s',
+    "refuses a manifest's output outside the manifest's folder: %s",
     async (output) => {
       const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat' };
       const file = scene.file('m.yaml', JSON.stringify({ output, rows: [row] }));
@@ -106,7 +106,7 @@ describe('a run', () => {
     },
   );
 
-  it('saves nothing through a symbolic link that was created after payment', async () => {
+  it('saves nothing through a symbolic link created after payment', async () => {
     const outside = freshFolder();
     scene.gateway.judge = () => {
       rmSync(scene.at('out/sub'), { recursive: true });
@@ -131,7 +131,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('pays for no row whose output appeared after the plan', async () => {
+  it('does not pay for a row whose output appeared after the plan', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {
       scene.file('b.mp4', 'of another program');
@@ -154,7 +154,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('continues with the other rows if a row is in doubt, and does not send that row again', async () => {
+  it('continues with the other rows if one is in doubt, and does not send that row again', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'lose' });
     const { exit_code, batch, rows } = await scene.read('run', file);
@@ -186,7 +186,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1 });
   });
 
-  it('sends a refused row again, at no cost', async () => {
+  it('sends a refused row again, because the refusal cost nothing', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     once('a boat', { kind: 'refuse' });
     expect((await scene.read('run', file)).batch.states).toMatchObject({ rejected: 1 });
@@ -242,7 +242,7 @@ describe('a row that failed', () => {
     expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
   });
 
-  it('or is done is remade by retry --id, next to its first file', async () => {
+  it('is remade by retry --id, like a done row, without replacing its first file', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     const retry = ['retry', file, '--id', 'a'] as const;
@@ -257,7 +257,7 @@ describe('a row that failed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('cannot be retried by an unknown id', async () => {
+  it('cannot be retried with an unknown id', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
     expect(scene.gateway.posts()).toEqual([]);
@@ -278,7 +278,7 @@ it('a run removes the leftovers of killed runs next to the files of done and fai
 });
 
 describe('a row that was changed', () => {
-  it('is shown with its difference, and is paid for by retry only', async () => {
+  it('is printed with its difference, and is paid for only by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat']));
@@ -299,7 +299,7 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
-  it('is retried after each change, with each take next to the files of all earlier takes', async () => {
+  it('is retried after each change without replacing the files of earlier takes', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     const retry = (prompt: string, output = '{id}.{ext}'): ReturnType<typeof scene.batch> => {
@@ -317,7 +317,7 @@ describe('a row that was changed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('is retried by the one command that run prints for all rows that need attention', async () => {
+  it('is retried by the single command that run suggests for all rows that need attention', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['', 'a cat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship'], ['', 'a cat'], ['', 'a fox']));
@@ -349,7 +349,7 @@ describe('a row that was changed', () => {
 describe('an interruption', () => {
   const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
 
-  /** A run of four rows, of which two are sent and wait for their responses. */
+  /** Starts a run of four rows, and waits until two have been sent and have no response. */
   async function interrupted(): Promise<{
     running: Running;
     file: string;
@@ -380,7 +380,7 @@ describe('an interruption', () => {
     ['SIGINT', 130],
     ['SIGTERM', 143],
   ] as const)(
-    '%s: submits nothing more, waits for pending responses, and a rerun pays for the remaining rows',
+    'by %s ends submissions but waits for pending responses, and a rerun pays for the remaining rows',
     async (signal, code) => {
       const { running, file, answer, told } = await interrupted();
       running.child.kill(signal);
@@ -400,7 +400,7 @@ describe('an interruption', () => {
     },
   );
 
-  it('without time for pending responses leaves rows in doubt, and reports them as such', async () => {
+  it('by SIGKILL leaves rows in doubt, which the next run reports', async () => {
     const { running, file, answer } = await interrupted();
     running.child.kill('SIGKILL');
     await running.result;
@@ -411,7 +411,7 @@ describe('an interruption', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('that is repeated abandons the pending responses: their rows are in doubt and are not sent again', async () => {
+  it('abandons pending responses if it is repeated, leaves their rows in doubt, and never sends them again', async () => {
     const { running, file, answer, told } = await interrupted();
     running.child.kill('SIGINT');
     await told;
@@ -428,7 +428,7 @@ describe('an interruption', () => {
 });
 
 describe('output file names', () => {
-  it('contain the job and the number of each file if requested', async () => {
+  it("contain each file's job and number if requested", async () => {
     scene.gateway.samples = 2;
     const row = 'id,protocol,model,duration,sample-count,prompt\none,a,video-a,5,2,a boat\n';
     const file = scene.file('m.csv', row);
@@ -445,7 +445,7 @@ describe('output file names', () => {
 });
 
 describe('a row whose result is no longer available', () => {
-  it('is reported, and is paid for again by retry only', async () => {
+  it('is reported, and is paid for again only by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {
       scene.gateway.gone.add('task-1');
@@ -463,7 +463,7 @@ describe('a row whose result is no longer available', () => {
   });
 });
 
-it('a row whose download failed is saved at no cost by the suggested command', async () => {
+it('a row whose download failed is saved at no charge by the suggested command', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat']));
   const whole = scene.gateway.videoOf;
   scene.gateway.videoOf = () => Buffer.from('<html>busy</html>');
@@ -499,7 +499,7 @@ describe('a sidecar', () => {
       'c',
     ],
     ['voice.mp3', ['tts', 'good morning'], 'tts'],
-  ])('is also written by the command %s', async (name, command, protocol) => {
+  ])('is written by the command %s', async (name, command, protocol) => {
     const args = [...command, '-o', scene.at(name), '--sidecar'];
     expect(await runHereAs(scene.user, args)).toMatchObject({ code: 0 });
     const { stdout } = await runHereAs(scene.user, ['jobs', 'show', '@last', '--json']);
@@ -512,7 +512,7 @@ describe('a sidecar', () => {
     });
   });
 
-  it('replaces no other file, and the row is not paid for', async () => {
+  it('does not replace another file, and its row is not paid for', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     scene.file('a.mp4.json', '{"mine":true}');
     expect((await scene.read('run', file, '--sidecar')).rows).toMatchObject([{ id: 'a', state: 'new' }]);
@@ -523,7 +523,7 @@ describe('a sidecar', () => {
 describe('a budget', () => {
   beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
 
-  it('applies to all runs of a batch together, and ends a run that exceeds it with exit 12', async () => {
+  it('applies to all runs of a batch together, and a run that would exceed it exits 12', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     const kept = ['--concurrency', '1', '--skip-bad', '--results', scene.at('r.jsonl'), '--timeout', '5m'];
     const first = await scene.read('run', file, '--budget', '2', ...kept);
@@ -531,7 +531,7 @@ describe('a budget', () => {
     expect(first.rows[0]?.next).toEqual(expect.arrayContaining([...kept, '--budget', '4']));
     const second = await scene.batch('run', file, '--budget', '2');
     expect(second.code).toBe(12);
-    // Only the error suggests a command. Its budget is enough for all remaining rows.
+    // Only the error suggests a command, whose budget is enough for all remaining rows.
     expect(second.stderr.match(/batch run/g)).toHaveLength(1);
     expect(second.stderr).toContain('--budget 4\n');
     expect(second.stderr).toContain('For the rest of the batch: --budget 4.');
@@ -540,7 +540,7 @@ describe('a budget', () => {
     expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });
   });
 
-  it('that a retry exceeds leaves the rows as they are, and is raised by the suggested retry', async () => {
+  it('leaves the rows unchanged if a retry would exceed it, and is raised by the suggested retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     const retry = ['retry', file, '--budget', '0.5'] as const;
@@ -564,7 +564,7 @@ describe('a budget', () => {
 });
 
 describe('a batch that was run', () => {
-  it('is found by its name', async () => {
+  it('can be specified by its name', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     await scene.batch('run', file);
@@ -580,12 +580,12 @@ describe('a batch that was run', () => {
     expect(listed.json['jobs']).toHaveLength(3);
   });
 
-  it('is distinguished from a batch that was not run', async () => {
+  it('is distinct from a batch that was never run', async () => {
     expect(await runHereAs(scene.user, ['batch', 'status', 'nobody'])).toMatchObject({ code: 2 });
   });
 });
 
-it('mgw schema prints the JSON Schema of a batch and of each body', async () => {
+it("mgw schema prints a batch's and each body's JSON Schema", async () => {
   for (const [what, field] of [
     ['batch', 'defaults'],
     ['video a', 'instances'],

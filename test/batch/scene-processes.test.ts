@@ -12,7 +12,7 @@ const failedAfter = 'prompt 34';
 const doomed = 'prompt 46';
 
 let scene: Scene;
-/** The number of submissions that are accepted before the gateway rejects all; then a process is killed. */
+/** The number of submissions that the gateway accepts before it rejects all others and a process is killed. */
 let taken = 0;
 let most = 0;
 
@@ -44,9 +44,8 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// Waits until the record covers everything in progress: a process that is killed then dies between
-// two steps. This must remain true for a while, because a process whose submission was rejected may
-// already be sending another one.
+// Waits until the record covers everything in progress, so that a killed process dies between two steps. This must hold
+// for a while, because a process whose submission was rejected may be sending another one.
 async function allSettled(): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   let [quiet, posts] = [0, -1];
@@ -87,7 +86,7 @@ beforeAll(async () => {
 afterAll(() => scene.gateway.close());
 
 describe('a batch whose processes are killed and whose responses are lost', () => {
-  it('pays for each row once, regardless of the killed processes, and reports unfinished rows', async () => {
+  it('pays for each row once, and reports unfinished rows', async () => {
     await killed([start()], 12);
     await killed([start(), start()], 15);
     most = Number.POSITIVE_INFINITY;
@@ -113,7 +112,7 @@ describe('a batch whose processes are killed and whose responses are lost', () =
     await resolveAll(told);
   });
 
-  it('is done after failed rows are retried, and every later run sends no POST', async () => {
+  it('is done once failed rows are retried, and later runs send no POST', async () => {
     expect((await start().result).code).toBe(11);
     expect(scene.gateway.charges.get(doomed)).toBe(1);
     expect((await start('retry', '--failed').result).code).toBe(0);
@@ -125,7 +124,7 @@ describe('a batch whose processes are killed and whose responses are lost', () =
   });
 });
 
-// Lost responses belong to tasks that exist. Resolves them with the gateway's ids.
+// Resolves the rows in doubt with the gateway's task ids: each lost response was about a task that exists.
 async function resolveAll({ rows: told }: BatchJson): Promise<void> {
   for (const { id, state } of told) {
     if (state !== 'unknown') continue;

@@ -4,7 +4,7 @@ import { newUser, type CliResult, type User } from '../support/cli.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { startBatchGateway, type BatchGateway } from './gateway.ts';
 
-/** The JSON output of `mgw batch`. */
+/** The JSON output of an `mgw batch` command. */
 export interface BatchJson {
   exit_code: number;
   batch: { name: string; rows: number; states: Record<string, number>; bad: number; files: number };
@@ -22,17 +22,17 @@ export interface BatchJson {
   error?: { next: string[] };
 }
 
-/** A gateway, a user, and a file of rows. */
+/** A gateway, and a user who runs batches on it. */
 export interface Scene {
   gateway: BatchGateway;
   user: User;
   /** Writes a manifest, and returns its absolute path. */
   file(name: string, text: string): string;
-  /** The path of an output. */
+  /** Returns the path of a file in the user's folder. */
   at(name: string): string;
-  /** Runs a command of `mgw batch` in this process, with its files in the user's folder. */
+  /** Runs an `mgw batch` command in this process, with its files in the user's folder. */
   batch(...args: string[]): Promise<CliResult>;
-  /** The same with `--json`, parsed. */
+  /** Runs an `mgw batch` command with `--json`, and returns the parsed output. */
   read(...args: string[]): Promise<BatchJson>;
 }
 
@@ -61,7 +61,7 @@ export async function openScene(): Promise<Scene> {
   };
 }
 
-/** A CSV of rows of Protocol C with the given ids and prompts. */
+/** Returns a CSV of Protocol C rows with the given ids and prompts. */
 export function clips(...rows: [id: string, prompt: string][]): string {
   const lines = rows.map(([id, prompt]) => `${id},c,vendor-h3-mini,5,${prompt}`);
   return ['id,protocol,model,duration,prompt', ...lines, ''].join('\n');

@@ -9,19 +9,19 @@ import { openScene, type Scene } from './scene.ts';
 
 /** A scene whose gateway makes a different film for each task. */
 export interface Story extends Scene {
-  /** The image in Base64 that each submission of Protocol A sent, by prompt; undefined if it sent none. */
+  /** Returns the Base64 image of each Protocol A submission, by prompt; undefined if the submission had none. */
   frames(): Map<string, string | undefined>;
-  /** The latest video of a prompt. */
+  /** Returns a prompt's latest video. */
   film(prompt: string): Uint8Array;
-  /** Its last frame in Base64, as {@link installFrames} makes it. */
+  /** Returns the last frame of a prompt's latest video, in Base64, as {@link installFrames} makes it. */
   lastFrame(prompt: string): string;
-  /** The charges by prompt. */
+  /** Returns the number of charges, by prompt. */
   charges(): Record<string, number>;
-  /** Runs a command of `mgw batch` in a separate process, and kills it at the n-th matching request. */
+  /** Runs a command in a separate process, and kills it at the `count`-th matching request. */
   killedAt(args: string[], match: RegExp, count?: number): Promise<void>;
 }
 
-/** Opens a scene whose gateway makes a different film for each task. */
+/** Opens a story with its own gateway. */
 export async function openStory(): Promise<Story> {
   const scene = await openScene();
   const { gateway, user } = scene;
@@ -70,7 +70,7 @@ const pixel = Buffer.from(
 );
 
 /**
- * Replaces ffmpeg with a script for a test. The frame that it extracts is a PNG followed by the position and the video.
+ * Replaces ffmpeg with a script until the test ends. Each extracted frame is a PNG followed by the position and the video.
  */
 export function installFrames(scene: Scene): void {
   writeFileSync(scene.at('pixel.png'), pixel);
@@ -80,7 +80,7 @@ for word; do case "$word" in file:*) path=\${word#file:} ;; reverse) place=last 
   install(scene, { ffmpeg });
 }
 
-/** Puts scripts first on the PATH of a user and of this process, for a test. */
+/** Puts scripts first on the PATH of a user and of this process until the test ends. */
 export function install({ user }: Scene, scripts: Record<string, string>): void {
   const folder = freshFolder();
   for (const [name, script] of Object.entries(scripts)) program(folder, name, script);
@@ -89,13 +89,13 @@ export function install({ user }: Scene, scripts: Record<string, string>): void 
   onEnd(() => void vi.unstubAllEnvs());
 }
 
-/** A CSV of clips of Protocol A. The id of a row is its prompt, and its image may be a frame of another row. */
+/** Returns a CSV of Protocol A clips. A row's default prompt is its id, and its image may be another row's frame. */
 export function story(...rows: [id: string, image?: string, prompt?: string][]): string {
   const lines = rows.map(([id, image = '', prompt = id]) => `${id},a,veo-3,4,720p,true,${prompt},${image}`);
   return ['id,protocol,model,duration,resolution,audio,prompt,image', ...lines, ''].join('\n');
 }
 
-/** A chain of clips, each of which begins with the last frame of the one before. */
+/** Returns a chain of `count` clips, each of which begins with the last frame of the previous clip. */
 export function chain(count: number): [id: string, image?: string][] {
   return Array.from({ length: count }, (_, index) =>
     index === 0 ? ['s1'] : [`s${index + 1}`, `@s${index}:last`],

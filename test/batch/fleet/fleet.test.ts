@@ -6,12 +6,13 @@ import { Fleet } from './fleet.ts';
 import { describeFleet } from './place.ts';
 
 describeFleet('a batch on many machines, through a pool of transactions', { isPooled: true }, (place) => {
-  it('is paid for once, regardless of dying processes and failures', async () => {
+  it('is paid for once, even if processes are killed and connections fail', async () => {
     const trial = { rows: 16, runners: 3, concurrency: 6, every: 5, maxIdle: '1s' };
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();
     expect(outcome).toMatchObject({ paidTwice: [], astray: [] });
-    // The first fault may leave five rows in doubt whose requests never arrive. The other eleven suffice for two faults.
+    // The first fault may leave five rows in doubt whose requests never arrive. The other eleven rows suffice for two
+    // faults.
     // The second fault may leave five more rows in doubt, and the gateway loses, fails and refuses one submission each.
     expect(outcome.deaths).toBeGreaterThanOrEqual(2);
     expect(outcome.done).toBeGreaterThanOrEqual(16 - 5 - 5 - 3);
@@ -19,7 +20,7 @@ describeFleet('a batch on many machines, through a pool of transactions', { isPo
 });
 
 describeFleet('a batch on many machines', {}, (place) => {
-  it('shares one pace and one budget, as counted by the gateway', async () => {
+  it('shares one pace and one budget among all machines, as counted by the gateway', async () => {
     const { gateway, machines } = place;
     gateway.polls = 3;
     let most = 0;
@@ -38,7 +39,7 @@ describeFleet('a batch on many machines', {}, (place) => {
     const times = gateway.posts().map(({ at }) => at);
     expect(times).toHaveLength(6);
     expect(most).toBeLessThanOrEqual(3);
-    // The first submission may have arrived late, so one interval is not counted.
+    // The first submission may have arrived late, so one interval is ignored.
     expect((times.at(-1) ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(4 * 500);
   });
 });

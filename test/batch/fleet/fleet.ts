@@ -8,15 +8,14 @@ import { startBatchGateway, type BatchGateway, type Deed } from '../gateway.ts';
 import { openDatabase } from './processes.ts';
 import { Machines, read } from './machines.ts';
 
-/** The size and the faults of a fleet's run. */
+/** The size of a fleet's run, and how often a fault occurs. */
 export interface Trial {
   rows: number;
   runners: number;
   concurrency: number;
   /**
-   * The number of submissions between two faults. Of ten faults, one kills all runners, including the one that has just
-   * sent, five kill one runner, two stop one for longer than its lease, one kills the server, and one cuts every
-   * connection.
+   * The number of submissions between two faults. Of ten faults, one kills all runners, including the last sender; five
+   * kill one runner; two stop one for longer than its lease; one kills the server; and one cuts every connection.
    */
   every: number;
   /** How long an idle worker waits before it exits. */
@@ -40,7 +39,7 @@ export interface Outcome {
   deaths: number;
 }
 
-/** The time for which a runner is stopped, in ms: longer than its lease. */
+/** How long a runner is stopped, in ms: longer than its lease. */
 const stoppedMs = 4000;
 
 interface RowView {
@@ -49,7 +48,7 @@ interface RowView {
   next?: string[];
 }
 
-/** Runners on separate machines, and their faults. Some run `mgw worker`, and the others `mgw batch run`. */
+/** Runners on separate machines, to which faults happen. Some run `mgw worker`, the others `mgw batch run`. */
 export class Fleet {
   readonly gateway: BatchGateway;
   readonly #server: PostgresServer;
@@ -82,7 +81,7 @@ export class Fleet {
     this.#machines = new Machines(gateway.url, this.#direct.replace(`:${server.port}/`, `:${proxy.port}/`));
   }
 
-  /** @param port the port of the server, or of a pool in front of it */
+  /** @param port the port of the server, or of a pool in front of the server */
   static async open(trial: Trial, server: PostgresServer, port: number): Promise<Fleet> {
     const name = await server.database();
     await openDatabase(server.url(name), true);
@@ -104,7 +103,7 @@ export class Fleet {
     return this.#outcome(file);
   }
 
-  // Restarts a killed runner under another machine name, until it exits by itself.
+  // Restarts a killed runner under another machine name until a runner exits by itself.
   async #keepRunning(number: number, file: string): Promise<void> {
     const { concurrency, maxIdle = '4s' } = this.#trial;
     const polls = ['--poll-interval', '50ms', ...this.#machines.output];
@@ -117,8 +116,7 @@ export class Fleet {
       this.#running.set(number, running);
       const { code, stderr } = await running.result;
       this.#running.delete(number);
-      // Exit 6 means that nothing was sent, for example because the database was down. A run exits with 11 if some rows
-      // were sent.
+      // Exit 6: nothing was sent, for example because the database was down. Exit 11: some rows were sent.
       const isCutOff = /for longer than its lease|does not respond/.test(stderr);
       isAgain = code === 137 || code === 6 || (code === 11 && number % 2 === 1 && isCutOff);
       if (code !== 0 && code !== 137)
@@ -131,7 +129,7 @@ export class Fleet {
     this.#maxAtOnce = Math.max(this.#maxAtOnce, this.gateway.underWay() + 1);
     if (posts % this.#trial.every === 0) {
       this.#befalling = this.#befalling.then(() => this.#befall((this.#deaths += 1)));
-      // The task exists, but its response arrives too late for a runner that dies.
+      // The task exists, but the response arrives too late for a killed runner.
       return { kind: 'wait', until: this.#befalling };
     }
     const number = Number(prompt.split(' ')[1]);

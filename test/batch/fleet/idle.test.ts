@@ -7,7 +7,7 @@ import { fakeClock } from '../../jobs/harness.ts';
 
 const away = new MgwError('unreachable', 'The ledger does not respond.');
 
-/** Runs a worker whose queue fails the first `outages` times, and which fails to open the only batch `tries` times. */
+/** Runs a worker whose queue fails `outages` times at first, and whose only batch fails to open `tries` times. */
 async function work(
   outages: number,
   error = away,
@@ -43,7 +43,7 @@ async function work(
   return { seconds: clock.monotonic() / 1000, stopped, notes };
 }
 
-it('a worker exits after a period without work, not counting the time when the database does not respond', async () => {
+it('a worker exits once it has been idle for maxIdleMs, excluding times when the database does not respond', async () => {
   expect((await work(0)).seconds).toBeLessThan(8);
   const { seconds, stopped, notes } = await work(100);
   expect(stopped).toBeUndefined();
@@ -56,7 +56,7 @@ it('a worker is not idle while it waits to retry a batch', async () => {
   expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Retrying in 15 s.'));
 });
 
-it('a worker is not idle while a row that another worker returned waits for its retry', async () => {
+it('a worker is not idle while a row returned by another worker waits for its retry', async () => {
   const { seconds } = await work(0, away, { retryAtMs: 30_000 });
   expect(seconds).toBeGreaterThan(34);
   expect(seconds).toBeLessThan(38);

@@ -4,11 +4,11 @@ import { CuttingProxy, type Cut } from '../../support/cutting-proxy.ts';
 import { runHereAs } from '../../support/one-process.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-// mgw waits a second for a response; the pauses between tries are shorter.
+// mgw waits for a response for one second. The pauses between tries are shorter.
 const parameters = 'connect_timeout=1';
 const [sending, reply] = [/type\W+sending/, /type\W+reply/];
 
-/** The fault of a connection at the first matching message. */
+/** Makes a connection fail at the first matching message. */
 type Trouble = (proxy: CuttingProxy, at: RegExp) => void;
 
 const goneWith =
@@ -67,7 +67,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(lasting)(
-      'of "sending" leaves the row unsent until the outcome is known, if $trouble',
+      'of "sending" leaves the row unsent until the outcome is known if $trouble',
       async ({ make, sendingStands }) => {
         make(proxy, sending);
         const first = await runHereAs(machine, args);
@@ -84,17 +84,20 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
-    it.each(passing)('of "sending" leads to one submission if the response $trouble', async ({ make }) => {
-      make(proxy, sending);
-      const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
-      expect([code, paid()]).toEqual([0, 1]);
-    });
+    it.each(passing)(
+      'of "sending" causes exactly one submission if the response $trouble',
+      async ({ make }) => {
+        make(proxy, sending);
+        const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
+        expect([code, paid()]).toEqual([0, 1]);
+      },
+    );
 
-    // A pool affects a statement, but not what a runner does with the outcome.
+    // A pool affects statements, but not how a runner handles the outcome.
     if (isPooled) return;
 
     it.each(lasting)(
-      'of the acceptance leaves the handle on screen and in a file until the database is back, if $trouble',
+      'of the acceptance leaves the handle on screen and in a file until the database is back if $trouble',
       async ({ make }) => {
         make(proxy, reply);
         const first = await runHereAs(machine, args);
@@ -112,23 +115,23 @@ for (const { way, isPooled } of bothWays)
     });
 
     it.each(['finished', 'file'])(
-      'of "%s" leaves a row that counts as paid for if the database is lost',
+      'of "%s" leaves the row running and paid for if the database is lost',
       async (type) => {
         goneWith('message')(proxy, new RegExp(`type\\W+${type}\\W`));
         expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
       },
     );
 
-    it('leaves a row that counts as paid for if the database is lost after its file is saved', async () => {
+    it('leaves the row running and paid for if the database is lost after the file is saved', async () => {
       proxy.before(/type\W+file\W/, () => goneWith('message')(proxy, /SELECT job, line/));
       expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
     });
 
-    it('leads to a summary that counts the running rows as paid for if the database is lost', async () => {
+    it('causes a summary that includes the running rows in the paid ones if the database is lost', async () => {
       const { gateway } = place;
       gateway.polls = Infinity;
       const queried = new Set<string>();
-      // A row is queried once it is recorded as paid for.
+      // mgw queries a row only after recording it as paid for.
       gateway.before = ({ method, path }) => {
         if (method === 'GET' && /task-\d+$/.test(path)) queried.add(path);
         if (queried.size === 2) {

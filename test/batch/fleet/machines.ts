@@ -6,12 +6,12 @@ import { newUser, type CliResult, type User } from '../../support/cli.ts';
 import { runHereAs } from '../../support/one-process.ts';
 import { clips } from '../scene.ts';
 
-// Gives a process the host name of another machine.
+// Replaces a process's host name with that of another machine.
 const otherName = `require('node:os').hostname = () => process.env.MGW_TEST_HOST;\n`;
 
-/** Machines of a fleet: each has its own name and folders; all share the state and the gateway. */
+/** A fleet's machines. Each has its own name and folders; all share the state and the gateway. */
 export class Machines {
-  /** The folder that all machines can write to. */
+  /** A folder that all machines can write to. */
   readonly shared = mkdtempSync(join(tmpdir(), 'mgw-shared-'));
   readonly #gateway: string;
   readonly #state: string;
@@ -33,7 +33,7 @@ export class Machines {
     });
   }
 
-  /** A file of rows that all of them can read: `row-0` has the prompt `prompt 0`. */
+  /** Writes a manifest that all machines can read, and returns its path. Row `row-0` has the prompt `prompt 0`. */
   manifest(rows: number, name = 'clips.csv'): string {
     const path = join(this.shared, name);
     const all = Array.from({ length: rows }, (_, n): [string, string] => [`row-${n}`, `prompt ${n}`]);
@@ -41,13 +41,13 @@ export class Machines {
     return path;
   }
 
-  /** The output of a batch. */
+  /** The output option of a batch, which saves into the shared folder. */
   get output(): string[] {
     return ['-o', join(this.shared, 'out', '{id}.{ext}')];
   }
 }
 
-/** The JSON output of a command, which runs in this process. */
+/** Runs a command in this process with `--json`, and returns its result with the parsed output. */
 export async function read(
   user: User,
   ...args: string[]

@@ -6,31 +6,31 @@ import { startBatchGateway, type BatchGateway } from '../gateway.ts';
 import { openDatabase } from './processes.ts';
 import { Machines } from './machines.ts';
 
-/** The environment of a fleet test. Tests share the server; everything else is separate. */
+/** A fleet test's environment. Tests share the server; everything else is separate. */
 export interface FleetPlace {
   server: PostgresServer;
   /** The port of the server, or of the pool in front of it. */
   port: number;
-  /** The name of the database, whose tables exist. */
+  /** The database's name. Its tables exist. */
   name: string;
   gateway: BatchGateway;
   /** Machines whose state is that database. */
   machines: Machines;
-  /** The database's address, with parameters: `lease=2s`. */
+  /** Returns the database's address with the given parameters, such as `lease=2s`. */
   url(parameters?: string, port?: number): string;
   /** Runs a statement on the server and returns the output. */
   query(statement: string): Promise<string>;
 }
 
-/** The options for reaching the server. */
+/** How a fleet test connects to the server. */
 export interface FleetOptions {
-  /** Through PgBouncer in transaction mode: skipped if it is not installed. */
+  /** Whether to connect through PgBouncer in transaction mode. The tests are skipped if it is not installed. */
   isPooled?: boolean;
-  /** Parameters of the machines' address. */
+  /** Parameters of the address that the machines use. */
   parameters?: string;
 }
 
-/** Tests on a separate PostgreSQL server; skipped if PostgreSQL is not installed. */
+/** Defines tests on a separate PostgreSQL server. They are skipped if PostgreSQL is not installed. */
 export function describeFleet(
   name: string,
   { isPooled = false, parameters = '' }: FleetOptions,
@@ -65,7 +65,7 @@ export function describeFleet(
   });
 }
 
-/** Both ways to reach a server. */
+/** The two ways to connect to a server. */
 export const bothWays = [
   { way: 'directly', isPooled: false },
   { way: 'through a pool of transactions', isPooled: true },

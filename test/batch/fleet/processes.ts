@@ -4,7 +4,7 @@ import { createTables } from '../../../src/ledger/postgres/schema.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 
-/** Opens separate connections to a database for a test; creates the tables if `isNew`. */
+/** Opens separate connections to a database until the test ends. Creates the tables if `isNew`. */
 export async function openDatabase(url: string, isNew = false): Promise<Database> {
   const database = new Database(parseStateUrl(url));
   onEnd(() => database.close());
@@ -12,7 +12,7 @@ export async function openDatabase(url: string, isNew = false): Promise<Database
   return database;
 }
 
-/** A process of a fleet, with a lease that the test ends. */
+/** A fleet's process, whose lease the test can end. */
 export interface TestProcess extends FleetState {
   id: string;
   /** Ends its lease, as if it were not renewed. */

@@ -13,7 +13,7 @@ function planned(prompt: string): NamedRow {
   return { id: 'a', row, work: { protocol: { name: 'c' }, body, userBody: body } } as unknown as NamedRow;
 }
 
-/** Updates a row of a batch whose queue answers each statement with `answer`. Returns the statements and the notes. */
+/** Updates a batch row whose queue answers each statement with `answer`. Returns the statements and the notes. */
 async function update(
   prompt: string,
   answer: (sql: string) => Record<string, unknown>[],
@@ -31,7 +31,7 @@ async function update(
 
 const large = 'x'.repeat(9 * 2 ** 20);
 
-it('a row that the queue cannot contain stays in it, with a note', async () => {
+it('a changed row that the queue cannot store leaves the queued row unchanged, with a note', async () => {
   const { statements, notes } = await update(large, () => [{}]);
   expect(statements.filter((sql) => sql.startsWith('update'))).toEqual([]);
   expect(notes).toEqual([
@@ -39,12 +39,12 @@ it('a row that the queue cannot contain stays in it, with a note', async () => {
   ]);
 });
 
-it('a row that neither is in the queue nor can be enqueued causes no note', async () => {
+it('a row that cannot be enqueued causes no note if it is not in the queue', async () => {
   const { notes } = await update(large, (sql) => (sql.includes('{batches}') ? [{}] : []));
   expect(notes).toEqual([]);
 });
 
-it('an error of the database while a row is updated is thrown, so that the row is not paid for', async () => {
+it('a database error during an update is thrown, so the row is not paid for', async () => {
   const error = new MgwError('unreachable', 'The ledger does not respond.');
   const answer = (sql: string): Record<string, unknown>[] => {
     if (sql.startsWith('update')) throw error;
@@ -53,6 +53,6 @@ it('an error of the database while a row is updated is thrown, so that the row i
   await expect(update('a paper boat', answer)).rejects.toBe(error);
 });
 
-it('the rows of a batch that is not enqueued are not updated', async () => {
+it('a row is not updated if its batch is not enqueued', async () => {
   expect((await update('a paper boat', () => [])).statements).toHaveLength(1);
 });

@@ -6,19 +6,19 @@ import type { Job } from '../../../src/job.ts';
 const accepted = { id: 'job_1', handle: 'task_1' } as Job;
 
 it.each(['local_io', 'store'] as const)(
-  'a worker returns a row to the queue after the error %s, even if the gateway has accepted its job',
+  "a worker returns a row to the queue after the error %s, even if the gateway has accepted the row's job",
   (code) => {
     for (const job of [undefined, accepted])
       expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(defaultRetryMs);
   },
 );
 
-it('a worker ends a row whose outcome no other worker can change', () => {
+it('a worker ends a row if no other worker can change its outcome', () => {
   for (const code of ['task_failed', 'submit_unknown', 'result_unavailable'] as const)
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
 });
 
-it('a worker returns a row whose output exists on its machine, because another worker may save it', () => {
+it("a worker returns a row whose output exists on the worker's machine, because another worker can save the row", () => {
   for (const job of [undefined, accepted])
     expect(retryDelayMs(new MgwError('output_exists', 'x.mp4 exists.', { job }))).toBe(stuckRetryMs);
 });

@@ -9,7 +9,7 @@ import { openDatabase, processIn } from './processes.ts';
 const never = new AbortController().signal;
 
 // Connects through a pool if PgBouncer is installed.
-describeFleet('the shared pace of a batch on several machines', { isPooled: hasPgBouncer }, (place) => {
+describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBouncer }, (place) => {
   const open: SharedPace[] = [];
   const notes: string[] = [];
   afterEach(async () => {
@@ -44,7 +44,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     );
   }
 
-  // True if no slot is found in several tries.
+  // Whether several tries find no slot.
   async function isFull(one: SharedPace): Promise<boolean> {
     const stop = new AbortController();
     const waiting = one.enter(stop.signal).then(
@@ -56,7 +56,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     return waiting;
   }
 
-  it('limits the slots of all processes together, and passes a free slot to another process', async () => {
+  it('limits the total slots of all processes, and passes a free slot to another process', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     expect(await isFull(one)).toBe(true);
@@ -99,7 +99,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('is halved once for all processes by a 429, and grows again as submissions are accepted', async () => {
+  it('is halved once for all processes after a 429, and grows again as submissions are accepted', async () => {
     const limits: number[] = [];
     const [one, other] = await Promise.all([machine(), machine({ onLimit: (limit) => limits.push(limit) })]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
@@ -124,7 +124,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('sends at most the configured number per minute across all processes', async () => {
+  it('allows all processes together at most the configured submissions per minute', async () => {
     const machines = await Promise.all([1, 2].map(() => machine({ perMinute: 600 })));
     const began = systemClock.monotonic();
     await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.waitToSubmit(never))));

@@ -9,14 +9,14 @@ import { stoppable } from '../../support/test-clock.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-/** `stop` stops a runner during its work: it receives and sends nothing until it resumes. */
+/** `stop` stops a runner during its work. The runner receives and sends nothing until it resumes. */
 interface Moment {
   gateway: BatchGateway;
   proxy: CuttingProxy;
   stop: () => void;
 }
 
-/** How a runner is stopped. */
+/** How and when to stop a runner. */
 interface Stop {
   /** Calls `stop` at some point, and returns a function that releases the held message. */
   arrange: (moment: Moment) => () => void;
@@ -24,18 +24,18 @@ interface Stop {
   recorded?: string;
 }
 
-/** A phase of a submission or a download, and its outcome. */
+/** A phase of a submission or a download, and the outcome of stopping a runner in it. */
 interface Phase extends Stop {
   phase: string;
-  /** The outcome of the row on another machine that continues to run. */
+  /** The row's outcome on another machine, which continues to run. */
   other: 'done' | 'unknown';
-  /** The number of submissions of both runners. */
+  /** The total number of submissions by both runners. */
   posts: 0 | 1;
-  /** Whether the resumed runner finds the file of the other runner, or ends. */
+  /** Whether the resumed runner finds the other runner's file (`done`) or ends. */
   woken: 'done' | 'ended';
 }
 
-/** Stops at a message to the database; the message or only its response is held. */
+/** Stops at a message to the database, and holds the message (`isHeld`) or only its response. */
 function atMessage(pattern: RegExp, isHeld = true): Stop['arrange'] {
   return ({ proxy, stop }) => {
     proxy.before(pattern, () => {
@@ -47,7 +47,7 @@ function atMessage(pattern: RegExp, isHeld = true): Stop['arrange'] {
   };
 }
 
-/** Stops after the database has recorded an event; the response is held. */
+/** Stops after the database has recorded an event, and holds the response. */
 function afterEvent(type: string): Stop {
   return { arrange: atMessage(new RegExp(`type\\W+${type}\\W`), false), recorded: type };
 }
@@ -70,7 +70,7 @@ function atCall(isCall: (seen: Seen) => boolean): Stop['arrange'] {
 const isLook = ({ method, path }: Seen): boolean => method === 'GET' && /task-\d+$/.test(path);
 const isFile = ({ path }: Seen): boolean => path.endsWith('/content');
 
-/** A statement or its response is held. */
+/** Phases in which a database statement or its response is held. */
 const statements: Phase[] = [
   {
     phase: 'before it claims the attempt',
@@ -94,7 +94,7 @@ const statements: Phase[] = [
     woken: 'ended',
   },
   {
-    phase: 'before the answer is recorded',
+    phase: 'before the response is recorded',
     arrange: atMessage(/type\W+reply\W/),
     other: 'unknown',
     posts: 1,
@@ -116,17 +116,17 @@ const statements: Phase[] = [
   },
 ];
 
-/** A request to the gateway is held, so a pool in front of the database makes no difference. */
+/** Phases in which a request to the gateway is held. A pool in front of the database makes no difference. */
 const calls: Phase[] = [
   {
-    phase: 'before the answer',
+    phase: 'before the response',
     arrange: atCall(({ method }) => method === 'POST'),
     other: 'unknown',
     posts: 1,
     woken: 'ended',
   },
-  { phase: 'in a poll', arrange: atCall(isLook), other: 'done', posts: 1, woken: 'ended' },
-  { phase: 'in a download', arrange: atCall(isFile), other: 'done', posts: 1, woken: 'ended' },
+  { phase: 'during a poll', arrange: atCall(isLook), other: 'done', posts: 1, woken: 'ended' },
+  { phase: 'during a download', arrange: atCall(isFile), other: 'done', posts: 1, woken: 'ended' },
 ];
 
 for (const { way, isPooled } of bothWays)
@@ -152,7 +152,7 @@ for (const { way, isPooled } of bothWays)
     const run = (...more: string[]): Promise<CliResult> =>
       runHereAs(place.machines.machine(), [...args(), ...more]);
 
-    // Waits for the event while the lease is valid, because the database refuses events of an expired lease.
+    // Waits for the event while the lease is valid, because the database refuses events under an expired lease.
     async function isRecorded(type: string): Promise<void> {
       const found = `select count(*) from mgw.events where line like '%"type":"${type}"%'`;
       await expect.poll(() => place.query(found)).toBe('1');
@@ -181,7 +181,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(isPooled ? statements : [...statements, ...calls])(
-      '$phase: sends and publishes nothing when it resumes',
+      'sends and publishes nothing when it resumes, if it was stopped $phase',
       async (each) => {
         const wake = await stoppedIn(each);
         const { code, json, stderr } = await run('--json');
@@ -189,7 +189,7 @@ for (const { way, isPooled } of bothWays)
         expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
         const version = versionOfOutput();
         const woken = await wake();
-        // Its pending statement may have timed out before it resumes.
+        // The runner's pending statement may have timed out before it resumes.
         const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not respond/] }[
           each.woken
         ];
@@ -201,7 +201,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     if (isPooled) return;
-    it('during a poll, with no other process: publishes nothing when it resumes, and the next run publishes the file', async () => {
+    it('publishes nothing when it resumes from a poll without another process, and the next run publishes the file', async () => {
       const wake = await stoppedIn({ arrange: atCall(isLook) });
       expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);

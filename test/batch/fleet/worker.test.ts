@@ -46,7 +46,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(again.json).toMatchObject({ enqueued: 0, known: 6, changed: [] });
   });
 
-  it('saves into a bucket, without a shared folder, including files that a killed worker was uploading', async () => {
+  it('saves to a bucket without a shared folder, including files that a killed worker was uploading', async () => {
     const store = await s3Server();
     const machine = (): User => {
       const user = machines.machine();
@@ -75,7 +75,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
-  it('pauses once at a time, even if several rows cause a pause', async () => {
+  it('starts only one pause at a time, even if several rows cause one', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(16), '--concurrency', '16']);
     const warnings: string[] = [];
     const onWarning = ({ name }: Error): unknown => warnings.push(name);
@@ -96,7 +96,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
-  it('enqueues no row that contains the API key', async () => {
+  it('does not enqueue a row that contains the API key', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['good', 'a paper boat'], ['bad', `say ${here.env['MGW_API_KEY'] ?? ''}`]));
     const refused = await runHereAs(here, ['batch', 'enqueue', file]);
@@ -124,7 +124,7 @@ describeFleet('mgw worker', {}, (place) => {
     ]);
   });
 
-  it('enqueues a changed row in place of one that was never sent', async () => {
+  it('replaces a queued row that was never sent with the changed row', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -135,7 +135,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
   });
 
-  it('has the new content of a changed row in its queue once a retry has paid for it', async () => {
+  it("updates a changed row's content in the queue once a retry has paid for it", async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -154,7 +154,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('pays for no changed row on a retry if the database cannot store its new content in the queue', async () => {
+  it('retries no changed row, and pays nothing, if the database cannot store the new content in the queue', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -179,7 +179,7 @@ describeFleet('mgw worker', {}, (place) => {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
 
-  it('marks a row written by an unknown program as bad, reads no file for it, and continues', async () => {
+  it('marks a row written by an unknown program as bad, reads none of its files, and continues', async () => {
     const good = {
       index: 1,
       line: 2,
@@ -238,7 +238,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
-  it('exits 11 under --strict if a video differs, keeps the video, and pays for no row again', async () => {
+  it('exits 11 under --strict if a video differs, but keeps the video and pays for no row again', async () => {
     const clip = { width: 96, height: 64 };
     place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
     const file = join(machines.shared, 'clips.jsonl');
@@ -265,7 +265,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('saves below its own -o, which is required', async () => {
+  it('saves below its -o, which is required', async () => {
     const { code, stderr } = await runHereAs(here, ['worker', ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining('mgw worker -o')]);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), ...machines.output]);
@@ -276,14 +276,14 @@ describeFleet('mgw worker', {}, (place) => {
     ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
     ['out/x.mp4', 'specifies one file for all rows'],
     ['out/{name}-{n}.{ext}', 'specifies one file for all rows'],
-  ])('refuses the output %s at its start, and claims no row', async (output, why) => {
+  ])('refuses the output %s when it starts, and claims no row', async (output, why) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const { code, stderr } = await runHereAs(here, ['worker', '-o', output, ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(why)]);
     expect(await rowsInQueue()).toBe('row-0\twaiting');
   });
 
-  it('returns a row that its own -o cannot name or whose output exists, pays nothing for it, and becomes idle', async () => {
+  it('returns a row unpaid, and becomes idle, if its -o cannot name the output or the output exists', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const unnamed = await runHereAs(
       here,
@@ -309,7 +309,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('pays for only one of two rows in progress that it would save to one file', async () => {
+  it('pays for only one of two rows in progress that have the same output file', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     await place.query("delete from mgw.batch_rows where id <> 'row-0'");
     await place.query(
@@ -364,7 +364,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1, 1]);
   });
 
-  it('records its unanswered submissions as unknown when --grace has passed after SIGTERM', async () => {
+  it('records its unanswered submissions as unknown once --grace has passed after SIGTERM', async () => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const worker = work('--grace', '100ms');
@@ -381,7 +381,7 @@ describeFleet('mgw worker', {}, (place) => {
   it.each([
     { how: ['--adopt', 'task-1'], charges: 1 },
     { how: ['--not-created'], charges: 2 },
-  ])('finishes a row in doubt that a person has resolved by $how.0', async ({ how, charges }) => {
+  ])('finishes a row in doubt that a person has resolved with $how.0', async ({ how, charges }) => {
     gateway.judge = () => (gateway.charges.size === 0 ? { kind: 'lose' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     expect((await work()).code).toBe(11);
@@ -392,7 +392,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(charges);
   });
 
-  it('finishes a row whose worker died after it saved the file but before it recorded the file', async () => {
+  it('finishes a row whose worker died after saving the file but before recording it', async () => {
     const proxy = await CuttingProxy.open(place.port);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const killed = machines
@@ -434,11 +434,11 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('quarantines a row if five workers died while running it, and runs it again on request', async () => {
+  it('quarantines a row after five workers die while running it, and runs it again on request', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     await place.query('update mgw.batch_rows set lost = 4');
-    // Waits until the worker knows the task. Otherwise the response would be lost with the worker, and the submission
+    // Wait until the worker knows the task. Otherwise the response would be lost with the worker, and the submission
     // would be in doubt.
     const polled = new Promise<void>((resolve) => {
       gateway.before = ({ path }) => {
@@ -467,7 +467,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('reports its health, the end of each row, and the totals', async () => {
+  it("reports its health, each row's end, and the totals", async () => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');
@@ -486,7 +486,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 1')).toBe(2);
   });
 
-  it('reports a rate limit of the gateway only once', async () => {
+  it("reports the gateway's rate limit only once", async () => {
     let posts = 0;
     gateway.judge = () => ((posts += 1) < 12 && posts % 3 !== 0 ? { kind: 'limit' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '4']);
@@ -495,7 +495,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(stderr.match(/the gateway limits parallel tasks/g)).toHaveLength(1);
   });
 
-  it('survives an outage of its database', async () => {
+  it('survives a database outage', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const state = place.url('connect_timeout=1', proxy.port);
     const health = join(here.cwd, 'health');
@@ -503,7 +503,7 @@ describeFleet('mgw worker', {}, (place) => {
     const { env } = machines.machine(state);
     const [stdin, stdout, stderr] = [new PassThrough().end(), new PassThrough(), new PassThrough()];
     const worker = main(args, { stdin, stdout, stderr, env, clock: systemClock });
-    // The worker searches for rows from now on.
+    // The worker is now looking for rows.
     await expect.poll(() => existsSync(health)).toBe(true);
     const isTold = text(stderr, /Retrying/);
     proxy.down();
@@ -528,7 +528,7 @@ describeFleet('mgw worker', {}, (place) => {
   }
 });
 
-describe('without shared state', () => {
+describe('without a shared ledger,', () => {
   it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('the command %j is refused', async (args) => {
     const user = userHere('http://127.0.0.1:9');
     writeFileSync(join(user.cwd, 'clips.csv'), clips(['a', 'a paper boat']));
@@ -538,7 +538,7 @@ describe('without shared state', () => {
 });
 
 it.each(['@/etc/passwd', '', 5, null, ['@/etc/passwd'], undefined])(
-  'a queued row cannot have the body %j, because a body is an object',
+  'a queued row cannot have the body %j, which is not an object',
   (body) => {
     const row = { id: 'a', index: 1, line: 2, kind: 'c', tags: [] };
     expect(() => parseRow('a', JSON.stringify({ ...row, body: { model: 'm' } }))).not.toThrow();

@@ -36,7 +36,7 @@ const shown = ({ records }: Read): [number, Record<string, unknown>][] =>
 const said = ({ problems }: Read): string[] => problems.map(({ line, message }) => `${line}: ${message}`);
 
 describe('the CSV reader', () => {
-  it('counts lines as an editor does', async () => {
+  it('counts lines like a text editor', async () => {
     const text =
       '\ufeffid,prompt,seed\r\n1,"two\r\nlines, ""and"" more",5\r\n\r\n2,plain,\r\n,,\r\n3,"\n\n",7';
     expect(shown(await read(text))).toEqual([
@@ -46,7 +46,7 @@ describe('the CSV reader', () => {
     ]);
   });
 
-  it('returns every cell, regardless of its content and of how it is split', async () => {
+  it('returns every cell, regardless of its content and of the chunk size', async () => {
     const eol = fc.constantFrom('\n', '\r\n');
     const cell = fc.oneof(
       fc.string({ unit: anyCharacter, maxLength: 12 }),
@@ -89,7 +89,7 @@ describe('the CSV reader', () => {
     );
   });
 
-  it('reads the valid rows of arbitrary bytes, and reports the rest', async () => {
+  it('reads the valid rows in arbitrary bytes, and reports the rest', async () => {
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 6 }),
       fc.constantFrom('"', ',', '\n', 'id,prompt\n').map((text) => Buffer.from(text)),
@@ -125,11 +125,11 @@ describe('the CSV reader', () => {
     ['', ['1: the file is empty: its first row must contain the field names']],
     ['id,prompt\n  \n', []],
     ['id,prompt\n1,a\0b\n2,c\n', ['2: it contains a NUL byte']],
-  ])('finds in %j the problems %j', async (text, problems) => {
+  ])('reads %j and reports the problems %j', async (text, problems) => {
     expect(said(await read(text))).toEqual(problems);
   });
 
-  it('ignores a row on a line that is not UTF-8, and reads the rows after it', async () => {
+  it('skips a row that is not UTF-8, and reads the rows after it', async () => {
     const bad = Buffer.concat([
       Buffer.from('id,prompt\n1,"a\n'),
       Buffer.from([0xff]),
@@ -140,7 +140,7 @@ describe('the CSV reader', () => {
     expect(shown(found)).toEqual([[4, { id: '2', prompt: 'b' }]]);
   });
 
-  it('does not use a row as the header if the header was not UTF-8', async () => {
+  it('does not use the first row as the header if the header is not UTF-8', async () => {
     const found = await read(
       Buffer.concat([Buffer.from([0xff]), Buffer.from('id,prompt\nid,prompt\n2,b\n')]),
     );

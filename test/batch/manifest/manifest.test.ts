@@ -44,7 +44,7 @@ const row = {
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
 
 describe('a row', () => {
-  it('has values that are parsed like flags on the command line', async () => {
+  it('has values that are parsed like command-line flags', async () => {
     const written = {
       ...c,
       id: 7,
@@ -96,7 +96,7 @@ describe('a row', () => {
     for (const each of found) expect(each).toEqual(one);
   });
 
-  it('inherits missing fields from the defaults of its kind, with those of the command line first', async () => {
+  it("inherits missing fields from the command line's defaults, then from the defaults of its kind", async () => {
     const yaml = `
 defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
 rows:
@@ -205,7 +205,7 @@ describe('JSON Lines', () => {
 });
 
 describe('YAML', () => {
-  it('can have settings, and a matrix whose rows come after the others', async () => {
+  it('may contain settings, and a matrix whose rows come after the other rows', async () => {
     const yaml = `
 name: clips
 output: "{name}/{id}.{ext}"
@@ -234,7 +234,7 @@ rows:
     ]);
   });
 
-  it("has an invalid matrix value reported with that value's line, for each row that uses it", async () => {
+  it("has each invalid matrix value reported with the value's line, for every row that uses the value", async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -242,7 +242,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it('may have anchors, and each row has its own line numbers', async () => {
+  it("may contain anchors, and each row's errors have that row's line numbers", async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -303,7 +303,7 @@ rows:
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });
 
-  it('may expand aliases of aliases only up to a limit', async () => {
+  it('may expand nested aliases only up to a limit', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,
@@ -312,7 +312,7 @@ rows:
     expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deeply or too large/)]);
   });
 
-  it('has a size limit, and the error lists the formats without one', async () => {
+  it('has a size limit, whose error lists the formats without a limit', async () => {
     const { problems } = await read('m.yaml', `rows:\n${`# ${'x'.repeat(1021)}\n`.repeat(2048)}`);
     expect(problems).toEqual([
       'm:1: a YAML manifest may have at most 2 MiB; JSON Lines and CSV have no limit',
@@ -321,7 +321,7 @@ rows:
 });
 
 describe('a manifest', () => {
-  it('is read to its end regardless of its bytes, in each format', async () => {
+  it('is read to its end, in every format, regardless of its bytes', async () => {
     const words = [
       'rows:\n',
       '- ',
@@ -370,7 +370,7 @@ describe('a manifest', () => {
       });
   });
 
-  it('is not read any further if it changed between two reads', async () => {
+  it('is not read further if it changed between two reads', async () => {
     const path = fileOf('m.jsonl', jsonl(c));
     const manifest = await openManifest(path);
     for await (const item of manifest.items()) expect(item).toHaveProperty('row');
@@ -392,8 +392,8 @@ describe('-d NAME=VALUE', () => {
   });
 });
 
-// mgw keeps only the name and the offset of a row, which are smaller than the row. All rows together would exceed this
-// memory limit.
+// mgw stores only each row's name and offset, which are smaller than the row. All rows together would exceed this memory
+// limit.
 it.each([
   ['csv', (n: number) => `row-${n},c,vendor-h3-mini,5,${'a paper boat '.repeat(32)}${n}`],
   [

@@ -10,8 +10,8 @@ import { speechFlags } from '../../../src/speech/flags.ts';
 const schema = manifestJsonSchema();
 const rows = at(schema, '$defs.row.anyOf') as JsonObject[];
 
-describe('the JSON Schema of a manifest', () => {
-  it('has every flag of each command, in both spellings, and set.PATH', () => {
+describe("a manifest's JSON Schema", () => {
+  it("contains each command's flags, in both spellings, and set.PATH", () => {
     expect(rows.map((row) => at(row, 'properties.protocol.const'))).toEqual(kinds);
     const flags = [protocols.a.flags, protocols.b.flags, protocols.c.flags, speechFlags];
     for (const [index, table] of flags.entries()) {
@@ -25,19 +25,19 @@ describe('the JSON Schema of a manifest', () => {
     }
   });
 
-  it('describes the members next to the rows', () => {
+  it('describes the members outside the rows', () => {
     const names = ['name', 'output', 'concurrency', 'budget', 'defaults', 'matrix', 'rows'];
     expect(Object.keys(schema['properties'] as object)).toEqual(names);
   });
 
-  it('accepts a number for each numeric flag, and for no other flag', () => {
+  it('accepts a number only for numeric flags', () => {
     const typeOf = (index: number, name: string): unknown => at(rows[index], `properties.${name}.type`);
     expect(typeOf(2, 'duration')).toEqual(['string', 'number']);
     expect(typeOf(3, 'sample-rate')).toEqual(['string', 'number']);
     expect(typeOf(1, 'model-version')).toBe('string');
   });
 
-  it('can be read by zod, which then accepts the same rows', () => {
+  it('can be converted to a zod schema that accepts the same rows', () => {
     const again = z.fromJSONSchema(schema);
     const row = { id: 1, protocol: 'c', prompt: 'x', aspect_ratio: '1:1', 'set.a.b': 5 };
     expect(z.safeParse(again, { name: 'x', rows: [row], matrix: { seed: [1] } }).success).toBe(true);

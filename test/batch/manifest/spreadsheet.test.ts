@@ -73,14 +73,14 @@ describe('a spreadsheet file', () => {
     expect([problems, notes]).toEqual([['m:3: it is not valid UTF-8'], []]);
   });
 
-  it('is refused if a column is unknown, with the nearest name, unless the column starts with # or is in --ignore-columns', async () => {
+  it('is refused for an unknown column, unless its name starts with # or is in --ignore-columns', async () => {
     const text = 'protocol,prompt,Durration,#Mood,NOTES\nc,a boat,5,calm,x\nc,a ship,,,\n';
     const { rows: good, problems } = await read('m.csv', text);
     expect(problems).toEqual(['m:1: unknown field Durration; did you mean duration?']);
     expect(good).toMatchObject([{ line: 3 }]);
   });
 
-  it('may have an aspect ratio that the spreadsheet turned into a time, and a line with sep=', async () => {
+  it('may contain an aspect ratio that the spreadsheet converted to a time, and a line with sep=', async () => {
     const text = 'sep=;\r\nProtocol;Prompt;Aspect Ratio\r\nc;a, b, c;16:09:00\r\nc;d;09:16\r\nc;e;21:9\r\n';
     const { rows: found, problems } = await read('m.csv', text);
     expect(problems).toEqual([]);
@@ -91,7 +91,7 @@ describe('a spreadsheet file', () => {
     ]);
   });
 
-  it('may have a column of comments that is ignored by name; each other unknown column is reported once', async () => {
+  it('may contain a comment column that is ignored by name, and has every other unknown column reported once', async () => {
     const { rows: good } = await read('m.csv', 'protocol,prompt,Notes,COMMENT\nc,a boat,x,y\n', {
       columns: new Set(),
     });
@@ -116,7 +116,7 @@ describe('a spreadsheet file', () => {
 });
 
 describe('a row without a protocol', () => {
-  it('uses the protocol of its model, or is speech if it has text', async () => {
+  it("uses its model's protocol, or is speech if it has text", async () => {
     const { rows, problems } = await read(
       'm.csv',
       'model,prompt,text\nvendor-h3,a boat,\n,,Hello\nother,x,\n,x,\n',
@@ -130,7 +130,7 @@ describe('a row without a protocol', () => {
 });
 
 describe('templates', () => {
-  it('use fields and columns of the row in any spelling; a doubled brace is a literal brace', async () => {
+  it("accept the row's fields and columns in any spelling, and a doubled brace as a literal brace", async () => {
     const text =
       'protocol,prompt,Duration,Animal,#Art Style,output\nc,"a {animal} in {art_style}, {{{duration}}} s",5,fox,ink,{animal}/{id}.{ext}\n';
     const { rows, problems } = await read('m.csv', text);
@@ -138,7 +138,7 @@ describe('templates', () => {
     expect(rows).toMatchObject([{ flags: { prompt: 'a fox in ink, {5} s' }, output: 'fox/{id}.{ext}' }]);
   });
 
-  it('may use the lists of a matrix', async () => {
+  it("may use a matrix's lists", async () => {
     const yaml =
       'defaults: {protocol: c, prompt: "a {animal} in {style}"}\nmatrix: {animal: [fox, owl], style: [ink]}';
     const { rows, problems } = await read('m.yaml', yaml);
@@ -151,7 +151,7 @@ describe('templates', () => {
     ['a {"json": 1}', /^m:2: prompt: the row has no/],
     ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
     ['a { b', /^m:2: prompt: the row has no \{ \(for a literal brace, write \{\{ or \}\}\)$/],
-  ])('with an unknown name are refused: %s', async (prompt, message) => {
+  ])('are refused if they contain an unknown name: %s', async (prompt, message) => {
     const cell = `"${prompt.replaceAll('"', '""')}"`;
     const { rows, problems } = await read('m.csv', `protocol,prompt,#animal\nc,${cell},fox\n`);
     expect(rows).toEqual([]);
@@ -159,7 +159,7 @@ describe('templates', () => {
   });
 });
 
-describe('the size of a manifest', () => {
+describe("a manifest's size", () => {
   it.each([
     [
       '200 aliases of a row of 5,001 nodes',
