@@ -66,7 +66,7 @@ function waitingIn(place: PostgresPlace, count: number): Promise<void> {
   return expect.poll(() => place.server.query(text, place.database)).toBe(String(count));
 }
 
-describePostgres('a budget on PostgreSQL', (newPlace) => {
+describePostgres('a PostgreSQL budget', (newPlace) => {
   let count = 0;
   const budgetIn = async (
     outcomeOf: OutcomeOf = () => Promise.resolve('open'),

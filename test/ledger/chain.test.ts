@@ -18,7 +18,7 @@ interface Made {
 const jobOf = (id: string, { key = 'k', fingerprint = 'f', attempts = 0, sentBy }: Made = {}): Job =>
   ({ id, key, record: { fingerprint, attempts, sentBy } }) as unknown as Job;
 
-/** A ledger with these claims, jobs and fates, newest job last. */
+/** Returns a ledger with these claims, jobs (oldest first) and claim states. */
 function ledgerOf(
   claims: Record<string, string>,
   jobs: Job[] = [],
@@ -38,7 +38,7 @@ function ledgerOf(
   return ledger as Ledger;
 }
 
-describe('the chain of a name', () => {
+describe("a name's chain of claims", () => {
   const walk = async (
     ledger: Ledger,
     last?: string,
@@ -53,7 +53,7 @@ describe('the chain of a name', () => {
   };
   const claims = { 'key.k': holder('j1'), 'take.j1': holder('j2'), 'take.j2': holder('j3') };
 
-  it('continues from job to job to the first free name, or to the requested job', async () => {
+  it('leads from job to job to the first free name, or to the requested job', async () => {
     const ledger = ledgerOf(claims, [jobOf('j2')], { j1: 'removed', j3: 'lost' });
     const links = ['key.k j1 removed', 'take.j1 j2 there', 'take.j2 j3 lost'];
     expect(await walk(ledger)).toEqual([...links, { name: 'take.j3', isFree: true }]);
@@ -61,7 +61,7 @@ describe('the chain of a name', () => {
     expect(await walk(ledgerOf({}))).toEqual([{ name: 'key.k', isFree: true }]);
   });
 
-  it('continues at a damaged claim with the next job of the name, if there is one', async () => {
+  it("leads past a damaged claim to the name's next job, if there is one", async () => {
     const jobs = [jobOf('j0', { key: 'other' }), jobOf('j1'), jobOf('j2'), jobOf('j3', { key: 'other' })];
     const damaged = { ...claims, 'take.j1': '', 'take.j2': 'nonsense' };
     const ledger = ledgerOf(damaged, jobs);
@@ -94,7 +94,7 @@ describe('the chain of a name', () => {
     ]);
   });
 
-  it('includes a job that is created between two reads', async () => {
+  it('includes a job created between two reads', async () => {
     let looks = 0;
     const ledger = {
       read: () => Promise.resolve((looks += 1) > 1 ? jobOf('j1') : undefined),
@@ -104,8 +104,8 @@ describe('the chain of a name', () => {
   });
 });
 
-describe('the names of a job without claims', () => {
-  it('are claimed after those of the jobs that have claims', async () => {
+describe("a job's names, if it has no claims,", () => {
+  it('are claimed after the names of the jobs that have claims', async () => {
     const claims: Record<string, string> = {};
     const ledger = ledgerOf(claims);
     const [one, two] = [jobOf('j1', { attempts: 2, sentBy: { pid: 9 } }), jobOf('j2')];
@@ -122,7 +122,7 @@ describe('the names of a job without claims', () => {
     expect(claims).toEqual({ ...before, 'take.j2': holder('j4') });
   });
 
-  it('are claimed in as many steps as there are jobs, even if many have the same name', async () => {
+  it('take one claim per job, even if many jobs have the same name', async () => {
     const ledger = ledgerOf({});
     const claim = vi.spyOn(ledger, 'claim');
     const jobs = Array.from({ length: 30 }, (_, at) => jobOf(`j${at}`));
@@ -130,7 +130,7 @@ describe('the names of a job without claims', () => {
     expect(claim).toHaveBeenCalledTimes(30);
   });
 
-  it('include its attempt alone if its fingerprint is lost or missing; a damaged claim ends the search', async () => {
+  it('include only its attempt if its fingerprint is lost, and end at a damaged claim', async () => {
     const claims: Record<string, string> = { 'key.k': 'nonsense' };
     const ledger = ledgerOf(claims);
     for (const fingerprint of ['', lostFingerprint])

@@ -6,17 +6,17 @@ import { freshFolder } from '../support/servers.ts';
 import { conformance, now } from './conformance.ts';
 import { describePostgres } from './postgres/place.ts';
 
-describe('the ledger of plain files', () => {
+describe('the file ledger', () => {
   conformance(() => {
     const state = join(freshFolder(), 'deep', 'state');
     return Promise.resolve({ open: () => openFileLedger(state, () => now) });
   });
 });
 
-describePostgres('the ledger on PostgreSQL', (newPlace, serverOf) => {
+describePostgres('the PostgreSQL ledger', (newPlace, serverOf) => {
   conformance(newPlace);
 
-  describe.skipIf(!hasPgBouncer)('behind a pool of transactions', () => {
+  describe.skipIf(!hasPgBouncer)('behind a transaction pool', () => {
     let pool: PgBouncer;
     beforeAll(async () => (pool = await PgBouncer.open(serverOf().port)));
     afterAll(() => pool.close());

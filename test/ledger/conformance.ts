@@ -14,13 +14,13 @@ export const prepared: JobEvent & { type: 'prepared' } = {
 };
 export const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
-/** The storage of a ledger, separate for each test. */
+/** A ledger's storage. Each test has its own. */
 export interface Place {
-  /** Opens the ledger, as each process does. */
+  /** Opens the ledger as a separate process would. */
   open: () => Promise<Ledger>;
 }
 
-/** The promises of every ledger, with any storage. */
+/** Defines the tests that every kind of ledger must pass. `newPlace` returns empty storage. */
 export function conformance(newPlace: () => Promise<Place>): void {
   const made = async (...events: JobEvent[]): Promise<Place & { ledger: Ledger; id: string }> => {
     const place = await newPlace();
@@ -41,7 +41,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(job?.created_at).toBe(new Date(now).toISOString());
     });
 
-    it('is created once and no longer exists once removed; an invalid id has no job', async () => {
+    it('can be created only once, even after it is removed, and never exists under an invalid id', async () => {
       const { ledger, id } = await made();
       expect(await ledger.create(id, [prepared, accepted])).toBe(false);
       expect(await ledger.claimState(id)).toBe('there');
@@ -55,7 +55,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
     });
 
-    it('stores all text exactly, and the time of each event that has one', async () => {
+    it('returns all text exactly, and the time of each event that has one', async () => {
       const { ledger, id } = await made();
       const text = `\0 \n " \\ 'quoted' \ud800 \u{1f6f6} ${'x'.repeat(70_000)}`;
       const at = '2026-01-02T03:04:05.678Z';
@@ -71,7 +71,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.read(other)).toMatchObject({ state: 'unknown', created_at: at });
     });
 
-    it('has its events in the order in which they were added, from any number of writers at once', async () => {
+    it('lists its events in the order in which they were added, from any number of concurrent writers', async () => {
       const { ledger, open, id } = await made(accepted);
       const others = await Promise.all([open(), open(), open()]);
       const counts = Array.from({ length: 25 }, (_, index) => index);
@@ -90,7 +90,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.read(id)).toMatchObject({ native_status: seen.at(-1), record: { damaged: 0 } });
     });
 
-    it('has another version after each event, and no version once it is removed', async () => {
+    it('has a new version after each event, and no version once it is removed', async () => {
       const { ledger, id } = await made(accepted);
       const versions = [await ledger.version(id)];
       await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
@@ -101,7 +101,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
     });
 
-    it('is omitted from a list if it is known to have succeeded, and no other job is', async () => {
+    it('is omitted from a list of unfinished jobs only if it is known to have succeeded', async () => {
       const { ledger, open, id } = await made(accepted);
       const other = newJobId(now + 1);
       await ledger.create(other, [prepared, accepted]);
@@ -115,7 +115,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await unfinished(ledger)).toEqual(left.filter((each) => each === id));
     });
 
-    it('is listed by its id, the newest first', async () => {
+    it('is listed by its id, newest first', async () => {
       const { ledger, id } = await made();
       const ids = [now + 3, now + 1, now + 2].map((at) => newJobId(at));
       const succeeded: JobEvent = { type: 'finished', state: 'succeeded', native_status: 'ok' };
@@ -142,7 +142,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await ledger.append(other, { type: 'accepted', handle: 'again' });
     });
 
-    it('is never created once its id is forbidden, and the id of a job cannot be forbidden', async () => {
+    it('cannot be created once its id is forbidden, and its id cannot be forbidden once it exists', async () => {
       const { ledger, open, id } = await made();
       const other = newJobId(now + 1);
       expect(await ledger.claimState(other)).toBe('unmade');
@@ -156,14 +156,14 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.ids()).toEqual([id]);
     });
 
-    it('is lost if an attempt to send it was claimed and it has no record', async () => {
+    it('is lost if an attempt to send it was claimed but it has no record', async () => {
       const { ledger } = await made();
       const other = newJobId(now + 1);
       await ledger.claim(`send.${other}.1`, '{}');
       expect(await ledger.claimState(other)).toBe('lost');
     });
 
-    it('gets an id higher than all earlier ones, even if the clock is set back', async () => {
+    it('gets a higher id than all earlier jobs, even if the clock is set back', async () => {
       const { ledger } = await made();
       const first = await ledger.newId(2 ** 41);
       await ledger.create(first, [prepared]);
@@ -172,7 +172,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   });
 
   describe('a claim', () => {
-    it('belongs to one process permanently, with its content', async () => {
+    it('permanently belongs to one process, and keeps its content', async () => {
       const { ledger, open } = await made();
       const other = await open();
       expect(await ledger.claimed('key.boat')).toBeUndefined();
@@ -196,7 +196,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       for (const name of names) expect(await ledger.claimed(name)).toBe(name.slice(0, 6).trim());
     });
 
-    it('is won by exactly one of any number of processes', async () => {
+    it('is won by exactly one of several processes', async () => {
       const { ledger, open } = await made();
       const all = [ledger, await open(), await open()];
       const tries = Array.from({ length: 50 }, (_, index) =>
@@ -208,7 +208,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
     });
   });
 
-  describe('a value in the index', () => {
+  describe('an index lookup', () => {
     const make = async (ledger: Ledger, time: number): Promise<string> => {
       const id = newJobId(time);
       const handle = `task_of_${id}`;
@@ -219,7 +219,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       return id;
     };
 
-    it('returns its jobs in the order of creation, newest first', async () => {
+    it("returns a value's jobs, newest first", async () => {
       const { ledger } = await made();
       const ids = [await make(ledger, 3), await make(ledger, 1), await make(ledger, 2)];
       expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
@@ -227,7 +227,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.lookup('handle', 'boat')).toEqual([]);
     });
 
-    it('returns the job of a handle that was accepted later', async () => {
+    it("returns a handle's job, even if the handle was recorded later", async () => {
       const { ledger, id } = await made();
       await ledger.append(id, { type: 'accepted', handle: 'late' });
       expect(await ledger.lookup('handle', 'late')).toEqual([id]);
@@ -235,7 +235,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   });
 
   describe('a process', () => {
-    it('counts as alive to itself and to others while it runs, and so do the attempts that it started', async () => {
+    it('is alive to itself and to others while it runs, according to its lease and its attempts', async () => {
       const { ledger, open, id } = await made();
       const lease = await ledger.lease();
       lease.assertLease();
@@ -246,7 +246,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       }
     });
 
-    it('that cannot be checked from here is neither alive nor dead', async () => {
+    it('is neither alive nor dead if it cannot be checked from this machine', async () => {
       const { ledger } = await made();
       const owner = { pid: 7, start: '1', host: 'elsewhere' };
       expect(await ledger.lifeOf(owner)).toBe('unknown');

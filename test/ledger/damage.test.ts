@@ -20,11 +20,11 @@ import { depsFor, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
 type Outcome = 'accepts' | 'is busy' | 'breaks off' | 'never answers';
 
-/** A gateway whose requests are only counted. */
+/** A gateway that counts its requests. */
 interface Counted {
   posts: number;
   outcomes: Outcome[];
-  /** Settles when a request was sent that never gets a response. */
+  /** Resolves when a request is sent that never gets a response. */
   hanging: Promise<void>;
   hang: () => void;
 }
@@ -55,11 +55,11 @@ function gateway(...outcomes: Outcome[]): Counted {
   return { posts: 0, outcomes, hanging, hang: () => hang() };
 }
 
-/** A run that ends at a point where a byte may have been sent. */
+/** A run that ends when a byte may have been sent. */
 interface Stage {
   name: string;
   outcomes: Outcome[];
-  /** Lines cut off the end of the job's log, as if the run had not written them. */
+  /** The number of lines removed from the end of the job's log, as if the run had not written them. */
   dropLines: number;
   exits: number[];
 }
@@ -69,14 +69,14 @@ const stages: Stage[] = [
   { name: 'in its second attempt', outcomes: ['is busy', 'never answers'], dropLines: 0, exits: [2, 7, 10] },
   { name: 'with the response unread', outcomes: ['accepts'], dropLines: 1, exits: [0, 2, 7, 10] },
   { name: 'once accepted', outcomes: ['accepts'], dropLines: 0, exits: [0, 2, 7, 10] },
-  { name: 'with the answer lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
+  { name: 'with the response lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
 ];
 
 /** The state after a run, which is restored before each damage. */
 interface Left {
   state: string;
   files: Map<string, Buffer>;
-  /** The dependencies of every rerun. */
+  /** The dependencies used by every rerun. */
   deps: TestDeps;
   counted: Counted;
 }
@@ -107,7 +107,7 @@ function putBack({ files }: Left): void {
   for (const [path, bytes] of files) writeFileSync(path, bytes);
 }
 
-// Makes a claim look old, because mgw waits for the content of a recent one.
+// Makes a claim look old, because mgw waits for the content of a recent claim.
 function age(path: string): void {
   lutimesSync(path, 0, 0);
 }
@@ -119,8 +119,8 @@ async function expectNothingSent(left: Left, stage: Stage, order: Order, what: s
   if (ran.exit === 0) expect(ran.job?.handle, what).toBe('task_1');
 }
 
-// Returns the part of a damaged file that mgw can read. Damage with the same readable part is tried
-// once. A damaged claim is either empty or unreadable.
+// Returns the part of a damaged file that mgw can read. Each readable part is tested only once. A damaged claim is either
+// empty or unreadable.
 function reading(path: string, bytes: Buffer): string {
   const text = bytes.toString();
   if (/index\.(log|count)$/.test(path)) return bytes.toString('hex');
@@ -155,7 +155,7 @@ function* cuts(bytes: Buffer): Iterable<Buffer> {
   for (let cut = 0; cut < bytes.length; cut += 1) yield bytes.subarray(0, cut);
 }
 
-// Flips a single bit: one or two of each byte, and each of the eight positions in turn.
+// Yields copies with one flipped bit: one or two bits of each byte, at each of the eight positions in turn.
 function* flips(bytes: Buffer): Iterable<Buffer> {
   for (let bit = 0; bit < bytes.length * 8; bit += 5) {
     const flipped = Buffer.from(bytes);
@@ -164,7 +164,7 @@ function* flips(bytes: Buffer): Iterable<Buffer> {
   }
 }
 
-// A run with a key makes one more claim, so it is tested at each stage. Without a key, one stage is enough.
+// A run with a key makes one more claim, so every stage is tested. Without a key, one stage is enough.
 const runs = [
   ...stages.map((stage) => ({ stage, key: 'boat' })),
   { stage: stages[0] as Stage, key: undefined },
@@ -179,15 +179,15 @@ describe.each(runs)('a run (key: $key) that died $stage.name', ({ stage, key }) 
     await expectNothingSent(left, stage, order, 'whole');
   });
 
-  it('is not sent again with any record cut at any byte', async () => {
+  it('is not sent again if any record is truncated at any byte', async () => {
     await expectNothingSentWith(await leave(stage, order), stage, order, cuts);
   });
 
-  it('is not sent again with any bit of any record flipped', async () => {
+  it('is not sent again if any bit of any record is flipped', async () => {
     await expectNothingSentWith(await leave(stage, order), stage, order, flips);
   });
 
-  it('is not sent again with other content in place of any record', async () => {
+  it('is not sent again if any record is replaced by other content', async () => {
     const left = await leave(stage, order);
     const odd: ((path: string) => void)[] = [
       (path) => writeFileSync(path, ''),

@@ -34,7 +34,7 @@ beforeEach(() => {
 const text = (): string => readFileSync(path, 'utf8');
 const broken = (code: string): Error => Object.assign(new Error(code), { code });
 
-/** Makes the first operation of a name fail. */
+/** Makes the first operation with a given name fail. */
 async function failAt(name: DiskOperation['name'], code: string): Promise<void> {
   let isOver = false;
   onEnd(() => watchDisk(undefined));
@@ -51,7 +51,7 @@ describe('an appended line', () => {
     ['to nothing', '', {}, 'two\n'],
     ['to a torn line', 'on', {}, 'on\ntwo\n'],
     ['to a torn line with a mark', 'on', { tornEnd: '!\n' }, 'on!\ntwo\n'],
-    ['to a torn line that is left as it is', 'on', { tornEnd: '' }, 'ontwo\n'],
+    ['to a torn line that must remain unchanged', 'on', { tornEnd: '' }, 'ontwo\n'],
     ['to a line that is known to be whole', 'on', { isComplete: () => true }, 'ontwo\n'],
     ['to a line that is not known to be whole', 'on', { isComplete: () => false }, 'on\ntwo\n'],
   ])('is added correctly %s', async (_, before, options, after) => {
@@ -60,13 +60,13 @@ describe('an appended line', () => {
     expect([text(), sizes.before.size, sizes.after.size]).toEqual([after, before.length, after.length]);
   });
 
-  it('to a missing file fails, unless it may create the file', async () => {
+  it('causes an error if the file is missing, unless it may be created', async () => {
     await expect(appendFile(path, 'one\n')).rejects.toMatchObject({ code: 'ENOENT' });
     await appendFile(path, 'one\n', { creates: true });
     expect([text(), statSync(path).mode & 0o777]).toEqual(['one\n', 0o600]);
   });
 
-  it('to a folder, a device or a link fails', async () => {
+  it('causes an error if the path is a folder, a device or a link', async () => {
     mkdirSync(path);
     await expect(appendFile(path, 'x')).rejects.toMatchObject({ code: 'EISDIR' });
     await expect(appendFile('/dev/null', 'x', { isDurable: false })).rejects.toMatchObject({
@@ -76,7 +76,7 @@ describe('an appended line', () => {
     await expect(appendFile(join(folder, 'link'), 'x')).rejects.toMatchObject({ code: 'ELOOP' });
   });
 
-  it('that is written only in part causes an error', async () => {
+  it('causes an error if only part of it is written', async () => {
     writeFileSync(path, '');
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, half }, run) => (name === 'write' && half ? half() : run()));
@@ -85,7 +85,7 @@ describe('an appended line', () => {
 });
 
 it.skipIf(process.platform !== 'linux')(
-  'a file is closed after it was created, changed or read',
+  'a file is closed once it has been created, changed or read',
   async () => {
     await createFile(path, 'one\n');
     await appendFile(path, 'two\n');
@@ -97,7 +97,7 @@ it.skipIf(process.platform !== 'linux')(
   },
 );
 
-it('a file that is truncated while it is read ends there', () => {
+it('a read of a file that is truncated meanwhile returns the remaining bytes', () => {
   writeFileSync(path, 'one two');
   const room = (bytes: number): Buffer => {
     truncateSync(path, 3);
@@ -106,7 +106,7 @@ it('a file that is truncated while it is read ends there', () => {
   expect(readTail(path, () => 0, room)?.tail.toString()).toBe('one');
 });
 
-it('a file is read from an offset; a missing file is undefined, and a folder has no bytes', () => {
+it('a read from an offset returns the bytes after it, undefined for a missing file, and nothing for a folder', () => {
   writeFileSync(path, 'one two');
   expect(readTail(path, () => 4)?.tail.toString()).toBe('two');
   expect(readTail(path, ({ size }) => size + 3)?.tail.length).toBe(0);
@@ -134,7 +134,7 @@ describe('a created file', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('is never replaced, and a failed replacement keeps the old file', async () => {
+  it('is never replaced by creating it again, and a failed replacement does not change it', async () => {
     await createFile(path, 'one');
     await expect(createFile(path, 'two')).rejects.toMatchObject({ code: 'EEXIST' });
     expect(await createExclusively(path, 'two')).toBe(false);
@@ -146,7 +146,7 @@ describe('a created file', () => {
     expect([text(), readdirSync(folder)]).toEqual(['two', ['file']]);
   });
 
-  it('counts as created if the link exists although the call reported an error', async () => {
+  it('is reported as created if the link exists although the call returned an error', async () => {
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name }, run) => {
       if (name !== 'link') return run();
@@ -158,7 +158,7 @@ describe('a created file', () => {
   });
 });
 
-it('a test can run code before each change to the disk', async () => {
+it('beforeEachStep runs a function before each change to the disk', async () => {
   const steps: string[] = [];
   beforeEachStep((change, at) => void steps.push(`${change} ${at === path}`));
   onEnd(() => beforeEachStep(undefined));

@@ -6,7 +6,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 
-/** The operations of `act` on the folder in order, and the operations that had ended when `act` returned. */
+/** Returns the operations that `act` performs on the folder, in order, up to the moment when `act` returns. */
 async function operationsOf(
   folder: string,
   act: (path: string) => Promise<unknown>,
@@ -29,7 +29,7 @@ async function operationsOf(
   return seen;
 }
 
-// A power cut keeps only what was synced: the content before its name, and the name before the
+// A power cut may lose everything that is not synced. The content must be synced before its name, and the name before the
 // caller continues.
 it.each<[string, (path: string) => Promise<unknown>, string[]]>([
   ['createFile', (path) => createFile(path, 'text'), ['open file', 'write file', 'sync file', 'sync folder']],
@@ -43,12 +43,12 @@ it.each<[string, (path: string) => Promise<unknown>, string[]]>([
     (path) => replaceFile(path, 'text'),
     ['open file.tmp', 'write file.tmp', 'sync file.tmp', 'rename file', 'sync folder'],
   ],
-])('%s is durable on return, with its content before its name', async (_, act, operations) => {
+])('%s syncs the content before the name, and both before it returns', async (_, act, operations) => {
   expect(await operationsOf(freshFolder(), act)).toEqual(operations);
 });
 
 it.each(['EPERM', 'ENOTSUP', 'EINVAL', 'UNKNOWN'])(
-  'createExclusively creates a file if a link fails with %s, and never over another',
+  'createExclusively creates a file even if linking fails with %s, and never replaces another file',
   async (code) => {
     const folder = freshFolder();
     const create = async (path: string): Promise<void> => {
@@ -60,8 +60,8 @@ it.each(['EPERM', 'ENOTSUP', 'EINVAL', 'UNKNOWN'])(
   },
 );
 
-// The other process may die before its own sync, and this one relies on the file.
-it('createExclusively makes the file of another process durable', async () => {
+// The other process may die before it syncs the file, on which this process relies.
+it("createExclusively makes another process's file durable", async () => {
   const folder = freshFolder();
   writeFileSync(join(folder, 'file'), 'text');
   const operations = await operationsOf(folder, async (path) => {
@@ -79,7 +79,7 @@ it('appendFile syncs its data unless durability is not required', async () => {
   expect(await append(false)).toEqual(['open file', 'write file']);
 });
 
-it('appendFile fails if the file with its data is removed in the meantime', async () => {
+it('appendFile fails if the file is removed during the call', async () => {
   const path = join(freshFolder(), 'file');
   writeFileSync(path, 'a line\n');
   onEnd(() => watchDisk(undefined));
@@ -90,7 +90,7 @@ it('appendFile fails if the file with its data is removed in the meantime', asyn
   await expect(appendFile(path, 'text\n')).rejects.toMatchObject({ code: 'ENOENT' });
 });
 
-it('createExclusively creates a file once and durably if the disk has no hard links', async () => {
+it('createExclusively creates a file once and durably, even if the disk has no hard links', async () => {
   const folder = freshFolder();
   const operations = await operationsOf(
     folder,

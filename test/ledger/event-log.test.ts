@@ -34,7 +34,7 @@ describe('an event log', () => {
     );
   });
 
-  it('that is torn in its last line has lost only that line, even if a newline was added', () => {
+  it('loses only the last line if that line is torn, even if a newline was added', () => {
     const whole = encodeEvent(accepted, now);
     for (let cut = whole.length; cut < log.length; cut += 1) {
       const torn = log.slice(0, cut);
@@ -44,7 +44,7 @@ describe('an event log', () => {
     }
   });
 
-  it('without a single complete line has lost its beginning', () => {
+  it('has lost its beginning if it contains no complete line', () => {
     const whole = encodeEvent(accepted, now);
     for (let cut = 0; cut < whole.length; cut += 1) {
       expect(decodeEvents(whole.slice(0, cut))).toEqual([undefined]);
@@ -82,7 +82,7 @@ describe('an event log', () => {
     ]);
   });
 
-  it('does not count the mark that two processes write on one torn line', () => {
+  it('ignores the second mark if two processes mark the same torn line', () => {
     expect(decodeEvents(`${log}${tornEnd}${encodeEvent(accepted, now)}`)).toHaveLength(3);
   });
 });

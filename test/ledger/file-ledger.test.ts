@@ -63,7 +63,7 @@ async function made(...events: JobEvent[]): Promise<Made> {
   return { ledger, state, id, path: join(state, 'jobs', `${id}.jsonl`) };
 }
 
-/** Calls `act` before a file is opened. */
+/** Calls `act` before each file is opened. */
 function onOpen(act: (file: PathLike) => void): void {
   const { openSync } = fs;
   const opened = vi.spyOn(fs, 'openSync').mockImplementation((file, ...rest) => {
@@ -84,7 +84,7 @@ function filesUnder(folder: string): string[] {
 }
 
 describe('a job', () => {
-  it('has another version after each event, and after any other change of its record', async () => {
+  it('has a new version after each event, and after any other change to its record', async () => {
     const { ledger, id, path } = await made(accepted);
     const versions = [await ledger.version(id)];
     await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
@@ -98,7 +98,7 @@ describe('a job', () => {
     expect(versions[3]).toBeUndefined();
   });
 
-  it('is read again if other processes have changed it, and not read if nothing changed', async () => {
+  it('is read again only if another process has changed it', async () => {
     const { ledger, state, id, path } = await made();
     const other = await openFileLedger(state, () => now);
     const read = async (): Promise<unknown> => {
@@ -108,7 +108,7 @@ describe('a job', () => {
     expect(await read()).toEqual([undefined, undefined, undefined, 0]);
     await other.append(id, accepted);
     expect(await read()).toEqual(['task_1', undefined, undefined, 0]);
-    // Each process now appends after a line of the other that it has not read.
+    // Each process now appends after a line that it has not read, written by the other process.
     await other.append(id, { type: 'observed', state: 'running', native_status: 'run' });
     await ledger.append(id, { type: 'rated', rating: 3 });
     const text = readFileSync(path, 'utf8');
@@ -163,7 +163,7 @@ describe('a job', () => {
     ['forbids', false, (other, id) => other.forbid(id), undefined],
     ['creates', false, (other, id) => other.create(id, [prepared, accepted]), 'task_1'],
     ['restores', true, (other, id) => other.create(id, [prepared, accepted], true), 'task_1'],
-  ])('is not created if another process %s it just before', async (_, restores, act, handle) => {
+  ])('is not created if another process %s it immediately before', async (_, restores, act, handle) => {
     const { ledger, state } = await made();
     const other = await openFileLedger(state, () => now);
     const id = newJobId(now + 1);
@@ -184,7 +184,7 @@ describe('a job', () => {
     [{ type: 'rated', rating: 1 }, ['record']],
     [{ type: 'delivered', run: 'r1' }, []],
   ])(
-    'is durable, with its line in the index, after each event but the last: $type',
+    'is synced, with its line in the index, only as far as the event requires: $type',
     async (event, synced) => {
       const { ledger, state, id, path } = await made();
       await ledger.lookup('handle', 'task_1');
@@ -214,7 +214,7 @@ describe('a job', () => {
     expect(opened).toHaveLength(others.length + 1);
   });
 
-  it('is readable by its owner only: files 0600, folders 0700', async () => {
+  it('is readable only by its owner: files have mode 0600, folders 0700', async () => {
     const { ledger, state, id } = await made();
     await ledger.append(id, accepted);
     await ledger.claim('key.boat', `${id} f1`);
@@ -232,7 +232,7 @@ describe('a job', () => {
       expect(statSync(folder).mode & 0o777, folder).toBe(0o700);
   });
 
-  it('keeps events that are appended after a torn line', async () => {
+  it('returns events that were appended after a torn line', async () => {
     const { ledger, state, id, path } = await made();
     appendFileSync(path, '{"v":1,"type":"obser');
     expect((await ledger.read(id))?.state).toBe('prepared');
@@ -246,16 +246,16 @@ describe('a job', () => {
       });
   });
 
-  it('keeps its handle if its beginning is damaged', async () => {
+  it('has its handle even if its beginning is damaged', async () => {
     const { ledger, id, path } = await made({ type: 'sending', attempt: 1, owner: deadOwner() }, accepted);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.replace('"f1"', '"f2"'));
-    // The result is the same for each read.
+    // Every read returns the same result.
     for (let reads = 0; reads < 2; reads += 1)
       expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });
 
-  it('keeps the time of its id if nothing else is readable', async () => {
+  it('has the time in its id if nothing else is readable', async () => {
     const { ledger, id, path } = await made();
     writeFileSync(path, 'nothing');
     expect(await ledger.read(id)).toMatchObject({
@@ -266,7 +266,7 @@ describe('a job', () => {
 });
 
 describe('a job', () => {
-  it('counts as damaged if it cannot be read, but not if this process has too many open files', async () => {
+  it('is damaged if it cannot be read, unless this process has too many open files', async () => {
     const { ledger, path, id } = await made(sending());
     const events = await ledger.events(id);
     appendFileSync(path, 'more');
@@ -280,7 +280,7 @@ describe('a job', () => {
   });
 });
 
-describe('in place of a job’s file', () => {
+describe("in place of a job's file,", () => {
   const odd: [string, (path: string) => void][] = [
     ['an empty file', (path) => writeFileSync(path, '')],
     ['a future version', (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n')],
@@ -290,7 +290,7 @@ describe('in place of a job’s file', () => {
     ['a FIFO', (path) => expect(spawnSync('mkfifo', [path]).status).toBe(0)],
     ['a folder', (path) => mkdirSync(path)],
   ];
-  it.each(odd)('%s is an unknown job, and affects no other job', async (_, put) => {
+  it.each(odd)('%s is read as a job in doubt, and affects no other job', async (_, put) => {
     const { ledger, id, path } = await made(accepted);
     const other = newJobId(now + 1);
     await ledger.create(other, [prepared, accepted]);
@@ -301,13 +301,16 @@ describe('in place of a job’s file', () => {
     expect(await ledger.ids()).toEqual([other, id]);
   });
 
-  it.skipIf(process.getuid?.() === 0)('a file without permission is an unknown job', async () => {
-    const { ledger, id, path } = await made(accepted);
-    chmodSync(path, 0);
-    expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
-  });
+  it.skipIf(process.getuid?.() === 0)(
+    'a file without read permission is read as a job in doubt',
+    async () => {
+      const { ledger, id, path } = await made(accepted);
+      chmodSync(path, 0);
+      expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
+    },
+  );
 
-  it('a link is not written through, regardless of its target', async () => {
+  it('a link is not followed when a job is written, regardless of its target', async () => {
     const { ledger, id, path, state } = await made(accepted);
     const elsewhere = join(state, 'elsewhere');
     renameSync(path, elsewhere);
@@ -328,25 +331,22 @@ describe('in place of a job’s file', () => {
 it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
   ['job', (ledger) => ledger.create(newJobId(now + 1), [prepared])],
   ['claim', (ledger) => ledger.claim('send', 'mine')],
-])(
-  'the file ledger makes existing folders durable before its first %s, but not for reading',
-  async (_, give) => {
-    const { state, id } = await made();
-    const seen: string[] = [];
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name, path = '' }, run) => {
-      if (name === 'sync') seen.push(path);
-      return run();
-    });
-    const ledger = await openFileLedger(state, () => now);
-    expect(await ledger.read(id)).toMatchObject({ id });
-    expect(seen).toEqual([]);
-    await give(ledger);
-    expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
-  },
-);
+])('the file ledger syncs existing folders before its first %s, but not before a read', async (_, give) => {
+  const { state, id } = await made();
+  const seen: string[] = [];
+  onEnd(() => watchDisk(undefined));
+  await watchDisk(({ name, path = '' }, run) => {
+    if (name === 'sync') seen.push(path);
+    return run();
+  });
+  const ledger = await openFileLedger(state, () => now);
+  expect(await ledger.read(id)).toMatchObject({ id });
+  expect(seen).toEqual([]);
+  await give(ledger);
+  expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
+});
 
-it('the creation of a job fails if the index cannot be written, even if it could be a moment later', async () => {
+it('creating a job fails if the index cannot be written, even if the index could be written a moment later', async () => {
   const { ledger } = await made();
   onEnd(() => watchDisk(undefined));
   let failures = 0;
@@ -360,7 +360,7 @@ it('the creation of a job fails if the index cannot be written, even if it could
 });
 
 describe('a claim', () => {
-  it('is stored inside its folder', async () => {
+  it('is stored in the claims folder, regardless of its name', async () => {
     const { ledger, state } = await made();
     await ledger.claim('first', '');
     const before = filesUnder(join(state, 'claims')).length;
@@ -368,13 +368,13 @@ describe('a claim', () => {
     expect(filesUnder(join(state, 'claims'))).toHaveLength(before + 3);
   });
 
-  it('leaves no other files behind, whether it is won or lost', async () => {
+  it('leaves no other files, whether it is won or lost', async () => {
     const { ledger, state } = await made();
     await Promise.all(Array.from({ length: 5 }, (_, index) => ledger.claim('send', `p${index}`)));
     expect(readdirSync(join(state, 'claims')).sort()).toEqual(['.complete', 'send', 'take.f1']);
   });
 
-  // A remaining claim would look like a lost submission, although nothing was sent.
+  // A claim without a submission would look like a lost submission, although nothing was sent.
   it('is not made if its folder cannot be synced', async () => {
     const { ledger, state } = await made();
     await ledger.claim('first', 'mine');
@@ -387,7 +387,7 @@ describe('a claim', () => {
     expect(readdirSync(join(state, 'claims'))).not.toContain('send');
   });
 
-  it('is made once the folders can be synced, although an earlier sync failed', async () => {
+  it('is made once the folders can be synced, even if an earlier sync failed', async () => {
     const { state } = await made();
     const ledger = await openFileLedger(state, () => now);
     onEnd(() => watchDisk(undefined));
@@ -399,8 +399,8 @@ describe('a claim', () => {
     expect(await ledger.claim('first', 'mine')).toBeUndefined();
   });
 
-  // After a power cut, an attempt without a record would look like a job that was lost.
-  it('of an attempt is made after the names of all records are durable, regardless of their creators', async () => {
+  // After a power cut, an attempt without a record would look like a lost job.
+  it("of an attempt is made only once every record's name is durable, even if another process created the record", async () => {
     const { ledger, state, id } = await made();
     await ledger.claim('first', 'mine');
     const seen: string[] = [];
@@ -415,7 +415,7 @@ describe('a claim', () => {
     expect(seen[0]).toBe('sync jobs');
   });
 
-  it.each(['EIO', 'EEXIST'])('is won if its link exists although the call failed: %s', async (code) => {
+  it.each(['EIO', 'EEXIST'])('is won if its link exists although the call failed with %s', async (code) => {
     const { ledger } = await made();
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name }, run) => {
@@ -428,7 +428,7 @@ describe('a claim', () => {
     expect(await ledger.claim('send', 'other')).toBe('mine');
   });
 
-  it('is confirmed to other processes too', async () => {
+  it('is confirmed to other processes', async () => {
     const { ledger, state } = await made();
     const other = await openFileLedger(state, () => now);
     for (const name of ['sent', 'unsent']) await ledger.claim(name, 'mine');
@@ -438,7 +438,7 @@ describe('a claim', () => {
     expect(await Promise.all(names.map((name) => other.claimed(name)))).toEqual(['mine', 'mine', undefined]);
   });
 
-  it('is still effective if its content is damaged', async () => {
+  it('is still in effect if its content is damaged', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const path = join(state, 'claims', 'send');
@@ -456,7 +456,7 @@ describe('a claim', () => {
     }
   });
 
-  it('is read again if it is visible before its content', async () => {
+  it('is read again if its file exists before its content', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const [path, whole] = [join(state, 'claims', 'send'), join(state, 'whole')];
@@ -469,7 +469,7 @@ describe('a claim', () => {
     expect(await ledger.claimed('send')).toBe('content');
   });
 
-  it('still counts as claimed if its file has been empty for a long time', async () => {
+  it('is still in effect if its file has been empty for a long time', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const path = join(state, 'claims', 'send');
@@ -479,7 +479,7 @@ describe('a claim', () => {
   });
 });
 
-it('a link in place of a record is not a removal, even if it has the length of one', async () => {
+it("a link in place of a job's record does not mean that the job was removed, even if its length is the same", async () => {
   const { ledger, id, path } = await made();
   await ledger.remove(id);
   const link = '/'.padEnd(statSync(path).size, 'x');
@@ -499,7 +499,7 @@ describe('an index', () => {
     return id;
   };
 
-  it('still returns a job whose file was lost', async () => {
+  it('returns a job whose file was lost', async () => {
     const { ledger, state } = await made();
     const id = await make(ledger, 5);
     rmSync(join(state, 'jobs', `${id}.jsonl`));
@@ -523,17 +523,17 @@ describe('an index', () => {
     ['without its count', (_, count) => rmSync(count)],
     ['empty', (log) => writeFileSync(log, '')],
     ['empty, and so is its count', (log, count) => [log, count].forEach((path) => writeFileSync(path, ''))],
-    ['cut at a line', (log) => truncateSync(log, statSync(log).size - 32)],
-    ['cut inside a line', (log) => truncateSync(log, 50)],
+    ['truncated after a line', (log) => truncateSync(log, statSync(log).size - 32)],
+    ['truncated inside a line', (log) => truncateSync(log, 50)],
     ['full of zeros', (log) => writeFileSync(log, Buffer.alloc(statSync(log).size))],
     [
-      'begun by a process that died while it completed it',
+      'incomplete because a process died while completing it',
       (log, count) => {
         truncateSync(log, 32);
         writeFileSync(count, '+++++');
       },
     ],
-  ])('that is %s is completed from the jobs, even before a line is added', async (_, damage) => {
+  ])('is completed from the jobs before a search or an addition if it is %s', async (_, damage) => {
     for (const [adds, reads] of [[], [true], [false, true], [true, true]]) {
       const { ledger, state } = await made();
       const ids = [await make(ledger, 5), await make(ledger, 6)];
@@ -552,7 +552,7 @@ describe('an index', () => {
     }
   });
 
-  it('that was lost still excludes succeeded jobs from a list', async () => {
+  it('excludes succeeded jobs from a list even after it was lost', async () => {
     const { ledger, state, id } = await made();
     const other = await make(ledger, 5);
     await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
@@ -560,7 +560,7 @@ describe('an index', () => {
     expect((await ledger.listed({ excludeSucceeded: true })).slice()).toEqual([id]);
   });
 
-  it('regains the line of a job that was lost with the file before the record was written', async () => {
+  it("regains a job's line that was lost with the file before the record was written", async () => {
     const state = freshFolder();
     const [path, jobs] = [join(state, 'index.log'), join(state, 'jobs')];
     mkdirSync(jobs);
@@ -582,7 +582,7 @@ describe('an index', () => {
     expect(await index.find('fingerprint', 'f1')).toEqual([other]);
   });
 
-  it('is not changed by a search if it is complete, or if there are no jobs', async () => {
+  it('is not changed by a search if it is complete or there are no jobs', async () => {
     const { ledger, id } = await made(accepted);
     const empty = await openFileLedger(freshFolder(), () => now);
     const seen: string[] = [];
@@ -598,7 +598,7 @@ describe('an index', () => {
     expect(seen).toEqual([]);
   });
 
-  it('gets the lines of a job without reading the other jobs', async () => {
+  it("gains a job's lines without a read of the other jobs", async () => {
     const { state, path } = await made(accepted);
     const other = await openFileLedger(state, () => now);
     const opened: PathLike[] = [];
@@ -607,14 +607,14 @@ describe('an index', () => {
     expect(opened).not.toContain(path);
   });
 
-  it('regains the line of a job that another process created, once it is sent', async () => {
+  it("regains the line of another process's job once the job is sent", async () => {
     const { ledger, state, id: first } = await made();
     const log = join(state, 'index.log');
     const line = readFileSync(log, 'latin1');
     const id = await make(ledger, 5);
     const other = await openFileLedger(state, () => now);
     expect((await other.listed()).slice()).toEqual([first, id]);
-    // As if the creator had died before it saw that the index had been replaced by one without its job.
+    // As if the job's creator had died before it saw that an index without the job had replaced the old one.
     writeFileSync(`${log}.new`, line + line);
     renameSync(`${log}.new`, log);
     expect((await ledger.listed()).slice()).toEqual([first]);
@@ -623,11 +623,11 @@ describe('an index', () => {
     expect(statSync(log).size).toBe(3 * line.length);
   });
 
-  it('is read again from its beginning if it was replaced by a file of the same length or longer', async () => {
+  it('is read again from its beginning if it was replaced by a file that is at least as long', async () => {
     const { ledger, state } = await made();
     await make(ledger, 5);
     expect(await ledger.lookup('fingerprint', 'f9')).toHaveLength(1);
-    // A new index lists the jobs in the order of their ids. Its last line is that of a job that this process knows.
+    // A new index lists the jobs in the order of their ids. The job on its last line is one that this process knows.
     const lose = (): void => {
       for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
     };
@@ -640,7 +640,7 @@ describe('an index', () => {
     expect(await ledger.lookup('fingerprint', 'f0')).toEqual([earlier]);
   });
 
-  it('that has lost a line without a job is padded to its count once, not by each command', async () => {
+  it('is padded to its count once, rather than by each command, if it has lost a line without a job', async () => {
     const { ledger, state, id } = await made();
     const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
     appendFileSync(count, '+++');
@@ -649,7 +649,7 @@ describe('an index', () => {
     expect((await ledger.listed()).slice()).toEqual([id]);
   });
 
-  it('of jobs without a handle is completed once, not by each command', async () => {
+  it('is completed once, rather than by each command, if no job has a handle', async () => {
     const { ledger, state } = await made();
     for (let asked = 0; asked < 2; asked += 1) expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
     const [log, count] = [join(state, 'handles.log'), join(state, 'handles.count')];
@@ -664,7 +664,7 @@ describe('an index', () => {
     expect(await ledger.ids()).toEqual([id]);
   });
 
-  it('does not hide a job if any bit of it flips', async () => {
+  it('finds a job even if any of its bits flips', async () => {
     const { ledger, state } = await made();
     const id = await make(ledger, 5);
     for (const name of ['index.log', 'handles.log']) {
@@ -681,7 +681,7 @@ describe('an index', () => {
     }
   });
 
-  it('finds every job on each read, even among torn or merged lines', async () => {
+  it('finds every job on every read, even among torn or merged lines', async () => {
     const { ledger, state } = await made();
     const logs = ['index.log', 'handles.log'].map((name) => join(state, name));
     const ids: string[] = [];
@@ -699,7 +699,7 @@ describe('an index', () => {
 });
 
 describe('claims whose folder was lost', () => {
-  it('are created again from the jobs, with the same result for any number of processes', async () => {
+  it('are created again from the jobs, with the same result in every process', async () => {
     const { ledger, state, id } = await made();
     const ids = [id, newJobId(now + 1), newJobId(now + 2), newJobId(now + 3)];
     for (const each of ids.slice(1, 3)) await ledger.create(each, [prepared]);
@@ -716,7 +716,7 @@ describe('claims whose folder was lost', () => {
   it('are completed around the remaining claims', async () => {
     const state = freshFolder();
     const ledger = await openFileLedger(state, () => now);
-    // The clock went back between the two jobs.
+    // The clock was set back between the two jobs.
     const [first, second] = [newJobId(now), newJobId(now - 1)];
     await ledger.claim('take.f1', holderText({ job: first, fingerprint: 'f1', owner: deadOwner() }));
     for (const id of [first, second]) await ledger.create(id, [prepared]);
@@ -726,7 +726,7 @@ describe('claims whose folder was lost', () => {
   });
 });
 
-it('a name is not claimed while the lost claims cannot be created again', async () => {
+it('a name cannot be claimed while lost claims cannot be created again', async () => {
   const { ledger, state } = await made();
   rmSync(join(state, 'claims'), { recursive: true });
   mkdirSync(join(state, 'claims'));
@@ -744,7 +744,7 @@ it('a name is not claimed while the lost claims cannot be created again', async 
 });
 
 describe('on a full disk', () => {
-  /** Makes writes to a job's record fail until the returned function is called. */
+  /** Makes writes to a job's record fail with ENOSPC until the returned function is called. */
   async function full(path: string): Promise<() => Promise<void>> {
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, path: written }, run) => {
@@ -758,9 +758,9 @@ describe('on a full disk', () => {
     (await ledger.events(id)).map((event) => event?.type);
 
   it.each<[string, (made: Made) => Promise<void>, string[]]>([
-    ['when the process waits for another', ({ ledger }) => ledger.flush(), []],
+    ['when the process waits for another process', ({ ledger }) => ledger.flush(), []],
     ['before the next event', ({ ledger, id }) => ledger.append(id, { type: 'rated', rating: 5 }), ['rated']],
-  ])('events are kept, and recorded in order, once each, %s', async (_, retry, after) => {
+  ])('events are kept in memory and recorded once each, in order, %s', async (_, retry, after) => {
     const all = await made(sending());
     const { ledger, id, path, state } = all;
     const free = await full(path);
@@ -781,7 +781,7 @@ describe('on a full disk', () => {
     expect(await other.lookup('handle', 'task_1')).toEqual([id]);
   });
 
-  it('a kept event of a job that is removed in the meantime is dropped', async () => {
+  it('a pending event is dropped if its job is removed', async () => {
     const { ledger, id, path } = await made(sending());
     const free = await full(path);
     await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
@@ -794,8 +794,8 @@ describe('on a full disk', () => {
   });
 });
 
-describe('ids', () => {
-  it('sort by their time, and have the specified form', () => {
+describe('job ids', () => {
+  it('sort by their time, and have the specified format', () => {
     const times = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44];
     const ids = times.map((at) => newJobId(at));
     expect([...ids].sort()).toEqual(ids);
@@ -803,7 +803,7 @@ describe('ids', () => {
     expect(new Set(Array.from({ length: 50 }, () => newJobId(now))).size).toBe(50);
   });
 
-  it('listed from a folder are only those of its jobs, newest first', async () => {
+  it('are listed only for job files, newest first', async () => {
     const { ledger, state, id } = await made();
     const newer = newJobId(now + 1000);
     await ledger.create(newer, [prepared]);
@@ -813,7 +813,7 @@ describe('ids', () => {
   });
 });
 
-it('the state folder and the folders in it may be links to folders', async () => {
+it('the state folder and its subfolders may be links to folders', async () => {
   const folder = freshFolder();
   const state = join(folder, 'link');
   symlinkSync(join(folder, 'state'), state);
@@ -829,9 +829,9 @@ it('the state folder and the folders in it may be links to folders', async () =>
   expect(readdirSync(join(folder, 'jobs'))).toEqual([`${id}.jsonl`]);
 });
 
-describe('a folder that cannot be used', () => {
+describe('the state folder', () => {
   it.each(['.', 'jobs', 'claims'])(
-    'because others can write to it (%s): exit 10 with the command that restricts it',
+    'is refused with exit 10 and the command that restricts it if others can write to %s',
     async (name) => {
       const { state } = await made();
       const folder = join(state, name);
@@ -846,7 +846,7 @@ describe('a folder that cannot be used', () => {
   it.each([
     ['a file', (path: string) => writeFileSync(path, '')],
     ['a link to nowhere', (path: string) => symlinkSync('/nowhere/at/all', path)],
-  ])('because it is %s: exit 10 with its name', async (_, put) => {
+  ])('is refused with exit 10 and its path if it is %s', async (_, put) => {
     const state = join(freshFolder(), 'state');
     put(state);
     await expect(openFileLedger(state, () => now)).rejects.toMatchObject({
@@ -869,7 +869,7 @@ const PROGRAM = `
   console.log(JSON.stringify(won));
 `;
 
-it('eight processes with 200 appends each lose nothing, and each claim has one winner', async () => {
+it('eight processes lose none of 200 appends each, and exactly one of them wins each claim', async () => {
   const { state, id, path, ledger } = await made(accepted);
   const folder = freshFolder();
   await build({
@@ -899,10 +899,10 @@ it('eight processes with 200 appends each lose nothing, and each claim has one w
   );
 });
 
-// A separate file system, so small that it fills up in the middle of a line.
+// The test needs a separate file system that is small enough to fill up in the middle of a line.
 const canMount = process.platform === 'linux' && process.getuid?.() === 0;
 it.skipIf(!canMount)(
-  'a full disk costs only the last line, and the ledger continues once there is space',
+  'a full disk loses only the last line, and the ledger continues once there is space',
   async () => {
     const disk = mkdtempSync(join(tmpdir(), 'mgw-small-'));
     const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', disk]).status === 0;

@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('a job that is folded without a check of its process does not report whether it runs', () => {
+it('a job that is folded without a check of its process does not report whether the process is alive', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 
@@ -50,7 +50,7 @@ const states = fc.constantFrom<JobState[]>('queued', 'running', 'succeeded', 'fa
 const asks = fc.constantFrom<Milestone[]>('accept', 'finish', 'file');
 const runs = fc.constantFrom('r1', 'r2', 'r3');
 
-/** Any events in any order, because a process that was considered dead may still write. */
+/** Any event, in any order: a process that was considered dead may still write. */
 const anyEvent: fc.Arbitrary<JobEvent | 'damage'> = fc.oneof(
   attempt.map(sending),
   attempt.map((n): JobEvent => ({ type: 'reply', attempt: n, reply })),
@@ -75,7 +75,7 @@ const history = fc.array(anyEvent, { maxLength: 25 });
 const step = fc.tuple(history, anyEvent);
 
 describe('for any events in any order,', () => {
-  it('a handle is never lost and never replaced', () => {
+  it('a handle is never lost or replaced', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const before = fold(...events);
@@ -87,7 +87,7 @@ describe('for any events in any order,', () => {
     );
   });
 
-  it('success with a handle is never undone', () => {
+  it('a success is never undone', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const before = fold(...events);
@@ -100,7 +100,7 @@ describe('for any events in any order,', () => {
     );
   });
 
-  it('a job can be sent again only after a refusal of the last attempt, or if a person decides so', () => {
+  it('a job can be sent again only if its last attempt was refused or a person decides so', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const before = fold(...events);
@@ -115,7 +115,7 @@ describe('for any events in any order,', () => {
     );
   });
 
-  it('damage without a handle is unknown until a person resolves it', () => {
+  it('a damaged job without a handle is unknown until a person resolves it', () => {
     fc.assert(
       fc.property(history, (events) => {
         const job = fold(...events);
@@ -129,7 +129,7 @@ describe('for any events in any order,', () => {
     );
   });
 
-  it('without a handle no job is queued, running, succeeded or failed', () => {
+  it('a job without a handle is never queued, running, succeeded or failed', () => {
     fc.assert(
       fc.property(history, (events) => {
         const job = fold(...events);
@@ -139,7 +139,7 @@ describe('for any events in any order,', () => {
     );
   });
 
-  it('the number of attempts never decreases, and a started attempt is counted', () => {
+  it('the number of attempts never decreases, and includes every started attempt', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const after = fold(...events, next).record.attempts;
@@ -174,7 +174,7 @@ describe('a submission', () => {
       { state: 'prepared' },
     ],
     [
-      'is accepted at last',
+      'is accepted after its response was lost',
       [sending(1), ended('unknown', 1), accepted()],
       { state: 'queued', error: undefined },
     ],
@@ -182,7 +182,7 @@ describe('a submission', () => {
     expect(fold(...events)).toMatchObject(expected);
   });
 
-  it('a late response to an earlier attempt does not end the current one', () => {
+  it('is not ended by a late response to an earlier attempt', () => {
     for (const type of ['unavailable', 'rejected', 'unknown'] as const)
       expect(fold(sending(1), ended('unavailable', 1), sending(2), ended(type, 1))).toMatchObject({
         state: 'sending',
@@ -192,27 +192,27 @@ describe('a submission', () => {
     expect(late.record.pendingReply).toBeUndefined();
   });
 
-  it('an earlier attempt that is sent late counts, because its task may be paid for', () => {
+  it('is being sent if an earlier attempt is sent late, because the task may be paid for', () => {
     expect(fold(sending(1), sending(2), ended('unavailable', 2), sending(1))).toMatchObject({
       state: 'sending',
       record: { attempts: 2, sender: owner },
     });
   });
 
-  it('a response is pending until an event records its meaning', () => {
+  it('has a pending response until an event records its meaning', () => {
     expect(fold(sending(1), { type: 'reply', attempt: 1, reply }).record.pendingReply).toEqual(reply);
     expect(
       fold(sending(1), { type: 'reply', attempt: 1, reply }, accepted()).record.pendingReply,
     ).toBeUndefined();
   });
 
-  it('a resolution after the damage counts, and new damage counts again', () => {
+  it('is resolved by a resolution after damage, and is unknown again after new damage', () => {
     expect(fold(sending(1), 'damage', { type: 'resolved', how: 'not-created' }).state).toBe('rejected');
     expect(fold('damage', { type: 'resolved', how: 'not-created' }, 'damage').state).toBe('unknown');
   });
 });
 
-describe('the outcome of a job', () => {
+describe("a job's outcome", () => {
   it('does not include a failure that the gateway revokes', () => {
     const job = fold(
       accepted(),
@@ -235,7 +235,7 @@ describe('the outcome of a job', () => {
     expect(job.fetched_at).toBe(at);
   });
 
-  it('includes the goal of each paying command, whether it was met, and which command is still running', () => {
+  it("includes each paying command's goal, whether it was met, and which command is still running", () => {
     const submit = { command: 'submit', owner } as const;
     const job = fold(
       { type: 'began', run: 'r1', ...submit, ask: 'file', output: '/a' },
@@ -254,13 +254,13 @@ describe('the outcome of a job', () => {
   });
 });
 
-it('a record without a readable beginning is not a job', () => {
+it('a record without a readable beginning does not fold to a job', () => {
   const event: RecordedEvent = { ...accepted(), at };
   for (const lines of [[], [undefined], [event], [undefined, { ...prepared, at }]])
     expect(foldJob(id, lines)).toBeUndefined();
 });
 
-it('a job checks once whether a process is alive, because a change in between would pay for the job again', () => {
+it('a job checks only once whether a process is alive, because a change between two checks could pay twice', () => {
   const answers: Life[] = ['alive', 'dead', 'dead'];
   const job = foldJob(id, [{ ...prepared, at }], () => answers.shift() ?? 'dead');
   const other = { ...owner, pid: 8 };
@@ -378,7 +378,7 @@ describe('a job built from its events', () => {
       {},
     ],
     [
-      'of the end of an unknown run',
+      "of an unknown run's end",
       [{ type: 'delivered', run: 'r9' }],
       {},
       { goals: [{ command: 'submit', ask: 'file', output: '/a' }] },
@@ -390,7 +390,7 @@ describe('a job built from its events', () => {
       expect(folded.record[name as keyof Job['record']], name).toEqual(value);
   });
 
-  it('keeps its first values', () => {
+  it('has the values of its first event', () => {
     const first = { ...prepared, model: 'm', key: 'k', tags: ['t'], request: { a: 1 }, elided: true };
     const job = foldJob(id, [
       { ...first, at },
@@ -405,7 +405,7 @@ describe('a job built from its events', () => {
     expect(fold('damage', 'damage').record.damaged).toBe(2);
   });
 
-  it('has its output as a path in the folder of the run, and "-" as standard output', () => {
+  it('has the output path of each run, and "-" for standard output', () => {
     const began = (output?: string): JobEvent =>
       ({
         ...{ type: 'began', run: String(output), owner, ask: 'file' },
@@ -425,7 +425,7 @@ describe('a record that has lost its beginning', () => {
     ['{"protocol":"tts"', 'tts'],
     ['{"protocol":"TTS"', lostProtocol],
     ['nothing', lostProtocol],
-  ])('and still contains %s has the protocol %s, and blocks the submission', (text, protocol) => {
+  ])('and contains %s has the protocol %s, and blocks the submission', (text, protocol) => {
     const job = damagedJob(id, text, [{ ...sending(1), at }], lifeOf);
     expect(job).toMatchObject({
       ...{ id, protocol, state: 'unknown', base_url: '', created_at: new Date(timeOf(id)).toISOString() },
@@ -434,7 +434,7 @@ describe('a record that has lost its beginning', () => {
     });
   });
 
-  it('follows its handle, and keeps its error', () => {
+  it('has the state and the error of the task with its handle', () => {
     const lines: RecordedEvent[] = [
       accepted(),
       { type: 'finished', state: 'failed', native_status: '', error } as const,

@@ -24,7 +24,7 @@ function linesOf(...entries: (IndexEntry | string)[]): IndexLines {
 const listed = (lines: IndexLines, outcomes?: IndexLines): string[] => [...lines.ids(outcomes).slice()];
 
 describe('index lines', () => {
-  it('have one length for all values', () => {
+  it('have the same length for all values', () => {
     const lengths = ['', 'x', 'ü'.repeat(1000)].map((value) => indexLine(entry('handle', a, value)).length);
     expect(new Set(lengths)).toEqual(new Set([32]));
     const lines = linesOf(made(a), entry('handle', a, 't1'));
@@ -42,7 +42,7 @@ describe('index lines', () => {
       );
   });
 
-  it('are found by kind and value, in order, before and after the table is built', () => {
+  it('are found by kind and value, in order, both before and after the table is built', () => {
     const lines = linesOf(made(a), made(b, 'g'), entry('handle', b, 'f'), made(c));
     for (let search = 0; search < 20; search += 1) {
       expect(lines.find('fingerprint', 'f')).toEqual([a, c]);
@@ -67,7 +67,7 @@ describe('index lines', () => {
     const lines = linesOf(made(a), made(b), entry('removed', a), made(c));
     expect(listed(lines)).toEqual([c, b]);
     expect([...lines.removed()]).toEqual([a]);
-    // A process indexed a handle late.
+    // A process added a handle to the index late.
     write(lines, indexLine(entry('handle', a, 't1')));
     expect([...lines.removed()]).toEqual([a]);
     write(lines, indexLine(made(a)));
@@ -91,7 +91,7 @@ describe('index lines', () => {
     expect(listed(linesOf(made(a)), linesOf())).toEqual([a]);
   });
 
-  it('decode an id only when it is read', () => {
+  it('decode an id only when the id is read', () => {
     const found = linesOf(made(a), made(b), made(c)).ids();
     expect([found.length, found.at(0), found.at(-1), found.at(3)]).toEqual([3, c, a, undefined]);
     expect(found.slice(1, 2)).toEqual([b]);
@@ -102,7 +102,7 @@ describe('index lines', () => {
     expect(old.at(0)).toBe(a);
   });
 
-  it('sort ids that differ in any character', () => {
+  it('sort ids that differ in any single character', () => {
     const letters = '0123456789abcdefghjkmnpqrstvwxyz';
     const base = 'job_00000000000000';
     for (let place = 4; place < base.length; place += 1) {
@@ -112,7 +112,7 @@ describe('index lines', () => {
     }
   });
 
-  it('report whether a job has a kind, and the highest id of the last thousand', () => {
+  it('report whether a job has a line of a kind, and the highest id in the last thousand lines', () => {
     const lines = linesOf(made(b), entry('handle', b, 't'), made(a));
     expect([lines.has('handle', b), lines.has('handle', a), lines.has('succeeded', b)]).toEqual([
       true,
@@ -124,7 +124,7 @@ describe('index lines', () => {
     expect(lines.highest).toBe(a);
   });
 
-  it('that are torn or damaged are skipped, but the lines after them are read', () => {
+  it('are skipped if they are torn or damaged, but the lines after them are read', () => {
     const whole = indexLine(made(b));
     for (let cut = 0; cut < whole.length - 1; cut += 1) {
       const torn = linesOf(made(a), `${whole.slice(0, cut)}\n`, made(c));
@@ -141,7 +141,7 @@ describe('index lines', () => {
     }
   });
 
-  it('are found after an empty line, and after one that has lost its beginning', () => {
+  it('are found after an empty line and after a line that has lost its beginning', () => {
     for (const rest of ['\n', indexLine(made(b)).slice(19)]) {
       const lines = linesOf(rest, made(c));
       expect([listed(lines), lines.find('fingerprint', 'f')]).toEqual([[c], [c]]);

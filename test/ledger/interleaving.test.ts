@@ -10,16 +10,16 @@ import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
-// Processes that share one ledger, interleaved at each change that one of them makes to the disk. A
-// process is a chain of calls with its own context. A killed process makes no further changes.
+// Simulates processes that share one ledger, interleaved at each change that one of them makes to the disk. A process is
+// a chain of calls with its own context. A killed process makes no further changes.
 
 class Killed extends Error {}
 
 interface Actor {
   steps: number;
-  /** The number of the process's step before which `act` runs. */
+  /** The process's step before which `act` runs, counted from 1. */
   at: number;
-  /** What happens before that step. */
+  /** Runs before the step. */
   act: () => Promise<void> | void;
 }
 
@@ -37,7 +37,7 @@ function kill(): never {
   throw new Killed();
 }
 
-/** The result of a process: the number of its changes, and its outcome. */
+/** A process's result: the number of its changes to the disk, and its exit code. */
 interface Ended {
   steps: number;
   exit: number | 'killed';
@@ -47,7 +47,7 @@ interface World {
   state: string;
   /** The handles that the gateway has returned. */
   created: string[];
-  /** Submissions without a key, each of which may be a second take. */
+  /** The number of submissions without a key, each of which may be a second take. */
   takes: number;
 }
 
@@ -88,7 +88,7 @@ const submits =
     return ran.exit;
   };
 
-/** Looks for a job in an index that was lost. */
+/** Looks up a job after the index was lost, which completes the index. */
 const completes: Command = async ({ ledger }, { state }) => {
   for (const name of ['index.log', 'handles.log']) rmSync(join(state, name), { force: true });
   await ledger.lookup('handle', 'task_1');
@@ -112,14 +112,14 @@ const unsent = { key: 'other', body: { model: 'm', prompt: 'p' } };
 
 async function newWorld(): Promise<World> {
   const world = { state: freshFolder(), created: [], takes: 0 };
-  // A job that was never sent, and can be found or removed.
+  // The world contains a job that was never sent, which can be found or removed.
   const deps = await depsOf(world);
   const client = { ...deps.client, exchange: () => Promise.reject(new Error('nothing is sent')) };
   await run({ ...deps, client }, orderOf(unsent)).catch(() => undefined);
   return world;
 }
 
-/** The invariants after every schedule: no task is lost, the same command succeeds, and nothing more is paid for. */
+/** Checks that no task is lost, and that the same command succeeds without paying again. */
 async function expectSound(world: World, name: Name, what: string, isDoubtful = false): Promise<void> {
   const rerun = (key?: string): Promise<Ended> => process_(world, submits(key));
   for (const key of name === 'submits without a key' ? [undefined] : ['boat']) {
@@ -141,7 +141,8 @@ async function expectSound(world: World, name: Name, what: string, isDoubtful = 
   expect(listed, `${what}: listed`).toEqual(jobs.map(({ id }) => id));
 }
 
-// Submissions under different names share no claim, and those without a key complete the index like the others.
+// These pairs add nothing. Submissions under different names share no claim, and those without a key complete the index
+// like those with one.
 const apart = [
   ['submits', 'submits without a key'],
   ['submits without a key', 'completes the index'],
@@ -165,7 +166,7 @@ describe('at each change by a process,', () => {
     }
   });
 
-  it.each(pairs)('a process that %s may be killed before another process %s', async (one, other) => {
+  it.each(pairs)('a process that %s can be killed before another process %s', async (one, other) => {
     for (let at = 1, isKilled = true; isKilled; at += 1) {
       const world = await newWorld();
       const ended = await process_(world, commands[one], { at, act: kill });
@@ -178,7 +179,7 @@ describe('at each change by a process,', () => {
   });
 });
 
-it('a job that is removed while another process is about to send it is either kept or not paid for', async () => {
+it('a job removed while another process is about to send it either still exists or is not paid for', async () => {
   const sends: Command = async (deps) =>
     (await run(deps, orderOf({ ...unsent, deadline: deadlineIn(500, deps.clock) }))).exit;
   let [at, steps] = [0, 0];

@@ -13,7 +13,7 @@ import { freshFolder } from '../support/servers.ts';
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
-it('an event that could not be written is kept, unless its job is known to be removed', async () => {
+it('an unwritten event is kept in memory, unless its job is known to be removed', async () => {
   for (const [isRemoved, count] of [
     [() => Promise.resolve(false), 1],
     [() => Promise.reject(new Error('gone')), 1],
@@ -33,7 +33,7 @@ it('an event that could not be written is kept, unless its job is known to be re
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 
-it('pending events are written in order, once each, and those of another ledger are not changed', async () => {
+it("pending events are written once each, in order, and another ledger's events are not changed", async () => {
   const state = freshFolder();
   const [facts, others] = [new UnwrittenEvents(state, 'one'), new UnwrittenEvents(state, 'other')];
   expect([countUnwritten(state), facts.files()]).toEqual([0, []]);
@@ -53,7 +53,7 @@ it('pending events are written in order, once each, and those of another ledger 
   expect([written, facts.files(), countUnwritten(state)]).toEqual([['1', 'again', '2', '3'], [], 1]);
 });
 
-it('pending events that cannot be saved are kept in memory, and written after the saved ones', async () => {
+it('pending events that cannot be saved are kept in memory and written after the saved ones', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   await facts.keep(factOf('1'));
   renameSync(facts.folder, `${facts.folder}.aside`);
@@ -88,7 +88,7 @@ it('pending events may be in a folder that is a link', async () => {
   expect(facts.files()).toHaveLength(1);
 });
 
-it('a file of pending events that is torn or invalid is not changed', async () => {
+it('a torn or invalid file of pending events is not changed', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   mkdirSync(facts.folder, { recursive: true });
   const whole = factOf('1');

@@ -16,20 +16,20 @@ import { reconcile, shownState } from '../../src/jobs/reconcile.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { depsFor, fakeClock, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
-/** The gateway's reaction to a submission; `made …` creates and charges a task. */
+/** The gateway's reactions to a submission. In those that begin with `made`, it creates and charges a task. */
 const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke', 'made and 500'] as const;
 type Day = (typeof days)[number];
 const creates = (day: Day): boolean => day === 'accepts' || day.startsWith('made');
 
-/** The expected job of the intent, which alone determines what the next submission may do. */
+/** The expected state of the job, which determines what the next submission may do. */
 interface Model {
   key: string | undefined;
   state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
-  /** Whether a run has got the job's result. */
+  /** Whether a run has fetched the job's result. */
   isSettled: boolean;
-  /** Whether a process claimed the next attempt and died before it sent anything. The next process records that. */
+  /** Whether a process died after claiming the next attempt and before sending. The next process records that. */
   isClaimed: boolean;
-  /** Whether a person entered the handle, and the gateway has not returned the task since. */
+  /** Whether a person entered the handle and the gateway has not returned the task since. */
   isUnconfirmed: boolean;
 }
 
@@ -55,7 +55,7 @@ class World {
     close: () => undefined,
   };
 
-  /** A new process, later than all others, which it considers dead. */
+  /** Starts a new process, which considers all earlier processes dead. */
   async process(ledger = (real: Ledger): Ledger => real): Promise<TestDeps> {
     this.clock.advance(1000);
     const deps = await depsFor(url.href, this.folder, { client: this.client, retries: 0, clock: this.clock });
@@ -111,7 +111,7 @@ function reply(status: number, body: unknown): Reply {
 function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] {
   if (day === 'accepts') return 'accepted';
   if (day === 'refuses') return 'rejected';
-  // A refusal counts until more is known, and a key belongs to its job permanently.
+  // A refusal is valid until more is known, and a key permanently belongs to its job.
   const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
   if (day === 'unsent') return isStillRefused ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
@@ -123,7 +123,7 @@ function resumes({ key, state, isSettled: settled }: Model): boolean {
   return state === 'failed' && key !== undefined;
 }
 
-/** The invariants: the record is complete, and no task that was paid for is lost. */
+/** Checks that the record is complete and that no paid task is lost. */
 async function expectSound(world: World, model: Model): Promise<void> {
   const job = await world.job();
   expect(stateOf(job)).toBe(model.state);
@@ -174,7 +174,7 @@ class Submit implements Command {
   }
 }
 
-/** A submission whose process dies at some call of the ledger. */
+/** A submission whose process dies at one of its ledger calls. */
 class DieSubmitting implements Command {
   constructor(
     readonly day: Day,
@@ -208,7 +208,7 @@ class DieSubmitting implements Command {
     await expectSound(world, model);
   }
 
-  // The first step of the next command on the job.
+  // Performs the first step of the next command on the job.
   private async recover(world: World): Promise<void> {
     const [job, { ledger }] = [await world.job(), await world.process()];
     if (job !== undefined) await reconcile(ledger, job, (answer) => c.readSubmission(answer, {}));
@@ -272,7 +272,7 @@ class Poll implements Command {
   }
 }
 
-/** A write that a power cut tore before its success was reported to the caller. */
+/** A write that a power cut tears before the call returns. */
 class Tear implements Command {
   check = (model: Readonly<Model>): boolean => model.state !== 'none';
   toString = (): string => 'Tear';
@@ -297,7 +297,7 @@ const commands: fc.Arbitrary<Command>[] = [
   fc.constant(new Tear()),
 ];
 
-/** Performs the steps in a new world, and compares it with the model after each. */
+/** Performs the steps in a new world, and compares the world with the model after each step. */
 async function walk(key: string | undefined, steps: Iterable<Command>): Promise<void> {
   const world = new World();
   const model: Model = { key, state: 'none', isSettled: false, isClaimed: false, isUnconfirmed: false };
@@ -316,9 +316,9 @@ it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)
   );
 });
 
-// Random walks rarely reach this: only three of the fourteen calls leave a claim without its event.
+// Random walks rarely reach this state: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(
-  'the next process continues if a process dies at any step while it resends a refused job (%s)',
+  'the next process continues if a process dies at any step of resending a refused job (%s)',
   async (then) => {
     const refused = new Submit('refuses', 'well');
     for (let at = 1; at <= 14; at += 1)

@@ -15,15 +15,12 @@ const owner = { pid: 7, start: '1', host: 'here', instance: 'i', lease: '3' };
 const now = 1_795_000_000_000;
 
 describe('a job id', () => {
-  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])(
-    'contains its time, and has a fixed format: %i',
-    (time) => {
-      const id = newJobId(time);
-      expect([timeOf(id), jobIdPattern.test(id)]).toEqual([time, true]);
-    },
-  );
+  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])('contains its time in a fixed format: %i', (time) => {
+    const id = newJobId(time);
+    expect([timeOf(id), jobIdPattern.test(id)]).toEqual([time, true]);
+  });
 
-  it('is higher than the last id, even if the clock was set back', () => {
+  it('is higher than the previous id, even if the clock was set back', () => {
     let last = newJobId(now);
     for (const time of [now - 5000, now, now + 5000]) {
       const id = newJobId(time, last);
@@ -45,20 +42,20 @@ it('a claim name contains the claimed key, take or attempt', () => {
 it.each([
   ['key.a b/..', 'key.a%20b%2F..'],
   ['x'.repeat(200), 'x'.repeat(200)],
-])('the file of the claim %s is %s', (name, file) => {
+])("the claim %s's file name is %s", (name, file) => {
   expect(claimFileName(name)).toBe(file);
 });
 
-it('the file name of a long claim name is its hash', () => {
+it("a long claim's file name is the hash of the claim's name", () => {
   const [one, other] = ['x'.repeat(201), `${'x'.repeat(200)}y`].map(claimFileName);
   expect(one).toMatch(/^long-[\da-f]{64}$/);
   expect(one).not.toBe(other);
 });
 
-describe('the content of a claim', () => {
+describe("a claim's content", () => {
   const holder = { job: 'j', fingerprint: 'f', owner };
 
-  it('is read back unchanged, with the data of its owner', () => {
+  it("is read back unchanged, with the owner's data", () => {
     expect(readHolder(holderText(holder))).toEqual(holder);
     expect(readOwner(JSON.stringify(owner))).toEqual(owner);
     const bare = { pid: 7, start: '', host: '' };
@@ -74,7 +71,7 @@ describe('the content of a claim', () => {
     ['has an owner without an id', { ...holder, owner: { ...owner, pid: '7' } }],
     ['has an owner without a start', { ...holder, owner: { ...owner, start: 1 } }],
     ['has an owner without a host', { ...holder, owner: { ...owner, host: 1 } }],
-  ])('that %s is damaged', (_, value) => {
+  ])('is damaged if it %s', (_, value) => {
     expect(readHolder(typeof value === 'string' ? value : JSON.stringify(value))).toBeUndefined();
   });
 });

@@ -32,7 +32,7 @@ describe('a process', () => {
     expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });
 
-  it.skipIf(!hasProc)('is dead even if its parent has not waited for it', async () => {
+  it.skipIf(!hasProc)('is dead even if its parent has not waited for it to exit', async () => {
     const shell = spawn('sh', ['-c', 'sleep 30 & echo $!; exec sleep 30'], {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
@@ -43,29 +43,32 @@ describe('a process', () => {
       readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ') ?? [];
     const owner = { ...currentOwner(), pid, start: fields()[19] ?? '' };
     expect(lifeOf(owner)).toBe('alive');
-    // By then the shell has been replaced by another program, which does not wait for its child.
+    // Once `sleep` has replaced the shell, nothing waits for the child.
     await expect.poll(() => readFileSync(`/proc/${shell.pid ?? 0}/comm`, 'utf8').trim()).toBe('sleep');
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => fields()[0]).toBe('Z');
     expect([lifeOf(owner), lifeOf({ ...owner, start: '' })]).toEqual(['dead', 'dead']);
   });
 
-  it.skipIf(!hasProc)('of another user, which this process must not signal, is alive while it runs', () => {
-    const stat = readFileSync(`/proc/${process.ppid}/stat`, 'utf8');
-    const start = stat.split(') ').pop()?.split(' ')[19] ?? '';
-    const parent = { ...currentOwner(), pid: process.ppid, start, instance: 'its own' };
-    expect(lifeOf(parent)).toBe('alive');
-    for (const [code, life] of [
-      ['EPERM', 'alive'],
-      ['ESRCH', 'dead'],
-    ] as const) {
-      vi.spyOn(process, 'kill').mockImplementation(() => {
-        throw Object.assign(new Error(code), { code });
-      });
-      onEnd(() => void vi.restoreAllMocks());
-      expect(lifeOf(parent)).toBe(life);
-    }
-  });
+  it.skipIf(!hasProc)(
+    'is alive while it runs, even if it belongs to another user and cannot be signalled',
+    () => {
+      const stat = readFileSync(`/proc/${process.ppid}/stat`, 'utf8');
+      const start = stat.split(') ').pop()?.split(' ')[19] ?? '';
+      const parent = { ...currentOwner(), pid: process.ppid, start, instance: 'its own' };
+      expect(lifeOf(parent)).toBe('alive');
+      for (const [code, life] of [
+        ['EPERM', 'alive'],
+        ['ESRCH', 'dead'],
+      ] as const) {
+        vi.spyOn(process, 'kill').mockImplementation(() => {
+          throw Object.assign(new Error(code), { code });
+        });
+        onEnd(() => void vi.restoreAllMocks());
+        expect(lifeOf(parent)).toBe(life);
+      }
+    },
+  );
 
   it.skipIf(!hasProc)('is identified by the start time from ps on systems without /proc', () => {
     const args = ['-o', 'lstart=', '-p', String(process.ppid)];
@@ -79,11 +82,11 @@ describe('a process', () => {
     ]);
   });
 
-  it('is dead if this process has its pid, start and boot but is another process', () => {
+  it('is dead if this process has the same pid, start time and boot id but is another process', () => {
     expect(lifeOf({ ...currentOwner(), instance: 'of the snapshot' })).toBe('dead');
   });
 
-  it('is neither alive nor dead on another machine, or if its start is unknown', () => {
+  it('is neither alive nor dead if it is on another machine or its start time is unknown', () => {
     const other = { ...currentOwner(), pid: process.ppid, instance: undefined };
     expect(lifeOf({ ...other, host: 'elsewhere' })).toBe('unknown');
     expect(lifeOf({ ...other, start: '' })).toBe('unknown');

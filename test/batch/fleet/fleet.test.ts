@@ -5,7 +5,7 @@ import { runHereAs } from '../../support/one-process.ts';
 import { Fleet } from './fleet.ts';
 import { describeFleet } from './place.ts';
 
-describeFleet('a batch on many machines, through a pool of transactions', { isPooled: true }, (place) => {
+describeFleet('a batch on many machines, through a transaction pool,', { isPooled: true }, (place) => {
   it('is paid for once, even if processes are killed and connections fail', async () => {
     const trial = { rows: 16, runners: 3, concurrency: 6, every: 5, maxIdle: '1s' };
     const fleet = await Fleet.open(trial, place.server, place.port);

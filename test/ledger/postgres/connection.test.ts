@@ -26,7 +26,7 @@ describe('TLS to the database', () => {
     ['postgres://127.0.0.1/d?sslmode=verify-full', true],
     ['postgres://db.example.com/d?sslmode=no-verify', false],
     ['postgres://localhost/d?sslmode=no-verify', false],
-  ])('for %s is verified: %s', (address, rejectUnauthorized) => {
+  ])('is verified for %s: %s', (address, rejectUnauthorized) => {
     expect(tlsOptions(parseStateUrl(address))).toEqual({ rejectUnauthorized });
   });
 
@@ -45,14 +45,14 @@ describe('TLS to the database', () => {
     ['postgres://localhost/d?sslmode=disable', undefined],
     ['postgres://db.example.com/d?sslmode=disable', 'not encrypted'],
     ['postgres://db.example.com/d?sslmode=no-verify', 'not verified'],
-  ])('for %s has the warning: %s', (address, warning) => {
+  ])('causes, for %s, the warning: %s', (address, warning) => {
     const text = tlsWarning(parseStateUrl(address));
     if (warning === undefined) expect(text).toBeUndefined();
     else expect(text).toContain(warning);
   });
 
   it.each([[['state', 'init']], [['jobs', 'ls']]])(
-    'without verification causes a warning by the command %j',
+    'causes a warning from the command %j if the server is not verified',
     async (args) => {
       // 0.0.0.0 is not a loopback address, but nothing leaves this machine.
       const MGW_STATE = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=no-verify`;
@@ -66,7 +66,7 @@ describe('TLS to the database', () => {
     ['postgres://db.example.com/d', false, undefined],
     ['postgres://db.example.com/d?sslmode=verify-full', true, 'verify'],
     ['postgres://db.example.com/d?sslrootcert=/ca.pem', true, undefined],
-  ])('for %s with --allow-insecure-database=%s has the sslmode %s', (address, isAllowed, mode) => {
+  ])('is configured for %s with --allow-insecure-database=%s as: %s', (address, isAllowed, mode) => {
     const flags = { allowInsecureDatabase: isAllowed };
     const settings = resolveSettings({ flags, env: { MGW_STATE: address }, file: { profiles: {} } });
     expect(sharedLedger(settings)?.tls.mode).toBe(mode);
@@ -79,12 +79,12 @@ describe('TLS to the database', () => {
     expect(tlsOptions(parseStateUrl('postgres:///d'))).toBe(false);
   });
 
-  it('fails with the name of a certificate file that cannot be read', () => {
+  it("fails with a certificate file's name if the file cannot be read", () => {
     const url = parseStateUrl('postgres://db/d?sslrootcert=/nowhere/ca.pem');
     expect(() => tlsOptions(url)).toThrow('/nowhere/ca.pem');
   });
 
-  it('uses the certificate and the key from the address', () => {
+  it('uses the certificate and key from the address', () => {
     const folder = freshFolder();
     const files = ['ca', 'cert', 'key'].map((name) => join(folder, `${name}.pem`));
     for (const file of files) writeFileSync(file, `of ${file}`);
@@ -115,7 +115,7 @@ describe('TLS to the database', () => {
     ['that has expired', 'verify-full', false, (own) => own.issue({ hosts: ['127.0.0.1'], ...lastMonth })],
     ['that is self-signed', 'verify-full', false, () => selfSigned({ hosts: ['127.0.0.1'] })],
     ['that is self-signed', 'no-verify', true, () => selfSigned({ hosts: ['127.0.0.1'] })],
-  ])('with a certificate %s and sslmode=%s: connects %s', async (_, mode, isTrusted, make) => {
+  ])('accepts a certificate %s with sslmode=%s: %s', async (_, mode, isTrusted, make) => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', isTrusted ? '1' : '0');
     const [authority, ca] = [newAuthority(), join(freshFolder(), 'ca.pem')];
     writeFileSync(ca, authority.cert);
@@ -134,13 +134,13 @@ describe('TLS to the database', () => {
   });
 
   it('causes a warning in every command if an unprotected connection leaves the machine', async () => {
-    // Not a loopback address, but it leads to this machine.
+    // 0.0.0.0 is not a loopback address, but leads to this machine.
     const address = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=disable&connect_timeout=1`;
     const { stderr } = await runHere(['jobs', 'ls'], { ...newUser().env, MGW_STATE: address });
     expect(stderr).toContain('The connection to the database is not encrypted: anyone on the network');
   });
 
-  it('suggests PGPASSWORD if the server requires a password and none is set', async () => {
+  it('suggests PGPASSWORD if the server requires a password but none is set', async () => {
     vi.stubEnv('PGPASSWORD', undefined);
     vi.stubEnv('PGPASSFILE', '/nowhere/pgpass');
     const { port } = await listen(asksForPassword);
@@ -150,7 +150,7 @@ describe('TLS to the database', () => {
     });
   });
 
-  it('uses the password of ~/.pgpass, without a warning', async () => {
+  it('uses the password in ~/.pgpass without a warning', async () => {
     const { port, sent } = await listen(asksForPassword);
     const user = newUser('http://127.0.0.1:9', { MGW_STATE: `postgres://mgw@127.0.0.1:${port}/d` });
     writeFileSync(join(user.cwd, '.pgpass'), `127.0.0.1:${port}:*:mgw:hunter2\n`, { mode: 0o600 });
@@ -191,20 +191,20 @@ describe('TLS to the database', () => {
   });
 });
 
-it('a database that is unavailable or refuses mgw is not reported as a pool without transactions', async () => {
+it('an unavailable or refusing database is not reported as a pool that breaks transactions', async () => {
   const gone = new Database(parseStateUrl(`postgres://127.0.0.1:${await closedPort()}/d`));
   await expect(gone.supportsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
   const { port } = await listen((socket) => socket.write(authentication(3)));
   const refusing = new Database(parseStateUrl(`postgres://mgw:hunter2@127.0.0.1:${port}/d`));
   await expect(refusing.supportsTransactions()).rejects.toMatchObject({ code: 'config' });
   await Promise.all([gone.close(), refusing.close()]);
-  // The second time there is nothing to close.
+  // The second call has nothing to close.
   await gone.close();
 });
 
 const dayMs = 86_400_000;
 
-// A response of the server that ends the connection.
+// A server response that ends the connection.
 const fatal = message('E', 'SFATAL\0C28000\0Mnot today\0\0');
 
 async function ask(address: string): Promise<unknown> {
@@ -213,7 +213,7 @@ async function ask(address: string): Promise<unknown> {
   return database.query('SELECT');
 }
 
-// Asks for a password by SCRAM, and refuses any.
+// Requests a password by SCRAM, and refuses every password.
 function asksForPassword(socket: Socket, text: string): void {
   const [, proof, nonce] = /(,p=)|r=([^,]+)$/.exec(text) ?? [];
   if (proof !== undefined) socket.write('E\0\0\0\x1cSFATAL\0C28P01\0Mrefused\0\0', 'latin1');
@@ -231,7 +231,7 @@ function message(type: string, text: string): Buffer {
   return Buffer.concat([Buffer.from(type), length, Buffer.from(text)]);
 }
 
-// A server that answers each message.
+// Starts a server that answers each message.
 async function listen(
   answer: (socket: Socket, text: string) => void,
 ): Promise<{ port: number; sent: () => string }> {

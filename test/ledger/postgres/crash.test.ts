@@ -15,7 +15,7 @@ import { accepted, now, prepared } from '../conformance.ts';
 import { describePostgres, type OpenOptions, type PostgresPlace } from './place.ts';
 
 const quick = 'connect_timeout=1';
-// Long, because a statement that must succeed may take seconds on a busy machine.
+// The timeout is long because a statement that must succeed may take seconds on a busy machine.
 const patient = { parameters: 'connect_timeout=60' };
 
 function sendingBy({ owner }: Lease): JobEvent {
@@ -26,8 +26,8 @@ async function typesOf(ledger: Ledger, id: string): Promise<(string | undefined)
   return (await ledger.events(id)).map((event) => event?.type);
 }
 
-describePostgres('a ledger on PostgreSQL', (newPlace) => {
-  /** A process behind a proxy, with its own job; and another process on another machine. */
+describePostgres('the PostgreSQL ledger', (newPlace) => {
+  /** Opens a process behind a proxy with a job, and a second process on another machine. */
   const behindProxy = async (
     options: OpenOptions = {},
   ): Promise<
@@ -56,21 +56,24 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it.each(['message', 'answer'] as const)('creates and claims once if the %s is lost', async (lose) => {
-    const { proxy, ledger, other } = await behindProxy(patient);
-    const id = newJobId(now + 1);
-    const creation = proxy.cutAt({ at: new RegExp(id), lose });
-    await ledger.create(id, [prepared]);
-    await creation;
-    const claim = proxy.cutAt({ at: /INSERT INTO mgw.claims|send\.1/, lose });
-    expect(await ledger.claim('send.1', 'mine')).toBeUndefined();
-    await claim;
-    expect(await typesOf(other, id)).toEqual(['prepared']);
-    expect(await other.claim('send.1', 'theirs')).toBe('mine');
-  });
+  it.each(['message', 'answer'] as const)(
+    'creates a job and claims a name once if the %s is lost',
+    async (lose) => {
+      const { proxy, ledger, other } = await behindProxy(patient);
+      const id = newJobId(now + 1);
+      const creation = proxy.cutAt({ at: new RegExp(id), lose });
+      await ledger.create(id, [prepared]);
+      await creation;
+      const claim = proxy.cutAt({ at: /INSERT INTO mgw.claims|send\.1/, lose });
+      expect(await ledger.claim('send.1', 'mine')).toBeUndefined();
+      await claim;
+      expect(await typesOf(other, id)).toEqual(['prepared']);
+      expect(await other.claim('send.1', 'theirs')).toBe('mine');
+    },
+  );
 
   it.each(['message', 'answer'] as const)(
-    'leaves no doubt about an unsent attempt if the database is lost with the %s of "sending"',
+    'leaves no unsent attempt in doubt if the database is lost with the %s of "sending"',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       const lease = await ledger.lease();
@@ -79,7 +82,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
         code: 'unreachable',
         exitCode: 6,
       });
-      // Every process that cannot record `sending` then records that nothing was sent.
+      // A process that cannot record `sending` later records that nothing was sent.
       const error = { code: 'local_io', message: 'nothing was sent' } as const;
       const unsent = ledger.append(id, { type: 'unavailable', attempt: 1, error });
       await expect(unsent).rejects.toThrow('The event was saved');
@@ -91,7 +94,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'keeps a handle if the database is lost with the %s of its record, and writes it once',
+    'does not lose a handle if the database is lost with the %s of its record, and writes it once',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       await ledger.append(id, sendingBy(await ledger.lease()));
@@ -133,7 +136,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
   });
 
-  it('refuses one of several calls that share a statement, and completes the others', async () => {
+  it('refuses only the invalid one of several calls that share a statement', async () => {
     const { database } = await (await newPlace()).open();
     const sent: string[][] = [];
     const half = database.combine(async (divisors: string[]) => {
@@ -192,7 +195,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(JSON.stringify([error, String(error)])).not.toContain('hunter2secret');
   });
 
-  it('refuses further actions of a process whose lease has expired, but records what has already happened', async () => {
+  it('refuses new actions of a process whose lease has expired, but records past events', async () => {
     const place = await newPlace();
     const clock = stoppable({ ...systemClock, now: () => now });
     const [ledger, other] = [await place.open({ clock }), await place.open()];
@@ -221,7 +224,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect([await other.lifeOf(lease.owner), await other.lifeOf(next.owner)]).toEqual(['dead', 'alive']);
   });
 
-  it('finds the last event of a process that dies while its job is being read', async () => {
+  it("reads a process's last event even if the process dies during the read", async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open(), await place.open()];
     const id = newJobId(now);
@@ -236,13 +239,13 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it('declares a process dead only when none of its writes can still arrive', async () => {
+  it('declares a process dead only once none of its writes can still arrive', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open(), await place.open()];
     const id = newJobId(now);
     await ledger.create(id, [prepared]);
     const lease = await ledger.lease();
-    // Its write has passed the check of the lease, and waits for the job's row, which is locked.
+    // The process's write has passed the lease check and is waiting for the job's row, which is locked.
     const lock = place.server.query(
       `BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(300); COMMIT`,
       place.database,
@@ -296,7 +299,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     },
   );
 
-  it('renews its lease while it is open, and ends it on close', async () => {
+  it('renews its lease while it is open, and ends the lease when it is closed', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open({ parameters: 'lease=2s' }), await place.open()];
     const lease = await ledger.lease();
@@ -309,7 +312,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await other.lifeOf(lease.owner)).toBe('dead');
   });
 
-  it('is created only by init, not by commands that use it', async () => {
+  it('is created only by `state init`', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     await place.server.query('DROP SCHEMA mgw CASCADE', place.database);
@@ -320,7 +323,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     });
   });
 
-  it('has a row of a batch checked again once a pending event of its job is written', async () => {
+  it("has a batch row checked again once its job's pending event is written", async () => {
     const place = await newPlace();
     const { database } = await place.open();
     const [stateDir, owner] = [freshFolder(), { pid: 7, start: '1', host: 'here' }];

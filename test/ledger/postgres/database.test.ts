@@ -6,12 +6,12 @@ import { parseStateUrl } from '../../../src/state-url.ts';
 
 const url = parseStateUrl('postgres://mgw:hunter2@127.0.0.1/d');
 
-/** An error of PostgreSQL, or of the connection to it. */
+/** Returns an error from PostgreSQL, or from the connection to it. */
 function errorOf(code: string | undefined, message = 'no'): Error {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-/** A database whose statements get these results in order; all further statements get the last one. */
+/** Returns a database whose statements return these results in order. Further statements return the last result. */
 function answering(...results: (Error | object[])[]): {
   database: Database;
   tries: () => number;
@@ -71,7 +71,7 @@ describe('a statement', () => {
     expect(tries()).toBe(pauses.length + 1);
   });
 
-  it('is not repeated once the database is closed', async () => {
+  it('is not repeated after the database is closed', async () => {
     const { database, tries } = answering(errorOf('ECONNREFUSED'));
     await database.close();
     await expect(database.query('SELECT')).rejects.toBeInstanceOf(DatabaseLost);
@@ -101,7 +101,7 @@ describe('a statement', () => {
     ['22021', 'no', { code: 'local_io', retry: 'safe' }],
     [undefined, 'no', { code: 'local_io', retry: 'safe' }],
   ])(
-    'that is refused (%s, %s) is not repeated, and the error suggests a solution',
+    'is not repeated if it is refused (%s, %s), and the error suggests a solution',
     async (code, text, error) => {
       const { database, tries } = answering(errorOf(code, text));
       await expect(database.query('SELECT')).rejects.toMatchObject(error);
@@ -109,7 +109,7 @@ describe('a statement', () => {
     },
   );
 
-  it('without a response fails with the reason, if it is known', async () => {
+  it('fails with the reason, if known, when there is no response', async () => {
     const aggregate = Object.assign(new AggregateError([errorOf('ECONNREFUSED', 'refused')]), {
       code: 'ECONNREFUSED',
     });
@@ -122,7 +122,7 @@ describe('a statement', () => {
       await expect(answering(cause).database.query('SELECT')).rejects.toThrow(text);
   });
 
-  it('never uses a connection whose transaction has failed', async () => {
+  it('never uses a connection with a failed transaction', async () => {
     const { database } = answering([]);
     const released: unknown[] = [];
     const client = {
@@ -134,7 +134,7 @@ describe('a statement', () => {
     expect(released).toEqual([true]);
   });
 
-  it('is recognised as a duplicate by its error, even inside an error of mgw', () => {
+  it('is recognised as a duplicate by its error, even inside an mgw error', () => {
     const duplicate = errorOf('23505');
     expect(isDuplicate(duplicate)).toBe(true);
     expect(isDuplicate(new MgwError('local_io', 'no', { cause: duplicate }))).toBe(true);
@@ -144,7 +144,7 @@ describe('a statement', () => {
 });
 
 describe('combined calls', () => {
-  /** Doubles numbers, and records which ones were requested together; a negative one is refused. */
+  /** Doubles numbers, refuses negative ones, and records which numbers were requested together. */
   function doubling(): { double: (key: number) => Promise<number | undefined>; asked: number[][] } {
     const asked: number[][] = [];
     const double = new Database(url).combine((keys: number[]) => {
@@ -155,14 +155,14 @@ describe('combined calls', () => {
     return { double, asked };
   }
 
-  it('made at the same time share a statement, and each gets its own result', async () => {
+  it('share a statement if they are made at the same time, and each gets its own result', async () => {
     const { double, asked } = doubling();
     expect(await Promise.all([1, 2, 3, 100].map(double))).toEqual([2, 4, 6, undefined]);
     expect(await double(4)).toBe(8);
     expect(asked).toEqual([[1, 2, 3, 100], [4]]);
   });
 
-  it('made while another call runs wait for it, and then share a statement', async () => {
+  it('wait for a running call, and then share a statement', async () => {
     const database = new Database(url);
     const running = { now: 0, most: 0 };
     const asked: string[][] = [];
@@ -185,7 +185,7 @@ describe('combined calls', () => {
     expect(asked.length).toBeLessThanOrEqual(3);
   });
 
-  it('are made separately if the database refuses them together, so that none fails because of another', async () => {
+  it('are made separately if the database refuses them together, so none fails because of another', async () => {
     const { double, asked } = doubling();
     const ran = await Promise.allSettled([1, -2, 3].map(double));
     expect(ran.map((each) => (each.status === 'fulfilled' ? each.value : String(each.reason)))).toEqual([

@@ -19,7 +19,7 @@ const sending: JobEvent = { type: 'sending', attempt: 2, owner };
 const delivered: JobEvent = { type: 'delivered', run: 'r1' };
 const running: JobEvent = { type: 'observed', state: 'running', native_status: 'run' };
 
-/** A statement that adds events, as the columns of its rows. */
+/** The columns of a statement that adds events. */
 interface Insert {
   jobs: string[];
   lines: string[];
@@ -30,13 +30,13 @@ interface Insert {
   commit: string | undefined;
 }
 
-/** A database in which every job exists. The test sets the statements that it refuses, and the changes of other processes. */
+/** A database in which every job exists. A test sets the statements that it refuses and the other processes' changes. */
 class Jobs {
-  /** Thrown by the next statements that add events. */
+  /** The errors that the next statements that add events throw. */
   refusals: Error[] = [];
-  /** Rows with these ids are not changed, as if the job were removed or the lease lost. */
+  /** The ids of rows that no statement changes, as if the job were removed or the lease lost. */
   unchanged = new Set<string>();
-  /** The result of the statement that creates a job. */
+  /** The result of a statement that creates a job. */
   found: { created: boolean; held: boolean; there: boolean } = { created: true, held: true, there: false };
   /** Whether the table of events contains the requested event. */
   hasEvent = false;
@@ -87,7 +87,7 @@ function open(): { jobs: Jobs; writer: EventWriter; facts: UnwrittenEvents; id: 
   return { jobs, facts, writer: new EventWriter(database, facts, () => now), id: newJobId(now) };
 }
 
-/** The types of the events that wait in local files. */
+/** Returns the pending events in the local files. */
 async function keptIn(facts: UnwrittenEvents): Promise<(JobEvent | undefined)[]> {
   const kept: (JobEvent | undefined)[] = [];
   await facts
@@ -112,7 +112,7 @@ describe('while the database is unavailable', () => {
     { type: 'detached', run: 'r1', exit_code: 8 },
   ];
   it.each(facts.map((event) => ({ event })))(
-    'the event $event.type is kept, and written before the next event',
+    'the event $event.type is kept in a file, and written before the next event',
     async ({ event }) => {
       const { jobs, writer, facts, id } = open();
       jobs.refusals.push(gone);
@@ -127,7 +127,7 @@ describe('while the database is unavailable', () => {
     },
   );
 
-  it('a decision of a person and an observation are not kept', async () => {
+  it("a person's decision and an observation are not kept", async () => {
     const { jobs, writer, facts, id } = open();
     const events: JobEvent[] = [running, { type: 'rated', rating: 3 }, { type: 'resolved', how: 'resubmit' }];
     for (const event of events) {
@@ -137,7 +137,7 @@ describe('while the database is unavailable', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it('a planned action of a process is not kept', async () => {
+  it("a process's planned action is not kept", async () => {
     const { jobs, writer, facts, id } = open();
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
     for (const event of [sending, began]) {
@@ -147,7 +147,7 @@ describe('while the database is unavailable', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it('an event that cannot be saved locally either is written before the next event', async () => {
+  it('an event that cannot be saved to a local file is written before the next event', async () => {
     const { jobs, writer, facts, id } = open();
     mkdirSync(dirname(dirname(facts.folder)), { recursive: true });
     writeFileSync(dirname(facts.folder), '');
@@ -161,7 +161,7 @@ describe('while the database is unavailable', () => {
     expect(decodeEvents(`${lines.join('\n')}\n`)).toMatchObject([accepted, running]);
   });
 
-  it('an event that was refused for another reason is kept only if it records something that has already happened', async () => {
+  it('an event that is refused for another reason is kept only if it records something that has happened', async () => {
     const { jobs, writer, facts, id } = open();
     const full = new MgwError('local_io', 'full');
     jobs.refusals.push(full);
@@ -185,7 +185,7 @@ describe('while the database is unavailable', () => {
     expect(flushed).toHaveBeenCalledTimes(2);
   });
 
-  it('an event that is kept while others are written is written before the next event', async () => {
+  it('an event that is kept while other events are written is written before the next event', async () => {
     const { jobs, writer, facts, id } = open();
     jobs.refusals.push(gone);
     await writer.append(id, accepted).catch(() => undefined);
@@ -205,7 +205,7 @@ describe('while the database is unavailable', () => {
 describe('a job', () => {
   const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
 
-  it('that was created is known to its process, and an existing job is not created again', async () => {
+  it('is cached by the process that creates it, and is not created again if it exists', async () => {
     const { jobs, writer, id } = open();
     expect(await writer.create(id, [prepared, began])).toBe(true);
     expect(writer.justWritten(id)).toHaveLength(2);
@@ -218,7 +218,7 @@ describe('a job', () => {
     expect(jobs.restored).toEqual([false, false, true]);
   });
 
-  it('is found by its fingerprint and its handle, if its record has them', async () => {
+  it('is found by its fingerprint and its handle, if it has them', async () => {
     const { jobs, writer } = open();
     const lost = { ...prepared, fingerprint: lostFingerprint };
     for (const [at, events] of [[prepared], [prepared, accepted], [lost, accepted], [undefined]].entries())
@@ -226,7 +226,7 @@ describe('a job', () => {
     expect(jobs.names).toMatchObject([{ length: 1 }, { length: 2 }, { length: 1 }, { length: 0 }]);
   });
 
-  it('counts as created if an earlier try has created it, with the events that others have added since', async () => {
+  it('is reported as created if an earlier try created it, and includes the events that others have added since', async () => {
     const { jobs, writer, id } = open();
     jobs.found = { created: false, held: false, there: true };
     jobs.hasEvent = true;
@@ -251,7 +251,7 @@ describe('a job', () => {
 });
 
 describe('an event', () => {
-  it('of a missing job causes one error, and an event under a lost lease another', async () => {
+  it('causes one error if its job is missing, and another if the lease is lost', async () => {
     const { jobs, writer, id } = open();
     jobs.unchanged.add(id);
     await expect(writer.append(id, sending)).rejects.toThrow('longer than its lease');
@@ -259,7 +259,7 @@ describe('an event', () => {
     await expect(writer.append(id, sending)).rejects.toMatchObject({ code: 'local_io' });
   });
 
-  it('counts as written if an earlier try has written it, even if the database then reports a duplicate', async () => {
+  it('is reported as written if an earlier try wrote it, even if the database then reports a duplicate', async () => {
     const { jobs, writer, id } = open();
     jobs.hasEvent = true;
     jobs.unchanged.add(id);
@@ -281,7 +281,7 @@ describe('an event', () => {
       writer.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' }),
       writer.append(other, running),
     ]);
-    // In the order of their ids, so that two processes never wait for each other.
+    // Jobs are sorted by id, so two processes never wait for each other.
     expect(jobs.inserts.map((insert) => insert.jobs)).toEqual([[id, other, third], [id], [id]]);
     const ofJob = jobs.inserts.flatMap(({ jobs: ids, lines }) => lines.filter((_, at) => ids[at] === id));
     expect(decodeEvents(`${ofJob.join('\n')}\n`).map((event) => event?.type)).toEqual([
@@ -300,7 +300,7 @@ describe('an event', () => {
     expect(jobs.inserts.map((insert) => insert.jobs)).toEqual(ids.map((each) => [each]));
   });
 
-  it('is written under the lease of its process if it announces an action of the process', async () => {
+  it("is written under its process's lease if it announces an action of the process", async () => {
     const { jobs, writer, id } = open();
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
     for (const event of [began, sending, accepted, running]) await writer.append(id, event);
@@ -315,7 +315,7 @@ describe('an event', () => {
     expect(jobs.inserts.map(({ commit }) => commit)).toEqual(['soon', 'durable', 'durable']);
   });
 
-  it('of an acceptance makes its job findable by the handle', async () => {
+  it('makes its job findable by the handle if it is an acceptance', async () => {
     const { jobs, writer, id } = open();
     await writer.append(id, running);
     await writer.append(id, accepted);
@@ -323,7 +323,7 @@ describe('an event', () => {
   });
 });
 
-describe('the state of a job', () => {
+describe("a job's state", () => {
   const linesOf = (...events: JobEvent[]): string[] =>
     events.map((event) => encodeEvent(event, now).trimEnd());
 
@@ -342,7 +342,7 @@ describe('the state of a job', () => {
     expect(jobs.inserts.at(-1)).toMatchObject({ seen: [-1], states: ['unknown'] });
   });
 
-  it('needs no query in the turn of the event loop in which it was written', async () => {
+  it('needs no query in the event loop turn in which it was written', async () => {
     const { jobs, writer, id } = open();
     writer.cacheLines(id, linesOf(prepared));
     expect(writer.justWritten(id)).toBeUndefined();
@@ -383,11 +383,11 @@ describe('the state of a job', () => {
   });
 });
 
-describe('the end of a doubt', () => {
+describe('an event that resolves a doubt', () => {
   it.each<[string, string | undefined, unknown[][]]>([
-    ['hands out the row of a batch again', 'films/s1', [['films', ['s1', 's1']]]],
-    ['hands out the row of a numbered job again', 'films/a/b/2', [['films', ['a/b/2', 'a/b']]]],
-    ['changes no batch if the job has a key of its own', 'films', []],
+    ['makes a batch row available again', 'films/s1', [['films', ['s1', 's1']]]],
+    ["makes a numbered job's row available again", 'films/a/b/2', [['films', ['a/b/2', 'a/b']]]],
+    ['changes no batch if the job has a key outside batches', 'films', []],
     ['changes no batch if the job has no key', undefined, []],
   ])('%s', async (_, key, updates) => {
     const { jobs, writer, id } = open();
@@ -398,7 +398,7 @@ describe('the end of a doubt', () => {
     expect(jobs.queueUpdates).toEqual(updates);
   });
 
-  it('may be a pending event, but a pending event of a removed job is dropped', async () => {
+  it('may be pending, but is dropped if its job is removed', async () => {
     const { jobs, writer, facts, id } = open();
     jobs.firstLine = encodeEvent({ ...prepared, key: 'films/s1' }, now).trimEnd();
     const keep = async (): Promise<void> => {

@@ -12,7 +12,7 @@ import { describePostgres, type PostgresPlace } from './place.ts';
 
 const clock = { now: () => now, monotonic: () => 0 };
 
-describePostgres('the check of a database', (newPlace) => {
+describePostgres('the database check', (newPlace) => {
   async function warnings({ server, database }: PostgresPlace, port?: number): Promise<string[]> {
     return (await examineLedger(parseStateUrl(server.url(database, port)), clock)).warnings;
   }
@@ -21,7 +21,7 @@ describePostgres('the check of a database', (newPlace) => {
     ['transaction', false],
     ['session', false],
     ['statement', true],
-  ] as const)('detects a pool that breaks transactions: mode %s', async (mode, isWarned) => {
+  ] as const)('detects whether a pool in mode %s breaks transactions', async (mode, isWarned) => {
     const place = await newPlace();
     await place.open();
     const pool = await PgBouncer.open(place.server.port, mode);
@@ -30,7 +30,7 @@ describePostgres('the check of a database', (newPlace) => {
     expect(found.some((text) => text.includes('pool_mode = transaction'))).toBe(isWarned);
   });
 
-  it('subtracts half of the time that the statement took from the difference of the clocks', async () => {
+  it("subtracts half of the statement's duration from the clock difference", async () => {
     const place = await newPlace();
     await place.open();
     let ms = 0;
@@ -43,7 +43,7 @@ describePostgres('the check of a database', (newPlace) => {
   it.each([
     [1, 'No released version of mgw created such tables'],
     [99, 'Update mgw'],
-  ])('refuses tables of version %i, and does not change them', async (version, text) => {
+  ])('refuses version %i tables without changing them', async (version, text) => {
     const place = await newPlace();
     await place.open();
     const change = `UPDATE mgw.meta SET version = ${version}; DROP TABLE mgw.claims`;
@@ -82,7 +82,7 @@ describePostgres('the check of a database', (newPlace) => {
     await server.query('drop database latin');
   });
 
-  it('refuses a schema or a table of another role, and a role that can only read', async () => {
+  it("refuses another role's schema or table, and a role that can only read", async () => {
     const place = await newPlace();
     await place.open();
     const { server, database } = place;
@@ -134,7 +134,7 @@ describePostgres('the check of a database', (newPlace) => {
   it.each([
     ['a value', "SELECT length($1::varchar) AS n, $2::varchar = 'x'::varchar AS m", ['abc', 'x']],
     ['no value', "SELECT length('abc'::varchar) AS n, 'x'::varchar = 'x'::varchar AS m", []],
-  ])('does not run a function or operator of `public`, in a statement with %s', async (_, text, values) => {
+  ])('does not run a function or operator from `public` in a statement with %s', async (_, text, values) => {
     const { server, database } = await newPlace();
     await server.query(
       `create function public.length(varchar) returns int language sql as 'select -1';
@@ -153,15 +153,18 @@ describePostgres('the check of a database', (newPlace) => {
     ['remote_write', 'durable', 'remote_write'],
     ['on', 'soon', 'off'],
     ['off', undefined, 'off'],
-  ] as const)('with synchronous_commit=%s, runs a statement (%s) with %s', async (setting, commit, mode) => {
-    const { server, database } = await newPlace();
-    await server.query(`alter database ${database} set synchronous_commit = ${setting}`);
-    const opened = new Database(parseStateUrl(server.url(database)));
-    onEnd(() => opened.close());
-    const text = "SELECT current_setting('synchronous_commit') AS mode";
-    expect(await opened.query(text, [], commit)).toEqual([{ mode }]);
-    expect(await opened.query(`${text} WHERE $1::boolean`, [true], commit)).toEqual([{ mode }]);
-  });
+  ] as const)(
+    'replaces synchronous_commit=%s for a statement (%s) with %s',
+    async (setting, commit, mode) => {
+      const { server, database } = await newPlace();
+      await server.query(`alter database ${database} set synchronous_commit = ${setting}`);
+      const opened = new Database(parseStateUrl(server.url(database)));
+      onEnd(() => opened.close());
+      const text = "SELECT current_setting('synchronous_commit') AS mode";
+      expect(await opened.query(text, [], commit)).toEqual([{ mode }]);
+      expect(await opened.query(`${text} WHERE $1::boolean`, [true], commit)).toEqual([{ mode }]);
+    },
+  );
 
   it('detects a server that would lose confirmed writes, and a clock that differs', async () => {
     const place = await newPlace();

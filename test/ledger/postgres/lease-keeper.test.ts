@@ -9,12 +9,12 @@ import { deadOwner } from '../../jobs/harness.ts';
 const leaseMs = 30_000;
 const afar = (lease: string): Owner => ({ pid: 7, start: '1', host: 'afar', lease, instance: `i${lease}` });
 
-/** A keeper on a database that responds immediately, and the statements that it received. */
+/** Opens a lease keeper on a database that responds immediately and records its statements. */
 function open(): {
   keeper: LeaseKeeper;
   statements: string[];
   clock: { now: number; monotonic: number };
-  /** Replaces the answer to a kind of statement. */
+  /** The answers to kinds of statements, which a test can replace. */
   answers: Record<string, () => object[]>;
 } {
   const [database, statements] = [new Database(parseStateUrl('postgres://127.0.0.1/d')), [] as string[]];
@@ -51,7 +51,7 @@ describe('the check whether processes are alive', () => {
     expect([lifeOf(now), lifeOf(before)]).toEqual(['alive', 'dead']);
   });
 
-  it('needs one more statement to end the lease of a process that is proven dead on this machine', async () => {
+  it('needs one more statement to end the lease of a process proven dead on this machine', async () => {
     const { keeper, statements } = open();
     const dead: Owner = { ...deadOwner(), lease: '5', instance: 'i5' };
     expect((await keeper.livesOf([dead, afar('2')]))(dead)).toBe('dead');
@@ -72,7 +72,7 @@ describe('the check whether processes are alive', () => {
     expect((await keeper.livesOf([{ ...owner, instance: 'other' }]))({ ...owner, instance: 'other' })).toBe(
       'dead',
     );
-    // By now, other processes may have declared this one dead.
+    // Other processes may have declared this process dead.
     clock.monotonic = leaseMs;
     expect((await keeper.livesOf([owner]))(owner)).toBe('dead');
     await keeper.close();
@@ -121,7 +121,7 @@ describe('a lease', () => {
     expect(statements).toHaveLength(3);
   });
 
-  it('that has ended is replaced, and only the new lease is renewed', async () => {
+  it('is replaced once it has ended, and only the new lease is renewed', async () => {
     vi.useFakeTimers();
     const { keeper, statements, clock } = open();
     await keeper.lease();
@@ -143,7 +143,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('does not keep its process alive, and does not cause an error if it cannot be released', async () => {
+  it('neither keeps its process alive nor causes an error if it cannot be released', async () => {
     const { keeper, answers } = open();
     const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
     await keeper.lease();
@@ -154,7 +154,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('of a process on this machine, or of no process, is never uncertain', async () => {
+  it('is never uncertain if it belongs to a process on this machine or to no process', async () => {
     const { keeper, statements } = open();
     const { pid, start, host } = currentOwner();
     for (const owner of [

@@ -7,13 +7,13 @@ import { deadOwner } from '../../jobs/harness.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
-/** A keeper with a manual clock, whose renewals can be awaited. */
+/** A lease keeper with a manual clock, whose renewals a test can await. */
 interface Kept {
   keeper: LeaseKeeper;
   clock: { now: number; monotonic: number };
-  /** Resolves with the rows of the next renewal. */
+  /** Resolves with the rows that the next renewal returns. */
   renewal: () => Promise<unknown[]>;
-  /** Runs during the next statement. */
+  /** Runs a function during the next statement. */
   during: (act: () => void) => void;
 }
 
@@ -42,7 +42,7 @@ async function keeperIn(place: PostgresPlace, leaseMs: number): Promise<Kept> {
 
 const longMs = 3_600_000;
 
-describePostgres('a lease on PostgreSQL', (newPlace) => {
+describePostgres('a PostgreSQL lease', (newPlace) => {
   it.each<[string, { now: number; monotonic: number }]>([
     ['the machine slept', { now: 0.9 * longMs, monotonic: 0 }],
     ['the time of day was set back', { now: -longMs, monotonic: 0.9 * longMs }],
@@ -52,7 +52,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).not.toThrow();
     Object.assign(clock, passed);
     expect(() => lease.assertLease()).toThrow('longer than its lease');
-    // The process acquires a new lease, by which other processes identify it from then on.
+    // The process acquires a new lease, which identifies it to other processes from then on.
     const next = await keeper.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
     expect(() => next.assertLease()).not.toThrow();
@@ -68,7 +68,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is acquired again if the response arrived too late to rely on', async () => {
+  it('is acquired again if the response arrives too late to rely on', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += longMs));
     const lease = await keeper.lease();
@@ -77,7 +77,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('of another machine is uncertain until it ends, and belongs to one process', async () => {
+  it('is uncertain until it ends if it belongs to a process on another machine', async () => {
     const place = await newPlace();
     const [{ keeper }, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { lease = '', instance } = (await other.keeper.lease()).owner;
@@ -90,7 +90,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await keeper.uncertainLease(afar)).toBeUndefined();
   });
 
-  it('is shared by all callers that request it at once', async () => {
+  it('is shared by all concurrent callers', async () => {
     const { keeper } = await keeperIn(await newPlace(), longMs);
     const all = await Promise.all([keeper.lease(), keeper.lease(), keeper.lease()]);
     expect(new Set(all.map(({ owner }) => owner.lease)).size).toBe(1);
@@ -106,7 +106,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     const lease = await keeper.lease();
     const before = await untilOf(place);
     clock.monotonic = 0.5 * shortMs;
-    // The lease is counted from before the renewal was sent.
+    // The lease's time is counted from before the renewal was sent.
     during(() => (clock.monotonic = 0.7 * shortMs));
     expect(await renewal()).toHaveLength(1);
     expect(await untilOf(place)).not.toBe(before);
@@ -133,7 +133,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is ended by the first process that checks it after it has expired, and by no other', async () => {
+  it('is ended only by the first process that checks it after it has expired', async () => {
     const place = await newPlace();
     const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { owner } = await one.keeper.lease();
@@ -156,7 +156,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is released when its process ends', async () => {
+  it('is released when its process exits', async () => {
     const place = await newPlace();
     const { keeper } = await keeperIn(place, longMs);
     await keeper.lease();
@@ -164,7 +164,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is not needed to claim a name: a claim in progress is awaited, and found', async () => {
+  it('is not needed to claim a name, and a claim in progress is awaited', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const other = new pg.Client({ connectionString: place.server.url(place.database) });

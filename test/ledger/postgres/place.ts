@@ -8,11 +8,11 @@ import { hasPostgres, PostgresServer } from '../../support/postgres.ts';
 import { freshFolder } from '../../support/servers.ts';
 import { now, type Place } from '../conformance.ts';
 
-/** How one process opens the ledger. */
+/** How a process opens the ledger. */
 export interface OpenOptions {
-  /** Parameters of the address: `lease=1s`. */
+  /** Parameters of the address, such as `lease=1s`. */
   parameters?: string;
-  /** The port of a proxy or a pool in front of the server. */
+  /** The port of a proxy or pool in front of the server. */
   port?: number;
   stateDir?: string;
   clock?: Clock;
@@ -26,10 +26,10 @@ export interface PostgresPlace extends Place {
   open: (options?: OpenOptions) => Promise<PostgresLedger>;
 }
 
-/** A clock with fixed timestamps, a running clock for leases, and short pauses. */
+/** A clock with a fixed time of day, a running monotonic clock for leases, and short pauses. */
 const stillClock: Clock = { ...hurried(), now: () => now };
 
-/** Tests with a separate PostgreSQL server; skipped if PostgreSQL is not installed. */
+/** Defines tests on a separate PostgreSQL server. They are skipped if PostgreSQL is not installed. */
 export function describePostgres(
   name: string,
   tests: (newPlace: () => Promise<PostgresPlace>, serverOf: () => PostgresServer) => void,

@@ -6,7 +6,7 @@ import { describePostgres, type PostgresPlace } from './place.ts';
 
 const quickly = 120_000;
 
-/** A gateway of Protocol C that accepts everything, and whose tasks never end. */
+/** Starts a Protocol C gateway that accepts every submission and whose tasks never finish. */
 async function gateway(): Promise<HttpServer & { creations: () => number }> {
   let count = 0;
   const server = await httpServer(({ method }, response) => {
@@ -20,8 +20,8 @@ function submission(prompt: string, ...more: string[]): string[] {
   return ['video', 'c', 'submit', prompt, '--model', 'vendor-h3', '--no-check', '--json', ...more];
 }
 
-describePostgres('processes of several machines with one ledger on PostgreSQL', (newPlace) => {
-  /** A machine with its own home and state folder. */
+describePostgres('processes on several machines that share a PostgreSQL ledger', (newPlace) => {
+  /** Creates machines, each with its own home and state folder. */
   const machines = async (
     count: number,
     url: string,
@@ -44,7 +44,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     expect(server.creations()).toBe(1);
   });
 
-  it('send nothing after they were stopped for longer than their lease', { timeout: quickly }, async () => {
+  it('send nothing after being stopped for longer than their lease', { timeout: quickly }, async () => {
     const server = await gateway();
     const place = await newPlace();
     await place.open();
@@ -56,7 +56,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     const cut = proxy.cutAt({ at: /"sending"/, lose: 'answer' });
     const run: Running = stopped.start(submission('a paper boat'));
     await cut;
-    // The database has recorded "sending", but the process has not received the response yet.
+    // The database has recorded "sending", but the process has not received the response.
     run.child.kill('SIGSTOP');
     const states = async (): Promise<unknown> => {
       const { json } = await other.run(['jobs', 'ls', '--json']);
@@ -67,7 +67,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     run.child.kill('SIGCONT');
     expect((await run.result).code).toBe(6);
     expect(server.creations()).toBe(0);
-    // The process's own record resolved the doubt.
+    // The process's record resolved the doubt.
     expect(await states()).toBe('prepared');
     expect((await other.run(submission('a paper boat'))).code).toBe(0);
     expect(server.creations()).toBe(1);
