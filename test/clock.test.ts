@@ -39,7 +39,7 @@ describe('systemClock', () => {
   });
 });
 
-it('a deadline expires after its duration, even if the time of day is changed', () => {
+it('a deadline expires after its duration, even if the system clock is changed', () => {
   const stepped = vi.spyOn(Date, 'now').mockReturnValue(0);
   const passing = vi.spyOn(process, 'hrtime').mockReturnValue([1, 0]);
   const deadline = deadlineIn(30, systemClock);
@@ -94,7 +94,7 @@ describe('parseDuration', () => {
     },
   );
 
-  it('throws only its own error, and returns whole milliseconds in range', () => {
+  it('returns whole milliseconds in range, or throws a usage error', () => {
     fc.assert(
       fc.property(fc.stringMatching(/^[\d.dhms -]{0,12}$/), (text) => {
         let ms: number;
@@ -118,11 +118,11 @@ describe('formatDuration', () => {
     [5000, '5s'],
     [1500, '1s500ms'],
     [5_400_000, '1h30m'],
-  ])('writes %d ms as %s', (ms, text) => {
+  ])('formats %d ms as %s', (ms, text) => {
     expect(formatDuration(ms)).toBe(text);
   });
 
-  it('writes text that is read back as the same duration', () => {
+  it('returns text that is parsed as the same duration', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 365 * 86_400_000 }), (ms) => {
         expect(parseDuration(formatDuration(ms))).toBe(ms);

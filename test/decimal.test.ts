@@ -17,7 +17,7 @@ const amount = fc
 const value = amount.map(parseDecimal);
 
 describe('an amount', () => {
-  it('is printed with its original digits, except for trailing zeros', () => {
+  it('is formatted with its original digits, except for trailing zeros', () => {
     fc.assert(
       fc.property(amount, (text) => {
         const plain = text.includes('.') ? text.replace(/\.?0+$/, '') : text;
@@ -43,7 +43,7 @@ describe('an amount', () => {
     expect(() => parseDecimal(text)).toThrow('a decimal number');
   });
 
-  it('is added exactly, unlike a float', () => {
+  it('is added exactly, unlike a floating-point number', () => {
     expect(formatDecimal(add(parseDecimal('0.1'), parseDecimal('0.2')))).toBe('0.3');
     expect(formatDecimal(multiply(parseDecimal('1.1'), parseDecimal('1.1')))).toBe('1.21');
     expect(formatDecimal(divideByPowerOfTen(parseDecimal('2.5'), 4))).toBe('0.00025');
@@ -64,7 +64,7 @@ describe('an amount', () => {
     );
   });
 
-  it('exceeds another amount by their difference, or by zero', () => {
+  it('exceeds a smaller amount by their difference, and a larger one by zero', () => {
     fc.assert(
       fc.property(value, value, (one, two) => {
         expect(formatDecimal(excess(add(one, two), two))).toBe(formatDecimal(one));
@@ -73,7 +73,7 @@ describe('an amount', () => {
     );
   });
 
-  it('never becomes negative by a subtraction', () => {
+  it('never becomes negative when another amount is subtracted', () => {
     expect(() => subtract(parseDecimal('1'), parseDecimal('1.01'))).toThrow(RangeError);
   });
 });

@@ -10,7 +10,7 @@ import { freshFolder } from './support/servers.ts';
 describe('the runtime', () => {
   const node = { node: '24.0.0', v8: '13.6' } as NodeJS.ProcessVersions;
 
-  it('may be Node', () => expect(() => requireNode(node)).not.toThrow());
+  it('is accepted if it is Node', () => expect(() => requireNode(node)).not.toThrow());
 
   it.each([
     ['bun', { ...node, bun: '1.4.5' }],
@@ -24,7 +24,7 @@ describe('the runtime', () => {
   );
 });
 
-describe('a runtime that is installed here', () => {
+describe('an installed runtime', () => {
   it.each([['bun'], ['deno', 'run', '--allow-all']])(
     '(%s) is refused before anything is sent',
     (name, ...words) => {
@@ -42,9 +42,10 @@ describe('a runtime that is installed here', () => {
 });
 
 describe('the package', () => {
-  it('is the npm package unless an executable contains it', () => expect(installMethod()).toBe('npm'));
+  it('is the npm package unless it is part of an executable', () => expect(installMethod()).toBe('npm'));
 
-  it('has its documentation', async () => expect(await readPackageFile('docs/output.md')).toMatch(/^# /));
+  it('contains its documentation', async () =>
+    expect(await readPackageFile('docs/output.md')).toMatch(/^# /));
 
   it('can start itself with the arguments of its own command line', () => {
     const [file = '', ...words] = selfCommand();
@@ -52,7 +53,7 @@ describe('the package', () => {
     expect(run.stdout).toBe(`${version}\n`);
   });
 
-  it('finds the running file, although without /proc Node knows only the command that started it', () => {
+  it('finds the running file even without /proc, when Node has only the command that started it', () => {
     const { execPath } = process;
     onTestFinished(() => {
       process.execPath = execPath;

@@ -20,7 +20,7 @@ describe('isOpenFor', () => {
   const [a, b] = ['/a', '/b'].map((output): Goal => ({ command: 'submit', ask: 'file', output }));
   if (a === undefined || b === undefined) throw new Error('no goals');
 
-  it('is true for the command that did not get its result, regardless of other commands', () => {
+  it('is true for a command that has not received its result, regardless of other commands', () => {
     const job = jobWith({ ...a }, { ...b, deliveredAt: '2026-11-20T12:00:00.000Z' });
     expect([isOpenFor(job, a), isOpenFor(job, b)]).toEqual([true, false]);
   });
@@ -28,7 +28,7 @@ describe('isOpenFor', () => {
   it('is true for a command with another goal while any goal is open', () => {
     expect(isOpenFor(jobWith({ ...a }), accept)).toBe(true);
     expect(isOpenFor(jobWith({ ...a, deliveredAt: '2026-11-20T12:00:00.000Z' }), accept)).toBe(false);
-    // Without a run that has this goal, the record does not show whether the job was delivered.
+    // Without a run that has this goal, the record does not prove that the job was delivered.
     expect(isOpenFor(jobWith(), accept)).toBe(true);
   });
 });
@@ -43,7 +43,7 @@ describe('isFinal', () => {
     ['succeeded', true],
     ['failed', true],
     ['rejected', true],
-  ])('of %s is %s', (state, final) => {
+  ])('returns for %s: %s', (state, final) => {
     expect(isFinal(state)).toBe(final);
   });
 });

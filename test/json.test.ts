@@ -47,12 +47,12 @@ describe('parseJson', () => {
     },
   );
 
-  it('reads literals of any length next to long integers', () => {
+  it('reads literals of any length in JSON with long integers', () => {
     const long = '\\n'.repeat(4_000_000);
     expect(at(parseJson(`{"a":"${long}","id":12345678901234567890}`), 'id')).toBe('12345678901234567890');
   });
 
-  it('reads values that are nested too deeply as null, and all values next to them', () => {
+  it('reads values that are nested too deeply as null, and all other values unchanged', () => {
     const deep = (levels: number): string => `${'['.repeat(levels)}7${']'.repeat(levels)}`;
     expect(canonicalJson(parseJson(deep(maxLevels)))).toBe(deep(maxLevels));
     expect(canonicalJson(parseJson(deep(maxLevels + 1)))).toBe(deep(maxLevels).replace('7', 'null'));
@@ -61,7 +61,7 @@ describe('parseJson', () => {
     expect(JSON.stringify(parseJson(text)).length).toBeLessThan(1000);
   });
 
-  it('differs from JSON.parse in long integers only', () => {
+  it('differs from JSON.parse only in long integers', () => {
     const exact = (_: string, value: unknown): unknown =>
       Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value as number) < 1e21
         ? String(value)
@@ -74,7 +74,7 @@ describe('parseJson', () => {
     );
   });
 
-  it('keeps the digits of every integer', () => {
+  it('returns every digit of every integer', () => {
     fc.assert(
       fc.property(fc.bigInt(-(10n ** 30n), 10n ** 30n), (number) => {
         const { id } = parseJson(`{"id": ${number.toString()} }`) as { id: Json };
@@ -110,18 +110,18 @@ describe('parseCutJson', () => {
     ['12', 12],
     ['<html>{"a":"b"', undefined],
     ['}{"a"', undefined],
-  ])('of %s is %j', (text, value) => {
+  ])('reads %s as %j', (text, value) => {
     expect(parseCutJson(text)).toEqual(value);
   });
 
   it.each([
     ['brackets alone', '['.repeat(1_000_000)],
     ['pairs far inside', `${'['.repeat(300)}${'[],'.repeat(100_000)}`],
-  ])('keeps the members before a member that is nested too deeply: %s', (_, member) => {
+  ])('returns the members before a member that is nested too deeply: %s', (_, member) => {
     expect(textAt(parseCutJson(`{"id":"t-1","c":${member}`), 'id')).toBe('t-1');
   });
 
-  it('returns a part of the complete value at every cut', () => {
+  it('returns part of the complete value, wherever the text is truncated', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), fc.nat(), (value, where) => {
         const text = JSON.stringify(value);
@@ -131,7 +131,7 @@ describe('parseCutJson', () => {
     );
   });
 
-  it('reads the start of long text, regardless of its end', () => {
+  it('reads the start of long text regardless of its end', () => {
     const long = '\\n'.repeat(4_000_000);
     expect(at(parseCutJson(`{"id":"x","a":"${long}`), 'id')).toBe('x');
     expect(at(parseCutJson(`{"id":"x","a":"${long}","b":[${'[],'.repeat(100_000)}`), 'id')).toBe('x');
@@ -181,7 +181,7 @@ describe('at, textAt and idAt', () => {
 });
 
 describe('isObject', () => {
-  it('is true for objects alone', () => {
+  it('is true only for objects', () => {
     expect([{}, [], null, 'x', 5, undefined].map(isObject)).toEqual([
       true,
       false,
@@ -199,11 +199,11 @@ describe('canonicalJson', () => {
     [{ a: undefined }, '{}'],
     [undefined, 'null'],
     ['\u2028"', '"\u2028\\""'],
-  ])('of %j is %s', (value, text) => {
+  ])('converts %j to %s', (value, text) => {
     expect(canonicalJson(value)).toBe(text);
   });
 
-  it('is the same for equal values, and can be parsed', () => {
+  it('returns the same text for equal values, and the text can be parsed', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), (value) => {
         const shuffled = Object.fromEntries(Object.entries(value).reverse()) as Json;
@@ -230,7 +230,7 @@ describe('parseBodyJson', () => {
     '{"a":9007199254740991,"b":-9007199254740991}',
     '{"a":"9007199254740993 \\" 1e999","12345678901234567890":null}',
     '[0.1,1e21,1.5e300,-0,0.12345678901234567890]',
-  ])('keeps %s', (text) => {
+  ])('accepts %s unchanged', (text) => {
     expect(parseBodyJson(text)).toEqual(JSON.parse(text));
   });
 
@@ -240,7 +240,7 @@ describe('parseBodyJson', () => {
     );
   });
 
-  it('lets its parser report invalid JSON', () => {
+  it("throws the parser's error for invalid JSON", () => {
     expect(() => parseBodyJson('{"a":1e999')).toThrow(SyntaxError);
   });
 });

@@ -27,15 +27,14 @@ async function cruise(cwd: string): Promise<Cruised> {
     'json',
     'src',
   ];
-  // dependency-cruiser exits with the number of violations, so the call fails. Its report is still on stdout.
+  // dependency-cruiser exits with the number of violations, so the call fails, but the report is on stdout.
   const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, maxBuffer: 2 ** 28 }).catch(
     (error: unknown) => error as { stdout: string },
   );
   return JSON.parse(stdout) as Cruised;
 }
 
-// For each rule, an import that breaks only this rule. As the names say, some import only types, or
-// files that do not exist.
+// For each rule, an import that breaks only that rule. Some imports load only types, or files that do not exist.
 const broken: [rule: string, from: string, to: string][] = [
   ['vocabulary-imports-no-folder', 'src/job.ts', 'src/http/leaf.ts'],
   ['media-looks-down', 'src/media/up.ts', 'src/files/leaf.ts'],
@@ -71,7 +70,7 @@ const broken: [rule: string, from: string, to: string][] = [
   ['no-unresolved', 'src/cli/lost.ts', './nowhere.ts'],
 ];
 
-// Allowed imports: none breaks a rule.
+// Imports that break no rule.
 const kept: [from: string, to: string][] = [
   ['src/cli/main.ts', 'src/jobs/leaf.ts'],
   ['src/cli/main.ts', 'src/protocols/registry.ts'],
@@ -117,7 +116,7 @@ afterAll(() => folders.forEach((folder) => rmSync(folder, { recursive: true })))
 
 // `npm run layers` checks the rules for every module.
 describe('the layers', () => {
-  it('have a rule for each violation, and each rule detects its violation', async () => {
+  it('have a rule for each violation, and every rule detects its violation', async () => {
     const { summary } = await cruise(fixture());
     const found = summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} → ${to}`);
     for (const [rule, from] of broken)

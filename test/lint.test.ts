@@ -15,11 +15,11 @@ it.each([
   ['no-restricted-globals', "export const reply = fetch('http://127.0.0.1');\n"],
   ['no-restricted-properties', "export const reply = globalThis.fetch('http://127.0.0.1');\n"],
   ['@typescript-eslint/no-restricted-imports', "export { request } from 'undici';\n"],
-])('the linter (%s) keeps the global fetch and the index of undici out of src', async (rule, text) => {
+])("the linter (%s) forbids the global fetch and undici's index in src", async (rule, text) => {
   expect(await rulesBroken(text, 'src/installation.ts')).toContain(rule);
 });
 
-it('the linter allows fetch in the sandbox and in the page of the gallery', async () => {
+it("the linter allows fetch in the sandbox and in the gallery's page", async () => {
   const text = "export const reply = fetch('http://127.0.0.1');\n";
   expect(await rulesBroken(text, 'src/sandbox/server.ts')).not.toContain('no-restricted-globals');
 });
@@ -29,6 +29,6 @@ it.each([
   ['no-restricted-syntax', "export const message = 'allowed is a number';\n"],
   ['no-warning-comments', '// The part of it that is under way.\nexport const job = undefined;\n'],
   ['no-restricted-syntax', 'export const message = `nobody reads ${String(process.pid)}`;\n'],
-])('the linter (%s) keeps forbidden phrases out of comments and messages', async (rule, text) => {
+])('the linter (%s) forbids certain phrases in comments and messages', async (rule, text) => {
   expect(await rulesBroken(text, 'src/installation.ts')).toContain(rule);
 });

@@ -19,11 +19,11 @@ it.each([
   ['', undefined],
   ['direction', undefined],
   ['reflection', undefined],
-])('the nearest word to %s: %s', (name, nearest) => {
+])('the nearest word to %s is %s', (name, nearest) => {
   expect(nearestName(name, names)).toBe(nearest);
 });
 
-it('the nearest of several words is chosen, without comparing words that cannot be near', () => {
+it('the nearest of several words is returned without comparing words that cannot be near', () => {
   expect(nearestName('reference_image_url', ['reference_audio_urls', 'reference_image_urls'])).toBe(
     'reference_image_urls',
   );

@@ -17,14 +17,14 @@ const manifest = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8
 };
 
 let folder: string;
-/** A clone that is packed, and the empty folder into which the tarball is installed. */
+/** The clone that is packed. */
 let clone: string;
 let home: string;
 let packed: string[];
-/** The stderr of npm during the installation. */
+/** npm's stderr during the installation. */
 let install: string;
 
-// Works as on a machine without a network: does not contact a registry, and ignores this user's settings.
+// Makes npm work without a network: it contacts no registry and ignores this user's settings.
 const offline = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
 
 beforeAll(() => {
@@ -35,7 +35,7 @@ beforeAll(() => {
     mkdirSync(made, { recursive: true });
   for (const name of ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'bin', 'docs'])
     cpSync(join(repository, name), join(clone, name), { recursive: true });
-  // Its build output exists already.
+  // The build output exists, so the clone needs no build.
   script(join(clone, 'node_modules/.bin'), 'rolldown', `cp -r '${join(repository, 'dist')}' dist`);
   writeFileSync(join(clone, 'dist', 'left-from-another-build.cjs'), '');
   writeFileSync(join(home, 'package.json'), '{"private":true}');
@@ -63,7 +63,7 @@ function mgw(args: string[]): { status: number | null; stdout: string; stderr: s
 }
 
 describe('the tarball', () => {
-  it('contains the program, its documents and licences, and nothing else', () => {
+  it('contains only the program, its documents and its licences', () => {
     const expected = [
       /^package\.json$/,
       /^README\.md$/,
@@ -88,7 +88,7 @@ describe('the tarball', () => {
     expect(packed).not.toContain('dist/left-from-another-build.cjs');
   });
 
-  it('needs no other package, and does not cause an npm warning', () => {
+  it('needs no other package, and causes no npm warning', () => {
     expect(install).toBe('');
     expect(manifest.dependencies).toBeUndefined();
     expect(existsSync(join(home, 'node_modules', 'commander'))).toBe(false);
@@ -143,7 +143,7 @@ describe('the package as a library', () => {
   const byRequire =
     "const { createClient, exitCodes, MgwError } = require('mgw');\nconst client = createClient();";
   const esm = (file: string): string => `${byImport}${program.replace('FILE', `'${file}'`)}`;
-  // Not closed, because it must not keep the process alive.
+  // The client is not closed, because it must not keep the process alive.
   const cjs = `${byRequire}\nvoid (async () => {${program.replace('FILE', "'cjs.mp4'")}})();`;
   const blocks = (kind: string): string[] =>
     Array.from(readFileSync(join(repository, 'docs/library.md'), 'utf8').matchAll(/```(\w+)\n([^]*?)```/g))
@@ -178,7 +178,7 @@ describe('the package as a library', () => {
 
   afterAll(() => gateway.close());
 
-  // Checks and compiles as `tsc` does in a user's strict project, but does not check the types of Node and the language.
+  // Checks and compiles like `tsc` in a user's strict project, but does not check the types of Node and the language.
   const compiler = `
     import ts from '${join(repository, 'node_modules/typescript/lib/typescript.js')}';
     const [nodeTypes, ...files] = process.argv.slice(1);
@@ -209,7 +209,7 @@ describe('the package as a library', () => {
     return JSON.parse(stdout) as ReturnType<typeof compile>;
   }
 
-  /** Runs files one after the other in one process. Returns the output of each; CommonJS may print last. */
+  /** Runs files one after another in one process. Returns each file's output; CommonJS may print last. */
   async function run(...files: string[]): Promise<string[]> {
     const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
     const words = ['--input-type=module', '-e', program, ...files.map((file) => join(home, file))];
@@ -221,7 +221,7 @@ describe('the package as a library', () => {
     return stdout.split('---\n');
   }
 
-  it('has the same types for Node and for a bundler, and every example of its page compiles', () => {
+  it('has the same types for Node and for a bundler, and every documented example compiles', () => {
     const { checked, messages, bundled } = compile([
       'esm.mts',
       'typed.cts',
@@ -233,7 +233,7 @@ describe('the package as a library', () => {
     expect(bundled).toMatch(/\/node_modules\/mgw\/dist\/library\/types\/library\/library\.d\.mts$/);
   }, 120_000);
 
-  it('submits, waits and fetches as an ES module, as in its documentation', async () => {
+  it('submits, waits and fetches as an ES module, as documented', async () => {
     const [esm, ...shown] = await run(
       'built/esm.mjs',
       ...examples.map(([name]) => `built/${name.replace('.mts', '.mjs')}`),
@@ -244,7 +244,7 @@ describe('the package as a library', () => {
     );
   });
 
-  it('submits, waits and fetches by require, as in its documentation', async () => {
+  it('submits, waits and fetches with require, as documented', async () => {
     const printed = await run('built/typed.cjs', 'example.cjs');
     expect(printed.at(-1)?.split('\n').sort()).toEqual([
       '',
@@ -254,7 +254,7 @@ describe('the package as a library', () => {
   });
 });
 
-describe('loading the network stack', () => {
+describe('the network stack', () => {
   const network = ['http', 'https', 'tls', 'http2', 'dns', '_http_client', 'internal/deps/undici/undici'];
 
   const lines = [
@@ -269,7 +269,7 @@ describe('loading the network stack', () => {
     'sandbox bill',
     '--sandbox models',
   ];
-  // Runs the commands in one process, and prints the modules of the network that are loaded after each.
+  // Runs the commands in one process, and prints the network modules that are loaded after each command.
   const tracer = `
     const { join } = require('node:path');
     const [package_, ...lines] = process.argv.slice(1);
@@ -283,7 +283,7 @@ describe('loading the network stack', () => {
       process.exit();
     })();`;
 
-  it('is needed for the command that calls the gateway, and for no other', () => {
+  it('is loaded only by the command that calls the gateway', () => {
     const env = { PATH: process.env['PATH'], HOME: home };
     const words = ['-e', tracer, join(home, 'node_modules', 'mgw'), ...lines];
     const { stderr } = spawnSync(process.execPath, words, { cwd: home, env, encoding: 'utf8' });

@@ -5,7 +5,7 @@ import { anyCharacter } from './support/any-character.ts';
 
 const anyText = fc.oneof(
   fc.string({ unit: anyCharacter }),
-  // Code units, so that lone surrogates are included.
+  // Random code units include lone surrogates.
   fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) => String.fromCharCode(...units)),
   fc
     .array(
@@ -27,7 +27,7 @@ function dangerous(text: string): number[] {
 }
 
 describe('printable', () => {
-  it('limits the length even without a limit from its caller', () => {
+  it('limits the length even if the caller sets no limit', () => {
     expect([printable('x'.repeat(10_000)).length, printableLine('x'.repeat(10_000)).length]).toEqual([
       2000, 2000,
     ]);
@@ -43,7 +43,7 @@ describe('printable', () => {
     ['a\0b\u200b', 'a\\u{0}b\\u{200b}'],
     ['\ud83d', '\\u{d83d}'],
     ['👨‍👩‍👧 模型 مدل‌ها', '👨‍👩‍👧 模型 مدل‌ها'],
-  ])('shows %j as %j', (text, shown) => {
+  ])('formats %j as %j', (text, shown) => {
     expect(printable(text)).toBe(shown);
   });
 
@@ -58,7 +58,7 @@ describe('printable', () => {
     );
   });
 
-  it('does not change plain text, and is the same when applied twice', () => {
+  it('does not change plain text, nor its own output', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme-ascii', maxLength: 200 }), (text) => {
         expect(printable(text)).toBe(text);
@@ -71,7 +71,7 @@ describe('printable', () => {
     );
   });
 
-  it('marks a cut and never splits a character', () => {
+  it('marks truncated text and never splits a character', () => {
     expect(printable('abcdef', 4)).toBe('abc…');
     expect(printable('ab😀cdef', 4)).toBe('ab…');
     expect(printable('ab\x1bcdef', 6)).toBe('ab…');

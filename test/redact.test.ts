@@ -5,7 +5,7 @@ import { anyCharacter } from './support/any-character.ts';
 
 const key = 'sk-Ab3+/x_9-ZqY7"kLm';
 const visible = Array.from({ length: 94 }, (_, n) => String.fromCharCode(33 + n));
-/** Text that looks like an escape, or is an escape of an invisible character. */
+/** Text that looks like an escape sequence, or that is an escape sequence for an invisible character. */
 const escapes = ['%7f', '%20', '%25', '%41', '\\u007f', '\\x20', '\\\\', '&#127;', '&#x20;', '&amp;'];
 const keyText = fc.string({ unit: fc.constantFrom(...visible, ...escapes), minLength: 12, maxLength: 60 });
 
@@ -48,7 +48,7 @@ const entities: Record<string, string> = {
   _: '&lowbar;',
 };
 
-/** Whether some Base64 part of the text decodes to a text that contains the secret. */
+/** Whether any Base64 part of the text decodes to text that contains the secret. */
 function holdsInBase64(text: string, secret: string): boolean {
   const runs = text.match(/[\w+/-]+={0,2}/g) ?? [];
   return runs.some((run) => Buffer.from(run, 'base64').toString('latin1').includes(secret));
@@ -66,7 +66,7 @@ describe('secretRedactor', () => {
     );
   });
 
-  it('hides a key whose characters are each escaped differently, even in nested escapes', () => {
+  it('hides a key whose characters are escaped in different ways, even with nested escapes', () => {
     const ways = ['JSON in escapes', 'HTML in numbers', 'percent-encoded in full', 'plain'] as const;
     const letters = fc.constantFrom(...Array.from('abcXYZ0189+/=_.:-'));
     const character = fc.tuple(letters, fc.array(fc.constantFrom(...ways), { maxLength: 3 }));
@@ -81,7 +81,7 @@ describe('secretRedactor', () => {
     );
   });
 
-  it('hides escaped text that contains the key in hexadecimal or Base64', () => {
+  it('hides an escaped hexadecimal or Base64 form of the key', () => {
     for (const encoding of ['hex', 'base64'] as const) {
       const encoded = Buffer.from(key).toString(encoding);
       expect(secretRedactor([key])(spellings['HTML in numbers']?.(encoded) ?? '')).toContain('[redacted]');
@@ -129,13 +129,13 @@ describe('secretRedactor', () => {
     expect(hide('monkey1 key12 task-key1')).toBe('monkey1 key12 task-key1');
   });
 
-  it('takes no longer for a key of backslashes', () => {
+  it('takes no longer for a key that contains backslashes', () => {
     const secret = '\\'.repeat(40);
     expect(secretRedactor([secret])(secret)).toBe('[redacted]');
     expect(secretRedactor([`${secret}end`])('\\'.repeat(5000))).toBe('\\'.repeat(5000));
   });
 
-  it('treats the characters of a key literally', () => {
+  it('treats every character of a key literally', () => {
     const hide = secretRedactor(['.*+?^${}()|[]\\-']);
     expect(hide('anything else')).toBe('anything else');
     expect(hide('<.*+?^${}()|[]\\->')).toBe('<[redacted]>');
@@ -164,28 +164,28 @@ describe('redactor', () => {
     ['TokenStatusExhausted[sk-abc***xyz]', 'TokenStatusExhausted[[redacted]]'],
     ['task key=1 and sig=2 in prose', 'task key=1 and sig=2 in prose'],
     ['https://h/v?monkey=1&design=2', 'https://h/v?monkey=1&design=2'],
-  ])('shows %j as %j', (text, shown) => {
+  ])('redacts %j as %j', (text, shown) => {
     expect(hide(text)).toBe(shown);
     expect(hide(hide(text))).toBe(shown);
   });
 
-  it('takes linear time on hostile text, not quadratic', () => {
+  it('takes linear time on hostile text', () => {
     for (const part of ['a.', '&a', '?sig', 'a://', 'authorization ', 'sk-a*'])
       expect(hide(part.repeat(500_000)).length).toBeGreaterThan(0);
   });
 
-  it('also hides the key', () => {
+  it('hides the key', () => {
     expect(hide(`the key ${key} is refused`)).toBe('the key [redacted] is refused');
   });
 });
 
 describe('redactHeaders', () => {
-  it('shows a header that only counts tokens', () => {
+  it('does not hide a header that only contains a token count', () => {
     const headers = { 'x-control-require-usage-tokens-return': '*', 'x-token': 'secret' };
     expect(redactHeaders(headers)).toEqual({ ...headers, 'x-token': '[redacted]' });
   });
 
-  it('hides headers with credentials and shows the others', () => {
+  it('hides only headers with credentials', () => {
     const headers = {
       Authorization: 'Bearer sk-1',
       'X-Api-Key': 'sk-1',

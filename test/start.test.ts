@@ -35,8 +35,8 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
-describe('mgw loads from its build', () => {
-  // Returns the names of the loaded files, without their hashes.
+describe('mgw', () => {
+  // Returns the names of the loaded build files, without their hashes.
   function loadedBy(words: string[], exitCode = 0): string[] {
     const list = join(home, 'list');
     const script = join(home, 'trace.cjs');
@@ -56,37 +56,39 @@ describe('mgw loads from its build', () => {
     return Array.from(built, ([, name = '']) => name);
   }
 
-  it.each(['--version', '--help'])('nothing for %s', (flag) => expect(loadedBy([flag])).toEqual([]));
+  it.each(['--version', '--help'])('loads nothing from its build for %s', (flag) =>
+    expect(loadedBy([flag])).toEqual([]),
+  );
 
-  it('no command for the complete help', () => {
+  it('loads no command for the complete help', () => {
     expect(loadedBy(['--no-color', '--help'])).toEqual(['mgw', 'rolldown-runtime']);
   });
 
-  it('a page of help that matches what the program prints', async () => {
+  it('prints the same help from the built page as from the program', async () => {
     const { stdout } = await newUser().run(['--no-color', '--help']);
     expect(spawnSync(process.execPath, ['bin/mgw.js', '--help'], { encoding: 'utf8' }).stdout).toBe(stdout);
   });
 
-  it('one command for its help, and the names of its siblings', () => {
+  it("loads only one command for that command's help", () => {
     expect(loadedBy(['jobs', '--help'])).toEqual(['mgw', 'rolldown-runtime', 'jobs']);
   });
 
-  // The chunks of undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and the code that runs jobs.
+  // The chunks of undici, zod, conf with ajv, yaml, ora, the sandbox, the client, and the code that runs jobs.
   const heavy = ['undici', 'core', 'store', 'yaml', 'ora', 'server', 'gateway', 'job'];
 
-  it('the ledger for the list of jobs, but no network and no schema', () => {
+  it('loads the ledger for the job list, but no network stack and no schema', () => {
     const loaded = loadedBy(['jobs', 'ls']);
     expect(loaded).toContain('ledger');
     expect(heavy.filter((name) => loaded.includes(name))).toEqual([]);
     expect(loaded.length).toBeLessThanOrEqual(10);
   });
 
-  it('the client for the list of models, but no schema, settings writer or protocol', () => {
+  it('loads the client for the model list, but no schema, settings writer or protocol', () => {
     const loaded = loadedBy(['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'], 6);
     expect(heavy.filter((name) => loaded.includes(name)).sort()).toEqual(['gateway', 'undici']);
   });
 
-  it('compiled code even for a command that calls the gateway', () => {
+  it('loads compiled code even for a command that calls the gateway', () => {
     const models = ['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'];
     const compiled = join(home, '.cache', 'mgw', 'compiled');
     const kept = (): string[] =>
@@ -123,7 +125,7 @@ describe('the compile cache', () => {
   const kept = (): string[] =>
     readdirSync(cache).map((name) => `${name} ${statSync(join(cache, name)).mtimeMs}`);
 
-  it('is written, and used by the next start', () => {
+  it('is written by one start and used by the next', () => {
     expect(run()).toBe(42);
     const first = kept();
     expect(first).toHaveLength(2);
@@ -151,7 +153,7 @@ describe('the compile cache', () => {
     expect(run()).toBe(42);
   });
 
-  it('is contained unchanged in an executable, and then not written', () => {
+  it('is part of an executable, which does not write it', () => {
     const script =
       'const [load, ...folders] = process.argv.slice(1); for (const folder of folders) for (const name of ["main", "part"]) require(load).compile(`dist/${name}.cjs`, folder);';
     const carried = ['compiled', 'again'].map((name) => join(home, name));
@@ -179,14 +181,14 @@ describe('the compile cache', () => {
     expect(kept()).toHaveLength(1);
   });
 
-  it('is not required if it cannot be written', () => {
+  it('is unused if it cannot be written', () => {
     rmSync(cache, { recursive: true });
     expect(run()).toBe(42);
   });
 });
 
 describe('the folder of the compile cache', () => {
-  it('is only for this user and this version', () => {
+  it('is separate for each user and version', () => {
     const folder = openCache('1.0.0', { HOME: home });
     expect(folder).toBe(join(home, '.cache', 'mgw', 'compiled', '1.0.0'));
     expect(statSync(folder ?? '').mode & 0o777).toBe(0o700);
@@ -236,7 +238,7 @@ describe('the folder of the compile cache', () => {
 });
 
 describe('a lazily loaded Node module', () => {
-  it('provides its classes to the build: a budget is set and read', () => {
+  it('provides its classes to the build, which can set and read a budget', () => {
     const home = mkdtempSync(join(tmpdir(), 'mgw-built-'));
     const mgw = (...args: string[]): string =>
       spawnSync(process.execPath, [resolve('bin/mgw.js'), ...args], {

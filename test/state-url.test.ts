@@ -3,8 +3,8 @@ import { parseStateUrl, maskPassword, hasPassword } from '../src/state-url.ts';
 
 const secret = 'hunter2secret';
 
-describe('the address of a shared ledger', () => {
-  it('has parameters for mgw, which are not passed to the database', () => {
+describe("a shared ledger's address", () => {
+  it('may contain parameters for mgw, which are not passed to the database', () => {
     const url = parseStateUrl(
       'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
     );
@@ -38,7 +38,7 @@ describe('the address of a shared ledger', () => {
     `postgres://mgw@db/jobs?pasword=${secret}`,
     `postgres://mgw@db/jobs?pass=${secret}&lease=5s`,
     `postgres://mgw@db/jobs?password=x&password=${secret}`,
-  ])('never shows its password: %s', (text) => {
+  ])('never exposes its password in an error: %s', (text) => {
     expect(maskPassword(text)).not.toContain(secret);
     try {
       expect(parseStateUrl(text).displayUrl).not.toContain(secret);
@@ -47,7 +47,7 @@ describe('the address of a shared ledger', () => {
     }
   });
 
-  it('may have parameters that database hosts add', () => {
+  it('may contain parameters that database hosts add', () => {
     const { displayUrl, href } = parseStateUrl('postgres://mgw@db/jobs?channel_binding=require');
     expect([displayUrl, href]).toEqual([
       'postgres://mgw@db/jobs?channel_binding=***',

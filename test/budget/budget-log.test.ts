@@ -27,15 +27,15 @@ async function textOf(log: BudgetLog): Promise<string> {
   return text;
 }
 
-describe('a budget file', () => {
-  it('is created with its folder, for its owner only', async () => {
+describe('a budget log', () => {
+  it('is created with its folder, with access only for its owner', async () => {
     const path = join(freshFolder(), 'budgets', 'a.jsonl');
     await (await openBudgetLog(path)).close();
     expect(statSync(path).mode & 0o777).toBe(0o600);
     expect(statSync(join(path, '..')).mode & 0o777).toBe(0o700);
   });
 
-  it('is not considered truncated if another process appends to it during a read', async () => {
+  it('is not reported as truncated if another process appends to it during a read', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     const file = await open(path);
@@ -53,7 +53,7 @@ describe('a budget file', () => {
     await Promise.all([log.close(), file.close()]);
   });
 
-  it('causes an error if only part of an entry was written', async () => {
+  it('causes an error if only part of an entry is written', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     onEnd(() => watchDisk(undefined));
@@ -62,7 +62,7 @@ describe('a budget file', () => {
     await log.close();
   });
 
-  it('provides each reader with every line once, from any writer', async () => {
+  it('returns every line once to each reader, regardless of the writer', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const [one, other] = [await openBudgetLog(path), await openBudgetLog(path)];
     await one.append('first ü\n', true);
@@ -93,7 +93,7 @@ describe('a budget file', () => {
         writeFileSync(path, 'first\n');
       },
     ],
-    ['cut', (path) => truncateSync(path, 1)],
+    ['truncated', (path) => truncateSync(path, 1)],
   ])('is not written to after it was %s', async (_, change) => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
@@ -121,11 +121,11 @@ describe('a budget file', () => {
         await expect(openBudgetLog(path)).rejects.toThrow(MgwError);
       },
     ],
-  ])('is not left open by %s, and neither is its folder', async (_, use) => {
+  ])('is closed, like its folder, after the test of %s', async (_, use) => {
     const folder = freshFolder();
     await use(join(folder, 'a.jsonl'));
     const open = readdirSync('/proc/self/fd').map((file) => {
-      // The descriptor of this listing is closed by now.
+      // The descriptor used for this listing is closed by now.
       const link = join('/proc/self/fd', file);
       return existsSync(link) ? readlinkSync(link) : '';
     });

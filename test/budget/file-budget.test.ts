@@ -13,20 +13,20 @@ import { add, compare, type Decimal, decimalOf, formatDecimal, zero } from '../.
 import { FileBudget } from '../../src/budget/file-budget.ts';
 import { encodeBudgetEvent } from '../../src/budget/reservations.ts';
 
-/** A file in memory, and the processes that share it, in an order that the test chooses. */
+/** A file in memory, shared by processes whose steps run in an order that the test chooses. */
 class World {
   text = '';
-  /** How much of the text a power cut leaves. */
+  /** The length of the text that survives a power cut. */
   synced = 0;
   now = Date.parse('2026-11-22T10:00:00Z');
   readonly #waiting: { alive: Alive; go: () => void }[] = [];
 
-  /** Every step of a process waits here for its turn. A dead process never gets a turn. */
+  /** Waits for the process's next turn. A dead process never gets a turn. */
   step(alive: Alive): Promise<void> {
     return new Promise((go) => this.#waiting.push({ alive, go }));
   }
 
-  /** Performs one step; returns false if nothing is left to do. */
+  /** Performs one step. Returns false if no step is left. */
   async turn(chosen: number): Promise<boolean> {
     await new Promise((resolve) => setImmediate(resolve));
     const ready = this.#waiting.filter(({ alive }) => !alive.dead);
@@ -61,7 +61,7 @@ class World {
 
 interface Alive {
   dead: boolean;
-  /** The number of bytes of the next line that are written before the process dies. */
+  /** How many characters of the next line are written before the process dies. */
   dieInAppend?: number;
 }
 
@@ -73,7 +73,7 @@ interface Job {
   answer: 'accepts' | 'refuses' | 'loses';
 }
 
-/** A process's run on a job, as recorded in the ledger. */
+/** A process's attempt at a job, as recorded in the ledger. */
 interface Run {
   alive: Alive;
   ended: boolean;
@@ -103,7 +103,7 @@ class Shop {
     return new FileBudget({ log, now: () => this.world.now, outcomeOf });
   }
 
-  /** A process that works through some jobs and may die on the way. */
+  /** Runs a process that submits some jobs one after another and may die at any step. */
   async process(alive: Alive, mine: readonly Job[]): Promise<void> {
     const budget = this.budget(alive);
     for (const job of mine) if (job.state === 'prepared') await this.#submit(budget, job, alive);
@@ -124,7 +124,7 @@ class Shop {
 
   async #send(job: Job, run: Run): Promise<void> {
     await this.world.step(run.alive);
-    // As in the ledger, only one of two runs of a job may send.
+    // As in the ledger, only one of two runs may send a job.
     if (job.state !== 'prepared') return;
     job.state = 'sending';
     run.sent = 'open';
@@ -140,7 +140,7 @@ class Shop {
     const run = this.#runs.get(id);
     const isOver = run === undefined || run.ended || run.alive.dead;
     const outcome = run?.sent === 'no' && isOver ? 'none' : run?.sent === 'accepted' ? 'accepted' : 'open';
-    // The caller uses this outcome later, and the state may have changed by then.
+    // The state may change before the caller uses this outcome.
     await this.world.step(asking);
     return outcome;
   }
@@ -157,7 +157,7 @@ const death = fc.option(fc.record({ turn: fc.nat(150), torn: fc.option(fc.nat(20
 const scenario = fc.record({
   limit: fc.integer({ min: 1, max: 25 }),
   jobs: fc.array(job, { minLength: 1, maxLength: 8 }),
-  /** The jobs of each process, and when it dies. */
+  /** Each process's jobs, and when the process dies. */
   processes: fc.array(fc.record({ takes: fc.array(fc.nat(7), { minLength: 1, maxLength: 6 }), death }), {
     minLength: 1,
     maxLength: 6,
@@ -200,7 +200,7 @@ async function play({ limit, jobs, processes, powerCut, order }: Scenario): Prom
     const unsynced = world.text.length - world.synced;
     world.text = world.text.slice(0, world.synced + (powerCut.keeps % (unsynced + 1)));
   }
-  // One more process tries everything again, as a person would.
+  // Another process tries everything again, as a person would.
   start({ dead: false }, all);
   while (await world.turn(next()));
   expect(failures).toEqual([]);
@@ -218,7 +218,7 @@ describe('a budget shared by processes', () => {
     );
   });
 
-  it('contains exactly the amounts that were or may have been charged', async () => {
+  it('contains exactly the amounts that were charged or may have been charged', async () => {
     await fc.assert(
       fc.asyncProperty(scenario, async (one) => {
         const shop = await play(one);
@@ -259,13 +259,12 @@ describe('a budget shared by processes', () => {
   });
 });
 
-/** A budget that no other process uses; `outcomes` is what the ledger proves, by id. */
+/** Returns a budget that no other process uses. `outcomes` contains the outcomes that the ledger proves, by id. */
 function alone(
   text = '',
   outcomes: Record<string, ChargeOutcome | Decimal> = {},
 ): { budget: Budget; file: { text: string; now: number; ofOther: string; split: number } } {
-  // `ofOther` is the text that another process appends just after this one. Each read first returns
-  // only `split` characters.
+  // `ofOther` is text that another process appends just after this one. Each read is split after `split` characters.
   const file = { text, now: Date.parse('2026-11-30T23:00:00Z'), ofOther: '', split: 0 };
   let offset = 0;
   const log: BudgetLog = {
@@ -291,7 +290,7 @@ const ask = (budget: Budget, id: string, amount: number): Promise<Decision> =>
   budget.reserve(chargeOf(id, amount));
 
 describe('a budget', () => {
-  it('that was never set grants nothing', async () => {
+  it('grants nothing if it was never set', async () => {
     expect(await ask(alone().budget, 'a', 0)).toEqual({
       fits: false,
       state: { limit: undefined, spent: zero, reserved: zero },
@@ -312,7 +311,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'd', 1)).toEqual({ fits: true });
   });
 
-  it.each(['day', 'month'] as const)('for a %s resets at the start of the next one, in UTC', async (per) => {
+  it.each(['day', 'month'] as const)('resets every %s at the start of the next one, in UTC', async (per) => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(5), per });
     expect(await ask(budget, 'a', 5)).toEqual({ fits: true });
@@ -324,7 +323,7 @@ describe('a budget', () => {
     expect(await budget.state()).toMatchObject({ spent: zero, reserved: { digits: 5n } });
   });
 
-  it('for a month counts what was spent while it was a daily budget', async () => {
+  it('includes the amounts spent under a daily limit when the limit becomes monthly', async () => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(5), per: 'day' });
     file.now = Date.parse('2026-11-29T12:00:00Z');
@@ -335,7 +334,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
   });
 
-  it('prefers the limit of a reservation over its own', async () => {
+  it("uses a reservation's limit instead of its own", async () => {
     const { budget } = alone();
     const limit = { amount: decimalOf(3) };
     expect(await budget.reserve(chargeOf('a', 3), limit)).toEqual({ fits: true });
@@ -344,7 +343,7 @@ describe('a budget', () => {
     });
   });
 
-  it('that is full checks the outcome of earlier reservations before it refuses', async () => {
+  it('checks the outcomes of earlier reservations before it refuses an amount', async () => {
     const outcomes: Record<string, ChargeOutcome> = {};
     const { budget } = alone('', outcomes);
     await budget.setLimit({ amount: decimalOf(5) });
@@ -358,7 +357,7 @@ describe('a budget', () => {
     expect(await budget.state()).toMatchObject({ spent: { digits: 2n }, reserved: { digits: 3n } });
   });
 
-  it('assigns the amount of a dead process to the first reservation that needs it', async () => {
+  it("grants a dead process's amount to the first reservation that needs it", async () => {
     const { budget } = alone('', { dead: 'none' });
     await budget.setLimit({ amount: decimalOf(2) });
     await ask(budget, 'dead', 2);
@@ -383,7 +382,7 @@ describe('a budget', () => {
     expect(text((await alone(file.text).budget.state()).spent)).toBe('10');
   });
 
-  // Each outcome is a read of the ledger, and there may be thousands of reservations.
+  // Each outcome requires a ledger read, and there may be thousands of reservations.
   it('does not look up an outcome while there is room', async () => {
     const { budget, file } = alone('', { dead: 'none' });
     await budget.setLimit({ amount: decimalOf(9) });
@@ -391,7 +390,7 @@ describe('a budget', () => {
     expect(file.text).not.toContain('release');
   });
 
-  it('counts a payment that was accepted after its amount was released', async () => {
+  it('includes a payment that was accepted after its amount was released', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(5) });
     await ask(budget, 'a', 5);
@@ -400,7 +399,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
   });
 
-  it('that was removed grants nothing, and starts from zero when it is set again', async () => {
+  it('grants nothing after it is removed, and starts from zero when it is set again', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(5) });
     await ask(budget, 'a', 5);
@@ -410,7 +409,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
   });
 
-  it('is the same for every reader of its file, regardless of where the reads are split', async () => {
+  it('is the same for every reader of its file, regardless of how the reads are split', async () => {
     const first = alone();
     await first.budget.setLimit({ amount: decimalOf(4) });
     await ask(first.budget, 'a', 3);
@@ -429,7 +428,7 @@ describe('a budget', () => {
     }
   });
 
-  it('is not used if a bit of a line has changed', async () => {
+  it('is not used if any bit of a line has changed', async () => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(100) });
     await ask(budget, 'a', 3);
@@ -438,12 +437,12 @@ describe('a budget', () => {
       const changed = String.fromCharCode(file.text.charCodeAt(at) ^ 1);
       const damaged = alone(file.text.slice(0, at) + changed + file.text.slice(at + 1)).budget;
       await expect(ask(damaged, 'b', 1), String(at)).rejects.toThrow('damaged');
-      // It fails the second time too, although the line has been read by then.
+      // The second call fails too, although the line has been read by then.
       await expect(ask(damaged, 'b', 1)).rejects.toThrow('damaged');
     }
   });
 
-  it('grants a reservation by its own line, even if another process settles it before it is read back', async () => {
+  it('grants a reservation even if another process settles the reservation before it is read back', async () => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(2) });
     const at = new Date(file.now).toISOString();

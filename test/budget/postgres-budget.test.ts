@@ -59,7 +59,7 @@ function limitOf(given: Given): Limit {
   return { amount: decimalOf(given.amount), ...(given.per && { per: given.per }) };
 }
 
-/** Waits until `count` statements wait for a lock. */
+/** Resolves once `count` statements are waiting for a lock. */
 function waitingIn(place: PostgresPlace, count: number): Promise<void> {
   const text =
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -76,7 +76,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     return new PostgresBudget({ database, kind: 'standing', name: `b${(count += 1)}`, outcomeOf, now });
   };
 
-  it('lists its open reservations, and settles them with the given outcomes', async () => {
+  it('lists its open reservations and settles them with the given outcomes', async () => {
     const { database } = await (await newPlace()).open();
     const [kind, name] = ['standing', `b${(count += 1)}`] as const;
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
@@ -92,7 +92,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(await budget.state()).toMatchObject({ spent: decimalOf(1), reserved: decimalOf(0) });
   });
 
-  it('counts a reservation once if it is repeated because the first response was lost', async () => {
+  it('includes a reservation once if it is repeated because the first response was lost', async () => {
     const budget = await budgetIn();
     const limit = { amount: decimalOf(3) };
     for (let tries = 0; tries < 2; tries += 1)
@@ -204,7 +204,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
   });
 
   it.each(['message', 'answer'] as const)(
-    'reserves once if the %s is lost, up to the limit',
+    'reserves an amount once, up to the limit, if the %s is lost',
     async (lose) => {
       const place = await newPlace();
       const proxy = await CuttingProxy.open(place.server.port);
@@ -237,7 +237,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(await budget.reserve(chargeOf('s', 2), most)).toMatchObject({ fits: false });
   });
 
-  it('keeps exact amounts', async () => {
+  it('stores exact amounts', async () => {
     const budget = await budgetIn();
     const amount = { digits: 10n ** 40n + 1n, scale: 30 };
     expect(await budget.reserve({ ...chargeOf('r', 0), amount }, { amount })).toEqual({ fits: true });
@@ -245,7 +245,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(formatDecimal((await budget.state()).spent)).toBe(formatDecimal(amount));
   });
 
-  it('releases the reservations of dead processes, and keeps the amounts that they had spent', async () => {
+  it('releases the reservations of dead processes, but not the amounts that they had spent', async () => {
     const outcomes: Record<string, ChargeOutcome> = { a: 'none', b: 'accepted', c: 'open' };
     const budget = await budgetIn(({ id }) => Promise.resolve(outcomes[id] ?? 'open'));
     const most = { amount: decimalOf(3) };
@@ -266,7 +266,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(decision).toMatchObject({ fits: false });
   });
 
-  it('counts a day by the clock of the database', async () => {
+  it("resets daily according to the database's clock", async () => {
     const budget = await budgetIn();
     await budget.setLimit({ amount: decimalOf(3), per: 'day' });
     expect(await budget.reserve(chargeOf('a', 2))).toEqual({ fits: true });
@@ -274,7 +274,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ reserved: '2' });
   });
 
-  it('needs one statement to reserve an amount that fits, and does not look up the outcome of others', async () => {
+  it('needs one statement to reserve an amount that fits, and looks up no outcomes', async () => {
     const { database } = await (await newPlace()).open();
     let statements = 0;
     const counting = {
@@ -302,14 +302,14 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(await budget.reserve(chargeOf('c', 2), most)).toEqual({ fits: true });
   });
 
-  it('releases the amount of a dead process, although nothing else was settled', async () => {
+  it("releases a dead process's amount even if nothing else can be settled", async () => {
     const budget = await budgetIn(({ id }) => Promise.resolve(id === 'a' ? 'none' : 'open'));
     const most = { amount: decimalOf(1) };
     expect(await budget.reserve(chargeOf('a', 1), most)).toEqual({ fits: true });
     expect(await budget.reserve(chargeOf('b', 1), most)).toEqual({ fits: true });
   });
 
-  // Otherwise the other process could release the amount, and this one would then send.
+  // Otherwise the other process could release the amount before this process sends.
   it('makes a process that declares its sender dead wait until the reservation is recorded', async () => {
     const place = await newPlace();
     const ledger = await place.open();
@@ -375,7 +375,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ reserved: '0' });
   });
 
-  it('does not confuse a released reservation with an open one', async () => {
+  it('refuses to reopen a released reservation whose amount no longer fits', async () => {
     const budget = await budgetIn();
     const most = { amount: decimalOf(10) };
     expect(await budget.reserve(chargeOf('r', 6), most)).toEqual({ fits: true });
@@ -396,13 +396,13 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     ['released twice', ['release', 'release'], { spent: '0', reserved: '0' }],
     ['released and kept', ['release', 'keep'], { spent: '1', reserved: '0' }],
     ['kept and released', ['keep', 'release'], { spent: '1', reserved: '0' }],
-  ])('counts a reservation once if it is %s at the same time', async (_, ways, standing) => {
+  ])('includes a reservation once if it is %s at the same time', async (_, ways, standing) => {
     const place = await newPlace();
     const { database } = await place.open();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
     const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
     await budget.reserve(chargeOf('r', 1), { amount: decimalOf(3) });
-    // Both have begun before either can end.
+    // Both operations start before either can finish.
     const holder = new pg.Client({ connectionString: place.server.url(place.database) });
     await holder.connect();
     onEnd(() => holder.end());

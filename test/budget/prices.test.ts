@@ -33,19 +33,19 @@ const a = (parameters: JsonObject, instances: JsonObject[] = [{ prompt: 'a boat'
 });
 const b = (OutputConfig: JsonObject): JsonObject => ({ ModelName: 'Kling', OutputConfig });
 
-describe('the maximum cost of a body', () => {
-  it('of Protocol A counts the seconds of every video', () => {
+describe("a body's maximum cost", () => {
+  it('includes the seconds of every video under Protocol A', () => {
     expect(cost('a', 'second=0.12', a({ durationSeconds: 8 }))).toBe('0.96');
     expect(cost('a', 'second=0.12', a({ durationSeconds: 8, sampleCount: 3 }))).toBe('2.88');
     expect(cost('a', 'video=1.5', a({ sampleCount: 4 }, [{}, {}]))).toBe('12');
   });
 
-  it('of Protocol B counts the seconds of OutputConfig', () => {
+  it('includes the duration in OutputConfig under Protocol B', () => {
     expect(cost('b', 'second=0.1', b({ Duration: 3 }))).toBe('0.3');
     expect(cost('b', 'video=2 second=0.1', b({ Duration: 3 }))).toBe('2.3');
   });
 
-  it('of Protocol C counts the seconds under either name', () => {
+  it('includes the duration under either name under Protocol C', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', duration: 7 })).toBe('0.7');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', seconds: '7' })).toBe('0.7');
   });
@@ -61,18 +61,18 @@ describe('the maximum cost of a body', () => {
     [undefined, { duration: null }],
     [undefined, { duration: 0 }],
     [undefined, { seconds: '' }],
-  ])('of Protocol C is %s, from the larger of two durations: %j', (most, body) => {
+  ])('is %s under Protocol C, from the longer of two durations: %j', (most, body) => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
   });
 
-  it('of Protocol C uses the highest price of two durations', () => {
+  it('is the higher price of two durations under Protocol C', () => {
     const price = 'video=1; duration=5: video=2; duration=15: video=3';
     expect(cost('c', price, { model: 'vendor-h3', duration: 5 })).toBe('2');
     expect(cost('c', price, { model: 'vendor-h3', seconds: '15' })).toBe('3');
     expect(cost('c', price, { model: 'vendor-h3', duration: 5, seconds: 15 })).toBe('3');
   });
 
-  it('of Protocol C uses the highest price of all durations if only the maximum of an omitted one is known', () => {
+  it('is the highest price of all durations under Protocol C if an omitted one has only a maximum', () => {
     const price = 'video=1; duration=10: video=5';
     expect(cost('c', price, { model: 'vendor-h3-mini' })).toBe('5');
     expect(cost('c', 'second=0.1; duration=10: second=0.7', { model: 'vendor-h3-mini' })).toBe('10.5');
@@ -85,7 +85,7 @@ describe('the maximum cost of a body', () => {
     ...[2.5, '2.5', 0, '', -1, 'many', 1e300, [2], { toString: null }].map(
       (count): [undefined, typeof count] => [undefined, count],
     ),
-  ])('of Protocol A is %s for sampleCount %j', (most, sampleCount) => {
+  ])('is %s under Protocol A for sampleCount %j', (most, sampleCount) => {
     const body = a({ durationSeconds: 8, sampleCount });
     expect(cost('a', 'second=1', body)).toBe(most);
     expect(cost('a', 'video=8', body)).toBe(most);
@@ -93,22 +93,22 @@ describe('the maximum cost of a body', () => {
     expect(cost('a', 'second=1 default_seconds=8', a({ sampleCount }))).toBe(most);
   });
 
-  it('of Protocol A is unknown for a broken sampleCount of two instances', () => {
+  it('is unknown under Protocol A for two instances with an invalid sampleCount', () => {
     expect(cost('a', 'video=1', a({ sampleCount: 2.5 }, [{}, {}]))).toBeUndefined();
   });
 
-  it('uses the defaults of the specification, or the largest allowed value if there is none', () => {
+  it("uses the specification's default, or the largest allowed value if there is none", () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
 
-  it('uses the resolution that the gateway produces: 768P of a self-hosted model is 720p', () => {
+  it('uses the resolution that the gateway produces: 720p for 768P of a self-hosted model', () => {
     const price = 'second=1; resolution=720p: second=2';
     expect(cost('c', price, { model: 'vendor-h3-mini', resolution: '768P', duration: 5 })).toBe('10');
     expect(cost('c', price, { model: 'vendor-h3', resolution: '768P', duration: 5 })).toBe('5');
   });
 
-  it('uses the billed length in the price if a request has no length', () => {
+  it("uses the price's default length if a request has no length", () => {
     const price = 'second=0.1 default_seconds=8';
     expect(cost('a', price, a({}))).toBe('0.8');
     expect(cost('a', price, a({ sampleCount: 3 }))).toBe('2.4');
@@ -116,11 +116,11 @@ describe('the maximum cost of a body', () => {
     expect(cost('b', price, b({}))).toBe('0.8');
     expect(cost('c', price, { model: 'vendor-h3-mini' })).toBe('0.8');
     expect(cost('c', price, { model: 'vendor-h3-mini', seconds: '5' })).toBe('0.5');
-    // Any request that is not empty.
+    // An invalid length is not an omitted one.
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
-  it('of Protocol C adds the reference images that are not free, under either name, but not the frames', () => {
+  it('includes non-free reference images under either name under Protocol C, but not the frames', () => {
     const price = 'second=0.12 reference_image=0.20 free_reference_images=5 minimum=0.50';
     const urls = (count: number): string[] =>
       Array.from({ length: count }, (_, at) => `https://a.test/${at}`);
@@ -137,13 +137,13 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', 'second=0.12 reference_image=0.20', { ...both, generation_mode: 'i2v' })).toBe('0.8');
   });
 
-  it('of Protocol B adds every file except a first frame', () => {
+  it('includes every file except a first frame under Protocol B', () => {
     const files = [{ Usage: 'Reference' }, { Usage: 'FirstFrame' }, { Type: 'Url' }];
     const body = { ...b({ Duration: 3 }), FileInfos: files };
     expect(cost('b', 'video=1 reference_image=0.1', body)).toBe('1.2');
   });
 
-  it('is the minimum of each video, before the multipliers', () => {
+  it('is at least the minimum for each video, before the multipliers', () => {
     const price = 'second=0.01 minimum=0.50';
     const twice = { group: parseDecimal('2') };
     expect(cost('b', price, b({ Duration: 3 }))).toBe('0.5');
@@ -161,7 +161,7 @@ describe('the maximum cost of a body', () => {
     ['a', 'resolution=1080p: video=1', a({})],
     ['a', 'second=1', a({ durationSeconds: 'long' })],
     ['c', 'second=1', { model: 'vendor-h3', seconds: 'long' }],
-  ])('is unknown, and not 0: %s %s %j', (name, text, body) => {
+  ])('is unknown rather than 0: %s %s %j', (name, text, body) => {
     expect(cost(name, text, body)).toBeUndefined();
   });
 
@@ -174,25 +174,25 @@ describe('the maximum cost of a body', () => {
     expect(of({ resolution: '1080P', generateAudio: true })).toBe('3');
   });
 
-  it('is the highest price that an omitted field may cause', () => {
+  it('is the highest price that an omitted field can cause', () => {
     const price = 'second=1; resolution=4k: second=5; resolution=480p: second=0.5';
     expect(cost('a', price, a({ durationSeconds: 2 }))).toBe('10');
     expect(cost('a', price, a({ durationSeconds: 2, resolution: '480p' }))).toBe('1');
   });
 
-  it('is the highest of the rates that match equally', () => {
+  it('is the highest of equally matching rates', () => {
     expect(
       cost('b', 'resolution=720P: video=1; duration=5: video=2', b({ Resolution: '720P', Duration: 5 })),
     ).toBe('2');
   });
 
-  it('matches a boolean in the spelling of the protocol, and a ratio with its colon', () => {
+  it("matches a boolean in the protocol's spelling, and a ratio with its colon", () => {
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Enabled' }))).toBe('2');
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Disabled' }))).toBe('1');
     expect(cost('b', 'video=1; aspect_ratio=16:9: video=3', b({ AspectRatio: '16:9' }))).toBe('3');
   });
 
-  it('of speech counts code points, not bytes', () => {
+  it('includes code points rather than bytes of speech', () => {
     const price = parsePrice('10k_characters=2.5', []);
     const of = (text: string): string => {
       const found = costAtMost(price, speechQuantity({ req_params: { text } }), []);
@@ -203,13 +203,13 @@ describe('the maximum cost of a body', () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
-  it('of speech excludes white space only if the price does', () => {
+  it('excludes white space in speech only if the price does', () => {
     const of = (price: string): string | undefined =>
       jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }), [])?.at_most;
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
   });
 
-  it("of speech comes with the price of 10,000 characters, by which the gateway's count is multiplied", () => {
+  it("is returned for speech with the price of 10,000 characters, by which the gateway's count is multiplied", () => {
     const quantity = speechQuantity({ req_params: { text: 'abc' } });
     const factors = { group: parseAmount('1.5') };
     const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);
@@ -220,12 +220,12 @@ describe('the maximum cost of a body', () => {
     expect(jobCost(parsePrice('second=1', []), { ...quantity, seconds: 2 }, [])).toEqual({ at_most: '2' });
   });
 
-  it('is multiplied exactly by the factors of the group and the user', () => {
+  it('is multiplied exactly by the group and user factors', () => {
     const factors = { group: parseAmount('1.1'), user: parseAmount('0.7') };
     expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
   });
 
-  it('remains readable with any digits', () => {
+  it('is readable with any number of digits', () => {
     const factor = fc.stringMatching(/^\d{1,12}\.\d{1,12}$/);
     fc.assert(
       fc.property(factor, factor, factor, fc.nat(30_000), (price, group, user, length) => {
@@ -272,13 +272,13 @@ describe('a price', () => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 
-  it('counts the units of the medium: speech has no seconds, and a video has no characters', () => {
+  it("accepts only the medium's units: no seconds for speech, and no characters for video", () => {
     expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
     expect(() => parsePrice('10k_characters=1 minimum=1', [], speechUnits)).toThrow(/minimum is not a unit/);
     expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);
   });
 
-  it('is either parsed or refused with a reason, for any text', () => {
+  it('is parsed, or refused with a reason, for any text', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         try {

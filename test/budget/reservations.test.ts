@@ -36,7 +36,7 @@ describe('a budget line', () => {
   ])('is read back as %s', (_, event) => {
     const line = encodeBudgetEvent(event, at);
     expect(decodeBudgetLine(line)).toEqual({ ...event, at });
-    // A line that is cut anywhere never looks like a complete one.
+    // A line that is truncated anywhere never looks complete.
     for (let cut = 0; cut < line.length; cut += 1) expect(decodeBudgetLine(line.slice(0, cut))).toBe('torn');
   });
 
@@ -66,11 +66,11 @@ it.each([
     { pid: '7', start: 1, host: 2, instance: 3, lease: 4 },
     { pid: 1, start: '', host: '' },
   ],
-])('the owner %j is read as %j, because an unnamed owner cannot be proven dead', (json, expected) => {
+])('the owner %j is read as %j, so an unidentified owner is never proven dead', (json, expected) => {
   expect(parseOwner(json)).toEqual(expected);
 });
 
-/** The state of a budget after these events: `LIMIT SPENT RESERVED`, and the ids of the open reservations. */
+/** Returns a budget's state after these events: `LIMIT SPENT RESERVED`, then the ids of the open reservations. */
 function stateAfter(...events: BudgetEvent[]): string {
   const reservations = new Reservations();
   for (const event of events) reservations.apply({ ...event, at });
@@ -100,7 +100,11 @@ describe('budget lines', () => {
     ['replace a spent amount by a lower one', [limit, reserve, keep, less], '1 0.1 0'],
     ['replace an amount that was released before', [limit, reserve, release, more], '1 0.75 0'],
     ['do not undo a final amount', [limit, reserve, more, keep, release], '1 0.75 0'],
-    ['refuse what a final amount leaves no room for', [limit, reserve, more, other], '1 0.75 0'],
+    [
+      'refuse a reservation for which a final amount leaves no room',
+      [limit, reserve, more, other],
+      '1 0.75 0',
+    ],
     ['do not release an amount that was spent', [limit, reserve, keep, release], '1 0.25 0'],
     ['have no effect for an id that was never reserved', [limit, keep, release], '1 0 0'],
     [
@@ -115,7 +119,7 @@ describe('budget lines', () => {
   });
 });
 
-it('a reservation, a limit or a final amount is durable; another settlement need not be, since it can be repeated', async () => {
+it('a reservation, a limit and a final amount are synced; another settlement is not, because it can be repeated', async () => {
   const synced: string[] = [];
   let text = '';
   const log: BudgetLog = {
@@ -151,7 +155,7 @@ it('a reservation, a limit or a final amount is durable; another settlement need
   ]);
 });
 
-it('a budget file is synced when required, and its name when it is opened', async () => {
+it("a budget file's lines are synced when required, and its name is synced when it is opened", async () => {
   const path = join(freshFolder(), 'budget.jsonl');
   const syncs: string[] = [];
   onEnd(() => watchDisk(undefined));
@@ -173,7 +177,7 @@ describe('budget entries', () => {
     ...{ id, amount, at, owner, state },
   });
 
-  it('are added to a file once, and do not change an existing limit', async () => {
+  it('are added to a file once without changing an existing limit', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     const entries = [entry('a', 'reserved'), entry('b', 'kept')];
     const limit = { amount: decimalOf(1), per: 'day' as const };
@@ -186,7 +190,7 @@ describe('budget entries', () => {
     expect(await readBudgetFile(path)).toEqual({ limit, entries: all });
   });
 
-  it('replace an amount in a file by the final one', async () => {
+  it('replace an amount in a file with the final amount', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     await writeBudgetFile(path, { entries: [entry('a', 'reserved'), entry('b', 'kept')] });
     const final = ['a', 'b'].map((id) => ({ ...entry(id, 'kept'), amount: decimalOf(2) }));
@@ -215,7 +219,7 @@ describe('budget entries', () => {
     expect(await readBudgetFile(path)).toEqual({ limit: undefined, entries: [entry('a', 'kept')] });
   });
 
-  it('are read without a torn line, and a damaged line is an error', async () => {
+  it('are read without a torn line, but cause an error if a line is damaged', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     const log = await openBudgetLog(path);
     await log.append(`{"v":1,"at"\n${encodeBudgetEvent({ type: 'limit', amount }, at)}\n`, false);

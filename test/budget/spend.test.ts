@@ -32,7 +32,7 @@ const finished = (state: 'succeeded' | 'failed', more: object = {}): JobEvent =>
   ...more,
 });
 
-/** Returns the cost of a job with these events: `10 spent`. */
+/** Returns the charges of a job with these events, such as `10 spent`. */
 function cost(...events: (JobEvent | undefined)[]): string[] {
   const recorded = events.map((event): RecordedEvent | undefined => event && { ...event, at });
   const job = foldJob('job_1', recorded);
@@ -42,7 +42,7 @@ function cost(...events: (JobEvent | undefined)[]): string[] {
   );
 }
 
-describe('the cost of a job', () => {
+describe("a job's cost", () => {
   it.each<[string, (JobEvent | undefined)[], string[]]>([
     ['never sent', [prepared()], []],
     ['being sent', [prepared(), sending(1, '2')], ['2 doubt']],
@@ -100,7 +100,7 @@ describe('the cost of a job', () => {
     ],
     ['failed', [prepared(), sending(1, '2'), accepted(), finished('failed', { error })], ['2 failed']],
     ['imported by its handle', [prepared(), accepted()], []],
-  ])('is counted by its record (%s)', (_, events, expected) => {
+  ])('is determined by its record (%s)', (_, events, expected) => {
     expect(cost(...events)).toEqual(expected);
   });
 
@@ -111,11 +111,11 @@ describe('the cost of a job', () => {
   ];
 
   it.each<[string, object, string]>([
-    ['follows the count of the gateway', { usage: { text_words: 17 } }, '0.255 spent'],
+    ["follows the gateway's count", { usage: { text_words: 17 } }, '0.255 spent'],
     ['is the maximum if the gateway did not count', {}, '0.3 spent'],
-    ['is the maximum if the count of the gateway is invalid', { usage: { text_words: -1 } }, '0.3 spent'],
+    ["is the maximum if the gateway's count is invalid", { usage: { text_words: -1 } }, '0.3 spent'],
     [
-      'is the maximum if the count of the gateway is not a whole number',
+      "is the maximum if the gateway's count is not a whole number",
       { usage: { text_words: 1.5 } },
       '0.3 spent',
     ],
@@ -126,14 +126,14 @@ describe('the cost of a job', () => {
   it.each<[string, object, string]>([
     ['that broke off is spent', { error: { code: 'speech_incomplete', message: '' } }, '0.3 spent'],
     ['that failed after some audio is spent', { error, details: { audio_bytes: 7 } }, '0.3 spent'],
-    ['that failed before any audio counts as failed', { error }, '0.3 failed'],
+    ['that failed before any audio is reported as failed', { error }, '0.3 failed'],
     [
-      'that broke off costs at least the maximum, since the count may be incomplete',
+      'that broke off is at least the maximum, because the count may be incomplete',
       { error: { code: 'speech_incomplete', message: '' }, usage: { text_words: 17 } },
       '0.3 spent',
     ],
     [
-      'that broke off follows a higher count of the gateway',
+      "that broke off follows the gateway's count if it is higher",
       { error: { code: 'speech_incomplete', message: '' }, usage: { text_words: 40 } },
       '0.6 spent',
     ],
@@ -144,20 +144,20 @@ describe('the cost of a job', () => {
 
 it.each<[string, JobEvent, string[]]>([
   ['its own attempt', { type: 'unavailable', attempt: 1, error }, ['none', 'open']],
-  ['the last attempt if the refusal names no attempt', { type: 'rejected', error }, ['open', 'none']],
+  ['the last attempt if the refusal specifies none', { type: 'rejected', error }, ['open', 'none']],
   ['no attempt if its own is not recorded', { type: 'unavailable', attempt: 7, error }, ['open', 'open']],
-])('a refusal ends %s, although it was recorded after a later attempt began', (_, refusal, fates) => {
+])('a refusal recorded after a later attempt began ends %s', (_, refusal, fates) => {
   const events = [prepared(), sending(1), sending(2), refusal].map((each) => ({ ...each, at }));
   expect(chargesOf(events).map(({ outcome }) => outcome)).toEqual(fates);
 });
 
-it('an attempt whose record is lost has the time of the first record, or no time', () => {
+it('an attempt whose record is lost has the time of the first event, or no time', () => {
   const charge = { attempt: 0, outcome: 'open', isLost: true };
   expect(chargesOf([undefined, { ...prepared(), at }])).toEqual([{ ...charge, at }]);
   expect(chargesOf([undefined])).toEqual([{ ...charge, at: '' }]);
 });
 
-it('a job has exactly as many accepted attempts as handles, regardless of the order of events', () => {
+it('a job never has more accepted attempts than handles, regardless of the order of events', () => {
   const event = fc.oneof(
     fc.integer({ min: 1, max: 3 }).map((attempt) => sending(attempt, '1')),
     fc.integer({ min: 1, max: 3 }).map((attempt): JobEvent => ({ type: 'unavailable', attempt, error })),
@@ -183,7 +183,7 @@ it('a job has exactly as many accepted attempts as handles, regardless of the or
   );
 });
 
-it('an expense belongs to its batch, its key, its day and each of its budgets', () => {
+it('an expense belongs to its model, batch, key, day and each of its budgets', () => {
   const expense = {
     at,
     job: 'j',
@@ -201,7 +201,7 @@ it('an expense belongs to its batch, its key, its day and each of its budgets', 
   expect(groupsOf({ ...expense, budgets: [] }, 'budget')).toEqual(['']);
 });
 
-it('an unknown price makes a sum unknown, and never counts as 0', () => {
+it('an unknown price makes a sum unknown, and is never treated as 0', () => {
   const sum = new Sum();
   sum.add(parseDecimal('0.1'));
   sum.add(parseDecimal('0.2'));

@@ -68,5 +68,5 @@ export function describeFleet(
 /** The two ways to connect to a server. */
 export const bothWays = [
   { way: 'directly', isPooled: false },
-  { way: 'through a pool of transactions', isPooled: true },
+  { way: 'through a transaction pool', isPooled: true },
 ];
