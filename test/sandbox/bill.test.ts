@@ -13,7 +13,7 @@ describe('the sandbox bill', () => {
     expect(readBill(freshState())).toEqual([]);
   });
 
-  test('keeps charges in order, and includes a refund from its time on', () => {
+  test('lists charges in order, and includes a refund from the time of the refund', () => {
     const state = freshState();
     appendToBill(state, { kind: 'charge', line: LINE }, { kind: 'refund', task: 't1', at: 2000 });
     appendToBill(state, { kind: 'charge', line: { ...LINE, task: 't2' } });
@@ -44,7 +44,7 @@ describe('the sandbox bill', () => {
 });
 
 describe('sandbox reset', () => {
-  test('removes tasks, charges and counts, and keeps files that are not the sandbox’s', async () => {
+  test("removes tasks, charges and counts, but not files that are not the sandbox's", async () => {
     const gateway = await sandbox({ faults: ['poll-502x1'], seed: 1 });
     const submit = (): Promise<unknown> =>
       gateway
@@ -58,7 +58,7 @@ describe('sandbox reset', () => {
     expect(await submit()).toEqual(first);
   });
 
-  test('does nothing if there is nothing', () => {
+  test('does nothing if there is no state', () => {
     const state = freshState();
     reset(state);
     mkdirSync(state);
@@ -82,7 +82,7 @@ describe('a fingerprint', () => {
     [{ a: [1, 2] }, { a: [2, 1] }],
     [{ a: 1 }, { a: '1' }],
     [{}, []],
-  ])('of %j differs from that of %j', (left, right) => {
+  ])('of %j differs from the fingerprint of %j', (left, right) => {
     expect(fingerprint(left)).not.toBe(fingerprint(right));
   });
 });

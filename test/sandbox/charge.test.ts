@@ -19,7 +19,7 @@ function speak({ url, key }: TestSandbox, text: string): Promise<Response> {
   });
 }
 
-/** One paid call of each area, its cost, and its refusal if the cost exceeds the balance by a millionth. */
+/** One paid call in each area, its cost, and its refusal if the cost exceeds the balance by a millionth. */
 const PAID: [
   area: string,
   amount: number,
@@ -67,7 +67,7 @@ async function textOf(answer: Answer | Response): Promise<string> {
 
 describe('a sandbox balance', () => {
   test.each(PAID)(
-    'allows %s to spend all of it, and not a millionth more',
+    'allows %s to spend the whole balance, but not a millionth more',
     async (_, amount, call, refusal) => {
       const exact = await sandbox({ limits: { balance: amount } });
       await textOf(await call(exact));
@@ -81,7 +81,7 @@ describe('a sandbox balance', () => {
     },
   );
 
-  test('is shared by all sandboxes with the same state, and a failed task refunds it', async () => {
+  test('is shared by all sandboxes with the same state, and is refunded for a failed task', async () => {
     const first = await sandbox({ limits: { balance: 20 } });
     expect((await submitC(first, { ...VIDEO, prompt: '[fail]' })).status).toBe(200);
     expect((await submitC(first)).status).toBe(200);
@@ -108,7 +108,7 @@ describe('a sandbox limit', () => {
   }
   const ok = [200, null];
 
-  test('on tasks in progress refuses one more until one has ended, without a retry time', async () => {
+  test('on tasks in progress refuses another task, without a retry time, until one has ended', async () => {
     const full = [429, null];
     expect(await statuses({ concurrency: 2 }, [0, 400, 100, 499, 1, 0])).toEqual([
       ok,
@@ -127,16 +127,16 @@ describe('a sandbox limit', () => {
     expect(await statuses({ perMinute: 2 }, pauses)).toEqual(expected);
   });
 
-  test('keeps counting a task that never ends', async () => {
+  test('on tasks in progress includes a task that never ends', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     await submitC(gateway, { ...VIDEO, prompt: '[never]' });
     gateway.clock.now += 1e9;
     expect((await submitC(gateway)).status).toBe(429);
   });
 
-  test('on speech streams refuses one more while a stream is open', async () => {
+  test('on speech streams refuses another stream while one is open', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
-    // Larger than the buffers of a connection, so it is sent only while the client reads it.
+    // This text is larger than a connection's buffers, so it is sent only while the client reads it.
     const first = await speak(gateway, 'word '.repeat(50_000));
     const second = await speak(gateway, 'Hello');
     expect(second.status).toBe(429);

@@ -10,7 +10,7 @@ const A = { instances: [{ prompt: 'a red kite' }], parameters: { durationSeconds
 const submitC = (gateway: TestSandbox, body: object = C): Promise<Answer> =>
   gateway.call('POST', '/v1/videos', { body });
 
-/** The status of a call, or the reason why its response cannot be read. */
+/** Returns a call's status, or the reason why its response cannot be read. */
 function outcomeOf(answer: Promise<Answer>): Promise<number | 'broken' | 'not JSON'> {
   return answer.then(
     ({ status }) => status,
@@ -18,7 +18,7 @@ function outcomeOf(answer: Promise<Answer>): Promise<number | 'broken' | 'not JS
   );
 }
 
-/** Submits to Protocol C, waits until the task has finished, and returns the address of its content. */
+/** Submits to Protocol C, waits until the task has finished, and returns its content's address. */
 async function finishedC(gateway: TestSandbox): Promise<string> {
   const id = (await submitC(gateway)).at('task_id') as string;
   gateway.clock.now += 1000;
@@ -32,7 +32,7 @@ async function finishedB(gateway: TestSandbox): Promise<Answer> {
   return gateway.act('DescribeTaskDetail', { TaskId: id });
 }
 
-/** The received part of a response, and whether it is complete. */
+/** Returns the received part of a response, and whether the response is complete. */
 function rawGet(
   gateway: TestSandbox,
   path: string,
@@ -69,23 +69,26 @@ describe('a submission', () => {
     ['submit-empty', 200, 2],
     ['submit-slow', 200, 2],
     ['client-gives-up', 200, 2],
-  ])('under %s gets %s twice and is charged %i times, and then succeeds', async (fault, outcome, charges) => {
-    const gateway = await sandbox({ faults: [`${fault}x2`], paceMs: 1 });
-    expect([await outcomeOf(submitC(gateway)), await outcomeOf(submitC(gateway))]).toEqual([
-      outcome,
-      outcome,
-    ]);
-    expect(readBill(gateway.stateDir)).toHaveLength(charges);
-    expect((await submitC(gateway)).status).toBe(200);
-    expect(readBill(gateway.stateDir)).toHaveLength(charges + 1);
-  });
+  ])(
+    'under %s fails twice with %s, is charged %i times, and then succeeds',
+    async (fault, outcome, charges) => {
+      const gateway = await sandbox({ faults: [`${fault}x2`], paceMs: 1 });
+      expect([await outcomeOf(submitC(gateway)), await outcomeOf(submitC(gateway))]).toEqual([
+        outcome,
+        outcome,
+      ]);
+      expect(readBill(gateway.stateDir)).toHaveLength(charges);
+      expect((await submitC(gateway)).status).toBe(200);
+      expect(readBill(gateway.stateDir)).toHaveLength(charges + 1);
+    },
+  );
 
-  test('under submit-429-retry-after receives the time to retry', async () => {
+  test('under submit-429-retry-after receives a Retry-After header', async () => {
     const gateway = await sandbox({ faults: ['submit-429-retry-after'] });
     expect((await submitC(gateway)).headers.get('retry-after')).toBe('1');
   });
 
-  test('that is invalid does not use up a fault of the response', async () => {
+  test('that is invalid does not use up a response fault', async () => {
     const gateway = await sandbox({ faults: ['submit-500-after-acceptx1'] });
     const invalid = [
       await submitC(gateway, { ...C, duration: 3 }),
@@ -96,7 +99,7 @@ describe('a submission', () => {
     expect((await submitC(gateway)).status).toBe(500);
   });
 
-  test('to Protocol B has only the faults of that protocol', async () => {
+  test("to Protocol B is affected only by that protocol's faults", async () => {
     const gateway = await sandbox({ faults: ['b-submit-limitedx1', 'b-submit-internal-errorx1'] });
     expect((await submitC(gateway)).status).toBe(200);
     const answers = [
@@ -119,14 +122,14 @@ describe('a poll', () => {
     ['poll-reset', 'broken'],
     ['poll-cut', 'broken'],
     ['poll-garbled', 'not JSON'],
-  ])('under %s gets %s once, and then succeeds', async (fault, outcome) => {
+  ])('under %s fails once with %s, and then succeeds', async (fault, outcome) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = `/v1/video/generations/${(await submitC(gateway)).at('task_id') as string}`;
     expect(await outcomeOf(gateway.call('GET', path))).toBe(outcome);
     expect(await outcomeOf(gateway.call('GET', path))).toBe(200);
   });
 
-  test('of Protocols A and B gets "not found" in the form of the protocol', async () => {
+  test('under Protocols A and B receives "not found" in the protocol\'s format', async () => {
     const gateway = await sandbox({ faults: ['poll-notfound'] });
     const operation = await gateway.call('GET', '/v1beta/models/video-a/operations/0');
     expect([operation.status, operation.at('error.status')]).toEqual([404, 'NOT_FOUND']);
@@ -134,7 +137,7 @@ describe('a poll', () => {
     expect(task.at('Response.Error.Code')).toBe('ResourceNotFound');
   });
 
-  test('does not get a fault that another sandbox with the same state has used up', async () => {
+  test('is not affected by a fault that another sandbox with the same state has used up', async () => {
     const first = await sandbox({ faults: ['poll-502x1'] });
     const id = (await submitC(first)).at('task_id') as string;
     expect((await first.call('GET', `/v1/videos/${id}`)).status).toBe(502);
@@ -147,7 +150,7 @@ describe('the outcome fault', () => {
   test.each([
     ['task-fails', 'failed'],
     ['never-finishes', 'in_progress'],
-  ])('%s determines the outcome of a task of Protocol C', async (fault, status) => {
+  ])("%s determines a Protocol C task's outcome", async (fault, status) => {
     const gateway = await sandbox({ faults: [fault] });
     const id = (await submitC(gateway)).at('task_id') as string;
     gateway.clock.now += 3_600_000;
@@ -157,7 +160,7 @@ describe('the outcome fault', () => {
   test.each<[string, number | undefined, number]>([
     ['a-filtered', undefined, 2],
     ['a-partly-filtered', 1, 1],
-  ])('%s determines the outcome of an operation of Protocol A', async (fault, delivered, filtered) => {
+  ])("%s determines a Protocol A operation's outcome", async (fault, delivered, filtered) => {
     const gateway = await sandbox({ faults: [fault] });
     const submitted = await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body: A });
     gateway.clock.now += 1000;
@@ -170,7 +173,7 @@ describe('the outcome fault', () => {
   test.each<[string, object]>([
     ['b-finish-errcode', { ErrCode: 70000, ErrCodeExt: '' }],
     ['b-finish-errcodeext', { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' }],
-  ])('%s determines the outcome of a task of Protocol B, and of no other task', async (fault, error) => {
+  ])("%s determines only a Protocol B task's outcome", async (fault, error) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     await submitC(gateway);
     const done = await finishedB(gateway);
@@ -179,7 +182,7 @@ describe('the outcome fault', () => {
 });
 
 describe('a download', () => {
-  test('under download-cut is cut at the requested point, and complete after a resume from there', async () => {
+  test('under download-cut ends at the requested point, and is complete once resumed from there', async () => {
     const gateway = await sandbox({ faults: ['download-cut@40%'] });
     const path = await finishedC(gateway);
     const first = await rawGet(gateway, path);
@@ -200,7 +203,7 @@ describe('a download', () => {
     expect((await rawGet(gateway, path)).whole).toBe(true);
   });
 
-  test('under download-stall stops and remains open', async () => {
+  test('under download-stall stops without closing the connection', async () => {
     const gateway = await sandbox({ faults: ['download-stall@0.1%'] });
     const path = await finishedC(gateway);
     const response = await fetch(gateway.url + path, { headers: { Authorization: `Bearer ${gateway.key}` } });
@@ -218,7 +221,7 @@ describe('a download', () => {
     ['download-json', 200, 'application/json; charset=utf-8'],
     ['download-gone', 410, 'application/json; charset=utf-8'],
     ['url-expired', 403, 'application/json; charset=utf-8'],
-  ])('under %s gets HTTP %i once', async (fault, status, type) => {
+  ])('under %s receives HTTP %i once', async (fault, status, type) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = await finishedC(gateway);
     const answer = await gateway.call('GET', path);
@@ -233,7 +236,7 @@ describe('a download', () => {
     expect([status, headers.get('etag'), headers.get('accept-ranges')]).toEqual([200, null, null]);
   });
 
-  test('from the file host has faults too', async () => {
+  test('from the file host is affected by faults', async () => {
     const gateway = await sandbox({ faults: ['url-expiredx1'] });
     const done = await finishedB(gateway);
     const url = done.at('Response.AigcVideoTask.Output.FileInfos.0.FileUrl') as string;

@@ -53,7 +53,7 @@ describe('the fault syntax', () => {
     expect(() => parseFaults([text])).toThrow(message);
   });
 
-  test('reads everything that it can write, and throws only its own error', () => {
+  test('reads everything that it can write, and throws only usage errors', () => {
     const names = fc.constantFrom(...FAULTS.map(({ name }) => name));
     fc.assert(
       fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, times) => {
@@ -73,7 +73,7 @@ describe('the fault syntax', () => {
 });
 
 describe('the fault counter', () => {
-  test('applies a fault the requested number of times, even if another process also counts', () => {
+  test('applies a fault the requested number of times, even with several processes', () => {
     const state = freshState();
     const [here, there] = [parseFaults(['poll-502x3']), parseFaults(['poll-502x3'])];
     const hits = [here, there, here, there, here].map((faults) => useFault(state, faults, 'poll-502')?.name);
@@ -88,7 +88,7 @@ describe('the fault counter', () => {
     expect(useFault(state, faults, 'download-cut')).toBeUndefined();
   });
 
-  test('starts again after a reset', () => {
+  test('starts from zero after a reset', () => {
     const state = freshState();
     const faults = parseFaults(['poll-502x1']);
     expect(useFault(state, faults, 'poll-502')).toBeDefined();
@@ -102,7 +102,7 @@ describe('the fault counter', () => {
   });
 });
 
-test('the fault catalogue lists each fault once, in the syntax of --fault', () => {
+test('the fault catalogue lists each fault once, in --fault syntax', () => {
   expect(new Set(FAULTS.map(({ name }) => name)).size).toBe(FAULTS.length);
   expect(parseFaults(FAULTS.map(({ name }) => name)).map(({ name }) => name)).toEqual(
     FAULTS.map(({ name }) => name),
@@ -121,12 +121,12 @@ function fates(seed: number, probability: number, calls = 60): (string | undefin
 }
 
 describe('chaos', () => {
-  test('is the same for the same seed, and different for another', () => {
+  test('is the same for the same seed, and different for another seed', () => {
     expect(fates(7, 50)).toEqual(fates(7, 50));
     expect(fates(7, 50)).not.toEqual(fates(8, 50));
   });
 
-  test('does not depend on other requests in between', () => {
+  test('does not depend on the requests in between', () => {
     const [alone, among] = [startChaos(3), startChaos(3)];
     const call = { kind: 'submit', area: 'c', subject: 'x' } as const;
     for (let count = 0; count < 50; count += 1) {
@@ -136,7 +136,7 @@ describe('chaos', () => {
     }
   });
 
-  test('never applies at 0, always applies at 100, and applies about as often as it should in between', () => {
+  test('applies never at 0, always at 100, and about as often as requested in between', () => {
     expect(fates(1, 0).filter(Boolean)).toEqual([]);
     expect(fates(1, 100).filter(Boolean)).toHaveLength(60);
     const share = fates(1, 20, 5000).filter(Boolean).length / 5000;
@@ -144,7 +144,7 @@ describe('chaos', () => {
     expect(share).toBeLessThan(0.23);
   });
 
-  test('chooses among all faults of a kind of request, but never those of another protocol', () => {
+  test("chooses among all faults for a kind of request, but never another protocol's faults", () => {
     const seen = (area: 'b' | 'c'): Set<string> => {
       const chaos = startChaos(1);
       const hits = kinds.flatMap((kind) =>
@@ -174,7 +174,7 @@ describe('a sandbox under chaos', () => {
     return { seen, charges: readBill(gateway.stateDir).length };
   }
 
-  test('behaves the same for the same seed, and keeps its bill', async () => {
+  test('behaves identically for the same seed, and keeps a correct bill', async () => {
     const [one, two] = [await outcomes(['chaos@60%'], 5), await outcomes(['chaos@60%'], 5)];
     expect(one).toEqual(two);
     expect(new Set(one.seen).size).toBeGreaterThan(4);

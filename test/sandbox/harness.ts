@@ -8,9 +8,9 @@ import { onEnd } from '../support/clean-ups.ts';
 export interface TestSandbox extends Sandbox {
   stateDir: string;
   clock: { now: number };
-  /** A JSON call with the default key; `headers` are added, and '' removes one. */
+  /** Makes a JSON call with the default key. `headers` are added; a header set to '' is removed. */
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
-  /** A call of Protocol B, such as `CreateAigcVideoTask`. */
+  /** Calls a Protocol B action, such as `CreateAigcVideoTask`. */
   act(action: string, body: unknown, headers?: CallOptions['headers']): Promise<Answer>;
 }
 
@@ -23,20 +23,20 @@ export interface Answer {
   status: number;
   headers: Headers;
   bytes: Buffer;
-  /** The body as JSON, or undefined if it is not. */
+  /** The body parsed as JSON, or undefined if it is not JSON. */
   body: unknown;
-  /** A member of the body by its path (`data.status`), or undefined. */
+  /** Returns the body's member at a path such as `data.status`, or undefined. */
   at(path: string): unknown;
 }
 
-/** A fresh state directory that is removed after the test. */
+/** Returns a fresh state directory, which is removed after the test. */
 export function freshState(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-sandbox-'));
   onEnd(() => rmSync(folder, { recursive: true, force: true }));
   return join(folder, 'state');
 }
 
-/** Starts a sandbox that is closed after the test; generations take 1000 ms of its clock. */
+/** Starts a sandbox, which is closed after the test. Generations take 1000 ms by its clock. */
 export async function sandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
   const clock = { now: 1_795_000_000_000 };
   const stateDir = options.stateDir ?? freshState();

@@ -17,7 +17,7 @@ test.each([
   ['bytes=-', 'whole'],
   ['items=0-1', 'whole'],
   ['bytes=a-b', 'whole'],
-])('the Range header %j for a file of ten bytes requests %j', (header, span) => {
+])('the Range header %j for a ten-byte file requests %j', (header, span) => {
   expect(parseRange(header, 10)).toEqual(span);
 });
 

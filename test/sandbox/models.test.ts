@@ -8,7 +8,7 @@ interface Entry {
   model_versions?: string[];
 }
 
-test('the sandbox lists the protocols of models, and the versions of the models of Protocol B', async () => {
+test("the sandbox lists each model's protocols, and the versions of Protocol B models", async () => {
   const gateway = await sandbox();
   const answer = await gateway.call('GET', '/v1/models');
   const entries = answer.at('data') as Entry[];
@@ -36,7 +36,7 @@ test('an unknown model is an error under HTTP 200 in the sandbox', async () => {
   expect([answer.status, answer.at('error.code')]).toEqual([200, 'model_not_found']);
 });
 
-test('every sandbox model has a price, which the model list shows', async () => {
+test('every sandbox model has a price, which the model list contains', async () => {
   const gateway = await sandbox();
   const entries = (await gateway.call('GET', '/v1/models')).at('data') as { id: string; prices: object[] }[];
   expect(entries.map(({ id }) => id)).toEqual(MODELS.map(({ id }) => id));
@@ -49,7 +49,7 @@ test('every sandbox model has a price, which the model list shows', async () => 
   ]);
 });
 
-test('sandbox prices have the syntax of the configuration', () => {
+test('sandbox prices have the configuration syntax', () => {
   expect(priceText('c', 'vendor-h3')).toBe(
     'second=10 default_seconds=5 reference_image=3 free_reference_images=5; ' +
       'resolution=2K: second=20 default_seconds=5 reference_image=6 free_reference_images=5',

@@ -2,7 +2,7 @@ import OpenAI from 'openai';
 import { expect, test } from 'vitest';
 import { sandbox } from './harness.ts';
 
-// An independent client reads the sandbox's Responses.
+// Returns an independent client of the sandbox's Responses API.
 async function client(): Promise<OpenAI> {
   const { url, key } = await sandbox();
   return new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });

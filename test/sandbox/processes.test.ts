@@ -9,7 +9,7 @@ import type { SandboxOptions } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { freshState } from './harness.ts';
 
-/** A program with its own sandbox: submits twenty times, and prints the status of each response. */
+/** A program with its own sandbox that submits twenty times and prints each response's status. */
 const PROGRAM = `
   import { startSandbox } from './server.mjs';
   const sandbox = await startSandbox({ stateDir: process.argv[2], ...JSON.parse(process.argv[3]) });
@@ -23,7 +23,7 @@ const PROGRAM = `
   console.log(JSON.stringify(statuses));
 `;
 
-/** Runs the program three times at once with one state directory, and returns the statuses of all 60 responses. */
+/** Runs three copies of the program at once with one state directory. Returns the statuses of all 60 responses. */
 async function together(state: string, options: Partial<SandboxOptions>): Promise<number[]> {
   const folder = join(dirname(state), 'program');
   mkdirSync(folder);
@@ -42,9 +42,9 @@ async function together(state: string, options: Partial<SandboxOptions>): Promis
   return (await Promise.all([run(), run(), run()])).flat();
 }
 
-test('several sandbox processes share tasks, bill, balance and fault counts, and lose nothing', async () => {
+test('several sandbox processes share tasks, bill, balance and fault counts without losing anything', async () => {
   const state = freshState();
-  // Each task costs 50.
+  // Each task costs 50 credits.
   const statuses = await together(state, { faults: ['submit-429x7'], limits: { balance: 2000 } });
   expect(statuses.filter((status) => status === 429)).toHaveLength(7);
   expect(statuses.filter((status) => status === 200)).toHaveLength(40);

@@ -85,7 +85,7 @@ describe('a sandbox submission', () => {
       withInstance({ image: { ...PNG, bytesBase64Encoded: 'data:image/png;base64,iVBORw0KGgo=' } }),
     ],
     ['an empty image', withInstance({ image: { ...PNG, bytesBase64Encoded: '' } })],
-  ])('with %s gets an error of the model, and costs nothing', async (_, body) => {
+  ])("with %s receives the model's error, and costs nothing", async (_, body) => {
     const gateway = await sandbox();
     const answer = await post(gateway, body);
     expect([answer.status, answer.at('error.status')]).toEqual([400, 'INVALID_ARGUMENT']);
@@ -95,13 +95,13 @@ describe('a sandbox submission', () => {
   test.each<[string, object]>([
     ['video-a-fast', withParameters({ generateAudio: true })],
     ['video-a-inline', withInstance({ image: PNG })],
-  ])('to %s is refused for features of other models', async (model, body) => {
+  ])('to %s is refused if it uses features of other models', async (model, body) => {
     const gateway = await sandbox();
     expect((await post(gateway, body, model)).status).toBe(400);
     expect((await post(gateway, body, 'video-a')).status).toBe(200);
   });
 
-  test('of an unknown model gets a missing-channel error', async () => {
+  test('to an unknown model receives a missing-channel error', async () => {
     const gateway = await sandbox();
     const answer = await post(gateway, BODY, 'vendor-h3');
     expect([answer.status, answer.at('error.code')]).toEqual([503, 'model_not_found']);
@@ -124,7 +124,7 @@ describe('an operation', () => {
     expect(file.bytes.subarray(4, 8).toString('latin1')).toBe('ftyp');
   });
 
-  test('has one address for each sample, and the samples differ', async () => {
+  test('contains a different address and a different file for each sample', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, withParameters({ sampleCount: 3 }));
     const samples = done.at(`${RESPONSE}.generatedSamples`) as { video: { uri: string } }[];
@@ -132,7 +132,7 @@ describe('an operation', () => {
     expect(new Set(files.map(({ bytes }) => bytes.toString('base64'))).size).toBe(3);
   });
 
-  test('of a model with inline results contains the video itself', async () => {
+  test('contains the video itself if the model returns inline results', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, BODY, 'video-a-inline');
     const video = done.at(`${RESPONSE}.generatedSamples.0.video`) as {
@@ -143,7 +143,7 @@ describe('an operation', () => {
     expect(Buffer.from(video.encodedVideo, 'base64').subarray(4, 8).toString('latin1')).toBe('ftyp');
   });
 
-  test('that failed has an error and no response', async () => {
+  test('contains an error and no response if it failed', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, withInstance({ prompt: 'x [fail]' }));
     expect(done.at('error')).toEqual({ code: 13, message: 'The generation failed.' });
@@ -151,7 +151,7 @@ describe('an operation', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBe(true);
   });
 
-  test('that was filtered ends without an error and without samples, and is refunded', async () => {
+  test('ends without an error or samples, and is refunded, if it was filtered', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, {
       ...withParameters({ sampleCount: 2 }),
@@ -163,7 +163,7 @@ describe('an operation', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBe(true);
   });
 
-  test('that was partly filtered returns the remaining samples', async () => {
+  test('contains the remaining samples if it was partly filtered', async () => {
     const gateway = await sandbox();
     const body = { ...withParameters({ sampleCount: 3 }), instances: [{ prompt: '[partly-filtered]' }] };
     const done = await finish(gateway, body);
@@ -182,7 +182,7 @@ describe('an operation', () => {
     expect((await gateway.call('GET', `/v1beta/operations/${name.split('/')[3] ?? ''}`)).status).toBe(404);
   });
 
-  test('and its file require the key of the submission', async () => {
+  test("requires the submission's key, as does its file", async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const name = (await post(gateway, BODY)).at('name') as string;
     gateway.clock.now += 1000;
@@ -196,7 +196,7 @@ describe('an operation', () => {
   });
 });
 
-test('the file of an operation is deleted two days after its end', async () => {
+test("an operation's file is deleted two days after the operation ends", async () => {
   const gateway = await sandbox();
   const done = await finish(gateway, BODY);
   const uri = done.at(`${RESPONSE}.generatedSamples.0.video.uri`) as string;

@@ -38,7 +38,7 @@ const EXTENDED = { ...BODY, ModelName: 'Video-B-Ext', ModelVersion: '3.0' };
 const ONCE = JSON.stringify({ ExtVideoParameters: { ReturnUsage: true } });
 const TWICE = JSON.stringify({ ExtVideoParameters: JSON.stringify({ ReturnUsage: true }) });
 
-describe('a request of Protocol B to the sandbox', () => {
+describe('a Protocol B request to the sandbox', () => {
   test.each<[string, Record<string, string>, string]>([
     ['without an action', { 'X-TC-Action': '' }, 'MissingParameter'],
     ['without a version', { 'X-TC-Version': '' }, 'MissingParameter'],
@@ -59,7 +59,7 @@ describe('a request of Protocol B to the sandbox', () => {
     expect((await gateway.act('CreateAigcVideoTask', BODY, { Authorization: '' })).status).toBe(401);
   });
 
-  test('cannot have a query in its address', async () => {
+  test('is refused if its address has a query', async () => {
     const gateway = await sandbox();
     const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
     const answer = await gateway.call('POST', '/?Action=CreateAigcVideoTask', { body: BODY, headers });
@@ -68,7 +68,7 @@ describe('a request of Protocol B to the sandbox', () => {
 });
 
 describe('a task creation in the sandbox', () => {
-  test('returns the task, and charges it', async () => {
+  test('returns the task and charges for it', async () => {
     const gateway = await sandbox();
     const { status, body } = await create(gateway, BODY);
     expect(status).toBe(200);
@@ -143,7 +143,7 @@ describe('a task creation in the sandbox', () => {
     ['sound as a boolean', withOutput({ AudioGeneration: true }), 'InvalidParameterValue'],
     ['ExtInfo as an object', { ...EXTENDED, ExtInfo: JSON.parse(TWICE) as unknown }, 'InvalidParameterValue'],
     ['ExtInfo serialised once', { ...EXTENDED, ExtInfo: ONCE }, 'InvalidParameterValue'],
-  ])('refuses %s under HTTP 200, free of charge', async (_, body, code) => {
+  ])('refuses %s under HTTP 200 and charges nothing', async (_, body, code) => {
     const gateway = await sandbox();
     const answer = await create(gateway, body);
     expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
@@ -191,7 +191,7 @@ describe('a task', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBe(true);
   });
 
-  test('fails if an asset is not reachable by the upstream', async () => {
+  test('fails if the upstream cannot reach an asset', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, { ...BODY, FileInfos: [{ ...ASSET, Url: 'http://10.0.0.1/a.png' }] });
     expect(done.at(`${TASK}.ErrCode`)).toBe(60000);
@@ -236,7 +236,7 @@ describe('the sandbox file host', () => {
     ['Authorization', { Authorization: 'Bearer anything' }],
     ['X-Api-Key', { 'X-Api-Key': 'anything' }],
     ['a header of any name', { 'X-Custom': 'key=sandbox-key' }],
-  ])('refuses a key in %s, and records it', async (_, headers) => {
+  ])('refuses a key in %s, and records the key', async (_, headers) => {
     const gateway = await sandbox();
     const url = await fileUrl(gateway);
     expect(verify(gateway.stateDir).map(({ kind }) => kind)).not.toContain('key-at-file-host');

@@ -12,7 +12,7 @@ async function submit(gateway: TestSandbox, body: object, path = '/v1/videos'): 
   return answer.at('task_id') as string;
 }
 
-describe('a sandbox submission of Protocol C', () => {
+describe('a Protocol C submission to the sandbox', () => {
   test.each(['/v1/videos', '/v1/video/generations'])('to %s returns the task', async (path) => {
     const gateway = await sandbox();
     const answer = await gateway.call('POST', path, { body: OFFICIAL });
@@ -58,7 +58,7 @@ describe('a sandbox submission of Protocol C', () => {
       400,
       'code=invalid_request',
     ],
-  ])('with %s is refused and costs nothing', async (_, body, status, where) => {
+  ])('with %s is refused, and costs nothing', async (_, body, status, where) => {
     const gateway = await sandbox();
     const answer = await gateway.call('POST', '/v1/videos', { body });
     expect(answer.status).toBe(status);
@@ -90,7 +90,7 @@ describe('a sandbox submission of Protocol C', () => {
     ['4 s of a self-hosted model', { ...SELF_HOSTED, duration: 4 }, 8],
     ['100 s of a self-hosted model', { ...SELF_HOSTED, duration: 100 }, 200],
     ['native seconds as text', { model: 'vendor-h3-mini', prompt: 'x', seconds: '7' }, 14],
-  ])('with %s is charged by the declared seconds', async (_, body, amount) => {
+  ])('with %s is charged for the declared seconds', async (_, body, amount) => {
     const gateway = await sandbox();
     const task = await submit(gateway, body);
     expect(readBill(gateway.stateDir)).toMatchObject([{ task, area: 'c', amount, at: gateway.clock.now }]);
@@ -104,7 +104,7 @@ describe('a self-hosted model', () => {
     ['2K', { resolution: '2K' }, '5'],
     ['a reference video', { reference_video_urls: urls(1) }, '5'],
     ['an unknown ratio', { aspect_ratio: '2:1' }, '5'],
-  ])('accepts %s, and ignores it', async (_, field, made) => {
+  ])('accepts but ignores %s', async (_, field, made) => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...SELF_HOSTED, ...field });
     gateway.clock.now += 1000;
@@ -118,7 +118,7 @@ describe('a self-hosted model', () => {
     ['r2v without a reference', { generation_mode: 'r2v' }],
     ['an asset in a private network', { image: 'http://192.168.1.2/a.png' }],
     ['an asset on loopback', { image: 'http://127.0.0.1/a.png' }],
-  ])('accepts %s, and the upstream rejects it', async (_, field) => {
+  ])('accepts %s, which the upstream rejects', async (_, field) => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...SELF_HOSTED, ...field });
     gateway.clock.now += 1000;
@@ -134,8 +134,8 @@ describe('a self-hosted model', () => {
   });
 });
 
-describe('a sandbox task of Protocol C', () => {
-  test('is queued, runs with a percentage, and ends', async () => {
+describe('a Protocol C task in the sandbox', () => {
+  test('is queued, runs with a percentage, and then ends', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, OFFICIAL);
     const seen: unknown[] = [];
@@ -156,7 +156,7 @@ describe('a sandbox task of Protocol C', () => {
     ]);
   });
 
-  test('that fails contains the reason, and is refunded when it ends', async () => {
+  test('contains the reason if it fails, and is refunded when it ends', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...OFFICIAL, prompt: 'x [fail]' });
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBeUndefined();
@@ -182,14 +182,14 @@ describe('a sandbox task of Protocol C', () => {
   });
 
   test.each(['task_0', '..%2F..%2Fbill', 'a%00b', '%'])(
-    'that was never created (%s) does not exist',
+    'does not exist if it was never created: %s',
     async (id) => {
       const gateway = await sandbox();
       expect((await gateway.call('GET', `/v1/video/generations/${id}`)).at('code')).toBe('task_not_exist');
     },
   );
 
-  test('outlives the process that created it, and keeps its speed', async () => {
+  test('continues at the same speed after the process that created it has exited', async () => {
     const first = await sandbox();
     const id = await submit(first, OFFICIAL);
     await first.close();
@@ -199,7 +199,7 @@ describe('a sandbox task of Protocol C', () => {
   });
 });
 
-describe('the content of a sandbox task', () => {
+describe("a sandbox task's content", () => {
   test('is refused until the task has succeeded', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, OFFICIAL);

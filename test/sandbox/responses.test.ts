@@ -22,8 +22,8 @@ function eventsOf(body: string): Event[] {
     });
 }
 
-describe('a sandbox response without a stream', () => {
-  test('contains text and counts, and is charged', async () => {
+describe('a sandbox response that is not streamed', () => {
+  test('contains text and token counts, and is charged', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await box.call('POST', '/v1/responses', { body: { model: 'text-1', input: 'Say hello' } });
@@ -48,7 +48,7 @@ describe('a sandbox response without a stream', () => {
     [{ model: 'video-a', input: 'Hi' }, 503],
     [{ model: 'text-1', input: 'Hi [no-balance]' }, 403],
     ['no JSON', 400],
-  ])('is refused for %j with HTTP %i, and nothing is charged', async (body, status) => {
+  ])('is refused for %j with HTTP %i, at no charge', async (body, status) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await box.call('POST', '/v1/responses', { body });
@@ -68,14 +68,14 @@ describe('a sandbox response without a stream', () => {
         output: [{ content: [{ text: 'The sandbox' }] }],
       },
     ],
-  ])('answers %s %j as documented', async (input, more, expected) => {
+  ])('has the documented form for %s %j', async (input, more, expected) => {
     const box = await sandbox();
     expect(
       (await box.call('POST', '/v1/responses', { body: { model: 'text-1', input, ...more } })).body,
     ).toMatchObject(expected);
   });
 
-  test('reads messages and their parts', async () => {
+  test('accepts messages and their parts as input', async () => {
     const box = await sandbox();
     const input = [
       { role: 'system', content: 'Be short.' },
@@ -85,16 +85,16 @@ describe('a sandbox response without a stream', () => {
     expect(JSON.stringify(answer.body)).toContain('Be short.\\nSay hello');
   });
 
-  test('from a wrong base path is a 404', async () => {
+  test('is a 404 if the base path is wrong', async () => {
     const box = await sandbox();
     expect((await box.call('POST', '/responses', { body: {} })).status).toBe(404);
   });
 });
 
-describe('a sandbox response with a stream', () => {
+describe('a streamed sandbox response', () => {
   const body = { model: 'text-1', input: 'Say hello', stream: true };
 
-  test('has numbered events with the same content, and ends with the response', async () => {
+  test('consists of numbered events with the same content, and ends with the response', async () => {
     const box = await sandbox();
     const answer = await box.call('POST', '/v1/responses', { body });
     expect(answer.headers.get('content-type')).toMatch(/^text\/event-stream/);
@@ -114,7 +114,7 @@ describe('a sandbox response with a stream', () => {
     expect(eventsOf(answer.bytes.toString()).at(-1)?.type).toBe(last);
   });
 
-  test('under responses-cut omits the end, with any percentage', async () => {
+  test('under responses-cut has no end, regardless of the percentage', async () => {
     for (const fault of ['responses-cut@0%', 'responses-cut@50%', 'responses-cut@100%']) {
       const box = await sandbox({ faults: [fault] });
       const events = eventsOf((await box.call('POST', '/v1/responses', { body })).bytes.toString());
@@ -122,7 +122,7 @@ describe('a sandbox response with a stream', () => {
     }
   });
 
-  test('arrives in pieces, the first piece before the last is created', async () => {
+  test('arrives in pieces, the first before the last is created', async () => {
     const box = await sandbox();
     const headers = { Authorization: `Bearer ${box.key}`, 'Content-Type': 'application/json' };
     const init = { method: 'POST', headers, body: JSON.stringify(body) };
@@ -134,7 +134,7 @@ describe('a sandbox response with a stream', () => {
     expect(pieces[0]).not.toContain('response.completed');
   });
 
-  test('under responses-429 charges nothing', async () => {
+  test('under responses-429 costs nothing', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['responses-429x1'] });
     expect((await box.call('POST', '/v1/responses', { body })).status).toBe(429);

@@ -6,7 +6,7 @@ import { LARGEST_BODY } from '../../src/sandbox/body.ts';
 import { isForeign } from '../../src/sandbox/listener.ts';
 import { sandbox, type Answer } from './harness.ts';
 
-/** The status of a call whose headers are sent unchanged, including those that fetch would not send. */
+/** Returns the status of a call whose headers are sent unchanged, including headers that fetch would not send. */
 function rawStatus(
   url: string,
   method: string,
@@ -25,17 +25,17 @@ function rawStatus(
 describe('access to the sandbox', () => {
   test.each<[string, Record<string, string>, number]>([
     ['a program', {}, 200],
-    ['a program that says localhost', { Host: 'localhost:PORT' }, 200],
+    ['a program that uses localhost', { Host: 'localhost:PORT' }, 200],
     ['a name that was rebound to loopback', { Host: 'attacker.example:PORT' }, 403],
     ['another port', { Host: '127.0.0.1:1' }, 403],
-    ['a page of this very server', { Origin: 'http://127.0.0.1:PORT' }, 200],
+    ['a page of the sandbox', { Origin: 'http://127.0.0.1:PORT' }, 200],
     ['a page of another origin', { Origin: 'https://attacker.example' }, 403],
     ['a page in a sandboxed frame', { Origin: 'null' }, 403],
     ['an image in a page', { 'Sec-Fetch-Site': 'cross-site' }, 403],
     ['a page of another port', { 'Sec-Fetch-Site': 'same-site' }, 403],
     ['an address typed into a browser', { 'Sec-Fetch-Site': 'none' }, 200],
     ["a browser's player", { 'Sec-Fetch-Site': 'same-origin', Range: 'bytes=0-' }, 200],
-    ['a program that says localhost in upper case', { Host: 'LOCALHOST:PORT' }, 200],
+    ['a program that uses localhost in upper case', { Host: 'LOCALHOST:PORT' }, 200],
   ])('depends on the headers: %s', async (_, extra, status) => {
     const { url, key } = await sandbox();
     const port = new URL(url).port;
@@ -66,14 +66,14 @@ describe('access to the sandbox', () => {
     expect(isForeign({ host: 'localhost' }, 'http://127.0.0.1:8080')).toBe(true);
   });
 
-  test('is refused for a preflight of a web page, without any permission', async () => {
+  test("is refused without any permission for a web page's preflight request", async () => {
     const gateway = await sandbox();
     const headers = { Origin: 'https://attacker.example', 'Access-Control-Request-Method': 'POST' };
     expect(await rawStatus(`${gateway.url}/v1/videos`, 'OPTIONS', headers)).toBe(403);
   });
 
   test.each(['', 'Bearer', 'Bearer wrong', 'sandbox-key', 'bearer sandbox-key', 'Bearer sandbox-key x'])(
-    'is refused with the Authorization %j, which is not a key',
+    'is refused with the Authorization header %j',
     async (Authorization) => {
       const gateway = await sandbox();
       const answer = await gateway.call('GET', '/v1/models', { headers: { Authorization } });
@@ -87,7 +87,7 @@ describe('access to the sandbox', () => {
     },
   );
 
-  test('is granted with a configured key, even in a later sandbox with the same state', async () => {
+  test('is granted with a configured key, including in a later sandbox with the same state', async () => {
     const first = await sandbox({ keys: ['second-key'] });
     const second = await sandbox({ stateDir: first.stateDir });
     const headers = { Authorization: 'Bearer second-key' };
@@ -99,7 +99,7 @@ describe('access to the sandbox', () => {
 describe('a sandbox key for some models', () => {
   const limited = { Authorization: 'Bearer small-key' };
 
-  test('lists only these models, and cannot use others', async () => {
+  test('can list and use only those models', async () => {
     const gateway = await sandbox({ keys: ['small-key=vendor-h3-mini,Video-B-Lite'] });
     const listed = await gateway.call('GET', '/v1/models', { headers: limited });
     expect((listed.at('data') as { id: string }[]).map(({ id }) => id)).toEqual([
@@ -126,7 +126,7 @@ describe('a sandbox key for some models', () => {
     expect([tts.status, tts.at('header.code')]).toEqual([403, 45_000_030]);
   });
 
-  test('can be the default key, until it is issued again', async () => {
+  test('may be the default key, until the default key is issued again', async () => {
     const first = await sandbox({ keys: ['sandbox-key=text-1'] });
     expect((await first.call('GET', '/v1/models')).at('data')).toHaveLength(1);
     const second = await sandbox({ stateDir: first.stateDir });
@@ -155,7 +155,7 @@ describe('the sandbox server', () => {
     expect(answer.at('error.message')).toBe(`Invalid URL (${method} ${path})`);
   });
 
-  test('refuses a body beyond its limit, by its length and by its bytes', async () => {
+  test('refuses a body above its limit, by the declared length and by the received bytes', async () => {
     const gateway = await sandbox();
     const headers = { Authorization: `Bearer ${gateway.key}`, 'Content-Type': 'application/json' };
     const length = { 'Content-Length': String(LARGEST_BODY + 1) };
@@ -164,7 +164,7 @@ describe('the sandbox server', () => {
   });
 
   test.each(['/v1/videos', '/v1/responses', '/v1beta/models/video-a:predictLongRunning', '/'])(
-    'refuses JSON on %s that is nested too deeply for its reader',
+    'refuses JSON that is nested too deeply on %s',
     async (path) => {
       const gateway = await sandbox();
       const deep = `{"model":"text-1","x":${'['.repeat(20_000)}${']'.repeat(20_000)}}`;
@@ -174,7 +174,7 @@ describe('the sandbox server', () => {
     },
   );
 
-  test('refuses JSON that is nested too deeply inside a string of Protocol B', async () => {
+  test('refuses JSON that is nested too deeply inside a Protocol B string', async () => {
     const gateway = await sandbox();
     const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`;
     const body = { ModelName: 'Video-B-Ext', ModelVersion: '3.0', Prompt: 'x', ExtInfo: deep };
@@ -182,7 +182,7 @@ describe('the sandbox server', () => {
     expect(answer.at('Response.Error.Code')).toBe('InvalidParameterValue');
   });
 
-  test('keeps the port of its file host, so that file addresses survive a restart', async () => {
+  test("keeps its file host's port, so file addresses survive a restart", async () => {
     const first = await sandbox();
     const second = await sandbox({ stateDir: first.stateDir });
     expect(second.fileUrl).not.toBe(first.fileUrl);
@@ -191,7 +191,7 @@ describe('the sandbox server', () => {
     expect((await sandbox({ stateDir: first.stateDir })).fileUrl).toBe(first.fileUrl);
   });
 
-  test('protects its state from other users', async () => {
+  test('restricts access to its state to its owner', async () => {
     const gateway = await sandbox();
     await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } });
     const mode = (path: string): string => (statSync(join(gateway.stateDir, path)).mode & 0o777).toString(8);
@@ -208,7 +208,7 @@ describe('the sandbox server', () => {
   });
 });
 
-/** Streams zeros endlessly until a response arrives. */
+/** Streams zeros until a response arrives, and returns the response's status. */
 function endlessStatus(url: string, headers: Record<string, string>): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const call = request(url, { method: 'POST', headers, agent: false }, (response) => {

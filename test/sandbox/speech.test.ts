@@ -39,7 +39,7 @@ interface Frame {
   sentence?: { text: string };
 }
 
-/** An independent reader, which finds the end of each frame by trial. */
+/** Reads frames independently of mgw's splitter, by trying every possible end. */
 function framesOf(body: string): Frame[] {
   const frames: Frame[] = [];
   for (let rest = body.trim(); rest !== ''; rest = rest.trim()) {
@@ -61,9 +61,9 @@ function framesOf(body: string): Frame[] {
 const audioOf = (frames: Frame[]): Buffer =>
   Buffer.concat(frames.map(({ data }) => Buffer.from(data ?? '', 'base64')));
 
-describe('a stream', () => {
+describe('a sandbox speech stream', () => {
   test.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
-    'of %s contains the whole audio and its end',
+    'of %s contains the whole audio and an end frame',
     async (format) => {
       const box = await sandbox();
       const answer = await speak(box, { text, audio_params: { format, sample_rate: 16_000 } });
@@ -81,7 +81,7 @@ describe('a stream', () => {
     },
   );
 
-  test('is MP3 at 24,000 Hz by default, and includes usage only on request', async () => {
+  test('is MP3 at 24,000 Hz by default, and contains usage only on request', async () => {
     const box = await sandbox();
     const answer = await speak(box, { text: 'Hello' }, { 'X-Control-Require-Usage-Tokens-Return': '' });
     const frames = framesOf(answer.body);
@@ -89,7 +89,7 @@ describe('a stream', () => {
     expect(frames.at(-1)).not.toHaveProperty('usage');
   });
 
-  test('accepts an existing voice, and uses a default voice if none is requested', async () => {
+  test('uses an existing voice, or a default voice if none is requested', async () => {
     const box = await sandbox({ voices: ['zh_female_real'] });
     const ends = ['en_female_1', 'zh_male_1', 'zh_female_real', undefined].map(async (speaker) => {
       return framesOf((await speak(box, { text: 'Hi', speaker })).body).at(-1)?.code;
@@ -99,14 +99,14 @@ describe('a stream', () => {
     expect(listed.at('voices')).toContain('zh_female_real');
   });
 
-  test('contains joined and separated frames', async () => {
+  test('contains both adjacent and separated frames', async () => {
     const box = await sandbox();
     const body = (await speak(box, { text: 'a'.repeat(100) })).body;
     expect(body).toMatch(/\}\{/);
     expect(body).toMatch(/\}\r\n\{/);
   });
 
-  test('is billed by its characters', async () => {
+  test('is billed for its characters', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     await speak(box, { text });
@@ -116,7 +116,7 @@ describe('a stream', () => {
   });
 });
 
-describe('errors of specification 7', () => {
+describe('the errors in specification 7', () => {
   test.each([
     ['a wrong key', {}, { 'X-Api-Key': 'nobody' }, 401, undefined],
     [
@@ -133,7 +133,7 @@ describe('errors of specification 7', () => {
     ['a voice by its word', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
     ['no balance', { text: 'Hi [no-balance]' }, {}, 403, 'error.code'],
     ['no JSON', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],
-  ])('include %s: nothing is charged', async (_, params, headers, status, at) => {
+  ])('include %s, at no charge', async (_, params, headers, status, at) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await speak(box, { text: 'Hi', ...params }, headers);
@@ -144,10 +144,10 @@ describe('errors of specification 7', () => {
 
   test.each([
     ['no text', {}, 45_002_001],
-    ['a blank text', { text: ' …!' }, 45_002_001],
+    ['blank text', { text: ' …!' }, 45_002_001],
     ['an unknown format', { text: 'Hi', audio_params: { format: 'flac' } }, 45_000_001],
     ['an odd sample rate', { text: 'Hi', audio_params: { sample_rate: 12_345 } }, 45_000_001],
-  ])('include %s as a frame under HTTP 200: nothing is charged', async (_, params, code) => {
+  ])('include %s as a frame under HTTP 200, at no charge', async (_, params, code) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await speak(box, params);
@@ -176,7 +176,7 @@ describe('a speech fault', () => {
     ['', 'tts-error-frame@25%', 0.25, 55_000_000],
     ['', 'tts-cut@75%', 0.75, 0],
   ])(
-    'from the text "%s" or the fault "%s" ends the stream as described',
+    'requested by the text "%s" or the fault "%s" ends the stream as documented',
     async (word, fault, share, last) => {
       const box = await sandbox({ faults: fault === undefined ? [] : [fault] });
       const spoken = `${'long text '.repeat(10)}${word}`;
@@ -187,7 +187,7 @@ describe('a speech fault', () => {
     },
   );
 
-  test('of type tts-reset breaks the connection, and charges', async () => {
+  test('of type tts-reset breaks the connection, and the speech is charged', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['tts-resetx1'] });
     await expect(speak(box, { text: 'Hello there' })).rejects.toThrow();
@@ -195,7 +195,7 @@ describe('a speech fault', () => {
     expect((await speak(box, { text: 'Hello there' })).status).toBe(200);
   });
 
-  test('of type tts-429 or tts-500 charges nothing', async () => {
+  test('of type tts-429 or tts-500 costs nothing', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['tts-429x1', 'tts-500x1'] });
     expect((await speak(box, { text: 'Hi' })).status).toBe(429);

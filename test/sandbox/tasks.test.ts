@@ -27,7 +27,7 @@ test('a task never returns to an earlier state, and reaches its planned outcome 
   );
 });
 
-test('task ids are the same for the same seed, and unique in one state directory', async () => {
+test('task ids are the same for the same seed, and unique in a state directory', async () => {
   const submit = async (gateway: Awaited<ReturnType<typeof sandbox>>): Promise<unknown> =>
     (await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } })).at('id');
   const [one, other, unseeded] = [await sandbox({ seed: 7 }), await sandbox({ seed: 7 }), await sandbox()];
@@ -37,7 +37,7 @@ test('task ids are the same for the same seed, and unique in one state directory
   expect(await submit(unseeded)).not.toBe(ids[0]);
 });
 
-test('a task belongs to the protocol it was submitted to', async () => {
+test('a task belongs to the protocol that it was submitted to', async () => {
   const gateway = await sandbox();
   const submitted = await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } });
   const id = submitted.at('id') as string;

@@ -25,7 +25,7 @@ test('a clean run has no findings', async () => {
 });
 
 describe('a double charge', () => {
-  test('is the same body with the same key, regardless of order and path', async () => {
+  test('is reported for the same body with the same key, regardless of member order and path', async () => {
     const gateway = await sandbox();
     const first = await submit(gateway);
     const turned = Object.fromEntries(Object.entries(BODY).reverse());
@@ -34,7 +34,7 @@ describe('a double charge', () => {
     expect(finding).toMatchObject({ kind: 'charged-twice', tasks: [first, second.at('task_id')] });
   });
 
-  test('is not another body or another key', async () => {
+  test('is not reported for another body or another key', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     await submit(gateway);
     await submit(gateway, { ...BODY, prompt: 'a blue kite' });
@@ -42,7 +42,7 @@ describe('a double charge', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is not a retry after a refund', async () => {
+  test('is not reported for a retry after a refund', async () => {
     const gateway = await sandbox({ faults: ['task-failsx1'] });
     await submit(gateway);
     gateway.clock.now += 1000;
@@ -50,7 +50,7 @@ describe('a double charge', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is caused by a simple retry after a lost response', async () => {
+  test('is reported for a simple retry after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway).catch(() => undefined);
     await submit(gateway);
@@ -59,12 +59,12 @@ describe('a double charge', () => {
 
   const ROW = { model: 'vendor-h3-mini', prompt: 'a red kite', duration: 5, aspect_ratio: '16:9', seed: 1 };
   test.each<[string, object]>([
-    ['a default left out', { ...ROW, duration: undefined }],
+    ['an omitted default', { ...ROW, duration: undefined }],
     ['ratio for aspect_ratio', { ...ROW, aspect_ratio: undefined, ratio: '16:9' }],
     ['a fresh seed', { ...ROW, seed: 2 }],
     ['another model', { ...ROW, model: 'vendor-h3-base' }],
     ['an added field', { ...ROW, prompt_optimization: true }],
-  ])('includes an equivalent body with %s if the first response was lost', async (_, other) => {
+  ])('is reported for an equivalent body with %s if the first response was lost', async (_, other) => {
     const lost = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(lost, ROW).catch(() => undefined);
     const second = await submit(lost, other);
@@ -80,7 +80,7 @@ describe('a double charge', () => {
     expect(findings(well)).toEqual([]);
   });
 
-  test('includes the same request in another protocol after a lost response', async () => {
+  test('is reported for the same request in another protocol after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway, ROW).catch(() => undefined);
     const body = { instances: [{ prompt: 'a red kite' }] };
@@ -88,7 +88,7 @@ describe('a double charge', () => {
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
 
-  test('does not include another row after a lost response', async () => {
+  test('is not reported for another row after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway, ROW).catch(() => undefined);
     await submit(gateway, { ...ROW, prompt: 'a blue kite' });
@@ -96,7 +96,7 @@ describe('a double charge', () => {
   });
 });
 
-/** Polls a task with pauses of this many milliseconds, and then fetches it. */
+/** Polls a task with these pauses, in ms, and then fetches the result. */
 async function pollAndFetch(gateway: TestSandbox, pauses: number[], agent = 'curl/8'): Promise<void> {
   const path = `/v1/videos/${await submit(gateway)}`;
   const headers = { 'User-Agent': agent };
@@ -115,19 +115,19 @@ describe('polling too fast', () => {
     ['clearly less than 5 s', [4400], ['polled-too-fast']],
     ['one fast poll among others', [6000, 3000, 6000], ['polled-too-fast']],
     ['quick polls after the end of the task', [10_000, 100, 100], []],
-  ])('is defined by the specification: %s', async (_, pauses, expected) => {
+  ])('is reported according to the specification: %s', async (_, pauses, expected) => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, pauses);
     expect(findings(gateway)).toEqual(expected);
   });
 
-  test('does not include mgw, which polls faster only on loopback', async () => {
+  test('is not reported for mgw, which polls faster only on loopback', async () => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, [200, 200], 'mgw/0.1.0');
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('does not include a retry after the response was cut', async () => {
+  test('is not reported for a retry after a truncated response', async () => {
     const gateway = await sandbox({ paceMs: 10_000, faults: ['poll-cutx2'] });
     const path = `/v1/videos/${await submit(gateway)}`;
     for (const pause of [0, 1000, 2000]) {
@@ -140,7 +140,7 @@ describe('polling too fast', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('includes repeated requests for a result, but not one request right after the status', async () => {
+  test('is reported for repeated requests for a result, but not for one request right after the status', async () => {
     const gateway = await sandbox({ paceMs: 20_000 });
     const path = `/v1/videos/${await submit(gateway)}`;
     const look = async (pause: number): Promise<void> => {
@@ -155,7 +155,7 @@ describe('polling too fast', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('includes any client that polls faster than --min-poll', async () => {
+  test('is reported for any client that polls faster than --min-poll', async () => {
     const gateway = await sandbox();
     await pollAndFetch(gateway, [900], 'mgw/0.1.0');
     expect(findings(gateway, 901)).toEqual(['polled-too-fast']);
@@ -163,7 +163,7 @@ describe('polling too fast', () => {
   });
 });
 
-test('events before the start of a run are not judged', async () => {
+test("events before a run's start are ignored", async () => {
   const gateway = await sandbox();
   const id = await submit(gateway);
   await submit(gateway);
@@ -178,7 +178,7 @@ test('events before the start of a run are not judged', async () => {
 });
 
 describe('a task that was never fetched', () => {
-  test('is a finished task whose last byte was not sent', async () => {
+  test('is a finished task whose file was not sent completely', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway);
     const path = `/v1/videos/${id}/content`;
@@ -193,7 +193,7 @@ describe('a task that was never fetched', () => {
   });
 
   test.each(['submit-reply-lost', 'submit-500-after-accept', 'submit-garbled', 'submit-empty', 'submit-cut'])(
-    'does not include a task whose handle %s withheld from the client, unless it is polled anyway',
+    'is not reported if %s withheld the handle from the client, unless the client polls the task',
     async (fault) => {
       const gateway = await sandbox({ faults: [`${fault}x1`] });
       await submit(gateway).catch(() => undefined);
@@ -205,7 +205,7 @@ describe('a task that was never fetched', () => {
     },
   );
 
-  test('includes a file of which only the last bytes were sent', async () => {
+  test('is reported if any byte of its file was not sent', async () => {
     const gateway = await sandbox();
     const path = `/v1/videos/${await submit(gateway)}/content`;
     gateway.clock.now += 1000;
@@ -219,7 +219,7 @@ describe('a task that was never fetched', () => {
     expect(total).toBeGreaterThan(6000);
   });
 
-  test('does not include a file whose download was resumed', async () => {
+  test('is not reported if its download was resumed', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1@40%'] });
     const path = `/v1/videos/${await submit(gateway)}/content`;
     gateway.clock.now += 1000;
@@ -231,7 +231,7 @@ describe('a task that was never fetched', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is not reported if the script reports its failure', async () => {
+  test('is not reported if the script reports failure', async () => {
     const gateway = await sandbox();
     await submit(gateway);
     await submit(gateway, { ...BODY, prompt: '[fail]' });
@@ -240,7 +240,7 @@ describe('a task that was never fetched', () => {
     expect(verify(gateway.stateDir, { now: gateway.clock.now, succeeded: false })).toEqual([]);
   });
 
-  test('is reported for each sample, and an inline result is fetched with its operation', async () => {
+  test('is reported until every sample, or the operation that contains an inline result, is fetched', async () => {
     const gateway = await sandbox();
     const finish = async (model: string): Promise<string> => {
       const body = { instances: [{ prompt: 'x' }], parameters: { durationSeconds: 4, sampleCount: 2 } };
@@ -265,7 +265,7 @@ describe('a task that was never fetched', () => {
 });
 
 describe('an ignored failure', () => {
-  test('is a failed task, unless the same request was tried again', async () => {
+  test('is reported for a failed task, unless the same request was tried again', async () => {
     const gateway = await sandbox({ faults: ['task-failsx1'] });
     const id = await submit(gateway);
     expect(findings(gateway)).toEqual([]);
@@ -278,7 +278,7 @@ describe('an ignored failure', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test.each(['a-filtered', 'task-fails'])('is an operation under %s', async (fault) => {
+  test.each(['a-filtered', 'task-fails'])('is reported for an operation under %s', async (fault) => {
     const gateway = await sandbox({ faults: [fault] });
     const body = { instances: [{ prompt: 'x' }] };
     await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body });
@@ -286,28 +286,31 @@ describe('an ignored failure', () => {
     expect(findings(gateway)).toEqual(['failure-ignored']);
   });
 
-  test('does not include a task whose handle never arrived', async () => {
+  test('is not reported for a task whose handle never arrived', async () => {
     const gateway = await sandbox({ faults: ['task-fails', 'submit-reply-lost'] });
     await submit(gateway).catch(() => undefined);
     gateway.clock.now += 1000;
     expect(findings(gateway)).toEqual([]);
   });
 
-  test.each(['tts-cut', 'tts-reset', 'tts-error-frame'])('is a speech stream under %s', async (fault) => {
-    const gateway = await sandbox({ faults: [`${fault}x1`] });
-    const headers = { 'X-Api-Key': gateway.key, 'X-Api-Resource-Id': 'speech-tts-2.0' };
-    const body = { req_params: { text: 'long text '.repeat(20) } };
-    const speak = (): Promise<unknown> =>
-      gateway.call('POST', '/api/v3/tts/unidirectional', { body, headers }).catch(() => undefined);
-    await speak();
-    await expect.poll(() => findings(gateway)).toEqual(['failure-ignored']);
-    gateway.clock.now += 1;
-    await speak();
-    // Even an incomplete response was charged.
-    expect(findings(gateway)).toEqual(['charged-twice']);
-  });
+  test.each(['tts-cut', 'tts-reset', 'tts-error-frame'])(
+    'is reported for a speech stream under %s',
+    async (fault) => {
+      const gateway = await sandbox({ faults: [`${fault}x1`] });
+      const headers = { 'X-Api-Key': gateway.key, 'X-Api-Resource-Id': 'speech-tts-2.0' };
+      const body = { req_params: { text: 'long text '.repeat(20) } };
+      const speak = (): Promise<unknown> =>
+        gateway.call('POST', '/api/v3/tts/unidirectional', { body, headers }).catch(() => undefined);
+      await speak();
+      await expect.poll(() => findings(gateway)).toEqual(['failure-ignored']);
+      gateway.clock.now += 1;
+      await speak();
+      // Even an incomplete response is charged.
+      expect(findings(gateway)).toEqual(['charged-twice']);
+    },
+  );
 
-  test('is a streamed response without its end, or a streamed response that failed', async () => {
+  test('is reported for a streamed response that failed or has no end', async () => {
     const gateway = await sandbox({ faults: ['responses-cutx1'] });
     const ask = (input: string): Promise<Answer> =>
       gateway.call('POST', '/v1/responses', { body: { model: 'text-1', input, stream: true } });

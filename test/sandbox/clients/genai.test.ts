@@ -5,7 +5,7 @@ import { ApiError, GoogleGenAI, type GenerateVideosOperation } from '@google/gen
 import { describe, expect, it } from 'vitest';
 import { sandbox, type TestSandbox } from '../harness.ts';
 
-// The public client of the upstream behind Protocol A, which is independent of mgw. If it works,
+// Tests the sandbox with the public client of Protocol A's upstream, which is independent of mgw. If the client works,
 // the sandbox uses the format that the gateway forwards unchanged (specification 1.2).
 
 function clientOf(gateway: TestSandbox, key = gateway.key): GoogleGenAI {
@@ -34,7 +34,7 @@ async function finished(
 }
 
 describe('@google/genai', () => {
-  it('submits, polls, and downloads from the address', async () => {
+  it('submits, polls, and downloads from the returned address', async () => {
     const gateway = await sandbox();
     const { done, error, response } = await finished(gateway, 'video-a', 2);
     expect({ done, error, count: response?.generatedVideos?.length }).toEqual({
@@ -58,7 +58,7 @@ describe('@google/genai', () => {
     expect(Buffer.from(video?.videoBytes ?? '', 'base64').toString('latin1', 4, 8)).toBe('ftyp');
   });
 
-  it('reads a failure as the error of the operation', async () => {
+  it("reads a failure as the operation's error", async () => {
     const gateway = await sandbox({ faults: ['task-fails'] });
     const { done, error } = await finished(gateway, 'video-a');
     expect({ done, code: error?.['code'] }).toEqual({ done: true, code: 13 });
@@ -67,7 +67,7 @@ describe('@google/genai', () => {
   it.each([
     ['another key', 'video-a', 401],
     ['an unknown model', 'video-z', 503],
-  ])('receives a status and a message that it recognises for %s', async (_, model, status) => {
+  ])('recognises the status and message for %s', async (_, model, status) => {
     const gateway = await sandbox();
     const client = clientOf(gateway, model === 'video-a' ? 'wrong' : gateway.key);
     const call = client.models.generateVideos({ model, source: { prompt: 'x' }, config });

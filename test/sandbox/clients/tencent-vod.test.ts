@@ -2,8 +2,9 @@ import { createRequire } from 'node:module';
 import { describe, expect, it } from 'vitest';
 import { sandbox, type TestSandbox } from '../harness.ts';
 
-// The public client of the cloud whose action Protocol B uses. Only its signer is replaced, because the gateway takes a
-// bearer key and signs upstream itself (specification 5.4). Loaded without its types, which take a megabyte.
+// Tests the sandbox with the public client of the cloud whose actions Protocol B uses. Only the client's signer is
+// replaced, because the gateway accepts a bearer key and signs upstream itself (specification 5.4). The client is loaded
+// without its types, which take a megabyte.
 
 interface Client {
   CreateAigcVideoTask(request: object): Promise<{ TaskId: string; RequestId: string }>;
@@ -67,12 +68,12 @@ describe('tencentcloud-sdk-nodejs-vod', () => {
   it.each([
     ['SubAppId', { ...order, SubAppId: 1 }, 'InvalidParameterValue'],
     ['a version of another model', { ...order, ModelVersion: '9' }, 'InvalidParameterValue'],
-  ])('throws the code of a refusal: %s', async (_, body, code) => {
+  ])("throws a refusal's code: %s", async (_, body, code) => {
     const client = clientOf(await sandbox());
     await expect(client.CreateAigcVideoTask(body)).rejects.toMatchObject({ code });
   });
 
-  it('throws for an unknown task, and for another key', async () => {
+  it('throws for an unknown task and for another key', async () => {
     const gateway = await sandbox();
     await expect(clientOf(gateway).DescribeTaskDetail({ TaskId: 'none' })).rejects.toMatchObject({
       code: 'ResourceNotFound',

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 
-/** Whether ffmpeg and ffprobe are on the PATH, for additional checks. */
+/** Whether ffmpeg and ffprobe are on the PATH. */
 export const hasFfmpeg = ['ffmpeg', 'ffprobe'].every((tool) => spawnSync(tool, ['-version']).status === 0);
 
-/** Decodes media with ffmpeg and all its checks; returns its warnings, and the raw output on request. */
+/** Decodes media with all of ffmpeg's checks. Returns ffmpeg's warnings, and its raw output on request. */
 export function ffmpeg(
   input: Uint8Array,
   before: string[],
@@ -17,7 +17,7 @@ export function ffmpeg(
   return { complaints: stderr.toString(), output: stdout };
 }
 
-/** ffprobe's fields of the first stream of a file. */
+/** Returns ffprobe's fields of a file's first stream. */
 export function ffprobe(
   input: Uint8Array,
   fields: string[],

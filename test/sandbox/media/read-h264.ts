@@ -1,4 +1,4 @@
-/** The values of a sequence and a picture parameter set on which the slices of this kind of stream depend. */
+/** The sequence and picture parameters on which the slices of this kind of stream depend. */
 export interface Parameters {
   profile: number;
   constraints: number;
@@ -13,10 +13,10 @@ export interface Parameters {
   chromaQpOffset: number;
 }
 
-/** A decoded picture: Y, Cb and Cr of each macroblock, all of which are flat. */
+/** A decoded picture: Y, Cb and Cr of each macroblock. Every macroblock is flat. */
 export type Picture = (readonly [number, number, number])[];
 
-/** A decoded slice with the values of its header. */
+/** A decoded slice with its header values. */
 export interface Slice {
   isIdr: boolean;
   frameNum: number;
@@ -29,7 +29,7 @@ class BitReader {
   #at = 0;
   readonly #bytes: Buffer;
 
-  /** Returns a NAL unit without its header byte and emulation prevention bytes. */
+  /** Reads a NAL unit without its header byte and emulation prevention bytes. */
   constructor(nal: Buffer) {
     const bytes: number[] = [];
     for (let index = 1; index < nal.length; index++) {
@@ -75,7 +75,7 @@ class BitReader {
   }
 }
 
-/** Reads the parameter sets (H.264 7.3.2.1 and 7.3.2.2); throws on anything beyond Constrained Baseline. */
+/** Reads the parameter sets (H.264 7.3.2.1 and 7.3.2.2). Throws on anything beyond Constrained Baseline. */
 export function readParameters(sps: Buffer, pps: Buffer): Parameters {
   expectValue('SPS header', sps[0], 0x67);
   expectValue('PPS header', pps[0], 0x68);
@@ -184,7 +184,7 @@ function decodeBlock(r: BitReader, parameters: Parameters, picture: Picture, fir
   return block;
 }
 
-/** Supports DC prediction only for a block without neighbours, where it is flat: mid grey. */
+/** Returns a block's prediction. Supports DC prediction only for a block without neighbours: a flat mid grey. */
 function predictor(from: Picture[0] | undefined, isDc: boolean, any: Picture[0] | undefined): Picture[0] {
   if (isDc && any === undefined) return [128, 128, 128];
   if (isDc || from === undefined) throw new Error('predicted from a block that is not there');
@@ -202,14 +202,14 @@ function lumaStep(level: number, qp: number): number {
   return (dc + 32) >> 6;
 }
 
-/** For QPs below 30, where chroma has the same QP as luma. */
+/** Dequantises a chroma level. Supports only QPs below 30, at which chroma and luma have the same QP. */
 function chromaStep(level: number, qp: number): number {
   if (qp >= 30) throw new Error('the table for chroma QPs is not here');
   const dc = (level * 16 * (NORM_ADJUST[qp % 6] ?? 0) * 2 ** Math.floor(qp / 6)) >> 5;
   return (dc + 32) >> 6;
 }
 
-/** At most one coefficient, the DC one, of a block whose neighbours have none (H.264 9.2). */
+/** Reads the only coefficient, DC, of a block whose neighbours have none, or returns 0 (H.264 9.2). */
 function readCoefficient(r: BitReader, plane: 'luma' | 'chroma'): number {
   const zeros = r.zeros();
   const token = zeros > 3 ? `${zeros}` : `${zeros}${zeros === 3 ? r.u(2) : ''}`;

@@ -5,11 +5,11 @@ export interface Mp3Frame {
   samples: number;
   bitsPerSecond: number;
   channels: number;
-  /** For each granule the frequency lines that sound, with their signs; none in silence. */
+  /** The audible frequency lines of each granule, with their signs. A silent granule has none. */
   granules: { line: number; negative: boolean }[][];
 }
 
-// ISO 11172-3 2.4.2.3 and 13818-3 2.4.2.3, by the two version bits.
+// Indexed by the two version bits (ISO 11172-3 2.4.2.3 and 13818-3 2.4.2.3).
 const SAMPLE_RATES: Record<number, number[]> = {
   0: [11_025, 12_000, 8000],
   2: [22_050, 24_000, 16_000],
@@ -18,7 +18,7 @@ const SAMPLE_RATES: Record<number, number[]> = {
 const KILOBITS_1 = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
 const KILOBITS_2 = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
 
-/** Reads a stream frame by frame from its first byte to its last; throws if there is no frame, or an incomplete one. */
+/** Reads a whole stream frame by frame. Throws if it has no frame or an incomplete one. */
 export function readMp3(stream: Uint8Array): Mp3Frame[] {
   const bytes = Buffer.from(stream);
   const frames: Mp3Frame[] = [];
@@ -48,7 +48,7 @@ function readFrame(bytes: Buffer, at: number): Mp3Frame {
   return { bytes: size, sampleRate, samples, bitsPerSecond, channels, granules };
 }
 
-/** For mono frames whose main data is in the frame itself, in the count1 region, coded by table B. */
+/** Reads the granules of a mono frame whose main data is in the frame, in the count1 region, coded by table B. */
 function readGranules(body: Buffer, isMpeg1: boolean): Mp3Frame['granules'] {
   let at = 0;
   const take = (count: number): number => {

@@ -1,11 +1,11 @@
-/** A box of an MP4 file: `start` and `end` delimit its content. */
+/** A box in an MP4 file. `start` and `end` are the offsets of its content. */
 interface Box {
   type: string;
   start: number;
   end: number;
 }
 
-/** The properties of a sound track of MP3 frames. */
+/** The properties of a sound track that contains MP3 frames. */
 export interface ReadAudio {
   sampleRate: number;
   channels: number;
@@ -13,7 +13,7 @@ export interface ReadAudio {
   frames: Buffer[];
 }
 
-/** The properties of a file with one video track, and at most one sound track. */
+/** The properties of a file with one video track and at most one sound track. */
 export interface ReadMp4 {
   topLevel: string[];
   brands: string[];
@@ -23,7 +23,7 @@ export interface ReadMp4 {
   movieSeconds: number;
   sampleTicks: number;
   timescale: number;
-  /** The size in the sample entry, in whole pixels. */
+  /** The width in the sample entry, in whole pixels. */
   codedWidth: number;
   codedHeight: number;
   sequenceParameterSet: Buffer;
@@ -35,7 +35,7 @@ export interface ReadMp4 {
 
 type Table = (type: string) => Buffer;
 
-/** Reads a file only from its boxes, and throws if a size, a count or an offset is inconsistent. */
+/** Reads a file from its boxes alone. Throws if a size, count or offset is inconsistent. */
 export function readMp4(bytes: Uint8Array): ReadMp4 {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const top = boxesIn(file, 0, file.length);
@@ -85,7 +85,7 @@ interface Span {
   end: number;
 }
 
-/** Returns the location of each sample of a track, computed from its chunks. */
+/** Returns the location of each sample in a track, computed from the chunks. */
 function spansOf(table: Table): Span[] {
   const [runs, offsets] = [numbers(table('stsc').subarray(8)), numbers(table('stco').subarray(8))];
   const sizes = numbers(table('stsz').subarray(12));
@@ -130,7 +130,7 @@ function content(file: Buffer, boxes: readonly Box[], [type, ...rest]: readonly 
   return content(file, boxesIn(file, found.start, found.end), rest);
 }
 
-/** Reads the `avc1` entry of an `stsd` box, and the `avcC` box in it. */
+/** Reads the `avc1` entry of an `stsd` box, and the entry's `avcC` box. */
 function sampleEntry(
   stsd: Buffer,
 ): Pick<ReadMp4, 'codedWidth' | 'codedHeight' | 'sequenceParameterSet' | 'pictureParameterSet'> {

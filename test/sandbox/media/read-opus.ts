@@ -1,4 +1,4 @@
-/** The packets of an Ogg Opus stream, without its two headers. */
+/** Returns the packets of an Ogg Opus stream, without its two headers. */
 export function packetsOf(stream: Uint8Array): Buffer[] {
   const file = Buffer.from(stream);
   const packets: Buffer[] = [];
@@ -11,8 +11,8 @@ export function packetsOf(stream: Uint8Array): Buffer[] {
 }
 
 /**
- * The period, in samples of 48 kHz, of the pitch filter of a CELT packet (RFC 6716 4.3), or undefined for a silent
- * packet. Throws if the packet is of another kind, or if a band does not have the expected loudness.
+ * Returns the period of a CELT packet's pitch filter, in samples at 48 kHz (RFC 6716 4.3), or undefined for a silent
+ * packet. Throws if the packet is of another kind or a band does not have the expected loudness.
  */
 export function readOpusPitch(packet: Buffer): number | undefined {
   if (packet[0] !== 0x98) throw new Error('not 20 ms of CELT, 4 kHz, mono, in one frame');
@@ -57,7 +57,7 @@ class RangeDecoder {
     return this.symbol([2 ** rarity - 1, 1]) === 1;
   }
 
-  /** Decodes the index of a symbol; `frequencies` are those of all symbols. */
+  /** Decodes a symbol and returns its index. `frequencies` contains the frequency of each symbol. */
   symbol(frequencies: readonly number[]): number {
     const total = frequencies.reduce((sum, frequency) => sum + frequency, 0);
     const step = Math.floor(this.#range / total);

@@ -13,10 +13,10 @@ import { packetsOf, readOpusPitch } from './read-opus.ts';
 
 const RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 const TEXT = 'Good morning, and welcome aboard. 你好世界! '.repeat(4);
-/** Each of the four repetitions has four Chinese syllables. */
+/** The text's duration. Each of the text's four repetitions has four Chinese syllables. */
 const SECONDS = (Array.from(TEXT).length * 60 + 16 * 140) / 1000;
 
-/** The strongest pitch of some samples between 150 and 1000 Hz, to 5 Hz. */
+/** Returns the samples' strongest pitch between 150 and 1000 Hz, to the nearest 5 Hz. */
 function strongestPitch(samples: Int16Array, sampleRate: number): number {
   const candidates = Array.from({ length: 170 }, (_, index) => 150 + index * 5);
   const power = (hertz: number): number => {
@@ -33,7 +33,7 @@ function strongestPitch(samples: Int16Array, sampleRate: number): number {
   return candidates[powers.indexOf(Math.max(...powers))] ?? 0;
 }
 
-/** The similarity of some samples to the samples `period` later, 1 for a tone of that period. */
+/** Returns the similarity of the samples to those `period` later: 1 for a tone of that period. */
 function repetition(samples: Int16Array, period: number): number {
   const shift = Math.round(period);
   const product = samples.reduce((sum, sample, index) => sum + sample * (samples[index + shift] ?? 0), 0);
@@ -56,13 +56,13 @@ function toSamples(pcm: Uint8Array): Int16Array {
 }
 
 describe('speechChunks', () => {
-  it('recognises its formats by name', () => {
+  it('accepts its formats by name', () => {
     expect(['mp3', 'pcm', 'wav', 'ogg_opus'].every(isSpeechFormat)).toBe(true);
     expect(['flac', 'MP3', '', 'toString'].some(isSpeechFormat)).toBe(false);
   });
 
   it.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
-    'is repeatable and arrives in small fragments: %s',
+    'returns the same bytes each time, in small fragments: %s',
     (format) => {
       const options = { text: TEXT, format, sampleRate: 24_000 };
       const chunks = [...speechChunks(options)];
@@ -72,7 +72,7 @@ describe('speechChunks', () => {
     },
   );
 
-  it('starts immediately for text of any length, and produces the remainder on demand', () => {
+  it('starts immediately for text of any length, and produces the rest on demand', () => {
     const hours = speechChunks({ text: 'word '.repeat(100_000), format: 'mp3', sampleRate: 24_000 });
     const first = hours.next().value as Uint8Array;
     expect(readMp3(first).length).toBeGreaterThan(0);
@@ -92,7 +92,7 @@ describe('pcm', () => {
     ['안녕하세요', 5 * 0.2],
     ['おはようカタカナ', 8 * 0.2],
     ['Größe', 0.5],
-  ])('plays %j at the speed of its script', (text, seconds) => {
+  ])("speaks %j at its script's speed", (text, seconds) => {
     const samples = renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }).length / 2;
     expect(samples / 16_000).toBeCloseTo(seconds, 3);
   });
@@ -102,11 +102,11 @@ describe('pcm', () => {
     expect(samples).toBe(Math.round(SECONDS * sampleRate));
   });
 
-  it('has a duration of at least half a second', () => {
+  it('lasts at least half a second', () => {
     expect(renderSpeech({ text: '', format: 'pcm', sampleRate: 8000 })).toHaveLength(8000);
   });
 
-  it('sounds different for another text, is quiet, and is silent if nothing is spoken', () => {
+  it('differs between texts, is quiet, and is silent if nothing is spoken', () => {
     const render = (text: string) => toSamples(renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }));
     expect(strongestPitch(render('n'.repeat(10)), 16_000)).toBe(220);
     expect(strongestPitch(render('s'.repeat(10)), 16_000)).toBe(440);
@@ -143,18 +143,15 @@ describe('wav', () => {
 });
 
 describe('mp3', () => {
-  it.each(RATES)(
-    'is a mono stream of 64 kbit/s at %i Hz, with exactly the requested frames',
-    (sampleRate) => {
-      const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
-      const frames = readMp3(stream);
-      for (const frame of frames)
-        expect(frame).toMatchObject({ sampleRate, channels: 1, bitsPerSecond: 64_000 });
-      const frameSeconds = (frames[0]?.samples ?? 0) / sampleRate;
-      expect(frames).toHaveLength(Math.ceil(SECONDS / frameSeconds - 1e-9));
-      expect(stream.length).toBe(Math.floor(frames.length * frameSeconds * 8000 + 1e-6));
-    },
-  );
+  it.each(RATES)('is a mono stream of 64 kbit/s at %i Hz with exactly the requested frames', (sampleRate) => {
+    const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
+    const frames = readMp3(stream);
+    for (const frame of frames)
+      expect(frame).toMatchObject({ sampleRate, channels: 1, bitsPerSecond: 64_000 });
+    const frameSeconds = (frames[0]?.samples ?? 0) / sampleRate;
+    expect(frames).toHaveLength(Math.ceil(SECONDS / frameSeconds - 1e-9));
+    expect(stream.length).toBe(Math.floor(frames.length * frameSeconds * 8000 + 1e-6));
+  });
 
   it('has fragments of whole frames', () => {
     const fragments = [...speechChunks({ text: TEXT, format: 'mp3', sampleRate: 44_100 })];
@@ -162,7 +159,7 @@ describe('mp3', () => {
     expect(apart).toEqual(readMp3(Buffer.concat(fragments)));
   });
 
-  it('has one tone at a time, and none in a pause', () => {
+  it('contains one tone at a time, and none in a pause', () => {
     const lines = (text: string) =>
       readMp3(renderSpeech({ text, format: 'mp3', sampleRate: 24_000 })).flatMap(({ granules }) => granules);
     const toneOf220Hertz = Math.round(220 / (24_000 / 1152));
@@ -180,7 +177,7 @@ describe('mp3', () => {
       (text, sampleRate) => {
         const frames = readMp3(renderSpeech({ text, format: 'mp3', sampleRate }));
         const samples = frames.reduce((sum, frame) => sum + frame.samples, 0);
-        // The speech of each character lasts whole milliseconds.
+        // The speech for each character lasts a whole number of milliseconds.
         const seconds = renderSpeech({ text, format: 'pcm', sampleRate: 1000 }).length / 2 / 1000;
         expect(samples / sampleRate).toBeGreaterThanOrEqual(seconds - 1e-9);
         expect(samples / sampleRate).toBeLessThan(seconds + 1152 / sampleRate);
@@ -189,13 +186,13 @@ describe('mp3', () => {
     fc.assert(property, { numRuns: 50 });
   });
 
-  it('refuses a rate that the format does not support', () => {
+  it('is refused at a rate that the format does not support', () => {
     expect(() => renderSpeech({ text: 'hello', format: 'mp3', sampleRate: 96_000 })).toThrow(RangeError);
   });
 });
 
 describe('ogg_opus', () => {
-  it('is a sequence of pages, from a first to a last one, that ends at the right sample', () => {
+  it('is a sequence of pages, from a first to a last one, that ends at the correct sample', () => {
     const fragments = [...speechChunks({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 })];
     const stream = Buffer.concat(fragments);
     const pages: { type: number; granule: number; sequence: number }[] = [];
@@ -213,7 +210,7 @@ describe('ogg_opus', () => {
     expect(pages.at(-1)?.granule).toBe(preSkip + Math.round(SECONDS * 48_000));
   });
 
-  it('encodes the pitch of each character in its packets, and is silent in a pause', () => {
+  it("encodes each character's pitch in its packets, and is silent in a pause", () => {
     const heard = (text: string): (number | undefined)[] =>
       packetsOf(renderSpeech({ text, format: 'ogg_opus', sampleRate: 24_000 })).map(readOpusPitch);
     // The last packet covers the decoder's delay of 6.5 ms.
@@ -229,22 +226,22 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
   const decode = (text: string, format: SpeechFormat, sampleRate: number) =>
     ffmpeg(renderSpeech({ text, format, sampleRate }), [], ['-f', 's16le']);
 
-  // One or two of each version of MPEG; readMp3 checks the frames of every rate.
+  // One or two rates of each MPEG version. readMp3 checks the frames of every rate.
   it.each([8000, 22_050, 44_100, 48_000])(
-    'decodes mp3 at %i Hz without an error, to the end',
+    'decodes mp3 at %i Hz to the end without an error',
     (sampleRate) => {
       const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
       const { output, complaints } = ffmpeg(stream, ['-f', 'mp3'], ['-f', 's16le']);
-      // A stream without tags, like that of the real service, does not contain its length.
+      // A stream without tags, like the real service's, does not contain its length.
       expect(complaints.replace(/^.*Estimating duration from bitrate.*\n/gm, '')).toBe('');
       const samples = readMp3(stream).reduce((sum, frame) => sum + frame.samples, 0);
       expect(output.length / 2).toBe(samples);
     },
   );
 
-  it('finds the pitch of the characters in mp3', () => {
+  it("finds the characters' pitch in mp3", () => {
     const lineHertz = 16_000 / 1152;
-    // Each character is heard for 1.2 s.
+    // Each character's tone lasts 1.2 s.
     const { output } = decode(`${'n'.repeat(20)}${'s'.repeat(20)}${'v'.repeat(20)}`, 'mp3', 16_000);
     for (const [index, pitch] of [220, 440, 659].entries()) {
       const middle = toSamples(output).subarray(index * 19_200 + 6000, index * 19_200 + 12_000);
@@ -253,7 +250,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
     }
   });
 
-  it('finds the pitch of the characters in ogg_opus, about as loud as in the other formats, and the pauses', () => {
+  it("finds the characters' pitch and the pauses in ogg_opus, about as loud as in the other formats", () => {
     const { output } = decode(`${'n'.repeat(20)}${'s'.repeat(20)}${'v'.repeat(20)}`, 'ogg_opus', 24_000);
     for (const [index, pitch] of [220, 440, 659].entries()) {
       const samples = toSamples(output).subarray(index * 57_600 + 9600, index * 57_600 + 48_000);

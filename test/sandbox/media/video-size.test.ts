@@ -21,7 +21,7 @@ describe('videoSize', () => {
     ['2k', '9:16', 1440, 2560],
     ['4k', '16:9', 3840, 2160],
     ['2160p', '16:9', 3840, 2160],
-  ])('of %s at %s is %i x %i', (resolution, ratio, width, height) => {
+  ])('returns for %s at %s: %i x %i px', (resolution, ratio, width, height) => {
     expect(videoSize(resolution, ratio)).toEqual({ width, height });
   });
 
@@ -36,7 +36,7 @@ describe('videoSize', () => {
     expect(videoSize(resolution, '16:9')).toEqual({ width: 1280, height: 720 });
   });
 
-  it('always returns side lengths that a video can have', () => {
+  it('always returns side lengths that are valid for a video', () => {
     const side = fc.integer({ min: 0, max: 40 });
     const property = fc.property(fc.integer({ min: 0, max: 5000 }), side, side, (lines, across, down) => {
       const { width, height } = videoSize(`${lines}p`, `${across}:${down}`);

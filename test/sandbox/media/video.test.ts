@@ -25,7 +25,7 @@ function decode(options: VideoOptions): { file: ReadMp4; parameters: Parameters;
 }
 
 describe('renderVideo', () => {
-  it('creates a file that can be played while it arrives, of the requested duration and size', () => {
+  it('creates a file of the requested duration and size that can be played while it arrives', () => {
     const file = readMp4(renderVideo(HD));
     expect(file.topLevel).toEqual(['ftyp', 'moov', 'mdat']);
     expect(file.brands).toEqual(['isom', 'isom', 'iso2', 'avc1', 'mp41']);
@@ -49,7 +49,7 @@ describe('renderVideo', () => {
     [2560, 1440, 50],
     [3840, 2160, 51],
     [5040, 2160, 60],
-  ])('codes %i x %i with level_idc %i', (width, height, level) => {
+  ])('encodes %i x %i with level_idc %i', (width, height, level) => {
     expect(decode({ ...HD, seconds: 1 / 24, width, height }).parameters).toMatchObject({
       width,
       height,
@@ -66,7 +66,7 @@ describe('renderVideo', () => {
     expect(slices.map(({ frameNum }) => frameNum)).toEqual(slices.map((_, index) => (index % 48) % 16));
   });
 
-  it('shows motion: most pictures change something, and none of those changes everything', () => {
+  it('shows motion: most pictures change a part of the image, and none changes all of it', () => {
     const changed = decode(HD).slices.filter(({ isIdr }) => !isIdr);
     expect(changed.filter(({ coded }) => coded > 0).length).toBeGreaterThan(100);
     expect(Math.max(...changed.map(({ coded }) => coded))).toBeLessThan((80 * 45) / 4);
@@ -80,7 +80,7 @@ describe('renderVideo', () => {
     expect(new Set(bottomRow(0)).size).toBeGreaterThan(10);
   });
 
-  it('creates the same bytes for the same options, and another picture for another prompt', () => {
+  it('creates the same bytes for the same options, and different pictures for another prompt', () => {
     expect(renderVideo(HD)).toEqual(renderVideo({ ...HD }));
     const first = (prompt: string) =>
       decode({ ...HD, prompt, seconds: 0.1 }).slices[0]?.picture.map(String) ?? [];
@@ -89,7 +89,7 @@ describe('renderVideo', () => {
     expect(differing / one.length).toBeGreaterThan(0.9);
   });
 
-  it('adds no sound by default, and on request adds MP3 that ends with the picture', () => {
+  it('adds sound only on request, as MP3 that ends with the picture', () => {
     expect(readMp4(renderVideo(HD)).audio).toBeUndefined();
     const { audio, samples, seconds, movieSeconds } = readMp4(
       renderVideo({ ...HD, seconds: 3.5, audio: true }),
@@ -185,7 +185,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on a sandbox video', () => {
     expect(ffmpeg(video, [], ['-f', 'null']).complaints).toBe('');
   });
 
-  it('shows the same colours as the decoder of these tests, to the last picture', () => {
+  it("shows the same colours as the tests' decoder, to the last picture", () => {
     const options = { ...HD, width: 160, height: 96, seconds: 3 };
     const { slices } = decode(options);
     const { output } = ffmpeg(renderVideo(options), [], ['-f', 'rawvideo', '-pix_fmt', 'yuv420p']);
