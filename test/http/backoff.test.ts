@@ -5,7 +5,7 @@ import { backoffMs, pollPauseMs } from '../../src/http/retry.ts';
 const chance = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
 
 describe('backoffMs', () => {
-  it('doubles up to its maximum, with a quarter of jitter, and never goes below its minimum', () => {
+  it('doubles up to its maximum, with 25% jitter, and is never below its minimum', () => {
     const some = fc.integer({ min: 0, max: 10_000 });
     fc.assert(
       fc.property(
@@ -23,7 +23,7 @@ describe('backoffMs', () => {
     );
   });
 
-  it('starts at half a second', () => {
+  it('starts at 500 ms', () => {
     expect(backoffMs(0, { random: () => 0.5 })).toBe(500);
     expect(backoffMs(3, { random: () => 0.5 })).toBe(4000);
     expect(backoffMs(99, { random: () => 0.5 })).toBe(30_000);
@@ -31,7 +31,7 @@ describe('backoffMs', () => {
 });
 
 describe('pollPauseMs', () => {
-  it('remains between the interval and twice the interval, for any number of polls', () => {
+  it('returns a pause between the interval and twice the interval, for any number of polls', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 100_000 }),

@@ -41,7 +41,7 @@ async function failure(made: Promise<unknown>): Promise<TransportError> {
   throw error instanceof Error ? error : new Error('it went well');
 }
 
-/** A server that sends raw bytes to each request and leaves the connection open. */
+/** Starts a server that responds to each request with raw bytes and leaves the connection open. */
 async function rawServer(
   say: (socket: Socket, count: number) => void,
 ): Promise<{ url: string; connections: number }> {
@@ -52,7 +52,7 @@ async function rawServer(
 }
 
 describe('a request', () => {
-  it('is sent unchanged, below the base path, with its length in bytes and one key', async () => {
+  it('is sent unchanged below the base path, with its length in bytes and one key', async () => {
     const server = await httpServer(says('{}'));
     await clientFor(`${server.url}/gateway/`).exchange(post, recorded);
     const [seen] = server.requests;
@@ -83,21 +83,18 @@ describe('a request', () => {
     ['a path beyond ASCII', { ...get, path: '/v1/é' }, {}],
     ['a header with a line break', { ...get, headers: { 'x-a': 'b\r\nc: d' } }, {}],
     ['a key beyond Latin-1', get, { key: 'key…' }],
-  ])(
-    'with %s is refused before a connection is made and before anything is recorded',
-    async (_, request, more) => {
-      const server = await httpServer();
-      let recordedIt = false;
-      const onConnected = (): Promise<void> => {
-        recordedIt = true;
-        return Promise.resolve();
-      };
-      const refused = clientFor(server.url, more).exchange(request, { ...call, onConnected });
-      await expect(refused).rejects.toThrow(TypeError);
-      await expect(refused).rejects.not.toThrow(/key…/);
-      expect([recordedIt, server.connections]).toEqual([false, 0]);
-    },
-  );
+  ])('with %s is refused before a connection is made or anything is recorded', async (_, request, more) => {
+    const server = await httpServer();
+    let recordedIt = false;
+    const onConnected = (): Promise<void> => {
+      recordedIt = true;
+      return Promise.resolve();
+    };
+    const refused = clientFor(server.url, more).exchange(request, { ...call, onConnected });
+    await expect(refused).rejects.toThrow(TypeError);
+    await expect(refused).rejects.not.toThrow(/key…/);
+    expect([recordedIt, server.connections]).toEqual([false, 0]);
+  });
 
   it('is traced without the key', async () => {
     const server = await httpServer(says('{}'));
@@ -127,7 +124,7 @@ describe('the hook before the first byte', () => {
     expect(heard.join('')).toContain('POST /v1/videos');
   });
 
-  it('that fails rethrows its own error, sends nothing, and closes the connection', async () => {
+  it('makes the call rethrow its error, send nothing and close the connection, if it fails', async () => {
     let closed = false;
     const heard: Buffer[] = [];
     const server = await tcpServer((socket) => {
@@ -143,7 +140,7 @@ describe('the hook before the first byte', () => {
     expect(heard).toEqual([]);
   });
 
-  it('is required: if a replaced dispatcher connects without it, nothing is sent', async () => {
+  it('is required, so nothing is sent if a replaced dispatcher connects without it', async () => {
     const server = await httpServer(says('{}'));
     const other = new Client(server.url);
     onEnd(() => other.destroy());
@@ -155,7 +152,7 @@ describe('the hook before the first byte', () => {
     expect(server.requests).toEqual([]);
   });
 
-  it('is followed by no byte if the call is interrupted while it runs', async () => {
+  it('is followed by no byte if the call is interrupted while the hook runs', async () => {
     const server = await httpServer(says('{}'));
     const given = new AbortController();
     const onConnected = (): Promise<void> => {
@@ -181,7 +178,7 @@ describe('the hook before the first byte', () => {
     expect(asked).toBe(false);
   });
 
-  it('makes the request count as sent if the connection breaks while it runs', async () => {
+  it('causes the request to be reported as sent if the connection breaks while the hook runs', async () => {
     const sockets: Socket[] = [];
     const server = await tcpServer((socket) => void sockets.push(socket));
     const onConnected = async (): Promise<void> => {
@@ -198,7 +195,7 @@ describe('the hook before the first byte', () => {
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
       await client.exchange(get, call);
-      // If the server closes the connection after its response, the client detects this in this turn.
+      // If the server closes the connection after its response, the client detects that in this turn of the event loop.
       await turn();
     }
     expect(server.connections).toBe(1);
@@ -206,7 +203,7 @@ describe('the hook before the first byte', () => {
     expect(server.connections).toBe(3);
   });
 
-  it('can be interrupted before the connection is made, but not after', async () => {
+  it('allows an interruption before the connection is made, but not after', async () => {
     const silent = await tcpServer(() => undefined);
     const controller = new AbortController();
     const patient = clientFor(`https://127.0.0.1:${silent.port}`, { connectTimeoutMs: 120_000 });
@@ -249,7 +246,7 @@ describe('a response that may be incomplete', () => {
       'a length twice',
       (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'),
     ],
-  ])('%s: the request counts as sent', async (_, say) => {
+  ])('is reported as sent after %s', async (_, say) => {
     const server = await rawServer(say);
     const patient = { ...recorded, timeoutMs: 120_000 };
     expect(await failure(clientFor(server.url).exchange(post, patient))).toMatchObject({
@@ -259,7 +256,7 @@ describe('a response that may be incomplete', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('that does not arrive within the timeout counts as sent, and the error contains the timeout', async () => {
+  it('is reported as sent, with the timeout in the error, if it does not arrive in time', async () => {
     const server = await rawServer(() => undefined);
     for (const options of [recorded, call]) {
       const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 1000 }));
@@ -268,7 +265,7 @@ describe('a response that may be incomplete', () => {
     }
   });
 
-  it('that the caller abandons counts as sent', async () => {
+  it('is reported as sent if the caller abandons it', async () => {
     const controller = new AbortController();
     const server = await rawServer(() => controller.abort('SIGINT'));
     const sent = clientFor(server.url).exchange(post, { ...recorded, signal: controller.signal });
@@ -277,11 +274,11 @@ describe('a response that may be incomplete', () => {
 
   it.each<[string, string, string]>([
     ['shorter than its length', 'content-length: 50\r\n\r\n{"task_id":1}', '{"task_id":1}'],
-    ['cut in a chunk', 'transfer-encoding: chunked\r\n\r\n10\r\n{"a":', '{"a":'],
+    ['truncated in a chunk', 'transfer-encoding: chunked\r\n\r\n10\r\n{"a":', '{"a":'],
     ['without its last chunk', 'transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n', '{}'],
     ['without a chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', '{}'],
     ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\n2\r\n{"id":1}', '{"id":1}'],
-  ])('with a body %s returns the received part as incomplete', async (_, rest, text) => {
+  ])('returns the received part as incomplete if the body is %s', async (_, rest, text) => {
     const server = await rawServer((socket) => socket.end(`HTTP/1.1 200 OK\r\n${rest}`));
     expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({ text, complete: false });
   });
@@ -295,21 +292,24 @@ describe('a response that may be incomplete', () => {
       'an unrequested 100',
       'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
-  ])('with %s to a submission is complete, regardless of how it is split into packets', async (_, head) => {
-    const bytes = Buffer.from(`${head}8\r\n{"id":1}\r\n0\r\n\r\n`);
-    for (const cuts of [[bytes], Array.from(bytes, (byte) => Buffer.from([byte]))]) {
-      const server = await rawServer((socket) => {
-        for (const cut of cuts) socket.write(cut);
-      });
-      expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({
-        status: 200,
-        text: '{"id":1}',
-        complete: true,
-      });
-    }
-  });
+  ])(
+    'is complete with %s after a submission, regardless of how it is split into packets',
+    async (_, head) => {
+      const bytes = Buffer.from(`${head}8\r\n{"id":1}\r\n0\r\n\r\n`);
+      for (const cuts of [[bytes], Array.from(bytes, (byte) => Buffer.from([byte]))]) {
+        const server = await rawServer((socket) => {
+          for (const cut of cuts) socket.write(cut);
+        });
+        expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({
+          status: 200,
+          text: '{"id":1}',
+          complete: true,
+        });
+      }
+    },
+  );
 
-  it('whose connection is reset without a known length returns the received part as incomplete', async () => {
+  it('returns the received part as incomplete if the connection is reset and the length is unknown', async () => {
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 400 Bad Request\r\n\r\n{"error":{}}');
       setTimeout(() => socket.resetAndDestroy(), 30);
@@ -329,7 +329,7 @@ describe('a response that may be incomplete', () => {
       });
   });
 
-  it('with a body that stalls until the timeout returns the received part as incomplete', async () => {
+  it('returns the received part as incomplete if the body stalls until the timeout', async () => {
     const server = await rawServer((socket) =>
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"a'),
     );
@@ -337,7 +337,7 @@ describe('a response that may be incomplete', () => {
     expect(reply).toMatchObject({ status: 200, text: '{"a', complete: false });
   });
 
-  it('with an endless body is read up to the limit', async () => {
+  it('is read up to the limit if the body is endless', async () => {
     const server = await rawServer((socket) =>
       endless(socket, 'HTTP/1.1 200 OK\r\n\r\n', 'x'.repeat(10_000)),
     );
@@ -346,14 +346,14 @@ describe('a response that may be incomplete', () => {
     expect(reply.complete).toBe(false);
   });
 
-  it('is refused if its head exceeds 64 KiB', async () => {
+  it('is refused if the head exceeds 64 KiB', async () => {
     const server = await rawServer((socket) =>
       socket.write(`HTTP/1.1 200 OK\r\nx: ${'x'.repeat(65 * 1024)}\r\ncontent-length: 2\r\n\r\n{}`),
     );
     expect((await failure(clientFor(server.url).exchange(get, call))).message).toMatch(/header/i);
   });
 
-  it('is complete at exactly the limit, and incomplete one byte above it', async () => {
+  it('is complete at exactly the limit, but incomplete one byte above it', async () => {
     const server = await httpServer(says('x'.repeat(1000)));
     const client = clientFor(server.url);
     expect((await client.exchange(get, { ...call, maxBytes: 1000 })).complete).toBe(true);
@@ -410,7 +410,7 @@ describe('reading a response', () => {
     expect(await clientFor(server.url).exchange(get, call)).toMatchObject({ text, complete: true });
   });
 
-  it('marks a compressed body as incomplete if it is cut or damaged', async () => {
+  it('marks a compressed body as incomplete if it is truncated or damaged', async () => {
     const whole = gzipSync(text);
     const broken = Buffer.from(whole);
     broken.fill(0xff, 20, 30);
@@ -435,7 +435,7 @@ describe('reading a response', () => {
   });
 
   it.each(['constructor', '__proto__', 'zstd', 'gzip, gzip'])(
-    'leaves an unknown coding %s unchanged',
+    'does not decode the unknown coding %s',
     async (coding) => {
       const server = await httpServer(says('{"a":1}', 200, { 'content-encoding': coding }));
       expect(await clientFor(server.url).exchange(get, call)).toMatchObject({
@@ -453,7 +453,7 @@ describe('a stream', () => {
     return Buffer.concat(chunks).toString();
   }
 
-  it('provides the head first and the body as it arrives, and its timeout ends with the head', async () => {
+  it('returns the head first, then the body as it arrives, and its timeout applies only to the head', async () => {
     const sockets: Socket[] = [];
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst');
@@ -465,7 +465,7 @@ describe('a stream', () => {
     expect(await read(body)).toBe('firstlater');
   });
 
-  it('whose head does not arrive in time, or whose body is cut, counts as sent', async () => {
+  it('is reported as sent if the head does not arrive in time or the body is truncated', async () => {
     const silent = await rawServer(() => undefined);
     expect(await failure(clientFor(silent.url).stream(post, { ...call, timeoutMs: 1000 }))).toMatchObject({
       phase: 'sent',
@@ -476,8 +476,8 @@ describe('a stream', () => {
     expect(await failure(read(body))).toMatchObject({ phase: 'sent' });
   });
 
-  // By then undici has read all bytes. It must neither wait for more nor treat the end as a broken connection.
-  describe('whose connection ends while received data waits for its reader', () => {
+  // By then undici has read all bytes. It must neither wait for more bytes nor treat the end as a broken connection.
+  describe('whose connection ends while received data has not been read', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
       ['a length', headOf('content-length: 8'), { ended: true, reset: true }],
@@ -508,7 +508,7 @@ describe('a stream', () => {
         `${headOf('transfer-encoding: chunked', 'connection: close')}8\r\n`,
         { ended: false, reset: false },
       ],
-    ])('with %s is complete if everything arrived', async (_, head, isWhole) => {
+    ])('with %s is complete only if everything arrived', async (_, head, isWhole) => {
       for (const how of ['ended', 'reset'] as const) {
         let end = (): unknown => undefined;
         const server = await rawServer((socket) => {
@@ -537,7 +537,7 @@ describe('a stream', () => {
     });
   });
 
-  it('that is closed, or whose caller is interrupted, ends', async () => {
+  it('ends if it is closed or its caller is interrupted', async () => {
     for (const how of ['close', 'abort'] as const) {
       const controller = new AbortController();
       let isClosed = false;
@@ -555,7 +555,7 @@ describe('a stream', () => {
   });
 });
 
-describe('at the deadline of the command,', () => {
+describe("at the command's deadline,", () => {
   const head = 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n';
   const almostOver = { remainingMs: () => 0 };
   const clientAt = async (said: string): Promise<GatewayClient> => {
@@ -566,7 +566,7 @@ describe('at the deadline of the command,', () => {
   it.each([
     ['read', call],
     ['submission', recorded],
-  ])('a %s is cut if the head or the body stalls', async (_, options) => {
+  ])('a %s ends if the head or the body stalls', async (_, options) => {
     const [silent, stalled] = [await clientAt('HTTP/1.1 200 OK\r\nx: '), await clientAt(`${head}{`)];
     const [error, reply] = await Promise.all([
       failure(silent.exchange(get, { ...options, timeoutMs: 60_000 })),
@@ -577,7 +577,7 @@ describe('at the deadline of the command,', () => {
     expect(reply).toMatchObject({ text: '{', complete: false });
   });
 
-  it('a stream is cut, even after its head', async () => {
+  it('a stream ends, even if its head has arrived', async () => {
     const client = await clientAt(`${head}{`);
     const { body } = await client.stream(get, { ...call, timeoutMs: 60_000 });
     const read = async (): Promise<void> => {

@@ -23,7 +23,7 @@ import { newAuthority, selfSigned, type Certificate } from '../support/certifica
 import { onEnd } from '../support/clean-ups.ts';
 import { closedPort, freshFolder, httpServer, says, tcpServer } from '../support/servers.ts';
 
-/** The addresses of names; the system resolves all others. */
+/** The addresses of host names. The system resolves all other names. */
 const names = vi.hoisted(() => new Map<string, { address: string; family: number }[]>());
 
 vi.mock('node:dns/promises', async (original) => {
@@ -61,7 +61,7 @@ async function failure(connecting: Promise<unknown>): Promise<TransportError> {
 interface TlsServer {
   port: number;
   connections: number;
-  /** Handshakes that the client finished. */
+  /** The number of handshakes that the client finished. */
   handshakes: number;
   heard: Buffer[];
 }
@@ -84,7 +84,7 @@ async function tlsServer(certificate: Certificate): Promise<TlsServer> {
   return state;
 }
 
-describe('a failure to connect counts as unsent', () => {
+describe('a failure to connect is reported as unsent', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
     ['a closed port', async () => `http://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
     ['a closed port over TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
@@ -101,7 +101,7 @@ describe('a failure to connect counts as unsent', () => {
     expect(error.message).toMatch(words);
   });
 
-  it('if the handshake gets no response within the timeout, and leaves nothing open', async () => {
+  it('if the handshake gets no response within the timeout, and no connection remains open', async () => {
     let stillOpen = 0;
     const server = await tcpServer((socket) => {
       stillOpen += 1;
@@ -113,7 +113,7 @@ describe('a failure to connect counts as unsent', () => {
     await expect.poll(() => stillOpen).toBe(0);
   });
 
-  it('if it was interrupted, before it began or while it connects', async () => {
+  it('if the call is interrupted before or while it connects', async () => {
     const server = await tcpServer(() => undefined);
     const early = { signals: [undefined, AbortSignal.abort('SIGINT')] };
     expect((await failure(open(`http://127.0.0.1:${server.port}`, early))).phase).toBe('unsent');
@@ -130,7 +130,7 @@ describe('a failure to connect counts as unsent', () => {
 });
 
 describe('certificates', () => {
-  it('that are untrusted end the handshake before any byte of the body, regardless of the environment', async () => {
+  it('end the handshake before any byte of the body if they are untrusted, regardless of the environment', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     const client = createClient({
@@ -156,8 +156,8 @@ describe('certificates', () => {
     expect([server.connections, server.heard.length, recorded]).toEqual([1, 0, false]);
   });
 
-  // Node reads NODE_EXTRA_CA_CERTS once, as it starts.
-  it('of a trusted authority are checked: valid, expired, not yet valid, for another host, and for an address', async () => {
+  // Node reads NODE_EXTRA_CA_CERTS only when it starts.
+  it('from a trusted authority are checked for their validity period and their host or address', async () => {
     const authority = newAuthority();
     const day = 86_400_000;
     const at = (ms: number): Date => new Date(Date.now() + ms);
@@ -185,7 +185,7 @@ describe('certificates', () => {
   });
 });
 
-it('a single connection is never reopened, even if its server has closed it', async () => {
+it('a single connection is never reopened, even if the server has closed it', async () => {
   let count = 0;
   const server = createHttp((_, response) => response.setHeader('connection', 'close').end('{}'));
   server.on('connection', () => (count += 1));
@@ -217,7 +217,7 @@ const PROGRAM = `
   }
 `;
 
-/** The results of connections in a process that trusts an authority. */
+/** Returns the results of connections in a process that trusts an authority. */
 async function connectElsewhere(urls: string[], authority: string): Promise<string[]> {
   const folder = freshFolder();
   const file = join(folder, 'connections.mjs');
@@ -236,11 +236,11 @@ async function connectElsewhere(urls: string[], authority: string): Promise<stri
 
 interface Proxy {
   url: string;
-  /** The requests: target and credentials. */
+  /** The target and credentials of each request. */
   asked: { target: string; credentials: string | undefined }[];
 }
 
-/** A proxy that tunnels every request to one port, or refuses with a status. */
+/** Starts a proxy that tunnels every request to one port, or refuses it with a status. */
 async function proxy(to: number, status = 200): Promise<Proxy> {
   const asked: Proxy['asked'] = [];
   const sockets = new Set<Socket>();
@@ -266,7 +266,7 @@ async function proxy(to: number, status = 200): Promise<Proxy> {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
 }
 
-describe('a proxy of the environment', () => {
+describe('a proxy set in the environment', () => {
   const ask = (url: string, connectTimeoutMs = 2000): Promise<{ status: number; text: string }> => {
     const client = createClient({ baseUrl: new URL(url), key: 'k', userAgent: 'test', connectTimeoutMs });
     onEnd(() => client.close());
@@ -276,7 +276,7 @@ describe('a proxy of the environment', () => {
     );
   };
 
-  it.each(['HTTP_PROXY', 'http_proxy'])('from %s is used, with its credentials', async (name) => {
+  it.each(['HTTP_PROXY', 'http_proxy'])('is used with its credentials if %s is set', async (name) => {
     const server = await httpServer(says('{"ok":1}'));
     const through = await proxy(server.port);
     vi.stubEnv(name, through.url.replace('//', '//us%40er:p%3Aw@'));
@@ -286,7 +286,7 @@ describe('a proxy of the environment', () => {
     expect(server.requests[0]?.headers).not.toHaveProperty('proxy-authorization');
   });
 
-  it('may have a user without a password, or an address without a scheme', async () => {
+  it('may have a user name without a password, or an address without a scheme', async () => {
     const server = await httpServer(says('{}'));
     const through = await proxy(server.port);
     for (const [address, credentials] of [
@@ -299,7 +299,7 @@ describe('a proxy of the environment', () => {
     }
   });
 
-  it("tunnels a request to an https target, and the target's certificate is still checked", async () => {
+  it('tunnels a request to an https target, whose certificate is still checked', async () => {
     const server = await tlsServer(selfSigned({ hosts: ['gateway.test'] }));
     const through = await proxy(server.port);
     vi.stubEnv('HTTPS_PROXY', through.url);
@@ -308,7 +308,7 @@ describe('a proxy of the environment', () => {
   });
 
   it.each([403, 407, 502])(
-    'that refuses with %i leaves the request unsent, and the error reports it',
+    'leaves the request unsent and is reported in the error if it refuses with %i',
     async (status) => {
       const refusing = await proxy(0, status);
       vi.stubEnv('HTTPS_PROXY', refusing.url);
@@ -319,11 +319,11 @@ describe('a proxy of the environment', () => {
   );
 
   it.each<[string, (socket: Socket) => void]>([
-    ['that breaks off', (socket) => socket.resetAndDestroy()],
-    ['that speaks no HTTP', (socket) => socket.end('\u0005\u0000')],
-    ['that never answers', () => undefined],
-    ['whose headers never end', (socket) => endless(socket)],
-  ])('%s leaves the request unsent', async (_, answer) => {
+    ['closes the connection', (socket) => socket.resetAndDestroy()],
+    ['does not use HTTP', (socket) => socket.end('\u0005\u0000')],
+    ['never responds', () => undefined],
+    ['sends endless headers', (socket) => endless(socket)],
+  ])('leaves the request unsent if it %s', async (_, answer) => {
     const odd = await tcpServer((socket) => void socket.once('data', () => answer(socket)));
     vi.stubEnv('HTTPS_PROXY', `http://127.0.0.1:${odd.port}`);
     expect(await failure(open('https://gateway.test', { timeoutMs: 200 }))).toMatchObject({
@@ -331,14 +331,14 @@ describe('a proxy of the environment', () => {
     });
   });
 
-  it('of an unsupported kind, or with odd credentials, leaves the request unsent', async () => {
+  it('leaves the request unsent if it is of an unsupported kind or has unusual credentials', async () => {
     for (const address of ['socks5://127.0.0.1:9', 'http://%ff:x@127.0.0.1:9']) {
       vi.stubEnv('HTTPS_PROXY', address);
       expect(await failure(open('https://gateway.test'))).toMatchObject({ phase: 'unsent' });
     }
   });
 
-  it('with an invalid certificate is not used, regardless of the environment', async () => {
+  it('is not used if its certificate is invalid, regardless of the environment', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     vi.stubEnv('HTTPS_PROXY', `https://user:secret@127.0.0.1:${server.port}`);
@@ -349,7 +349,7 @@ describe('a proxy of the environment', () => {
     expect(server.heard).toEqual([]);
   });
 
-  it('may deliver a response later than the connect timeout', async () => {
+  it('may return a response after the connect timeout', async () => {
     const server = await httpServer(
       (seen, response) => void setTimeout(() => says('{}')(seen, response), 1200),
     );
@@ -357,7 +357,7 @@ describe('a proxy of the environment', () => {
     expect(await ask('http://gateway.test', 1000)).toMatchObject({ status: 200 });
   });
 
-  it('whose tunnel breaks before it is used does not cause a crash', async () => {
+  it('causes no crash if its tunnel breaks before it is used', async () => {
     const through = await tcpServer((socket) => {
       socket.once('data', () => {
         socket.write('HTTP/1.1 200 OK\r\n\r\n');
@@ -438,7 +438,7 @@ describe('an address in a response', () => {
     ['private inside IPv6', [{ address: '::ffff:127.0.0.1', family: 6 }]],
     ['of this link', [{ address: 'fe80::1%eth0', family: 6 }]],
     ['public and private', [{ address: '1.1.1.1', family: 4 }, ...here]],
-  ])('that resolves to addresses that are %s is refused after DNS', async (_, addresses) => {
+  ])('is refused after DNS resolution if it resolves to addresses that are %s', async (_, addresses) => {
     names.set('gateway.example', nowhere);
     names.set('files.example', addresses);
     const server = await tcpServer(() => undefined);
@@ -447,7 +447,7 @@ describe('an address in a response', () => {
     expect(server.connections).toBe(0);
   });
 
-  it('is allowed if it is the base URL or has the same reach', async () => {
+  it('is allowed if it is in the base URL or has the same reach as the base URL', async () => {
     names.set('gateway.example', here);
     names.set('files.example', here);
     const server = await tcpServer(() => undefined);
@@ -484,6 +484,6 @@ it.each<[string, boolean]>([
   ['notlocalhost', false],
   ['10.0.0.1', false],
   ['::2', false],
-])('isLoopback(%s) is %s', (host, expected) => {
+])('isLoopback(%s) returns %s', (host, expected) => {
   expect(isLoopback(host)).toBe(expected);
 });

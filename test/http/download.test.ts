@@ -32,7 +32,7 @@ function saying(
 }
 
 describe('a download', () => {
-  it('returns the file, its size, hash and type', async () => {
+  it("returns the file's path, size, hash and type", async () => {
     const server = await ctx.start(file({ content, etag }));
     const progress: DownloadProgress[] = [];
     const outcome = await ctx.fetch(server.url(), { onProgress: (now) => progress.push(now) });
@@ -41,7 +41,7 @@ describe('a download', () => {
     expect(progress.at(-1)).toMatchObject({ bytes: content.length, total: content.length });
   });
 
-  it('requests the identity encoding, and sends only the name of the client', async () => {
+  it('requests the identity encoding, and identifies only the client', async () => {
     const server = await ctx.start(file({ content }));
     await ctx.fetch(server.url('/a?sign=1'));
     const headers = {
@@ -64,7 +64,7 @@ describe('a download', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('accepts a body that arrives a byte at a time', async () => {
+  it('accepts a body that arrives one byte at a time', async () => {
     const small = film(700);
     const server = await ctx.start((_, socket) => void drip(socket, small));
     await expectWhole(await ctx.fetch(server.url()), small);
@@ -97,7 +97,7 @@ async function drip(socket: Socket, bytes: Buffer): Promise<void> {
   socket.end();
 }
 
-describe('downloads from the gateway’s own origin', () => {
+describe("downloads from the gateway's origin", () => {
   async function fetchedTwice(answer: Answer): Promise<number> {
     const server = await ctx.start(answer);
     const client = createClient({ baseUrl: new URL(server.url('')), key: '', userAgent: 'mgw/test' });
@@ -113,7 +113,7 @@ describe('downloads from the gateway’s own origin', () => {
 
   const whole = Buffer.concat([Buffer.from(head('200 OK', { 'content-length': content.length })), content]);
 
-  it('share one connection, one after the other', async () => {
+  it('share one connection if they run one after another', async () => {
     expect(await fetchedTwice((_, socket) => socket.write(whole))).toBe(1);
   });
 
@@ -143,7 +143,7 @@ describe('downloads from the gateway’s own origin', () => {
   });
 });
 
-describe('a file of a wrong length', () => {
+describe('a file with the wrong length', () => {
   it.each([
     [
       'shorter than its Content-Length',
@@ -167,7 +167,7 @@ describe('a file of a wrong length', () => {
       saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content),
       4,
     ],
-  ])('(%s) is retried, then ends with an error', async (what, answer, tries) => {
+  ])('(%s) is retried, then causes an error', async (what, answer, tries) => {
     const server = await ctx.start(answer);
     const exit = what === 'with two different lengths' ? { code: 'unreachable', exitCode: 6 } : corrupt;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ ...exit, retry: 'resume' });
@@ -178,27 +178,27 @@ describe('a file of a wrong length', () => {
     ['inside a box', 100_000],
     ['inside the first box', 15],
     ['between two boxes', boxEnds[0] ?? 0],
-  ])('is fetched again if it has no Content-Length and ends early %s', async (_, end) => {
+  ])('is fetched again if it ends early %s and has no Content-Length', async (_, end) => {
     const cut = saying('200 OK', {}, content.subarray(0, end));
     const server = await ctx.start(inTurn(cut, saying('200 OK', {}, content)));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.asked).toHaveLength(2);
   });
 
-  it('according to its boxes is fetched twice, then causes exit 9 without leftovers', async () => {
+  it('is fetched twice, then causes exit 9 without leftovers, if its boxes do not match its length', async () => {
     const server = await ctx.start(file({ content: Buffer.concat([content, Buffer.from('more')]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.header('range')).toEqual(['', '']);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('that is only the brand of an MP4 is fetched twice, then exits 9', async () => {
+  it('is fetched twice, then causes exit 9, if it contains only the brand of an MP4', async () => {
     const server = await ctx.start(file({ content: content.subarray(0, boxEnds[0]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(2);
   });
 
-  it('is fetched again if its chunked body is cut', async () => {
+  it('is fetched again if its chunked body is truncated', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content.subarray(0, 90_000), false),
@@ -209,7 +209,7 @@ describe('a file of a wrong length', () => {
   });
 });
 
-describe('text in place of the file', () => {
+describe('text sent instead of the file', () => {
   const json = '{"error":{"message":"the task is not completed"}}';
 
   it.each([
@@ -221,14 +221,14 @@ describe('text in place of the file', () => {
     ['HTML declared as a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
     ['XML declared as bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
-  ])('(%s) causes exit 9 after one request, without leftovers', async (_, type, body) => {
+  ])('causes exit 9 after one request, without leftovers: %s', async (_, type, body) => {
     const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(1);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it("is printed as the gateway's own message, without control characters", async () => {
+  it("is printed as the gateway's message, without control characters", async () => {
     const words = JSON.stringify({ error: { message: 'gone \u001b[2J away' } });
     const server = await ctx.start(saying('200 OK', { 'content-type': 'application/json' }, words));
     await expect(ctx.fetch(server.url())).rejects.toThrow('gone \\u{1b}[2J away');
@@ -284,7 +284,7 @@ describe('text in place of the file', () => {
   });
 
   it.each(['gzip', 'br', 'deflate', 'x-unknown'])(
-    '(a %s-coded file) is not decompressed, and causes exit 9',
+    'is not decompressed, and causes exit 9, if it is %s-encoded',
     async (coding) => {
       const server = await ctx.start(
         saying('200 OK', { 'content-type': 'video/mp4', 'content-encoding': coding }, gzipSync(content)),
@@ -298,7 +298,7 @@ describe('text in place of the file', () => {
 
 describe('a download status other than 200', () => {
   it.each([400, 401, 402, 403, 404, 405, 410, 451])(
-    'of %d makes the caller request a fresh URL',
+    'of %d makes the caller request a new URL',
     async (status) => {
       const server = await ctx.start(saying(`${status} No`, {}, '{"error":{"message":"expired"}}'));
       expect(await ctx.fetch(server.url())).toMatchObject({
@@ -317,7 +317,7 @@ describe('a download status other than 200', () => {
     expect(server.asked).toHaveLength(4);
   });
 
-  it('exits 6 if it does not change', async () => {
+  it('causes exit 6 if it does not change', async () => {
     const server = await ctx.start(saying('503 Busy', { 'content-length': 0 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       exitCode: 6,
@@ -337,7 +337,7 @@ describe('a download status other than 200', () => {
     expect(ctx.clock.pauses).toEqual([20_000]);
   });
 
-  it('exits immediately if Retry-After is a day, and reports it', async () => {
+  it('ends the download immediately if Retry-After is a day, and the error contains that time', async () => {
     const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'rate_limited',
@@ -347,7 +347,7 @@ describe('a download status other than 200', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  it('is shown to the user', async () => {
+  it('is printed for the user', async () => {
     const notes: string[] = [];
     const server = await ctx.start(inTurn(saying('500 Oops', {}, 'Oops'), file({ content })));
     await ctx.fetch(server.url(), { note: (text) => notes.push(text) });
@@ -356,7 +356,7 @@ describe('a download status other than 200', () => {
 });
 
 describe('a download without a connection', () => {
-  it('is retried, then exits 6', async () => {
+  it('is retried, then causes exit 6', async () => {
     const server = await ctx.start(() => undefined);
     const url = server.url();
     await server.stop();
@@ -373,20 +373,20 @@ describe('a download without a connection', () => {
   it.each([
     ['a protocol other than HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['endless headers', `HTTP/1.1 200 OK\r\n${'a: b\r\n'.repeat(50_000)}`],
-  ])('is also reported if the server sends %s', async (_, bytes) => {
+  ])('causes exit 6 if the server sends %s', async (_, bytes) => {
     const server = await ctx.start((_asked, socket) => void socket.end(bytes));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 6 });
   });
 });
 
-describe('an address that is not fetched', () => {
+describe('an address that is not allowed', () => {
   it.each([
     'file:///etc/passwd',
     'http://169.254.169.254/',
     'http://[::ffff:127.0.0.1]/',
     'http://u:p@127.0.0.1/',
     'http://127.0.0.1/\n',
-  ])('leads to exit 9 without a request: %j', async (url) => {
+  ])('causes exit 9 without a request: %j', async (url) => {
     await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(await readdir(ctx.folder)).toEqual([]);
   });
@@ -395,7 +395,7 @@ describe('an address that is not fetched', () => {
 describe('the key in a download', () => {
   const key = 'Bearer sk-secret';
 
-  it('is sent to the gateway itself, and to another port of its loopback host', async () => {
+  it('is sent to the gateway, and to another port on its loopback host', async () => {
     const server = await ctx.start(file({ content }));
     for (const base of [server.url('/'), 'http://127.0.0.1:1'])
       await ctx.fetch(server.url(), { gateway: gatewayAt(base) }, { key: 'own-site' });
@@ -410,13 +410,13 @@ describe('the key in a download', () => {
     expect(server.header('authorization')).toEqual(['']);
   });
 
-  it('is not sent if sending is disabled', async () => {
+  it('is not sent if the source disables it', async () => {
     const server = await ctx.start(file({ content }));
     await ctx.fetch(server.url(), { gateway: gatewayAt(server.url('/')) });
     expect(JSON.stringify(server.asked)).not.toContain('secret');
   });
 
-  it('is not sent to another site, and the error contains that site if it requires a key', async () => {
+  it('is not sent to another site, which the error contains if the site requires a key', async () => {
     const server = await ctx.start(saying('401 Who', {}, '{"message":"who are you"}'), 'localhost');
     const url = server.url('/film.mp4', 'localhost');
     const origin = new URL(url).origin;
@@ -430,23 +430,23 @@ describe('the key in a download', () => {
     expect(server.header('authorization')).toEqual(['', key]);
   });
 
-  it('is sent to an address that refuses it, which then counts as expired', async () => {
+  it('is sent to an address that refuses it, which is then treated as expired', async () => {
     const server = await ctx.start(saying('403 No', {}));
     expect(await ctx.fetch(server.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
 });
 
-describe('a redirect of a download', () => {
+describe('a redirected download', () => {
   const to = (location: string, status = 302): Answer =>
     saying(`${status} Moved`, { location, 'content-length': 0 });
 
-  it.each([301, 302, 303, 307, 308])('with the status %d is followed', async (status) => {
+  it.each([301, 302, 303, 307, 308])('follows a redirect with status %d', async (status) => {
     const server = await ctx.start(inTurn(to('/b?c=d', status), file({ content })));
     await expectWhole(await ctx.fetch(server.url('/a')), content);
     expect(server.asked.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);
   });
 
-  it('sends the key only to the same site, which is checked at each redirect', async () => {
+  it('checks at each redirect that the key is sent only to the same site', async () => {
     const foreign = await ctx.start(
       (asked, socket) => to(`http://127.0.0.1:${own.port}/back`)(asked, socket),
       'localhost',
@@ -463,14 +463,14 @@ describe('a redirect of a download', () => {
     expect(JSON.stringify(foreign.asked)).not.toContain('secret');
   });
 
-  it('to a host that refuses it counts as an expired address, without trusting the host', async () => {
+  it('is treated as expired if the new host refuses the request, without trusting that host', async () => {
     const foreign = await ctx.start(saying('403 No', {}), 'localhost');
     const own = await ctx.start(to(foreign.url('/x', 'localhost')));
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
 
   it.each(['sk-secret', '%73k-secret', Buffer.from('sk-secret').toString('hex')])(
-    'to a foreign address that contains the key (%s) is not followed, and such an address is not fetched',
+    'never requests a foreign address that contains the key (%s)',
     async (held) => {
       const foreign = await ctx.start(file({ content }), 'localhost');
       const address = foreign.url(`/x?sig=${held}`, 'localhost');
@@ -484,20 +484,20 @@ describe('a redirect of a download', () => {
     },
   );
 
-  it('is followed five times', async () => {
+  it('follows five redirects', async () => {
     const hop = to('/next');
     const server = await ctx.start(inTurn(hop, hop, hop, hop, hop, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is not followed a sixth time: exit 9', async () => {
+  it('exits 9 at the sixth redirect', async () => {
     const server = await ctx.start(to('/film.mp4'));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(server.asked).toHaveLength(6);
   });
 
   it.each(['http://169.254.169.254/x', 'file:///etc/passwd', 'http://u:p@127.0.0.1/x', 'http://a b/'])(
-    'to %s is refused: exit 9',
+    'exits 9 at a redirect to %s',
     async (location) => {
       const server = await ctx.start(to(location));
       await expect(ctx.fetch(server.url())).rejects.toMatchObject({
@@ -508,17 +508,17 @@ describe('a redirect of a download', () => {
     },
   );
 
-  it('without a target is requested again', async () => {
+  it('is requested again if the redirect has no target', async () => {
     const server = await ctx.start(saying('302 Moved', {}));
     expect(await ctx.fetch(server.url())).toMatchObject({ kind: 'expired' });
   });
 });
 
-describe('the deadline of a download', () => {
+describe("a download's deadline", () => {
   it.each([
     ['of a silent connection', 150_000],
     ['of a response that does not arrive', 0],
-  ])('ends the download with exit 8, and keeps the received part (%s)', async (_, sent) => {
+  ])('ends the download with exit 8 and keeps the received part (%s)', async (_, sent) => {
     const server = await ctx.start(
       inTurn((_asked, socket) => {
         if (sent === 0) return;
@@ -538,7 +538,7 @@ describe('the deadline of a download', () => {
     expect(server.header('range')[1] ?? '').toMatch(sent === 0 ? /^$/ : /^bytes=[1-9]\d*-$/);
   });
 
-  it('shortens the pause between two tries', async () => {
+  it('shortens the pause between tries', async () => {
     const server = await ctx.start(saying('503 Busy', { 'retry-after': 200 }));
     const clock = new TestClock(1000);
     const fetching = ctx.fetch(server.url(), {
@@ -551,8 +551,8 @@ describe('the deadline of a download', () => {
   });
 });
 
-describe('an interruption of a download', () => {
-  it('ends the download with its reason and keeps the received part', async () => {
+describe("a download's interruption", () => {
+  it('ends the download with the reason and keeps the received part', async () => {
     const server = await ctx.start(
       inTurn((_, socket) => {
         socket.write(head('200 OK', { etag, 'content-length': content.length }));
@@ -570,13 +570,13 @@ describe('an interruption of a download', () => {
     expect(server.header('range')[1]).toMatch(/^bytes=[1-9]\d*-$/);
   });
 
-  it('before the first request sends nothing', async () => {
+  it('sends nothing if it comes before the first request', async () => {
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url(), { signal: AbortSignal.abort('SIGINT') })).rejects.toBe('SIGINT');
     expect(server.asked).toEqual([]);
   });
 
-  it('ends a pause between two tries', async () => {
+  it('ends a pause between tries', async () => {
     const server = await ctx.start(saying('503 Busy', { 'retry-after': 200 }));
     const stop = new AbortController();
     const fetching = ctx.fetch(server.url(), { signal: stop.signal, note: () => stop.abort('SIGINT') });

@@ -29,11 +29,11 @@ describe('retryAfter', () => {
     ['NaN', undefined],
     ['Infinity', undefined],
     ['0x10', undefined],
-  ])('of Retry-After %j is %s ms', (value, ms) => {
+  ])('returns for Retry-After %j: %s ms', (value, ms) => {
     expect(retryAfter({ 'retry-after': value }, undefined, now)).toBe(ms);
   });
 
-  it('uses milliseconds for retry-after-ms, and the longer of two values', () => {
+  it('reads retry-after-ms in milliseconds, and returns the longer of two values', () => {
     expect(retryAfter({ 'retry-after-ms': '250' })).toBe(250);
     expect(retryAfter({ 'retry-after-ms': 'x' })).toBeUndefined();
     expect(retryAfter({ 'retry-after-ms': '250', 'retry-after': '1' })).toBe(1000);
@@ -48,11 +48,11 @@ describe('retryAfter', () => {
     [{ error: { details: [null, 5, 'x'] } }, undefined],
     [{ error: null }, undefined],
     [undefined, undefined],
-  ])('of the body %j is %s ms', (body, ms) => {
+  ])('returns for the body %j: %s ms', (body, ms) => {
     expect(retryAfter({}, body)).toBe(ms);
   });
 
-  it('is never negative, never endless, and never throws', () => {
+  it('returns a finite time of at least 0 for any input', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.double().map(String), fc.date().map(String)), (value) => {
         const ms = retryAfter({ 'retry-after': value, 'retry-after-ms': value }, undefined, now) ?? 0;
@@ -66,7 +66,7 @@ it.each([
   [0, 'busy'],
   [7000, 'busy. Try again in 7 s.'],
   [7001, 'busy. Try again in 8 s.'],
-])('a delay of %s ms makes the message "%s"', (retryAfterMs, message) => {
+])('a delay of %s ms is reported as "%s"', (retryAfterMs, message) => {
   expect(withRetryDelay('busy', { retryAfterMs })).toBe(message);
   expect(withRetryDelay('busy', {})).toBe('busy');
 });

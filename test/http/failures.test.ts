@@ -120,11 +120,11 @@ describe('readFailure', () => {
     ['no message under 200', 200, undefined, 'bad_reply'],
     ['redirect', 302, undefined, 'bad_reply'],
   ];
-  it.each(cases)('%s: %i %j is %s', (_, status, body, code) => {
+  it.each(cases)('reads %s (HTTP %i, %j) as %s', (_, status, body, code) => {
     expect(readFailure(reply(status, body)).code).toBe(code);
   });
 
-  it('returns the message, the code, the request id and the wait', () => {
+  it('returns the message, the code, the request id and the time to wait', () => {
     const body = { error: { message: 'slow down (request id: 2026112001)', type: 'x', code: 'limit' } };
     expect(readFailure(reply(429, body, { 'retry-after': '7' }))).toEqual({
       code: 'rate_limited',
@@ -135,7 +135,7 @@ describe('readFailure', () => {
     });
   });
 
-  it('returns the response if it has no message', () => {
+  it('returns the start of the response as the message if there is no message', () => {
     expect(readFailure(reply(502, undefined)).message).toBe('HTTP 502 with an empty body');
     const long = { ...reply(502, undefined), text: 'x'.repeat(1000) };
     expect(readFailure(long).message).toBe(`HTTP 502: ${'x'.repeat(300)}`);
@@ -145,13 +145,13 @@ describe('readFailure', () => {
     expect(readFailure(nothing).message).toBe('HTTP 502 with a page without text');
   });
 
-  it('finds a request id at the end of a long message, and ignores it in place of the message', () => {
+  it('finds a request id at the end of a long message, and does not use the id as the message', () => {
     const words = `${'(request id: '.repeat(2000)}x) y ${'z'.repeat(5000)}`;
     expect(readFailure(reply(500, envelope(`${words} (request id: 2026)`))).requestId).toBe('2026');
     expect(readFailure(reply(500, envelope(words))).requestId).toBeUndefined();
   });
 
-  it('limits its result for a response of any length', () => {
+  it('limits the length of its result', () => {
     const body = { error: { message: 'x'.repeat(1_000_000), code: 'y'.repeat(1_000_000) } };
     const { message, nativeCode } = readFailure(reply(400, body));
     expect([message.length, nativeCode?.length]).toEqual([4000, 200]);
@@ -191,7 +191,7 @@ describe('messageIn', () => {
     ['text', undefined],
     [null, undefined],
     [undefined, undefined],
-  ])('of %j is %j', (body, message) => {
+  ])('returns for %j: %j', (body, message) => {
     expect(messageIn(body)).toBe(message);
   });
 
@@ -212,7 +212,7 @@ describe('nativeCodeIn', () => {
     [{ base_resp: { status_code: 1008 } }, '1008'],
     [{ header: { code: 45000030 } }, '45000030'],
     [{ code: null, error: null }, undefined],
-  ])('of %j is %j', (body, code) => {
+  ])('returns for %j: %j', (body, code) => {
     expect(nativeCodeIn(body)).toBe(code);
   });
 });
@@ -229,13 +229,13 @@ describe('requestIdOf', () => {
     [{}, envelope('no (request id: 20261120)'), '20261120'],
     [{}, { message: 'no' }, undefined],
     [{}, undefined, undefined],
-  ])('of %j and %j is %j', (headers, body, id) => {
+  ])('returns for %j and %j: %j', (headers, body, id) => {
     expect(requestIdOf(reply(400, body, headers))).toBe(id);
   });
 });
 
 describe('bodyOf', () => {
-  it('unwraps an error in a list of one element, and nothing else', () => {
+  it('unwraps only an error in a list of one element', () => {
     expect(bodyOf(reply(400, [{ error: { code: 1 } }]))).toEqual({ error: { code: 1 } });
     expect(bodyOf(reply(200, [{ id: 'x' }]))).toEqual([{ id: 'x' }]);
     expect(bodyOf(reply(400, [{ error: 1 }, { error: 2 }]))).toHaveLength(2);
@@ -253,7 +253,7 @@ describe('classify', () => {
     ['AuthFailure.TokenFailure x', 200, 'auth'],
     ['ResourceNotFound.Task x', 200, 'not_found'],
     ['the number 1008 and 1026', 400, 'invalid_request'],
-  ])('reads %s under %i as %s', (words, status, code) => {
+  ])('reads %s under HTTP %i as %s', (words, status, code) => {
     expect(classify(words, status)).toBe(code);
   });
 });

@@ -10,11 +10,11 @@ describe('isMarkup', () => {
     '<!-- x -->',
     '<?xml version="1.0"?>',
     '<br/>',
-  ])('is true for %j', (text) => {
+  ])('returns true for %j', (text) => {
     expect(isMarkup(text)).toBe(true);
   });
   it.each(['', 'x <html>', '<', '< html>', '<5', '{"a":"<html>"}', 'upstream connect error'])(
-    'is false for %j',
+    'returns false for %j',
     (text) => {
       expect(isMarkup(text)).toBe(false);
     },
@@ -41,7 +41,7 @@ describe('markupText', () => {
     ['<p>cut <a href="', 'cut'],
     ['<p>&#9999999;&unknown;', '&#9999999;&unknown;'],
     ['<html></html>', ''],
-  ])('of %s is %s', (page, text) => {
+  ])('converts %s to %s', (page, text) => {
     expect(markupText(page)).toBe(text);
   });
 });

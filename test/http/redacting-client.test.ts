@@ -21,7 +21,7 @@ afterEach(async () => {
   }
 });
 
-/** A gateway that responds with a status and the key that it received, cut off after `cut` bytes. */
+/** Starts a gateway whose responses contain the received key and end after `cut` bytes. */
 async function mirror(status: number, cut?: number): Promise<GatewayClient> {
   const server = createServer((request, response) => {
     const body = Buffer.from(`you sent ${request.headers.authorization ?? ''} (${encoded})`);
@@ -46,21 +46,24 @@ async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-it.each([200, 401, 502])('a response under %i never contains the key, in body or headers', async (status) => {
-  const reply = await (await mirror(status)).exchange(get, call);
-  expect(reply.text).toBe('you sent Bearer [redacted] ([redacted])');
-  expect(reply.headers['x-request-id']).toBe('[redacted]');
-  expect(reply.complete).toBe(true);
-});
+it.each([200, 401, 502])(
+  'a response under HTTP %i never contains the key in its body or headers',
+  async (status) => {
+    const reply = await (await mirror(status)).exchange(get, call);
+    expect(reply.text).toBe('you sent Bearer [redacted] ([redacted])');
+    expect(reply.headers['x-request-id']).toBe('[redacted]');
+    expect(reply.complete).toBe(true);
+  },
+);
 
-it('a streamed refusal is redacted too, and ends at the same point', async () => {
+it('a streamed refusal is redacted, and ends at the same point', async () => {
   const whole = await (await mirror(403)).stream(get, call);
   expect(await textOf(whole.body)).toBe('you sent Bearer [redacted] ([redacted])');
   const broken = await (await mirror(403, 60)).stream(get, call);
   await expect(textOf(broken.body)).rejects.toMatchObject({ phase: 'sent' });
 });
 
-it('a streamed refusal that is too long counts as cut, even if it is short once it is redacted', async () => {
+it('a streamed refusal that is too long is treated as truncated, even if its redacted form is short', async () => {
   const server = createServer((_, response) => void response.writeHead(503).end(key.repeat(100_000)));
   const client = await clientOf(server);
   const { body } = await client.stream(get, call);
@@ -68,7 +71,7 @@ it('a streamed refusal that is too long counts as cut, even if it is short once 
   expect([bytes.length < maxRefusalBytes, complete]).toEqual([true, false]);
 });
 
-it('a successful stream is unchanged, and has a function that redacts text made from it', async () => {
+it('a successful stream is unchanged, and includes a function that redacts text made from it', async () => {
   const answer = await (await mirror(200)).stream(get, call);
   const text = await textOf(answer.body);
   expect(text).toContain(key);

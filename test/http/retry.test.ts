@@ -7,7 +7,7 @@ import { nockGateway } from '../support/nock.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 type Answer = [status: number, body?: object, headers?: Record<string, string>];
-/** A response, an incomplete success, or the reason why there was no response. */
+/** A response, an incomplete success (`cut`), or the reason why there was no response. */
 type Outcome = Answer | 'cut' | Error;
 
 const good: Answer = [200, { data: [] }];
@@ -21,7 +21,7 @@ interface Tried {
   result: Promise<Reply>;
 }
 
-/** Reads with these outcomes in order; no outcome may be left over. */
+/** Starts a read whose tries have these outcomes, in order. The test fails if an outcome is left over. */
 function tries(outcomes: Outcome[], options: Partial<RetryOptions> = {}): Tried {
   const { gateway, client } = nockGateway();
   for (const outcome of outcomes) {
@@ -48,7 +48,7 @@ describe('a read', () => {
     ['429', [[429]]],
     ['500', [[500]]],
     ['502, 503 and 504', [[502], [503], [504]]],
-    ['a cut response', ['cut']],
+    ['a truncated response', ['cut']],
     ['no connection', [refused, refused]],
     ['a broken connection', [broken]],
     ['all of them', [[429], broken, [500], refused, 'cut']],
@@ -67,7 +67,7 @@ describe('a read', () => {
   });
 
   it.each<[string, Outcome, number]>([
-    ['a balance used up', [429, { error: { code: 'insufficient_quota', message: 'no' } }], 429],
+    ['an exhausted balance', [429, { error: { code: 'insufficient_quota', message: 'no' } }], 429],
     ['a model that is missing', [503, { error: { code: 'model_not_found', message: 'no' } }], 503],
     ['a wait of more than five minutes', [429, {}, { 'retry-after': '301' }], 429],
   ])('is not repeated after %s, because a retry would not help', async (_, outcome, status) => {
@@ -76,7 +76,7 @@ describe('a read', () => {
     expect(tried.calls).toBe(1);
   });
 
-  it('returns the last response, regardless of its status, and fails if there was none', async () => {
+  it('returns the last response regardless of its status, or fails if there was none', async () => {
     const busy = tries([[503], [503], [503]], { retries: 2 });
     expect((await busy.result).status).toBe(503);
     expect(busy.calls).toBe(3);
@@ -93,7 +93,7 @@ describe('a read', () => {
     expect([tried.calls, tried.pauses]).toEqual([1, []]);
   });
 
-  it('waits longer each time, and never less than requested', async () => {
+  it('waits longer before each try, and never less than the gateway requests', async () => {
     const tried = tries([[500], [500], [500], [429, {}, { 'retry-after': '60' }], good]);
     await tried.result;
     const [first = 0, second = 0, third = 0, asked = 0] = tried.pauses;
@@ -125,7 +125,7 @@ describe('a read', () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
 
-  it('makes fewer retries if no connection was made and unsentRetries is set', async () => {
+  it('makes only unsentRetries retries, if set, while no connection is made', async () => {
     const tried = tries([refused, refused, refused], { retries: 5, unsentRetries: 1 });
     await expect(tried.result).rejects.toMatchObject({ code: 'unreachable' });
     expect(tried.calls).toBe(2);

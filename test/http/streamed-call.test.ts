@@ -8,7 +8,7 @@ it.each([
   [299, false],
   [300, true],
   [429, true],
-])('the body of status %i is read before the stream begins: %s', async (status, isRead) => {
+])('the body under HTTP %i is read before the stream begins: %s', async (status, isRead) => {
   let [isClosed, given] = [false, {} as CallOptions];
   const answer = {
     ...{ status, headers: { a: 'b' } },
@@ -32,7 +32,7 @@ it.each([
   expect(given).toMatchObject({ timeoutMs: 5, maxBuffered: 7 });
 });
 
-it('the body of a refusal may stall for the idle time, but not longer', async () => {
+it("a refusal's body may stall for the idle time, but not longer", async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -30,7 +30,7 @@ describe('the API key', () => {
       'https://f.net/x',
       gateway('https://a.example.com', 'https://f.net:443/'),
     ],
-  ])('goes to %s', async (_, url, to) => {
+  ])('is sent to %s', async (_, url, to) => {
     expect(await mayGetKey(new URL(url), to)).toBe(true);
   });
 
@@ -53,13 +53,13 @@ describe('the API key', () => {
       gateway('https://a.example.com', 'https://f.net'),
     ],
     ['an invalid trusted origin', 'https://f.net/x', gateway('https://a.example.com', 'f.net')],
-  ])('does not go to %s', async (_, url, to) => {
+  ])('is not sent to %s', async (_, url, to) => {
     expect(await mayGetKey(new URL(url), to)).toBe(false);
   });
 });
 
 describe('checkTarget', () => {
-  // An IP address, because a name would be looked up by DNS.
+  // The base URL is an IP address, because a name would require a DNS lookup.
   const cloud = gateway('https://93.184.216.34');
 
   async function why(address: string, to = cloud, from?: string): Promise<string> {
@@ -148,13 +148,13 @@ describe('checkTarget', () => {
     expect((await checkTarget('https://f.net/a', cloud, new URL('http://f.net/a'))).protocol).toBe('https:');
   });
 
-  it('throws an error without signatures and passwords', async () => {
+  it('throws errors without signatures and passwords', async () => {
     expect(await why('ftp://f.net/a?sign=SECRET')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a b')).not.toContain('SECRET');
   });
 
-  it('throws only its own error, and never allows a private literal', async () => {
+  it('throws only its own errors, and never allows a private literal address', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.oneof(

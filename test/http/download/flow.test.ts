@@ -20,7 +20,7 @@ describe('batches', () => {
     return { clock, message, watch, body, next };
   }
 
-  it('returns at least the requested amount, and the remaining bytes at the end', async () => {
+  it('returns at least the requested number of bytes, or the remaining bytes at the end', async () => {
     const { message, next } = gathering({ minFirstBytes: 10, minBytes: 100 });
     const first = next();
     for (let at = 0; at < 30; at += 1) message.push(Buffer.alloc(7));
@@ -33,7 +33,7 @@ describe('batches', () => {
     expect(sizes[3]).toBe(0);
   });
 
-  it('makes the sender wait while nothing is read', async () => {
+  it('pauses the sender while nothing is read', async () => {
     const { message, next } = gathering({ minFirstBytes: 1, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(50));
@@ -69,7 +69,7 @@ describe('batches', () => {
     await expect.poll(() => watch.signal.aborted).toBe(true);
   });
 
-  it('returns less after a time limit', async () => {
+  it('returns fewer bytes after a time limit', async () => {
     const { clock, message, next } = gathering({ minFirstBytes: 1, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
@@ -82,7 +82,7 @@ describe('batches', () => {
     expect(await second).toBe(6);
   });
 
-  it('returns the data before a break, then the break', async () => {
+  it('returns the data received before a break, then the break', async () => {
     const { message, next, body } = gathering({ minFirstBytes: 100, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
@@ -92,14 +92,14 @@ describe('batches', () => {
     await expect(body.next()).rejects.toThrow('reset');
   });
 
-  it('reports a break that happened before a listener was added', async () => {
+  it('reports a break that occurred before a listener was added', async () => {
     const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     message.on('error', () => undefined).destroy(new Error('early'));
     await tick();
     await expect(body.next()).rejects.toThrow('early');
   });
 
-  it('treats an incomplete end as a break', async () => {
+  it('treats an incomplete body as a break', async () => {
     const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     const first = body.next();
     message.push(null);
@@ -117,7 +117,7 @@ describe('batches', () => {
 });
 
 describe('watchIdle', () => {
-  it('aborts after the idle time, with the reason', async () => {
+  it('aborts with the reason after the idle time', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     clock.advance(59_999);
@@ -130,7 +130,7 @@ describe('watchIdle', () => {
     expect(watch.signal.reason).toMatchObject({ message: 'no data arrived for 60 s' });
   });
 
-  it('aborts at the deadline with its own reason, even while data arrives', async () => {
+  it("aborts with the deadline's reason at the deadline, even while data arrives", async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(150_000, clock) });
     for (let at = 0; at < 5; at += 1) {
@@ -143,7 +143,7 @@ describe('watchIdle', () => {
     expect(watch.signal.reason).toMatchObject({ message: 'the deadline passed' });
   });
 
-  it('ends when it is stopped', async () => {
+  it('does nothing after it is stopped', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     watch.stop();
@@ -166,7 +166,7 @@ describe('speedometer', () => {
     expect(speed(40_500)).toBeLessThan(10);
   });
 
-  it('is not delayed by a first check before any byte arrived', () => {
+  it('is not affected by a check before the first byte', () => {
     const clock = new TestClock();
     const speed = speedometer(clock, 0);
     clock.advance(50);

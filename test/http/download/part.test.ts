@@ -18,7 +18,7 @@ const etag = '"one"';
 const ctx = useDownloads();
 
 const disk = vi.hoisted(() => ({
-  /** Returns the bytes that reach the disk in place of the first chunk of a write. */
+  /** Returns the bytes that reach the disk instead of a write's first chunk. */
   change: undefined as ((chunk: Buffer, at: number) => Buffer) | undefined,
   syncs: true,
 }));
@@ -47,7 +47,7 @@ vi.mock('node:fs', async (original) => {
   };
 });
 
-/** Leaves half of the file behind, as if the process `pid` had died in the middle of the download. */
+/** Leaves half of the file, as if the process `pid` had died during the download. Returns the server. */
 async function leaveHalf(pid: number, etags = { etag }): Promise<RawServer> {
   const server = await ctx.start(
     inTurn(file({ content, ...etags, cutAt: half }), file({ content, ...etags })),
@@ -66,14 +66,14 @@ function partOf(outcome: DownloadOutcome): string {
   return outcome.kind === 'done' ? outcome.file.path : '';
 }
 
-describe('a temporary file of a dead process', () => {
+describe("a dead process's temporary file", () => {
   it('is continued', async () => {
     const server = await leaveHalf(7);
     await expectWhole(await ctx.fetch(server.url(), { claimant: claimantOf(8) }), content);
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('is continued under a fresh address', async () => {
+  it('is continued from a new address', async () => {
     await leaveHalf(7);
     const server = await ctx.start(file({ content, etag }));
     await expectWhole(await ctx.fetch(server.url('/a?sign=OTHER')), content);
@@ -86,7 +86,7 @@ describe('a temporary file of a dead process', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('is continued after its durable bytes, and the rest is discarded', async () => {
+  it('is continued after its durable bytes, and all other bytes are discarded', async () => {
     const server = await leaveHalf(7);
     const part = await open(ctx.part, 'a');
     await part.write(Buffer.alloc(200_000));
@@ -94,7 +94,7 @@ describe('a temporary file of a dead process', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is continued at its end if the metadata claims more bytes', async () => {
+  it('is continued at its end if its metadata specifies more bytes', async () => {
     const server = await leaveHalf(7);
     await truncate(ctx.part, 1000);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -110,7 +110,7 @@ describe('a temporary file of a dead process', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('does not cause a crash with any record, and never becomes another file', async () => {
+  it('causes no crash and no wrong file with any metadata', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });
@@ -138,7 +138,7 @@ describe('a temporary file of a dead process', () => {
 });
 
 describe('a temporary file that may still be open elsewhere', () => {
-  it('is continued under the second name too', async () => {
+  it('is continued under the second name', async () => {
     await leaveHalf(7);
     const unseen = claimantOf(8, [], [7]);
     const server = await ctx.start(inTurn(file({ content, etag, cutAt: half }), file({ content, etag })));
@@ -147,7 +147,7 @@ describe('a temporary file that may still be open elsewhere', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('is separate for each of many processes that cannot see each other', async () => {
+  it('is separate for each process if the processes cannot see each other', async () => {
     await leaveHalf(7);
     const server = await ctx.start(file({ content, etag }));
     const pids = Array.from({ length: 6 }, (_, at) => 100 + at);
@@ -164,7 +164,7 @@ describe('a temporary file that may still be open elsewhere', () => {
 
 describe("a file that is not mgw's", () => {
   it.each([
-    ['a file of the same name as the log', () => writeFile(log(), '{"mine":1}')],
+    ["a file with the log's name", () => writeFile(log(), '{"mine":1}')],
     ['a folder', () => mkdir(log())],
     ['a FIFO', () => Promise.resolve(execFileSync('mkfifo', [log()]))],
   ])('is not changed: %s', async (_, make) => {
@@ -175,7 +175,7 @@ describe("a file that is not mgw's", () => {
     if (standing.isFile()) expect(await readFile(log(), 'utf8')).toBe('{"mine":1}');
   });
 
-  it('is not changed even if it is an output with two names after a crash', async () => {
+  it('is not changed, even if it is an output that has two names after a crash', async () => {
     const server = await leaveHalf(7);
     await link(ctx.part, ctx.target);
     const before = await readFile(ctx.target);
@@ -186,7 +186,7 @@ describe("a file that is not mgw's", () => {
   it.each([
     ['the part', () => ctx.part],
     ['the log', () => log()],
-  ])('is not written through a link in place of %s', async (_, place) => {
+  ])('is not written to through a link in place of %s', async (_, place) => {
     const victim = join(ctx.folder, 'victim');
     await writeFile(victim, 'mine');
     const server = await leaveHalf(7);
@@ -200,14 +200,14 @@ describe("a file that is not mgw's", () => {
 describe('a disk', () => {
   const local = { code: 'local_io', exitCode: 10, charged: 'yes', retry: 'resume' };
 
-  it('without the output folder ends the download with exit 10 before any request', async () => {
+  it('ends the download with exit 10 before any request if the output folder is missing', async () => {
     const server = await ctx.start(file({ content }));
     ctx.target = join(ctx.folder, 'none', 'film.mp4');
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
     expect(server.asked).toEqual([]);
   });
 
-  it('that fills up ends the download with exit 10, and the temporary file is kept and continued', async () => {
+  it('ends the download with exit 10 if it fills up, and the temporary file is kept and continued later', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk, at) => {
       if (at > 0) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
@@ -223,20 +223,20 @@ describe('a disk', () => {
     expect(server.header('range')).toEqual(['', 'bytes=5000-']);
   });
 
-  it('that writes less than requested receives the remaining bytes in another write', async () => {
+  it('receives the remaining bytes in another write if it writes fewer than requested', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk) => chunk.subarray(0, 7777);
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('that cannot sync ends the download with exit 10', async () => {
+  it('ends the download with exit 10 if it cannot sync', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.syncs = false;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
   it.runIf(canMount())(
-    'that is full ends the download with exit 10, and the same command continues once there is space',
+    'ends the download with exit 10 if it is full, and the same command continues once there is space',
     async () => {
       const folder = join(ctx.folder, 'disk');
       await mkdir(folder);
@@ -254,7 +254,7 @@ describe('a disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() !== 0)('that is not writable ends the download with exit 10', async () => {
+  it.runIf(process.getuid?.() !== 0)('ends the download with exit 10 if it is not writable', async () => {
     await chmod(ctx.folder, 0o500);
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
@@ -262,7 +262,7 @@ describe('a disk', () => {
   });
 });
 
-// Root can mount a file system, except in most containers.
+// Root can mount a file system, but not in most containers.
 function canMount(): boolean {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   try {
@@ -274,7 +274,7 @@ function canMount(): boolean {
 }
 
 describe('a temporary file during a download', () => {
-  it('is kept if text arrives in place of the file', async () => {
+  it('is kept if text arrives instead of the file', async () => {
     const server = await leaveHalf(7);
     const words = await ctx.start((_, socket) =>
       say(socket, '200 OK', { 'content-type': 'text/html' }, '<html>'),
@@ -284,7 +284,7 @@ describe('a temporary file during a download', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is synced regularly, so that a crash of the machine loses little', async () => {
+  it('is synced regularly, so a machine crash loses little', async () => {
     const big = film(3_000_000);
     const server = await ctx.start((_, socket) => {
       socket.write(head('200 OK', { etag, 'content-length': big.length }));

@@ -53,7 +53,7 @@ async function killed(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-describe('a process that is killed', () => {
+describe('a killed process', () => {
   it('leaves its synced bytes for the next process', async () => {
     const content = film(80 * 1024 * 1024);
     const stalling: Answer = (_, socket) => {
@@ -78,7 +78,7 @@ describe('a process that is killed', () => {
   }
 });
 
-describe('a download by https', () => {
+describe('an https download', () => {
   const authority = newAuthority();
   const certificate = authority.issue({ hosts: ['localhost', '127.0.0.1'] });
   const content = film(30_000);
@@ -96,7 +96,7 @@ describe('a download by https', () => {
     expect(server.header('authorization')).toEqual(['Bearer sk-secret']);
   });
 
-  it('with an untrusted certificate is not retried, sends no request, and exits 6', async () => {
+  it('sends no request, is not retried, and exits 6, if the certificate is untrusted', async () => {
     const server = await ctx.start(file({ content, etag }), 'localhost', certificate);
     const url = server.url('/film.mp4', 'localhost').replace('http:', 'https:');
     const outcome = await run(url, url, { NODE_TLS_REJECT_UNAUTHORIZED: '0' });
@@ -105,7 +105,7 @@ describe('a download by https', () => {
     expect(server.asked).toEqual([]);
   });
 
-  it('that redirects to http is refused with exit 9 before any http request', async () => {
+  it('exits 9 at a redirect to http, before any http request', async () => {
     const plain = await ctx.start(file({ content, etag }), 'localhost');
     const away: Answer = (_, socket) => say(socket, '302 Found', { location: plain.url('/x', 'localhost') });
     const server = await ctx.start(away, 'localhost', certificate);

@@ -12,7 +12,7 @@ const one: Served = { content, etag: '"one"' };
 const two: Served = { content: other, etag: '"two"' };
 const ctx = useDownloads();
 
-/** Serves correctly, but cuts at each of the offsets in turn, and counts the sent bytes. */
+/** Serves correctly, but closes the connection at each of the offsets in turn. Counts the sent bytes. */
 function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sent: () => number } {
   let [at, sent] = [0, 0];
   const answer: Answer = (asked, socket) => {
@@ -21,7 +21,7 @@ function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sen
   return { answer, sent: () => sent };
 }
 
-/** A 206 whose range is not the requested one. */
+/** Responds with a 206 that has the given range, regardless of the requested one. */
 function partial(range: string, body: Buffer, headers: Record<string, string> = { etag: '"one"' }): Answer {
   return (_, socket) =>
     say(
@@ -35,8 +35,8 @@ function partial(range: string, body: Buffer, headers: Record<string, string> = 
 const sixteenths = Array.from({ length: 15 }, (_, at) => ((at + 1) * size) / 16);
 const half = size / 2;
 
-describe('a file that is cut', () => {
-  it('at every sixteenth is completed unchanged, and less than a tenth is sent twice', async () => {
+describe('an interrupted download', () => {
+  it('is completed unchanged, with less than a tenth sent twice, if it breaks at every sixteenth of the file', async () => {
     const { answer, sent } = cutting(one, sixteenths);
     const server = await ctx.start(answer);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -45,13 +45,13 @@ describe('a file that is cut', () => {
     expect(server.header('if-range')).toEqual(['', ...sixteenths.map(() => '"one"')]);
   });
 
-  it.each(sixteenths)('once, at byte %d, is completed unchanged', async (at) => {
+  it.each(sixteenths)('is completed unchanged if it breaks once, at byte %d', async (at) => {
     const server = await ctx.start(cutting(one, [at]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${at}-`]);
   });
 
-  it('by a reset is completed unchanged', async () => {
+  it('is completed unchanged if the connection is reset', async () => {
     const server = await ctx.start(
       inTurn((_, socket) => {
         socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
@@ -61,7 +61,7 @@ describe('a file that is cut', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('and had no length at first is completed unchanged', async () => {
+  it('is completed unchanged if the first response had no length', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content.subarray(0, half), false, { etag: '"one"' }),
@@ -72,7 +72,7 @@ describe('a file that is cut', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('repeatedly at the same byte causes exit 9, and the received part is kept', async () => {
+  it('exits 9 and keeps the received part if it breaks repeatedly at the same byte', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'result_corrupt',
@@ -85,7 +85,7 @@ describe('a file that is cut', () => {
     expect(better.header('range')).toEqual([`bytes=${half}-`]);
   });
 
-  it('after a few more bytes each time is abandoned', async () => {
+  it('is abandoned if each try receives only a few more bytes', async () => {
     let tries = 0;
     const server = await ctx.start(
       (asked, socket) => void serve(asked, socket, { ...one, cutAt: 1000 + tries++ }),
@@ -100,7 +100,7 @@ describe('a file that is cut', () => {
   });
 });
 
-describe('a cut file is restarted', () => {
+describe('an interrupted download is restarted', () => {
   it.each([
     ['there is no validator', { content }],
     ['the tag is weak', { content, etag: 'W/"one"' }],
@@ -112,7 +112,7 @@ describe('a cut file is restarted', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('unless its Last-Modified date is old enough to prove that it is unchanged', async () => {
+  it('unless a Last-Modified date is old enough to prove that the file is unchanged', async () => {
     const lastModified = new Date(Date.now() - 3_600_000).toUTCString();
     const server = await ctx.start(cutting({ content, lastModified }, [half]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -124,18 +124,18 @@ describe('a cut file is restarted', () => {
     await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
   });
 
-  it('and abandoned if ranges are ignored and every try is cut', async () => {
+  it('and abandoned if ranges are ignored and every try breaks', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(server.asked).toHaveLength(5);
   });
 
-  it('if it has been replaced', async () => {
+  it('if the file has been replaced', async () => {
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), file(two)));
     await expectWhole(await ctx.fetch(server.url()), other);
   });
 
-  it('if it is replaced at each try', async () => {
+  it('if the file is replaced at each try', async () => {
     const server = await ctx.start(
       inTurn(file({ ...one, cutAt: half }), file({ ...two, cutAt: half + 9000 }), file(one)),
     );
@@ -151,10 +151,10 @@ describe('an invalid continuation', () => {
     ['begins elsewhere', partial(`bytes 0-${last}/${size}`, content)],
     ['begins a byte too late', partial(`bytes ${half + 1}-${last}/${size}`, rest.subarray(1))],
     ['is of another size', partial(`bytes ${half}-${last}/${size + 1}`, rest)],
-    ['gives no range', partial('', rest)],
-    ['gives an unreadable range', partial('bytes half of it', rest)],
-    ['gives a range in another unit', partial(`lines ${half}-${last}/${size}`, rest)],
-    ['gives a range that ends before it begins', partial(`bytes ${half}-3/${size}`, rest)],
+    ['contains no range', partial('', rest)],
+    ['contains an unreadable range', partial('bytes half of it', rest)],
+    ['contains a range in another unit', partial(`lines ${half}-${last}/${size}`, rest)],
+    ['contains a range that ends before it begins', partial(`bytes ${half}-3/${size}`, rest)],
     ['is of several parts', partial('', rest, { 'content-type': 'multipart/byteranges; boundary=x' })],
     [
       'is of another representation',
@@ -168,7 +168,7 @@ describe('an invalid continuation', () => {
       'is refused because the file is shorter',
       (_, socket) => say(socket, '416 No', { 'content-range': `bytes */${half}` }),
     ],
-  ] satisfies [string, Answer][])('that %s is not mixed in', async (_, lie) => {
+  ] satisfies [string, Answer][])('is not used if it %s', async (_, lie) => {
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), lie, file(one)));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${half}-`, '']);
@@ -203,15 +203,15 @@ describe('a valid continuation', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('requests nothing if all bytes are there', async () => {
+  it('requests nothing if all bytes have been received', async () => {
     const server = await ctx.start(file(one));
     await expectWhole(await ctx.fetch(server.url()), content);
-    // As if the process had died before it published: the temporary file is complete.
+    // As if the process had died before it published the file: the temporary file is complete.
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
   });
 
-  it('is not needed if a cut body without a length was already complete', async () => {
+  it('is not needed if an interrupted body without a length is complete', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content, false, { etag: '"one"' }),
@@ -246,7 +246,7 @@ describe('a Content-Length that is too long', () => {
       partial(`bytes ${half}-${size - 1}/${size}`, content.subarray(half), { etag: '"one"' }),
       half,
     ],
-  ])('is corrected by %s under the same ETag', async (_, first, second, from) => {
+  ])('is corrected by %s with the same ETag', async (_, first, second, from) => {
     const server = await ctx.start(inTurn(first, second));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${from}-`]);
@@ -270,7 +270,7 @@ describe('a connection that sends nothing', () => {
   async function stalled(answer: Answer): Promise<void> {
     const server = await ctx.start(inTurn(answer, file(one)));
     const fetching = ctx.fetch(server.url(), { idleTimeoutMs: 60_000 });
-    // A failure prints the requests, which show who sent them.
+    // If this fails, the output contains the requests, which show their sender.
     await expect.poll(() => server.asked).toHaveLength(1);
     while (server.asked.length === 1) {
       ctx.clock.advance(30_000);
@@ -279,18 +279,18 @@ describe('a connection that sends nothing', () => {
     await expectWhole(await fetching, content);
   }
 
-  it('is closed, and the download continues on another one', async () => {
+  it('is closed, and the download continues on another connection', async () => {
     await stalled((_, socket) => {
       socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
       socket.write(content.subarray(0, half));
     });
   });
 
-  it('is closed before the response too', async () => {
+  it('is closed if it sends no response', async () => {
     await stalled(() => undefined);
   });
 
-  it('causes exit 6 if no connection ever sends anything', async () => {
+  it('causes exit 6 if every connection sends nothing', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',
@@ -305,7 +305,7 @@ describe('a connection that sends nothing', () => {
   });
 });
 
-describe('for any behaviour of a host', () => {
+describe('for any host behaviour,', () => {
   const small = [film(3000), film(3000)].map((bytes, at): Served => ({ content: bytes, etag: `"${at}"` }));
   const move = fc.record({
     version: fc.constantFrom(0, 1),
@@ -344,7 +344,7 @@ describe('for any behaviour of a host', () => {
     };
   }
 
-  it('the file equals one that the host served, and never mixes several', async () => {
+  it('the file equals one of those that the host served, and is never a mix', async () => {
     let run = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(move, { maxLength: 8 }), async (moves) => {

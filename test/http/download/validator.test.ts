@@ -17,7 +17,7 @@ describe('strongValidator', () => {
       { etag: 'W/"a"', 'last-modified': 'Mon, 01 Jan 2024 00:00:00 GMT', date },
       'Mon, 01 Jan 2024 00:00:00 GMT',
     ],
-  ])('of %o is %s', (headers, validator) => {
+  ])('returns for %o: %s', (headers, validator) => {
     expect(strongValidator(headers as unknown as Record<string, string>)).toBe(validator);
   });
 
@@ -32,13 +32,13 @@ describe('strongValidator', () => {
     { 'last-modified': 'Mon, 01 Jan 2024 00:00:00 GMT' },
     { 'last-modified': 'once', date },
     { 'last-modified': '', date },
-  ])('is undefined for %o', (headers) => {
+  ])('returns undefined for %o', (headers) => {
     expect(strongValidator(headers as unknown as Record<string, string>)).toBeUndefined();
   });
 });
 
 describe('isSameRepresentation', () => {
-  it('compares the header that the validator was read from', () => {
+  it('compares the header from which the validator was read', () => {
     expect(isSameRepresentation({ etag: '"a"', 'last-modified': date }, '"a"')).toBe(true);
     expect(isSameRepresentation({ etag: '"b"' }, '"a"')).toBe(false);
     expect(isSameRepresentation({ etag: 'W/"a"' }, '"a"')).toBe(false);
@@ -72,11 +72,11 @@ describe('readContentRange', () => {
     'bytes 0-1/2, bytes 3-4/5',
     'bytes 0x1-2/3',
     `bytes 0-1/${'9'.repeat(20)}`,
-  ])('does not read %j', (value) => {
+  ])('returns undefined for %j', (value) => {
     expect(readContentRange(value)).toBeUndefined();
   });
 
-  it('reads every valid range, and never crashes', () => {
+  it('reads every valid range, and never throws', () => {
     const numbers = fc.tuple(fc.nat(), fc.nat(), fc.nat());
     fc.assert(
       fc.property(numbers, ([start, more, rest]) => {
