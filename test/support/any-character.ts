@@ -3,8 +3,8 @@ import fc from 'fast-check';
 const surrogates = { from: 0xd800, count: 0x800 };
 
 /**
- * Any Unicode character, for `fc.string({ unit: anyCharacter })`. It draws the same characters as fast-check's own
- * 'binary', which first builds a table of all 1.1 million in each process. That takes longer than the tests themselves.
+ * Any Unicode character, for `fc.string({ unit: anyCharacter })`. Draws the same characters as fast-check's 'binary'
+ * unit, which first builds a table of all 1.1 million characters in each process. That takes longer than the tests.
  */
 export const anyCharacter = fc.nat(0x10ffff - surrogates.count).map(
   (index) => String.fromCodePoint(index < surrogates.from ? index : index + surrogates.count),

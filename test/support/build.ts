@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Builds `dist` once before the suite, so that the CLI under test is the code under test. */
+/** Builds `dist` once before the suite, so the tested CLI contains the current code. */
 export default function setup(): void {
   const start = Date.now();
   execFileSync(
@@ -12,7 +12,8 @@ export default function setup(): void {
       stdio: 'inherit',
     },
   );
-  // A chunk's name contains its hash, so the chunks of earlier builds are still there, and tests copy all of `dist`.
+  // Remove the chunks of earlier builds, because tests copy all of `dist`. A new build does not replace old chunks,
+  // because their names contain hashes.
   for (const entry of readdirSync('dist', { recursive: true, withFileTypes: true })) {
     const path = join(entry.parentPath, entry.name);
     if (entry.isFile() && statSync(path).mtimeMs < start - 1000) rmSync(path);

@@ -1,31 +1,31 @@
 import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
 import { isIPv4 } from 'node:net';
 
-/** A certificate with its private key, both PEM. */
+/** A certificate and its private key, both in PEM. */
 export interface Certificate {
   cert: string;
   key: string;
 }
 
-/** The fields of a certificate. */
+/** A certificate's fields. */
 export interface Subject {
   /** The host names and IPv4 addresses for which it is valid. */
   hosts: string[];
-  /** Default: from yesterday until tomorrow. */
+  /** The start of the validity period. By default, the period lasts from yesterday until tomorrow. */
   notBefore?: Date;
   notAfter?: Date;
 }
 
-/** A certificate authority for one test, and the certificates that it issues. */
+/** A certificate authority that issues certificates for one test. */
 export interface Authority {
-  /** PEM; for NODE_EXTRA_CA_CERTS. */
+  /** The authority's certificate in PEM, for NODE_EXTRA_CA_CERTS. */
   cert: string;
   issue(subject: Subject): Certificate;
 }
 
 const dayMs = 86_400_000;
 
-/** Makes an authority that lives as long as the test. */
+/** Returns a new certificate authority. */
 export function newAuthority(): Authority {
   const { privateKey, publicKey } = keyPair();
   const name = 'mgw test authority';
@@ -46,7 +46,7 @@ export function newAuthority(): Authority {
   };
 }
 
-/** A self-signed certificate. */
+/** Returns a self-signed certificate. */
 export function selfSigned(subject: Subject): Certificate {
   const { privateKey, publicKey } = keyPair();
   const name = 'mgw test, self-signed';
@@ -80,7 +80,7 @@ const oid = {
 };
 const tag = { integer: 0x02, bits: 0x03, octets: 0x04, utf8: 0x0c, sequence: 0x30, set: 0x31, utcTime: 0x17 };
 
-// X.509 version 3, RFC 5280 section 4.1.
+// Encodes an X.509 version 3 certificate (RFC 5280 section 4.1).
 function certificate({ name, issuer, publicKey, signer, subject, isAuthority }: Contents): Buffer {
   const { notBefore = new Date(Date.now() - dayMs), notAfter = new Date(Date.now() + dayMs) } = subject;
   const algorithm = der(tag.sequence, oid.ecdsa);
@@ -123,7 +123,7 @@ function altNames(hosts: readonly string[]): Buffer {
 function der(type: number, ...contents: Uint8Array[]): Buffer {
   const body = Buffer.concat(contents);
   if (body.length < 0x80) return Buffer.concat([Buffer.from([type, body.length]), body]);
-  // DER requires the shortest form of a length: one byte up to 255.
+  // DER requires the shortest form of a length, which is one byte up to 255.
   const length = Buffer.from(body.length.toString(16).padStart(body.length < 0x100 ? 2 : 4, '0'), 'hex');
   return Buffer.concat([Buffer.from([type, 0x80 | length.length]), length, body]);
 }

@@ -3,15 +3,15 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { launch, type Launched } from './launch.ts';
 
-// Relative to the project's folder, because storms are built elsewhere.
+// Resolved against the project's folder rather than this file's, because storms are built elsewhere.
 const bin = resolve('bin/mgw.js');
 
-/** The result of a run of the command line. */
+/** The result of running a command. */
 export interface CliResult {
   code: number;
   stdout: string;
   stderr: string;
-  /** The JSON document of `--json`. */
+  /** The JSON document that `--json` prints. */
   json: CliJson;
 }
 
@@ -31,9 +31,9 @@ export interface CliJson {
   [name: string]: unknown;
 }
 
-/** A user of the command line with a home of their own. */
+/** A user of the command line, with a separate home folder. */
 export interface User {
-  /** The current folder. */
+  /** The user's current folder. */
   cwd: string;
   env: NodeJS.ProcessEnv;
   run(args: string[], options?: { stdin?: string; env?: NodeJS.ProcessEnv }): Promise<CliResult>;
@@ -45,10 +45,10 @@ export interface Running {
   result: Promise<CliResult>;
 }
 
-/** The key that tests use; no output may ever show it. */
+/** The API key used in tests. No output may contain it. */
 export const canaryKey = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
 
-/** A new user, with a configured gateway if `baseUrl` is given. */
+/** Returns a new user, whose gateway is configured if `baseUrl` is given. */
 export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
   const home = mkdtempSync(join(tmpdir(), 'mgw-test-'));
   const env: NodeJS.ProcessEnv = {
@@ -56,7 +56,7 @@ export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
     HOME: home,
     MGW_STATE_DIR: join(home, 'state'),
     MGW_CONFIG_DIR: join(home, 'config'),
-    // All users share the code that V8 has compiled.
+    // All users share V8's compiled code.
     XDG_CACHE_HOME: join(tmpdir(), 'mgw-cache'),
     ...(baseUrl !== undefined && { MGW_BASE_URL: baseUrl, MGW_API_KEY: canaryKey }),
     ...extra,

@@ -1,7 +1,7 @@
 import type { Reporter, SerializedError, TestModule } from 'vitest/node';
 
 /**
- * Prints the plain line `N passed, N failed` last, for scripts that read only this line. Before it, prints a line
+ * Prints `N passed, N failed` as the last line, for scripts that read only this line. Before it, prints a line
  * `FAILED FILE: NAME` for each failed test, for people who read only the end of a long log.
  */
 export default class ClosingLine implements Reporter {
@@ -17,7 +17,7 @@ export default class ClosingLine implements Reporter {
     ];
     const skipped = inState('skipped').length;
     process.on('exit', (code) => {
-      // A suite that could not start counts as at least one failure.
+      // A suite that could not start is reported as at least one failure.
       const failed = Math.max(failures.length, code === 0 ? 0 : 1);
       const line = `${inState('passed').length} passed, ${failed} failed`;
       process.stdout.write(failures.map((failure) => `FAILED ${failure.replace(/\s+/g, ' ')}\n`).join(''));

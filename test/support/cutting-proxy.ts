@@ -1,14 +1,14 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { onEnd } from './clean-ups.ts';
 
-/** The position of the cut. */
+/** When to cut a connection, and what is lost. */
 export interface Cut {
-  /** Matches the message at which the connection is cut: a statement's text, or the values bound to it. */
+  /** Matches the message at which the connection is cut: a statement's text or its bound values. */
   at: RegExp;
   /**
-   * What is lost. `message`: the server never receives that message. `answer`: the server executes
-   * it, but its response is lost. `patience`: the response is held back until the client closes the
-   * connection; from then on the proxy behaves as after {@link CuttingProxy.down}.
+   * What is lost. `message`: the server never receives the message. `answer`: the server executes the message, but the
+   * response is lost. `patience`: the proxy holds the response until the client closes the connection, and then
+   * behaves as after {@link CuttingProxy.down}.
    */
   lose: 'message' | 'answer' | 'patience';
 }
@@ -18,8 +18,8 @@ interface Pair {
   client: Socket;
   server: Socket;
   /**
-   * The response to the last forwarded message is not forwarded. The connection is cut at the end of that response
-   * (`answer`), or by the client (`patience`).
+   * Set if the response to the last forwarded message is not forwarded. The connection is cut at the end of that
+   * response (`answer`) or by the client (`patience`).
    */
   losing?: 'answer' | 'patience';
   /** Messages that arrived while the proxy was paused. */
@@ -27,8 +27,8 @@ interface Pair {
 }
 
 /**
- * A proxy in front of PostgreSQL or PgBouncer, which parses enough of the protocol to cut at the worst points. It does
- * not support TLS.
+ * A proxy in front of PostgreSQL or PgBouncer that parses enough of the protocol to cut connections at the worst
+ * points. Does not support TLS.
  */
 export class CuttingProxy {
   readonly #server: Server;
@@ -45,7 +45,7 @@ export class CuttingProxy {
     this.#server = createServer({ allowHalfOpen: true }, (client) => this.#connected(client));
   }
 
-  /** Listens on 127.0.0.1 until the end of the test; `target` is a port there. */
+  /** Opens a proxy on 127.0.0.1 until the test ends. `target` is the server's port on that address. */
   static async open(target: number): Promise<CuttingProxy> {
     const proxy = new CuttingProxy(target);
     await new Promise<void>((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve));
@@ -57,7 +57,7 @@ export class CuttingProxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Cuts the first connection that reaches that point. Resolves when it is cut. */
+  /** Cuts the first connection that reaches the given point. Resolves when the connection is cut. */
   cutAt(cut: Cut): Promise<void> {
     return new Promise((done) => (this.#cut = { cut, done }));
   }
@@ -72,7 +72,7 @@ export class CuttingProxy {
     for (const pair of this.#pairs) if (pair !== but) this.#destroy(pair);
   }
 
-  /** Resets all connections except `but`, and each new one, until {@link up}. */
+  /** Resets all connections except `but`, and every new one, until {@link up} is called. */
   down(but?: Pair): void {
     this.#isDown = true;
     this.cutAll(but);
@@ -89,7 +89,7 @@ export class CuttingProxy {
     }
   }
 
-  /** Forwards nothing and closes nothing until {@link up}, like a partitioned network. */
+  /** Forwards nothing and closes nothing until {@link up} is called, like a partitioned network. */
   hold(): void {
     this.#isHeld = true;
     for (const { client, server } of this.#pairs) {
@@ -98,12 +98,12 @@ export class CuttingProxy {
     }
   }
 
-  /** Delays each further response of the server by this many ms. */
+  /** Delays each further server response by `ms` milliseconds. */
   delay(ms: number): void {
     this.#delayMs = ms;
   }
 
-  /** Ends the stream to all clients, but still accepts their data. */
+  /** Ends the streams to all clients, but still accepts data from them. */
   halfClose(): void {
     for (const { client } of this.#pairs) client.end();
   }
@@ -178,16 +178,16 @@ export class CuttingProxy {
   }
 }
 
-// SSLRequest and GSSENCRequest.
+// Whether a message is an SSLRequest or a GSSENCRequest.
 function asksForEncryption(message: Buffer): boolean {
   return message.length === 8 && [80877103, 80877104].includes(message.readUInt32BE(4));
 }
 
-/** Splits a stream into messages of the protocol: a letter, a length, a body. */
+/** Splits a stream into protocol messages: a letter, a length and a body. */
 class Messages {
   readonly #take: (message: Buffer, isFirst: boolean) => void;
   #bytes = Buffer.alloc(0);
-  /** A client's first message has no letter. */
+  /** Whether the next message is a client's first, which has no letter. */
   #isFirst: boolean;
 
   constructor(take: (message: Buffer, isFirst: boolean) => void, isFirst: boolean) {

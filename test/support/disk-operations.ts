@@ -2,31 +2,31 @@ import fs from 'node:fs';
 import promises, { type FileHandle } from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 
-/** A call to Node that changes the contents of a disk, or makes them durable. */
+/** A Node call that changes the contents of a disk or makes them durable. */
 export interface DiskOperation {
-  /** Node's name for it, without `Sync` and the `f` of descriptors: open, write, sync, link, … */
+  /** Node's name for the call without `Sync` and the `f` for descriptors, such as open, write, sync or link. */
   name: string;
   /**
-   * The path of the operation; if it has two, the path that it creates. Undefined for a file whose opening was not
-   * watched.
+   * The operation's path. If it has two paths, the one that it creates. Undefined for a file that was opened
+   * unwatched.
    */
   path: string | undefined;
   /** The descriptor, if the operation concerns an open file. */
   descriptor?: number | undefined;
-  /** For an operation that writes: writes only the first half of its bytes. */
+  /** Performs the operation with only the first half of its bytes, if it writes. */
   half?: (() => unknown) | undefined;
 }
 
-/** Receives every operation, runs it or not, and returns the result for the caller; a promise if `run` returns one. */
+/** Receives every operation and decides whether to run it. Returns the caller's result: a promise if `run` returns one. */
 export type Watcher = (operation: DiskOperation, run: () => unknown) => unknown;
 
 let watcher: Watcher | undefined;
 let isPatched = false;
 
 /**
- * Passes every disk operation of this process to `watch`, until this is called again; with undefined, stops
- * watching. Watches promise and synchronous calls, regardless of how they were imported, and `fsync` and
- * `writev` with callbacks, but no other calls with callbacks.
+ * Passes every disk operation of this process to `watch` until the next call. If `watch` is undefined, stops watching.
+ * Watches promise and synchronous calls, regardless of how they are imported. Of the calls with callbacks, watches only
+ * `fsync` and `writev`.
  */
 export async function watchDisk(watch: Watcher | undefined): Promise<void> {
   watcher = watch;
@@ -63,7 +63,7 @@ const descriptorPaths = new Map<unknown, string>();
 
 function patchNames(holder: Holder, suffix: string): void {
   rememberOpened(holder, `open${suffix}`);
-  // Opening a file for reading, or a folder for a sync, changes nothing.
+  // Opening a file to read it, or a folder to sync it, changes nothing.
   wrap(holder, `open${suffix}`, (_, [path, flags]) =>
     opensToWrite(flags) ? { name: 'open', path: nameOf(path) } : undefined,
   );
@@ -88,7 +88,7 @@ function rememberOpened(holder: Holder, method: string): void {
   };
 }
 
-// For a file that was opened synchronously, only calls with callbacks can write or sync without blocking.
+// Only calls with callbacks can write or sync a synchronously opened file without blocking.
 function wrapWithCallback(holder: Holder, method: string): void {
   const real = holder[method] as Call;
   holder[method] = (...args): void => {

@@ -1,4 +1,4 @@
-// A separate process that downloads and publishes one file; download/process.test.ts bundles and starts it.
+// A separate process that downloads and publishes one file. download/process.test.ts bundles and starts this program.
 import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { bearer } from '../../src/exchange.ts';

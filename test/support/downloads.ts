@@ -22,11 +22,11 @@ import type { Certificate } from './certificates.ts';
 import { head, RawServer, serve, type Answer, type Served } from './raw-server.ts';
 import { TestClock } from './test-clock.ts';
 
-/** The fixtures of a download test: a folder, a clock, and servers that end with the test. */
+/** A download test's fixtures: a folder, a clock, and servers that are closed when the test ends. */
 export interface Downloads {
   folder: string;
   target: string;
-  /** The path of the `.part` file of `target`, unless that name exists. */
+  /** The path that `target`'s `.part` file gets unless that name exists. */
   readonly part: string;
   clock: TestClock;
   start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;
@@ -40,7 +40,7 @@ export interface Downloads {
   lock: (options?: Partial<LockOptions>, identity?: string) => Promise<OutputLock>;
 }
 
-/** The gateway that the tests' downloads belong to. */
+/** Returns the gateway to which the downloads in tests belong. */
 export function gatewayAt(
   baseUrl = 'http://127.0.0.1:1',
   ...trustedOrigins: string[]
@@ -48,7 +48,7 @@ export function gatewayAt(
   return { baseUrl: new URL(baseUrl), key: 'sk-secret', auth: bearer, trustedOrigins, userAgent: 'mgw/test' };
 }
 
-/** Returns this process under another name, and a function that tells whether another process is alive or unknown. */
+/** Returns a claimant with the given pid. It considers the `alive` pids alive, `unseen` ones unknown, and others dead. */
 export function claimantOf(
   pid: number,
   alive: readonly number[] = [],
@@ -76,7 +76,7 @@ export function lockAs(claimant: Claimant, target: string, identity: string): Pr
   });
 }
 
-/** Prepares {@link Downloads} before each test of a file and cleans up after it. */
+/** Prepares {@link Downloads} before each test in a file, and cleans up after each test. */
 export function useDownloads(): Downloads {
   const ctx = {} as Downloads;
   let servers: RawServer[] = [];
@@ -89,7 +89,7 @@ export function useDownloads(): Downloads {
   });
   afterEach(async () => {
     await Promise.all(servers.map((server) => server.stop()));
-    // Locks of processes that died in the test are still open.
+    // Processes that died during the test left their locks open.
     for (const lock of locks.splice(0)) lock.release();
     await rm(ctx.folder, { recursive: true });
   });

@@ -4,7 +4,7 @@ import { cleanUp } from './clean-ups.ts';
 import './equal-bytes.ts';
 import { openLauncher } from './launch.ts';
 
-// Test files that share a process load each module only once. Only here can a hook be set for each of them.
+// Test files that share a process load each module only once, so a hook for every file can be set only in this one.
 afterEach(cleanUp);
 
 await openLauncher();

@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 
-/** A finished operation whose response contains a video of any size, generated while it is sent. */
+/** A finished operation whose response contains a video of any size. The video is generated while it is sent. */
 export interface InlineVideo {
-  /** The hash of the video itself. */
+  /** The video's hash. */
   sha256: string;
   bytes: number;
   send(response: ServerResponse, name: string): Promise<void>;
@@ -14,7 +14,7 @@ export interface InlineVideo {
 
 const pieceBytes = 48 * 1024;
 
-/** Returns an MP4 of at least `bytes` bytes: its boxes, and then noise in a last box without a size. */
+/** Returns an MP4 of at least `bytes` bytes, which ends with noise in a box without a size. */
 export function inlineVideo(bytes: number): InlineVideo {
   const head = Buffer.from(
     '00000018667479706d703432000000006d70343269736f6d000000086d6f6f760000000866726565000000006d646174',
@@ -27,7 +27,7 @@ export function inlineVideo(bytes: number): InlineVideo {
   const pieces = Math.ceil(bytes / pieceBytes);
   const hash = createHash('sha256').update(head);
   for (let sent = 0; sent < pieces; sent += 1) hash.update(noise);
-  // Both lengths are multiples of three, so that their Base64 can be concatenated.
+  // Both lengths are multiples of three, so the Base64 texts can be concatenated.
   const [first, piece] = [head.toString('base64'), Buffer.from(noise.toString('base64'), 'latin1')];
   return {
     sha256: hash.digest('hex'),
@@ -45,7 +45,7 @@ export function inlineVideo(bytes: number): InlineVideo {
   };
 }
 
-/** The peak resident memory of a process, in MiB; NaN if the system does not report it. */
+/** Returns a process's peak resident memory, in MiB, or NaN if the system does not report it. */
 export async function peakMib(child: Pick<ChildProcess, 'pid' | 'exitCode' | 'signalCode'>): Promise<number> {
   let peak = Number.NaN;
   while (child.exitCode === null && child.signalCode === null) {

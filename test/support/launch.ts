@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 
-/** The members of a `ChildProcess` that are also available if another process started it. */
+/** The members of a `ChildProcess` that are available even if another process started it. */
 export interface Launched extends EventEmitter {
-  /** Known soon after the start, long before the program's first line runs. */
+  /** Set soon after the start, long before the program's first line runs. */
   readonly pid?: number | undefined;
   readonly stdin: Writable;
   readonly stdout: Readable;
@@ -22,7 +22,7 @@ interface Options {
   env: NodeJS.ProcessEnv;
 }
 
-/** A message of the launcher about a process. */
+/** A launcher message about a process. */
 interface Said {
   id: number;
   pid?: number;
@@ -31,15 +31,14 @@ interface Said {
   signal?: NodeJS.Signals | null;
 }
 
-/** The launcher process, and the socket on which it listens. */
+/** The launcher process, and the path of its socket. */
 let launcher: { child: ChildProcess; path: string } | undefined;
 let count = 0;
 const launched = new Map<number, Child>();
 
 /**
  * Makes {@link launch} start processes through a small launcher process. On Linux, Node forks to start a process.
- * Forking a process that runs tests, with its half a gigabyte, takes about 50 ms of CPU time; forking the launcher
- * takes 2 ms.
+ * Forking a test process, which uses half a gigabyte, takes about 50 ms of CPU time. Forking the launcher takes 2 ms.
  */
 export async function openLauncher(): Promise<void> {
   if (launcher !== undefined || process.platform !== 'linux') return;
@@ -78,7 +77,7 @@ class Child extends EventEmitter implements Launched {
 
   constructor(path: string) {
     super();
-    // The launcher distinguishes the connections by this order.
+    // The launcher identifies the three streams by the order of these connections.
     this.stdin = connect(path);
     this.stdout = connect(path);
     this.stderr = connect(path);
@@ -94,7 +93,7 @@ class Child extends EventEmitter implements Launched {
     try {
       return process.kill(this.pid, signal);
     } catch (error) {
-      // The process has ended, and the launcher's message about that has not arrived yet.
+      // The process has exited, but the launcher's message about that has not arrived.
       if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false;
       throw error;
     }

@@ -1,11 +1,11 @@
-// Starts processes for another process, whose memory would make each start slow; see launch.ts.
-// They end with that process. Otherwise, after a suite is killed, a process that still polls could
-// reach a server of a later test on the same port.
+// Starts processes for another process, whose size would make each start slow (see launch.ts). Kills them when that
+// process ends. Otherwise, after a suite is killed, a process that still polls could reach a later test's server on the
+// same port.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 
 const [path] = process.argv.slice(2);
-// Each order is followed by three connections in this sequence: the streams of its process.
+// For each order, three connections arrive: stdin, stdout and stderr of its process.
 const orders = [];
 const streams = [];
 const running = new Set();
@@ -41,8 +41,8 @@ process.on('disconnect', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-// Does not read from a connection, because its data is for the process that receives it. Does not
-// keep the launcher alive when no process sends orders any more.
+// `pauseOnConnect` leaves each connection's data to the process that receives the connection. `unref` lets the launcher
+// exit when no process can send orders.
 const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (stream) => {
   streams.push(stream);
   carryOut();

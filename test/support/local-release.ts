@@ -8,7 +8,7 @@ import { version } from '../../src/installation.ts';
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 
 /**
- * Writes a release, with checksums, whose executable starts this build.
+ * Writes a release with checksums, whose executable starts this build.
  * @returns the file that the action downloads: the compressed file if this machine can unpack it
  */
 export function writeRelease(folder: string): string {

@@ -2,15 +2,15 @@ import nock from 'nock';
 import { createClient, type ClientOptions, type GatewayClient } from '../../src/http/client.ts';
 import { onEnd } from './clean-ups.ts';
 
-// Once loaded, nock intercepts every request, but other files of this process use real sockets.
+// Importing nock makes it intercept every request, but other test files in this process use real sockets.
 nock.restore();
 
 /** The key that the client of {@link nockGateway} sends. */
 export const nockKey = 'sk-canary-1c7a9e0b3d5f2486';
 
 /**
- * A gateway that responds without a socket, for tests that concern only the response. A prepared response that is not
- * requested fails the test. A request without a prepared response fails.
+ * Returns a gateway that responds without a socket, for tests that concern only responses. The test fails if a prepared
+ * response is not requested. A request without a prepared response fails.
  */
 export function nockGateway(options: Partial<ClientOptions> = {}): {
   gateway: nock.Scope;

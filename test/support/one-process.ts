@@ -7,8 +7,8 @@ import { systemClock, type Clock } from '../../src/clock.ts';
 import { newUser, type CliJson, type CliResult, type User } from './cli.ts';
 
 /**
- * Runs `mgw` in this process, which takes a tenth of the time of a separate one. Writes the output
- * to `file`, if set.
+ * Runs `mgw` in this process, which takes a tenth of the time that a separate process takes. Writes stdout to `file`,
+ * if set.
  */
 export async function runHere(
   args: string[],
@@ -46,7 +46,7 @@ export function hurried(times = hurry): Clock {
   };
 }
 
-/** Runs `mgw` in this process for a user. Relative paths start from the user's folder, as in a process of the user. */
+/** Runs `mgw` in this process for a user. Relative paths start from the user's folder. */
 export function runHereAs(
   { cwd, env }: User,
   args: string[],
@@ -61,7 +61,7 @@ export function runHereAs(
   );
 }
 
-// Returns the word as a path in the folder if it is an output or an existing file.
+// Returns the word as a path in the folder if it is an output or an existing file, otherwise unchanged.
 function pathIn(folder: string, flag: string | undefined, word: string): string {
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
   const isOutput = flag === '-o' && word !== '-' && !word.includes('://');
@@ -70,7 +70,7 @@ function pathIn(folder: string, flag: string | undefined, word: string): string 
   return isOutput || isFile() ? `${at}${folder}/${path}` : word;
 }
 
-/** A {@link newUser} whose `run` uses this process; `start` does not. */
+/** Returns a {@link newUser} whose `run` uses this process. `start` uses a separate process. */
 export function userHere(...home: Parameters<typeof newUser>): User {
   const user = newUser(...home);
   const run: User['run'] = (args, { stdin, env } = {}) =>
@@ -78,7 +78,7 @@ export function userHere(...home: Parameters<typeof newUser>): User {
   return { ...user, run };
 }
 
-/** Runs `mgw` in this process, for a user whose home is empty. */
+/** Runs `mgw` in this process for a user with an empty home. */
 export async function runAtNewHome(args: string[]): Promise<CliResult> {
   const home = mkdtempSync(join(tmpdir(), 'mgw-home-'));
   const places = { HOME: home, MGW_STATE_DIR: join(home, 'state'), MGW_CONFIG_DIR: join(home, 'config') };
@@ -89,7 +89,7 @@ export async function runAtNewHome(args: string[]): Promise<CliResult> {
   }
 }
 
-// Each run in this process adds listeners for signals, and the eleventh would cause a warning about a leak.
+// Each run in this process adds signal listeners. The eleventh would cause a warning about a leak.
 process.setMaxListeners(0);
 
 class Gathered extends Writable {
@@ -103,7 +103,7 @@ class Gathered extends Writable {
   }
 }
 
-/** Splits a plain command line, whose only shell syntax is quotes, into words. */
+/** Splits a command line whose only shell syntax is quotes into words. */
 export function wordsOf(line: string): string[] {
   const words = [...line.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)];
   return words.map(([, double, single, bare]) => double ?? single ?? bare ?? '');

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** A request as an origin saw it. */
+/** A request as the origin received it. */
 export interface Seen {
   method: string;
   path: string;
@@ -15,17 +15,17 @@ export type Answer =
   | { status?: number; body?: unknown; headers?: Record<string, string> }
   | ((request: Seen, response: ServerResponse) => void);
 
-/** A listening origin, and all its requests. */
+/** A listening origin, and all requests that it has received. */
 export interface Origin {
   url: string;
   requests: Seen[];
   close(): Promise<void>;
 }
 
-/** Responds to a request. An error that it throws becomes a 500, so that a broken test double is noticed. */
+/** Responds to a request. If the handler throws, the origin responds with 500, which reveals a broken test double. */
 export type Handler = (seen: Seen, response: ServerResponse) => void | Promise<void>;
 
-/** Listens on a loopback address. For a client, addresses such as 127.0.0.2 are different hosts from 127.0.0.1. */
+/** Starts an origin on a loopback address. A client treats 127.0.0.2 and 127.0.0.1 as different hosts. */
 export async function listen(handle: Handler, host = '127.0.0.1'): Promise<Origin> {
   const requests: Seen[] = [];
   const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -64,7 +64,7 @@ export function play(answer: Answer, seen: Seen, response: ServerResponse): void
   json(response, answer.body ?? {}, answer.status, answer.headers);
 }
 
-/** Responds with JSON, or with an unchanged text. */
+/** Responds with JSON, or with unchanged text. */
 export function json(
   response: ServerResponse,
   body: unknown,
@@ -77,9 +77,9 @@ export function json(
 
 /** A server that serves one video at any path, or scripted responses. */
 export interface FileHost extends Origin {
-  /** The responses to the next requests. After them, the server serves the video. */
+  /** The responses to the next requests. Further requests receive the video. */
   answers: Answer[];
-  /** If set, requests without this Authorization header get 401. */
+  /** If set, requests without this Authorization header receive 401. */
   wants?: string;
 }
 

@@ -3,14 +3,14 @@ import { join } from 'node:path';
 import { hasPostgres } from './postgres.ts';
 import { folderOfServer, freePort, programOf, ServerProcess } from './server-process.ts';
 
-/** False if PgBouncer is not installed: its tests are skipped. */
+/** Whether PgBouncer and PostgreSQL are installed. Tests that need them are skipped otherwise. */
 export const hasPgBouncer = hasPostgres && programOf('pgbouncer') !== undefined;
 
 type PoolMode = 'transaction' | 'statement' | 'session';
 
 /**
- * PgBouncer in front of a PostgreSQL server. Each transaction (or statement) may use a different
- * one of a few connections.
+ * PgBouncer in front of a PostgreSQL server. Depending on the mode, each transaction or statement may use a different
+ * one of a few server connections.
  */
 export class PgBouncer {
   readonly port: number;
@@ -23,7 +23,7 @@ export class PgBouncer {
     this.#process = server;
   }
 
-  /** Starts PgBouncer in front of the server on the port `target` of 127.0.0.1. */
+  /** Starts PgBouncer in front of the server on port `target` of 127.0.0.1. */
   static async open(target: number, mode: PoolMode = 'transaction'): Promise<PgBouncer> {
     const folder = folderOfServer('mgw-pool-');
     const port = await freePort();
@@ -34,14 +34,14 @@ export class PgBouncer {
     return new PgBouncer(port, folder, server);
   }
 
-  /** Ends it and removes its folder. */
+  /** Ends PgBouncer and removes its folder. */
   async close(): Promise<void> {
     await this.#process.kill();
     rmSync(this.#folder, { recursive: true, force: true });
   }
 }
 
-// In session mode each session keeps its server connection, so one session of mgw would wait until another one ends.
+// In session mode, each session keeps its server connection, so one mgw session would wait until another ends.
 function settingsOf(target: number, port: number, folder: string, mode: PoolMode): string {
   return `[databases]
 * = host=127.0.0.1 port=${target}

@@ -8,13 +8,13 @@ import { hasPgBouncer, PgBouncer } from './pgbouncer.ts';
 import { hasPostgres, PostgresServer } from './postgres.ts';
 import { programOf } from './server-process.ts';
 
-// The seventh line of the file has the key and the id of the segment.
+// The seventh line of postmaster.pid contains the segment's key and id.
 function sharedMemoryOf({ folder }: PostgresServer): string {
   const line = readFileSync(join(folder, 'data', 'postmaster.pid'), 'utf8').split('\n')[6] ?? '';
   return line.trim().split(/\s+/)[1] ?? expect.unreachable();
 }
 
-describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
+describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
   let server: PostgresServer;
   beforeAll(async () => (server = await PostgresServer.open()));
   afterAll(() => server.close());
@@ -23,7 +23,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     await server.query('create table kept (what text)', database);
   }
 
-  // Runs each statement separately, as a client does.
+  // Runs each statement separately, as a client would.
   async function statements(url: string, all: string[]): Promise<string> {
     const { stdout } = await promisify(execFile)(programOf('psql') ?? '', [
       '-XqAt',
@@ -33,7 +33,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     return stdout.trim();
   }
 
-  it('keep committed data after kill -9 of every process', async () => {
+  it('keep committed data after every process is killed', async () => {
     const database = await server.database();
     await tableIn(database);
     await server.query(insertion, database);
@@ -43,7 +43,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     expect(await server.query('select what from kept', database)).toBe('a');
   });
 
-  it('leave no shared memory behind, even after kill -9, since its amount is limited', async () => {
+  it('leave no shared memory, which is limited, even after kill -9', async () => {
     const other = await PostgresServer.open();
     const ids = [sharedMemoryOf(other)];
     await other.kill();
@@ -59,7 +59,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     ['a statement that is lost', { at: /^insert/, lose: 'message' }, ''],
     ['a statement whose answer is lost', { at: /^insert/, lose: 'answer' }, 'a'],
   ];
-  it.each(cuts)('can be cut off at %s', async (_, cut, kept) => {
+  it.each(cuts)('can be disconnected at %s', async (_, cut, kept) => {
     const database = await server.database();
     await tableIn(database);
     const proxy = await CuttingProxy.open(server.port);
@@ -80,7 +80,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it.skipIf(!hasPgBouncer)('let a client of a pool get the session of another client', async () => {
+  it.skipIf(!hasPgBouncer)("give a pool's client another client's session", async () => {
     const pool = await PgBouncer.open(server.port);
     try {
       const url = server.url('postgres', pool.port);

@@ -13,13 +13,13 @@ import {
   userOfServer,
 } from './server-process.ts';
 
-/** False if PostgreSQL is not installed: its tests are skipped. */
+/** Whether PostgreSQL is installed on Linux. Tests that need it are skipped otherwise. */
 export const hasPostgres = programOf('initdb') !== undefined && process.platform === 'linux';
 
-// Committed data are in the system's cache, and survive a kill -9 of the server.
+// With fsync off, committed data is in the system's cache, so it survives a kill -9 of the server.
 const settings = ['fsync=off', 'shared_buffers=16MB', 'max_connections=120', 'listen_addresses=127.0.0.1'];
 
-// Copies a cluster for each server, because initdb takes twenty times as long.
+// Copies a cluster for each server, because running initdb takes twenty times as long.
 function newCluster(folder: string): void {
   ownByServer(folder);
   const args = ['--no-sync', '--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
@@ -28,8 +28,8 @@ function newCluster(folder: string): void {
 }
 
 /**
- * A PostgreSQL server with its own folder, run by an ordinary user. It listens on 127.0.0.1 and on a socket in that
- * folder. The tests of a file share one server (`beforeAll`, `afterAll`), and each test has its own database.
+ * A PostgreSQL server with its own folder, run by an ordinary user. It listens on 127.0.0.1 and on a socket in the
+ * folder. The tests in a file share one server (`beforeAll`, `afterAll`), but each test has its own database.
  */
 export class PostgresServer {
   readonly port: number;
@@ -42,7 +42,7 @@ export class PostgresServer {
     this.folder = folder;
   }
 
-  /** Makes a server and starts it. */
+  /** Creates and starts a server. */
   static async open(): Promise<PostgresServer> {
     const folder = folderOfServer('mgw-pg-');
     const cluster = join(await onceForSuite('mgw-pg-new', newCluster), 'data');
@@ -52,12 +52,12 @@ export class PostgresServer {
     return server;
   }
 
-  /** The address of a database. `port` may be that of a proxy or a pool in front of the server. */
+  /** Returns a database's address. `port` may belong to a proxy or pool in front of the server. */
   url(database: string, port = this.port): string {
     return `postgres://postgres@127.0.0.1:${port}/${database}`;
   }
 
-  /** Creates an empty database, which is removed after the test. Returns its name. */
+  /** Creates an empty database, which is removed after the test, and returns its name. */
   async database(): Promise<string> {
     const name = `test_${(this.#databases += 1)}`;
     await this.query(`create database ${name}`);
@@ -76,7 +76,7 @@ export class PostgresServer {
       connectionString: this.url(database),
       types: { getTypeParser: () => String },
     });
-    // The call that fails reports the end of its connection.
+    // The call that fails reports the end of the connection.
     client.on('error', () => undefined);
     try {
       await client.connect();
@@ -87,7 +87,7 @@ export class PostgresServer {
     }
   }
 
-  /** Starts the server after {@link kill}. Returns when it accepts connections. */
+  /** Starts the server after {@link kill}. Resolves when it accepts connections. */
   async start(): Promise<void> {
     const args = ['-D', join(this.folder, 'data'), '-p', String(this.port), '-k', this.folder];
     const all = [...args, ...settings.flatMap((each) => ['-c', each])];
@@ -97,19 +97,19 @@ export class PostgresServer {
         this.#process = await ServerProcess.start(programOf('postgres') ?? '', all, this.folder, ready);
         return;
       } catch (error) {
-        // Processes of the killed server have not noticed its end yet.
+        // Some processes of the killed server may not have exited.
         if (!/still in use/.test(String(error))) throw error;
       }
     }
   }
 
-  /** Ends every process of the server with SIGKILL. */
+  /** Ends every server process with SIGKILL. */
   async kill(): Promise<void> {
     await this.#process?.kill();
     this.#process = undefined;
   }
 
-  /** Ends the server and removes its folder. The server must not have been killed: its shared memory would remain. */
+  /** Ends the server and removes its folder. A killed server must be started first, or its shared memory would remain. */
   async close(): Promise<void> {
     await this.#process?.end();
     rmSync(this.folder, { recursive: true, force: true });

@@ -2,18 +2,18 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import { createServer as createTlsServer } from 'node:tls';
 import type { Certificate } from './certificates.ts';
 
-/** A request as it arrived, with its head parsed. */
+/** A received request with its parsed head. */
 export interface Asked {
   method: string;
   path: string;
-  /** Names in lower case. */
+  /** The headers, by lower-case name. */
   headers: Record<string, string>;
 }
 
-/** Responds to a request with raw bytes, and closes the connection itself. */
+/** Responds to a request with raw bytes, and closes the connection. */
 export type Answer = (asked: Asked, socket: Socket) => void;
 
-/** A raw server on loopback: it sends exactly the test's bytes, whether valid or not. */
+/** A raw server on loopback, which sends exactly the test's bytes, valid or not. */
 export class RawServer {
   readonly asked: Asked[] = [];
   /** The number of connections so far. */
@@ -40,7 +40,7 @@ export class RawServer {
     this.#server.on('tlsClientError', () => undefined);
   }
 
-  /** Listens; with a certificate it speaks TLS. */
+  /** Starts a server, which uses TLS if a certificate is given. */
   static async start(answer: Answer, host = '127.0.0.1', certificate?: Certificate): Promise<RawServer> {
     const server = new RawServer(answer, certificate);
     await new Promise<void>((resolve) => server.#server.listen(0, host, resolve));
@@ -55,7 +55,7 @@ export class RawServer {
     return `http://${host}:${this.port}${path}`;
   }
 
-  /** The value of a header in each request so far, '' if it was absent. */
+  /** Returns a header's value in each request so far, or '' if the request did not have the header. */
   header(name: string): string[] {
     return this.asked.map(({ headers }) => headers[name] ?? '');
   }
@@ -76,7 +76,7 @@ function parsed(text: string): Asked {
   return { method, path, headers: Object.fromEntries(headers) };
 }
 
-/** The head of a response. */
+/** Returns a response head. */
 export function head(status: string, headers: Record<string, string | number> = {}): string {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status}\r\n${lines.join('')}\r\n`;
@@ -98,14 +98,14 @@ export interface Served {
   content: Buffer;
   etag?: string;
   lastModified?: string;
-  /** False ignores `Range`. */
+  /** Whether the host supports `Range`. Default: true. */
   ranges?: boolean;
-  /** The offset in the whole file at which the connection is closed, if the response reaches it. */
+  /** The offset in the whole file at which the host closes the connection, if the response reaches it. */
   cutAt?: number;
   type?: string;
 }
 
-/** Serves a file according to RFC 9110, with ranges and preconditions. Returns the number of bytes that were sent. */
+/** Serves a file according to RFC 9110, with ranges and preconditions. Returns the number of bytes sent. */
 export function serve(asked: Asked, socket: Socket, served: Served): number {
   const { content, etag, lastModified, ranges = true, type = 'video/mp4' } = served;
   const about = {

@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream';
 import { main } from '../../src/cli/main.ts';
 
-/** The output of a terminal, or of a pipe if `columns` is absent. */
+/** A terminal's output stream, or a pipe's if `columns` is absent. */
 class Shown extends Writable {
   text = '';
   readonly isTTY: boolean;
@@ -9,7 +9,7 @@ class Shown extends Writable {
     super();
     this.isTTY = columns !== undefined;
   }
-  // The terminal functions that a spinner uses.
+  // The terminal functions that a spinner calls.
   cursorTo = (): boolean => true;
   moveCursor = (): boolean => true;
   clearLine = (): boolean => true;
@@ -26,7 +26,7 @@ export interface ScreenRun {
   stderr: string;
 }
 
-/** Runs `mgw` in this process, on a terminal of `columns` columns, or with pipes if `columns` is absent. */
+/** Runs `mgw` in this process on a terminal with `columns` columns, or with pipes if `columns` is absent. */
 export async function runOnScreen(
   args: string[],
   env: NodeJS.ProcessEnv,

@@ -4,36 +4,36 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-// Database servers refuse to be run by root.
+// Database servers refuse to run as root.
 const isRoot = process.getuid?.() === 0;
 
-/** The path of a program of PostgreSQL or of a related package; undefined if it is not installed. */
+/** Returns the path of a program from PostgreSQL or a related package, or undefined if it is not installed. */
 export function programOf(name: string): string | undefined {
   const folders = [...debianFolders(), ...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-// The folders of the server's programs in Debian's package, newest version first.
+// Returns the folders in which Debian's packages install server programs, newest version first.
 function debianFolders(): string[] {
   const root = '/usr/lib/postgresql';
   const versions = existsSync(root) ? readdirSync(root) : [];
   return versions.sort((a, b) => Number(b) - Number(a)).map((version) => join(root, version, 'bin'));
 }
 
-/** A new folder that belongs to the user that runs servers. */
+/** Creates a folder that belongs to the user that runs servers. */
 export function folderOfServer(prefix: string): string {
   const folder = mkdtempSync(join(tmpdir(), prefix));
   ownByServer(folder);
   return folder;
 }
 
-/** Gives a folder to the user that runs servers. */
+/** Makes the user that runs servers the owner of a folder. */
 export function ownByServer(folder: string): void {
   const { uid, gid } = userOfServer();
   if (uid !== undefined && gid !== undefined) chownSync(folder, uid, gid);
 }
 
-/** The user that runs servers, as options of `spawn`: an ordinary user if this process is root. */
+/** Returns the user that runs servers, as options for `spawn`. This is an ordinary user if this process is root. */
 export function userOfServer(): Pick<SpawnOptions, 'uid' | 'gid'> {
   if (!isRoot) return {};
   const users = readFileSync('/etc/passwd', 'utf8').split('\n');
@@ -43,7 +43,7 @@ export function userOfServer(): Pick<SpawnOptions, 'uid' | 'gid'> {
   return { uid: Number(uid), gid: Number(gid) };
 }
 
-/** A server that runs until it is ended, or until this process ends. */
+/** A server that runs until it is ended or this process exits. */
 export class ServerProcess {
   readonly pid: number;
   readonly #child: ChildProcess;
@@ -59,7 +59,8 @@ export class ServerProcess {
   }
 
   /**
-   * Starts a server, and returns when it reports that it is ready. @throws Error with its output if it ends before that
+   * Starts a server. Resolves when the server reports that it is ready.
+   * @throws Error with the server's output if it ends before that
    */
   static async start(program: string, args: string[], cwd: string, ready: RegExp): Promise<ServerProcess> {
     const child = spawn(program, args, { ...userOfServer(), cwd, stdio: ['ignore', 'ignore', 'pipe'] });
@@ -77,13 +78,13 @@ export class ServerProcess {
     return server;
   }
 
-  /** Ends it immediately. It ends the processes that it has started, and removes its shared memory. */
+  /** Ends the server immediately. The server ends the processes that it started and removes its shared memory. */
   async end(): Promise<void> {
     this.#child.kill('SIGQUIT');
     await this.#ended;
   }
 
-  /** Ends it, and each process that it has started, with SIGKILL. */
+  /** Ends the server, and each process that it started, with SIGKILL. */
   async kill(): Promise<void> {
     const children = childrenOf(this.pid);
     this.#child.kill('SIGKILL');
@@ -92,7 +93,7 @@ export class ServerProcess {
   }
 }
 
-/** A loopback port on which nothing listens. */
+/** Returns a loopback port on which nothing listens. */
 export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -5,14 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onEnd } from './clean-ups.ts';
 
-/** A folder that is removed after the test. */
+/** Creates a folder that is removed after the test, and returns its path. */
 export function freshFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-jobs-'));
   onEnd(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** One request as a server saw it. */
+/** A request as the server received it. */
 export interface Seen {
   method: string;
   path: string;
@@ -20,7 +20,7 @@ export interface Seen {
   body: string;
 }
 
-/** How a server responds to one request. */
+/** Responds to a request. */
 export type Answer = (seen: Seen, response: ServerResponse) => void;
 
 export interface HttpServer {
@@ -29,15 +29,15 @@ export interface HttpServer {
   requests: Seen[];
   /** The number of connections so far. */
   connections: number;
-  /** The responses to the next requests. Further requests get the usual response. */
+  /** The responses to the next requests. Further requests receive the usual response. */
   answers: Answer[];
-  /** The number of tasks that were created. */
+  /** The number of tasks created so far. */
   created: number;
   /** Creates a task and returns its handle. */
   create(): string;
 }
 
-/** An HTTP server whose usual response creates a task of Protocol C, unless `usual` is set. */
+/** Starts an HTTP server. Its usual response creates a Protocol C task, unless `usual` is set. */
 export async function httpServer(usual?: Answer, port = 0): Promise<HttpServer> {
   const state: HttpServer = {
     url: '',
@@ -84,7 +84,7 @@ export function sendJson(
   response.end(typeof body === 'string' ? body : JSON.stringify(body));
 }
 
-/** A fixed response. */
+/** Returns a fixed response. */
 export function says(body: unknown, status = 200, headers: Record<string, string | string[]> = {}): Answer {
   return (_, response) => sendJson(response, body, status, headers);
 }
@@ -94,7 +94,7 @@ export interface TcpServer {
   connections: number;
 }
 
-/** A server of raw connections. */
+/** Starts a server of raw connections. */
 export async function tcpServer(onConnection: (socket: Socket, count: number) => void): Promise<TcpServer> {
   const state = { port: 0, connections: 0 };
   const sockets = new Set<Socket>();
@@ -111,7 +111,7 @@ export async function tcpServer(onConnection: (socket: Socket, count: number) =>
   return state;
 }
 
-/** A port on which nothing listens. */
+/** Returns a port on which nothing listens. */
 export async function closedPort(): Promise<number> {
   const server = createTcp();
   const port = await listening(server, 0);

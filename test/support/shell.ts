@@ -16,28 +16,27 @@ import { runHere, wordsOf } from './one-process.ts';
 
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 
-/** An empty home with `mgw` on the PATH, and a shell that starts there. */
+/** An empty home with `mgw` on the PATH, and a shell that starts in that home. */
 export interface Shell {
   home: string;
   env: NodeJS.ProcessEnv;
   /**
-   * Runs a line as a shell does, with an empty standard input. A line of plain words for mgw, or of several such
-   * commands with pipes between them, runs in this process. The process's folder and home change meanwhile, so nothing
-   * else may need them.
+   * Runs a line like a shell, with an empty standard input. A line that consists of plain mgw commands and pipes runs in
+   * this process. That changes the process's current folder and home meanwhile, so nothing else may depend on them.
    */
   run(line: string): Promise<Ran>;
   /** Removes the home. */
   close(): void;
 }
 
-/** The result of a command line. */
+/** A command line's result. */
 export interface Ran {
   code: number;
   stdout: string;
   stderr: string;
 }
 
-/** A fresh home. `env` adds to the few predefined variables. */
+/** Opens a shell in a new home. `env` adds variables to the few predefined ones. */
 export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   const home = mkdtempSync(join(tmpdir(), 'mgw-home-'));
   const programs = join(home, '.bin');
@@ -61,38 +60,38 @@ export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   };
 }
 
-/** Puts a shell script onto the PATH of a home. */
+/** Writes an executable shell script called `name` into a folder. */
 export function program(folder: string, name: string, text: string): void {
   writeFileSync(join(folder, name), `#!/bin/sh\n${text}\n`);
   chmodSync(join(folder, name), 0o755);
 }
 
-/** `mgw` commands, each of which reads the output of the one before. */
+/** `mgw` commands, each of which reads the previous command's output. */
 interface Plain {
   commands: string[];
-  /** The input of the first command: text, or a file. */
+  /** The first command's input, if it is text. */
   text?: string | undefined;
   from?: string | undefined;
-  /** A file for the output of the last command. */
+  /** A file for the last command's output. */
   to?: string | undefined;
 }
 
-// Captures the parts of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
+// Captures the parts of the lines `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
 const parts =
   /^(?:echo "(?<text>[^"$]*)" \| |cat (?<read>[\w./-]+) \| )?(?<all>mgw .*?|\w+=.*?)(?: < (?<from>[\w./-]+))?(?: > (?<to>[\w./-]+))?$/;
 
 function plainOf(line: string): Plain | undefined {
   const { text, read, all = '', from = read, to } = parts.exec(line)?.groups ?? {};
   const commands = all.split(' | ');
-  // These need a separate process: a job that could not be delivered belongs to the process that submitted it, and the
-  // version is printed before `main`.
+  // Some lines need a separate process: a job that could not be delivered belongs to the process that submitted it, and
+  // the version is printed before `main` runs.
   const needsEnd = to === '/dev/full' && / submit | --version/.test(all);
   if (!commands.every(isPlain) || needsEnd) return undefined;
   return { commands, text: text === undefined ? undefined : `${text}\n`, from, to };
 }
 
-// Whether a command can run in this process. A script would get the streams of this process, and only the build
-// contains the page of the gallery.
+// Whether a command can run in this process. `sandbox exec` would give this process's streams to a script, and only the
+// build contains the gallery's page.
 function isPlain(command: string): boolean {
   const bare = command.replace(/'[^']*'/g, '');
   return /^(\w+=\S+ )*mgw /.test(bare) && !/[|<>&;$'\\*~]|\b(sandbox exec|jobs gallery)\b/.test(bare);
@@ -100,7 +99,7 @@ function isPlain(command: string): boolean {
 
 let turn: Promise<unknown> = Promise.resolve();
 
-/** One at a time: a process has one folder and one home. */
+/** Runs calls one at a time, because a process has one current folder and one home. */
 function inTurn(act: () => Promise<Ran>): Promise<Ran> {
   const mine = turn.then(act);
   turn = mine.catch(() => undefined);
@@ -119,7 +118,7 @@ async function runAllInside(
     const file = isLast && to !== undefined ? createWriteStream(resolve(home, to)) : undefined;
     const { code, stdout, stderr } = await runInside(command, home, env, input, file);
     file?.destroy();
-    // The file may still be opening, and would appear in a home that is being removed.
+    // The file may still be opening, and could otherwise appear in a home that is being removed.
     if (file?.closed === false) await new Promise<void>((closed) => file.once('close', closed));
     input = stdout;
     Object.assign(ran, { code, stdout, stderr: ran.stderr + stderr });

@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Files that take longer than their length suggests, mostly because they start processes. */
+/** Test files that take longer than their length suggests, mostly because they start processes. */
 const slowest = [
   'test/storm/',
   'test/batch/fleet/',
@@ -15,9 +15,8 @@ const slowest = [
 ];
 
 /**
- * The order of test files: first those that need a separate process, then the slowest, so that no
- * worker has a slow one left at the end. A new machine has no recorded durations, so the slow files
- * are listed here.
+ * Orders test files: first those that need a separate process, then the slowest, so no worker has a slow file left at
+ * the end. A new machine has no recorded durations, so this file lists the slow files.
  */
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

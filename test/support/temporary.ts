@@ -5,17 +5,17 @@ import { join } from 'node:path';
 const memory = '/dev/shm';
 const roomyBytes = 4 * 1024 ** 3;
 
-/** Puts all files of the suite below one folder, which is removed afterwards. */
+/** Makes the suite put all files below one folder, which is removed afterwards. */
 export default function setup(): () => void {
   const folder = mkdtempSync(join(isFit() ? memory : tmpdir(), 'mgw-suite-'));
-  // Another user runs database servers, and reaches their folders through this one.
+  // Database servers run as another user, who must be able to reach their folders through this one.
   chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
   return () => rmSync(folder, { recursive: true, force: true });
 }
 
-// Whether the suite may write to memory instead of the disk, because it syncs thousands of times: if there is enough
-// memory, and scripts may run there.
+// Whether the suite, which syncs thousands of times, can write to memory instead of the disk: there must be enough
+// memory, and the file system must allow scripts to run.
 function isFit(): boolean {
   try {
     const { bavail, bsize } = statfsSync(memory);

@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/clock.ts';
 
-/** A clock for a process that can be stopped for some time; its pauses are those of `clock`. */
+/** Returns a clock for a process that a test can stop for some time. Its sleeps are those of `clock`. */
 export function stoppable(clock: Clock): Clock & { stop: (ms: number) => void } {
   let stopped = 0;
   return {
@@ -17,8 +17,8 @@ interface Sleeper {
 }
 
 /**
- * A clock whose short sleeps (pauses between tries) end immediately, while long ones (watches) end
- * only when the test advances the time.
+ * A clock whose short sleeps (pauses between tries) end immediately. Long sleeps (watches) end only when the test
+ * advances the time.
  */
 export class TestClock implements Clock {
   /** The short sleeps so far, in ms. */
@@ -48,7 +48,7 @@ export class TestClock implements Clock {
     signal?.throwIfAborted();
   }
 
-  /** Advances the time. */
+  /** Advances the time by `ms`, and ends the sleeps that are over. */
   advance(ms: number): void {
     this.#now += ms;
     for (const sleeper of this.#sleepers) if (sleeper.until <= this.#now) sleeper.wake();

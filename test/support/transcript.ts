@@ -1,9 +1,9 @@
 /**
- * One step of a transcript, which shows what a person sees at a terminal. A line after `$ ` is typed; the lines up to
- * the next one are the output. Lines that begin with `2> ` are on stderr. `[exit 2]` is the exit code if it is not 0. A
- * line `...` matches any lines. A word in angle brackets, from the list below, matches any value of its kind. Two or
- * more spaces between columns match any such number. A line after `# ` is a comment. Every transcript starts in an
- * empty home.
+ * A command in a transcript, which shows what a person sees in a terminal. A line that begins with `$ ` is a command,
+ * and the lines up to the next command are its output. Lines that begin with `2> ` are on stderr. `[exit 2]` is the exit
+ * code if it is not 0. A line `...` matches any lines. A word in angle brackets, from the list below, matches any value
+ * of its kind. Two or more spaces between columns match any such number. A line that begins with `# ` is a comment.
+ * Every transcript starts in an empty home.
  */
 export interface Step {
   command: string;
@@ -25,7 +25,7 @@ const fits: Record<string, string> = {
   any: '.*',
 };
 
-/** The steps of a transcript. */
+/** Returns a transcript's steps. */
 export function readTranscript(text: string): Step[] {
   const steps: Step[] = [];
   for (const line of text.split('\n')) {
@@ -40,7 +40,7 @@ export function readTranscript(text: string): Step[] {
   return steps;
 }
 
-/** A pattern for the lines of a transcript; blank lines are ignored. */
+/** Returns a pattern that matches the output described by a transcript's lines, without blank lines. */
 export function patternOf(lines: readonly string[]): RegExp {
   const parts = lines.map((line) => (line === '...' ? '(?:.*\n)*?' : `${linePattern(line)} *\n`));
   return new RegExp(`^${parts.join('')}$`);
@@ -51,7 +51,7 @@ function linePattern(line: string): string {
   return escaped.replace(/<(\w+)>/g, (word, name: string) => fits[name] ?? word);
 }
 
-/** Normalizes output for comparison with a pattern. */
+/** Removes blank lines from output, for comparison with a pattern. */
 export function withoutBlankLines(text: string): string {
   return text
     .split('\n')
