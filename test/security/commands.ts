@@ -4,7 +4,7 @@ import { join } from 'node:path';
 const fast = ['--poll-interval', '20ms', '--timeout', '100ms', '--retries', '0'];
 const once = ['--retries', '0'];
 
-/** One command line of each kind that calls a gateway or shows its text, with outputs in `folder`. */
+/** Returns one command of each kind that calls a gateway or prints its text. The outputs are in `folder`. */
 export function commandsIn(folder: string): string[][] {
   const to = (name: string): string[] => ['-o', join(folder, name), ...fast];
   const c = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--duration', '5', '--prompt', 'x'];
@@ -31,7 +31,7 @@ export function commandsIn(folder: string): string[][] {
   ];
 }
 
-/** Every file below a folder with its content, byte for byte. */
+/** Returns every file below a folder, with its mode and exact content. */
 export function filesBelow(folder: string): { path: string; text: string; mode: number }[] {
   return readdirSync(folder).flatMap((name) => {
     const path = join(folder, name);

@@ -39,7 +39,7 @@ beforeEach(async () => {
 });
 afterEach(() => gateway.close());
 
-/** Runs a command line for a user whose umask makes every file accessible to everybody. */
+/** Runs a command with umask 000, which makes new files accessible to every user. */
 function underOpenUmask(args: string[], stdin = ''): Promise<number | null> {
   const shell = ['-c', 'umask 000; exec "$@"', 'sh', process.execPath, bin, ...args];
   const child = spawn('sh', shell, { cwd: user.cwd, env: user.env, stdio: ['pipe', 'ignore', 'ignore'] });
@@ -48,7 +48,7 @@ function underOpenUmask(args: string[], stdin = ''): Promise<number | null> {
 }
 
 describe('files', () => {
-  it('of state and config are readable only by their owner, even with umask 000', async () => {
+  it('in the state and config folders are readable only by their owner, even with umask 000', async () => {
     delete user.env['MGW_API_KEY'];
     const login = ['auth', 'login', '--base-url', gateway.url];
     expect(await underOpenUmask(login, canaryKey)).toBe(0);
@@ -61,32 +61,35 @@ describe('files', () => {
       expect((mode & 0o777).toString(8), path).toBe((mode & 0o170000) === 0o040000 ? '700' : '600');
   });
 
-  it.runIf(process.geteuid?.() === 0)('of another user are not used as state or config', async () => {
-    const state = join(user.cwd, 'foreign');
-    for (const [inner, mode] of [
-      ['.', 0o755],
-      ['jobs', 0o755],
-    ] as const) {
-      mkdirSync(join(state, inner), { recursive: true, mode });
-      chownSync(join(state, inner), 4242, 4242);
-      const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
-      expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('belongs to user 4242')]);
-      chownSync(join(state, inner), 0, 0);
-    }
-    const config = join(user.cwd, 'shared');
-    mkdirSync(config);
-    chmodSync(config, 0o1777);
-    writeFileSync(
-      join(config, 'config.json'),
-      JSON.stringify({ profiles: { default: { base_url: gateway.url } } }),
-    );
-    chownSync(join(config, 'config.json'), 4242, 4242);
-    const run = await user.run(submit, { env: { MGW_CONFIG_DIR: config, MGW_BASE_URL: '' } });
-    expect([run.code, run.stderr]).toEqual([2, expect.stringContaining('belongs to user 4242')]);
-    expect(gateway.seen).toHaveLength(0);
-  });
+  it.runIf(process.geteuid?.() === 0)(
+    'are not used as state or config if they belong to another user',
+    async () => {
+      const state = join(user.cwd, 'foreign');
+      for (const [inner, mode] of [
+        ['.', 0o755],
+        ['jobs', 0o755],
+      ] as const) {
+        mkdirSync(join(state, inner), { recursive: true, mode });
+        chownSync(join(state, inner), 4242, 4242);
+        const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
+        expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('belongs to user 4242')]);
+        chownSync(join(state, inner), 0, 0);
+      }
+      const config = join(user.cwd, 'shared');
+      mkdirSync(config);
+      chmodSync(config, 0o1777);
+      writeFileSync(
+        join(config, 'config.json'),
+        JSON.stringify({ profiles: { default: { base_url: gateway.url } } }),
+      );
+      chownSync(join(config, 'config.json'), 4242, 4242);
+      const run = await user.run(submit, { env: { MGW_CONFIG_DIR: config, MGW_BASE_URL: '' } });
+      expect([run.code, run.stderr]).toEqual([2, expect.stringContaining('belongs to user 4242')]);
+      expect(gateway.seen).toHaveLength(0);
+    },
+  );
 
-  it('that every user can write are not used as state', async () => {
+  it('are not used as state if every user can write to them', async () => {
     const state = join(user.cwd, 'open');
     mkdirSync(state);
     chmodSync(state, 0o1777);
@@ -96,7 +99,7 @@ describe('files', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('in place of state files are not followed, written to, or waited for', async () => {
+  it('are refused if they are links, FIFOs or ordinary files in place of state folders', async () => {
     const elsewhere = join(user.cwd, 'elsewhere');
     mkdirSync(elsewhere);
     for (const [index, put] of [
@@ -118,7 +121,7 @@ describe('files', () => {
     ['a link to a file', (path, other) => symlinkSync(other, path)],
     ['a link to nothing', (path) => symlinkSync('nothing', path)],
     ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-  ])('in place of the output are refused before payment, and not changed: %s', async (_, put) => {
+  ])('in place of the output are refused unchanged before payment: %s', async (_, put) => {
     const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
     writeFileSync(other, 'precious');
     put(output, other);
@@ -129,7 +132,7 @@ describe('files', () => {
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it('next to the output that are links are not written through', async () => {
+  it('next to the output are not written to if they are links', async () => {
     const other = join(user.cwd, 'other');
     writeFileSync(other, 'precious');
     for (const name of ['out.mp4.part', 'out.mp4.part.json']) symlinkSync(other, join(user.cwd, name));
@@ -140,7 +143,7 @@ describe('files', () => {
   });
 
   it.each(['out.mp4.part', 'out.mp4.part.json'])(
-    'next to the output that are FIFOs do not block mgw: %s',
+    'next to the output do not block mgw if they are FIFOs: %s',
     async (name) => {
       execFileSync('mkfifo', [join(user.cwd, name)]);
       const command = [...submit, '-o', 'out.mp4', '--key', 'k'];
@@ -149,7 +152,7 @@ describe('files', () => {
     },
   );
 
-  it('are never named by a server', async () => {
+  it('are never given a name by a server', async () => {
     gateway.script.content.push(({ response }) => {
       const disposition = 'attachment; filename="../../evil.mp4"; filename*=UTF-8\'\'%2e%2e%2fevil.mp4';
       response.writeHead(200, { 'content-type': 'video/mp4', 'content-disposition': disposition });

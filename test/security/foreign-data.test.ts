@@ -21,7 +21,7 @@ beforeEach(async () => {
 });
 afterEach(() => gateway.close());
 
-/** All content below a folder, as one string. */
+/** Returns the content of all files below a folder as one string. */
 function textBelow(folder: string): string {
   const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
   return entries
@@ -55,7 +55,7 @@ describe('an imported job', () => {
     ['an absolute path', (outside: string) => join(outside, 'loot.mp4')],
     ['steps upwards', (outside: string) => `../${outside.split('/').at(-1) ?? ''}/loot.mp4`],
     ['a link', (_: string, cwd: string) => join(cwd, 'link', 'loot.mp4')],
-  ])('with a file path by %s is saved in the current folder', async (_, pathFrom) => {
+  ])('is saved in the current folder despite %s in its record', async (_, pathFrom) => {
     const outside = newUser().cwd;
     const path = pathFrom(outside, user.cwd);
     const other = await importJob(path, { path, text: secret });
@@ -88,7 +88,7 @@ describe('an imported job', () => {
     expect(textBelow(join(other.cwd, 'page', 'media'))).toBe(secret);
   });
 
-  it('has its file served only while the file has the recorded content', async () => {
+  it('has its file served only if the file has the recorded content', async () => {
     const path = join(user.cwd, 'a.mp4');
     writeFileSync(path, 'film');
     const sha256 = createHash('sha256').update('film').digest('hex');
@@ -122,15 +122,14 @@ describe('an imported job', () => {
     ['/work/..', 'imported'],
     ['s3://bucket/../speech.mp3', 'speech.mp3'],
     ['s3://bucket/speech\u{1b}[2J.mp3', 'imported'],
-  ])('with the path %j is stored with %s', (path, name) => {
+  ])('stores the path %j as %s', (path, name) => {
     const event = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;
     expect(withSafePath(event, user.cwd)).toMatchObject({ file: { path: name } });
   });
 
-  // An object is read with the credentials of the user, but nothing is used or shown unless its SHA-256 is the recorded
-  // one, which is unknown to a stranger who does not have the file. Nothing is written there: the output of a run,
-  // which a rerun writes to, keeps only its name.
-  it('keeps the URL of an object that was saved, but not of an object that a rerun would write', () => {
+  // mgw reads an object with the user's credentials, but uses it only if it has the recorded SHA-256, which is unknown to
+  // a stranger without the file. A rerun writes to the recorded output, so an import keeps only the output's name.
+  it("keeps a saved object's URL, but not the URL of an object that a rerun would write", () => {
     const path = 's3://bucket/clips/speech.mp3';
     const saved = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;
     expect(withSafePath(saved, user.cwd)).toEqual(saved);
@@ -153,7 +152,7 @@ describe('an imported job', () => {
 });
 
 describe('the key inside a request', () => {
-  it('is not written to any file: plain, in Base64 or escaped', async () => {
+  it('is not written to any file in plain, Base64 or escaped form', async () => {
     const spellings = {
       plain: canaryKey,
       base64: Buffer.from(canaryKey).toString('base64'),
@@ -179,7 +178,7 @@ describe('the key inside a request', () => {
     for (const spelling of Object.values(spellings)) expect(written).not.toContain(spelling);
   });
 
-  it('is not recorded from tags, a model or member names', async () => {
+  it('is not recorded if it is in tags, a model or member names', async () => {
     const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', tags: [canaryKey] };
     const body = { [canaryKey]: 'x' };
     writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify({ ...row, body }));
@@ -216,7 +215,7 @@ describe('the key inside a request', () => {
     expect(textBelow(user.cwd)).not.toContain(canaryKey);
   });
 
-  // An environment whose key is in a variable, or in a file.
+  // Returns an environment whose key is in the given variable, or in a file.
   function keyIn(source: string): NodeJS.ProcessEnv {
     if (source === 'MGW_API_KEY') return user.env;
     writeFileSync(join(user.cwd, 'key'), canaryKey, { mode: 0o600 });
@@ -224,7 +223,7 @@ describe('the key inside a request', () => {
   }
 
   it.each(['MGW_API_KEY', 'MGW_API_KEY_FILE'])(
-    'of %s is not recorded from a note, a rating or an import',
+    'from %s is not recorded if it is in a note, a rating or an import',
     async (source) => {
       const env = keyIn(source);
       await user.run([...submit, 'a boat']);
@@ -250,7 +249,7 @@ describe('the key inside a request', () => {
   );
 
   it.each(['a file', 'the profile'])(
-    'of %s does not appear in an error of a command that does not need a key',
+    'from %s does not appear in the errors of commands that need no key',
     async (source) => {
       const env = keyIn('MGW_API_KEY_FILE');
       if (source === 'the profile') {
@@ -273,7 +272,7 @@ describe('the key inside a request', () => {
     },
   );
 
-  it('is not recorded from the note of a served gallery, even if it is in a file', async () => {
+  it("is not recorded if it is in a served gallery's note, even if the key comes from a file", async () => {
     await user.run([...submit, 'a boat']);
     const [job] = (await user.run(['jobs', 'ls', '--json'])).json['jobs'] as { id: string }[];
     const env = keyIn('MGW_API_KEY_FILE');
@@ -311,7 +310,7 @@ describe('the key inside a request', () => {
     }
   });
 
-  it('in the config is not recorded in the sandbox', async () => {
+  it('from the config is not recorded in the sandbox', async () => {
     const ran = await user.run(['--sandbox', ...submit, `say ${canaryKey}`]);
     expect(ran.code, ran.stderr).toBe(0);
     expect(textBelow(user.cwd)).not.toContain(canaryKey);
@@ -323,7 +322,7 @@ describe('the key inside a request', () => {
   });
 });
 
-it('a sidecar and batch results are readable only by their owner, and contain no signed URL; nor does a gallery', async () => {
+it('sidecars and batch results are readable only by their owner, and contain no signed URL, nor do galleries', async () => {
   const image = 'https://files.example/a.png?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef0123';
   const prompt = 'a boat as in https://files.example/b.png?auth_key=0123456789abcdef0123';
   const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt, image };
@@ -366,7 +365,7 @@ it.each([
   expect(withoutSignatures(text)).toBe(shown);
 });
 
-it('a spreadsheet does not execute a cell of spend --csv', async () => {
+it('a spreadsheet does not execute the cells of spend --csv', async () => {
   await user.run([...submit, 'a boat']);
   const exported = (await user.run(['jobs', 'export'])).stdout;
   const other = userHere(gateway.url);

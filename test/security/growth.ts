@@ -1,4 +1,4 @@
-/** The CPU time of the fastest of a few runs, ms. Other work of the process only adds to the others. */
+/** Returns the CPU time of the fastest of a few runs, in ms. Slower runs include other work of the process. */
 export function costOf(act: () => unknown, runs = 3): number {
   let least = Number.POSITIVE_INFINITY;
   for (let run = 0; run < runs; run += 1) {
@@ -10,13 +10,13 @@ export function costOf(act: () => unknown, runs = 3): number {
   return least;
 }
 
-// In ms. A shorter measurement consists mostly of start-up time.
+// In ms. A shorter run is mostly start-up time.
 const least = 4;
 
 /**
- * Whether the work grows linearly: text of twice the length never takes much more than twice the time. The
- * text is doubled from `from` to `to` UTF-16 code units. Quadratic work takes four times as long each time,
- * and two such steps in a row show it long before it would hang the test.
+ * Whether the time to read text grows linearly: doubling the length must not take much more than twice the time. The
+ * length is doubled from `from` to `to` UTF-16 code units. Quadratic work takes four times as long at each step. Two
+ * such steps in a row reveal it long before it could hang the test.
  */
 export function growsWithText(
   read: (text: string) => unknown,
@@ -36,14 +36,14 @@ export function growsWithText(
   return true;
 }
 
-/** Text that is hostile by repetition: `head`, then `pump` repeatedly, then `tail`. */
+/** Text made hostile by repetition: `head`, then `pump` repeatedly, then `tail`. */
 export interface Unit {
   head?: string;
   pump: string;
   tail?: string;
 }
 
-/** The text of a unit, `size` UTF-16 code units long. */
+/** Returns a unit's text, `size` UTF-16 code units long. */
 export function fill({ head = '', pump, tail = '' }: Unit, size: number): string {
   const room = Math.max(0, size - head.length - tail.length);
   return head + pump.repeat(Math.ceil(room / pump.length)).slice(0, room) + tail;

@@ -216,17 +216,17 @@ function bodiesOf(text: string): Json[] {
   ];
 }
 
-describe('hostile text takes linear time', () => {
+describe('hostile text is read in linear time', () => {
   it.each(Object.keys(readers))('as %s', (name) => {
     const read = (text: string): void => {
       try {
         readers[name]?.(text);
       } catch (error) {
-        // A refusal is fine; a stack overflow is a bug.
+        // A refusal is allowed, but a stack overflow is a bug.
         if (error instanceof Error && error.message.includes('call stack')) throw error;
       }
     };
-    // Quadratic work takes longer than 25 ms for such text. Shorter times need not be measured exactly.
+    // Quadratic work takes longer than 25 ms for 16 Ki code units. Shorter times need no exact measurement.
     const isFast = (unit: Unit): boolean => costOf(() => read(fill(unit, 16 * 1024)), 1) < 25;
     const slow = units.filter((unit) => !isFast(unit) && !growsWithText(read, unit, 16 * 1024, 128 * 1024));
     expect(slow).toEqual([]);

@@ -9,7 +9,7 @@ import { hurried, runHere } from '../support/one-process.ts';
 import { commandsIn, filesBelow } from './commands.ts';
 import { reflections, startMirror, type Reflection } from './mirror.ts';
 
-/** Every spelling of a key that gateways have been seen to log, and some that they have not. */
+/** Returns every spelling of a key that gateways are known to log, and some that they are not. */
 function spellingsOf(key: string): string {
   const each = (form: (hex: string) => string): string =>
     [...Buffer.from(key)].map((byte) => form(byte.toString(16).padStart(2, '0'))).join('');
@@ -33,13 +33,13 @@ const days: [Reflection, number | undefined][] = [
 
 describe('a gateway that reflects the key', () => {
   it.each(days)(
-    'in its %s (%s) does not cause a leak in any output, record or foreign request',
+    'in its %s (%s) causes no leak in any output, record or foreign request',
     async (reflection, status) => {
       const mirror = await startMirror({ reflection, status, word: (key) => key, text: spellingsOf });
       const user = newUser(mirror.url);
       const ways = [['-v'], ['--json']];
       for (const [index, command] of commandsIn(user.cwd).entries()) {
-        // Each command runs with -v in some of these cases, and with --json in the others.
+        // Each command runs with -v in some cases and with --json in the others.
         const way = ways[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
         const { code, stdout, stderr } = await runHere([...command, ...way], user.env, '', hurried(1000));
         const name = `${command.join(' ')} ${way.join(' ')}`;
@@ -60,14 +60,14 @@ it('no flag accepts a secret', async () => {
   await loadAll(root);
   const flags = allCommands(root).flatMap(({ options }) => options.map(({ long }) => long ?? ''));
   expect(flags).toContain('--key');
-  // These three flags are about the keys of jobs.
+  // These three flags concern job keys.
   const secret = /key|token|secret|password|credential|bearer/;
   expect([...new Set(flags.filter((flag) => !flag.match(/^--(keep-)?keys?$/) && secret.test(flag)))]).toEqual(
     [],
   );
 });
 
-/** The command lines of a process and of all processes that it started. */
+/** Returns the command lines of a process and of all processes that it started. */
 function commandLines(pid: number): string {
   const children = readdirSync(`/proc/${pid}/task`).flatMap((task) =>
     readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean),
@@ -90,7 +90,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
     await result;
   }
 
-  it('does not show the key during a submission', async () => {
+  it('does not contain the key during a submission', async () => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
     const asked = new Promise((resolve) => gateway.script.submit.push(resolve));
     const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini'];
@@ -98,9 +98,9 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
     await gateway.close();
   });
 
-  it('does not show the key to a script under sandbox exec, or because of one', async () => {
+  it('does not contain the key while sandbox exec runs a script', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
-    // Not a shell, which may replace itself with the program that it runs.
+    // The script is not a shell, because a shell may replace itself with the program that it runs.
     const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];
     const running = newUser(undefined, env).start(['sandbox', 'exec', '--', ...script]);
     const ready = new Promise((resolve) => running.child.stdout?.once('data', resolve));

@@ -1,27 +1,27 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The place in a response where a mirror puts its text. All other parts are valid. */
+/** The places in responses where a mirror puts its text. All other parts of a response are valid. */
 export const reflections = ['refusals', 'handles', 'states', 'results', 'listings'] as const;
 export type Reflection = (typeof reflections)[number];
 
-/** A gateway that puts its own text in every text field, and another origin to which it redirects clients. */
+/** A gateway that puts its text in every text field, and a second origin to which it redirects clients. */
 export interface Mirror {
   url: string;
-  /** Everything that the other origin received: request lines and headers. */
+  /** The request lines and headers that the second origin received. */
   stranger: string[];
   close(): Promise<void>;
 }
 
-/** The text of a mirror. */
+/** A mirror's text, and where it appears. */
 export interface Words {
   reflection: Reflection;
-  /** The status of its refusals. */
+  /** The status of the mirror's refusals. */
   status?: number;
-  /** Builds its text from the received key: `word` for ids, codes and headers, `words` for messages. */
+  /** Returns the text for ids, codes and headers, made from the received key. `text` returns the text for messages. */
   word: (key: string) => string;
   text: (key: string) => string;
-  /** Members that are added to every object it sends. */
+  /** Members that the mirror adds to every object that it sends. */
   more?: object;
 }
 
@@ -97,7 +97,7 @@ function polled(call: Call): object {
   };
 }
 
-// A header cannot contain control characters except those of Latin-1's upper half.
+// A header cannot contain control characters except those in the upper half of Latin-1.
 function send({ response, word, words }: Call, status: number, body: object): void {
   const value = word.replace(/[^\t\x20-\x7e\x80-\xff]/g, '');
   response.writeHead(status, {

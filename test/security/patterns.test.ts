@@ -6,8 +6,8 @@ import { hostileUnits, patternsIn } from './patterns.ts';
 
 const source = fileURLToPath(new URL('../../src', import.meta.url));
 
-describe('no regular expression of the source takes quadratic time', () => {
-  it('and the search detects one that does', () => {
+describe('the search for slow regular expressions', () => {
+  it('detects an expression that takes quadratic time', () => {
     const slow = (pattern: RegExp): boolean => slowUnit(pattern) !== undefined;
     expect(slow(/\(request id: ([^)]+)\)/)).toBe(true);
     expect(slow(/\s+$/)).toBe(true);
@@ -15,7 +15,7 @@ describe('no regular expression of the source takes quadratic time', () => {
     expect(slow(/\(request id: ([^)]{1,200})\)/)).toBe(false);
   });
 
-  it('on any text', () => {
+  it('finds none in the source', () => {
     const slow = patternsIn(source).flatMap(({ place, pattern }) => {
       const unit = slowUnit(pattern);
       return unit === undefined ? [] : [`${place} for ${JSON.stringify(unit)}`];
@@ -32,7 +32,8 @@ function slowUnit(pattern: RegExp): Unit | undefined {
   return stuckUnit(pattern, units) ?? units.find((unit) => !isFast(pattern, unit));
 }
 
-// An exponential pattern would never finish, so all are tried on a few characters first, where they can be stopped.
+// An exponential pattern would never finish. All patterns are first tried on short texts, in a context with a time
+// limit.
 function stuckUnit(pattern: RegExp, units: readonly Unit[]): Unit | undefined {
   const run = { pattern, texts: units.map((unit) => fill(unit, 64)), tried: 0 };
   Object.assign(context, run);

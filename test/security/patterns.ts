@@ -4,13 +4,13 @@ import { RegExpParser, visitRegExpAST, type AST } from '@eslint-community/regexp
 import ts from 'typescript';
 import type { Unit } from './growth.ts';
 
-/** A regular expression of the source, and its location. */
+/** A regular expression in the source, and its location. */
 export interface Pattern {
   place: string;
   pattern: RegExp;
 }
 
-/** Every regular expression in the TypeScript files below a folder. */
+/** Returns every regular expression in the TypeScript files below a folder. */
 export function patternsIn(folder: string): Pattern[] {
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
     name.endsWith('.ts'),
@@ -33,8 +33,8 @@ export function patternsIn(folder: string): Pattern[] {
 }
 
 /**
- * Text that may be hard for a pattern: each prefix of a matching text, repeated, and each of its
- * characters repeated after such a prefix, with an end that does not match.
+ * Returns texts that may be hard for a pattern: each prefix of a matching text, repeated, and each character of that
+ * text, repeated after such a prefix. All texts end with characters that do not match.
  */
 export function hostileUnits({ source, flags }: RegExp): Unit[] {
   const tree = new RegExpParser().parsePattern(source, 0, source.length, {
@@ -64,7 +64,7 @@ function alternativesIn(tree: AST.Pattern): number[] {
   return counts;
 }
 
-// A short matching text, if assertions allow it. Uses the `choice`-th alternative.
+// Returns a short text that matches, if assertions allow it. Uses the alternative with the number `choice`.
 function textOf(alternatives: readonly AST.Alternative[], choice: number): string {
   const taken = alternatives[choice % alternatives.length];
   return (taken?.elements ?? []).map((element) => elementText(element, choice)).join('');

@@ -17,7 +17,7 @@ afterEach(() => {
 });
 
 describe('no prototype is polluted', () => {
-  it.each(reflections)('by the %s of a gateway', async (reflection) => {
+  it.each(reflections)("by a gateway's %s", async (reflection) => {
     const more = JSON.parse(poison) as object;
     const mirror = await startMirror({
       reflection,
@@ -45,7 +45,7 @@ describe('no prototype is polluted', () => {
     await gateway.close();
   });
 
-  it('by the config file, which is refused', async () => {
+  it('by a config file, which is refused', async () => {
     const user = newUser('http://127.0.0.1:9');
     const folder = join(user.cwd, 'config');
     mkdirSync(folder, { mode: 0o700 });
@@ -53,7 +53,7 @@ describe('no prototype is polluted', () => {
     expect((await runHere(['models'], user.env)).code).toBe(2);
   });
 
-  it('by an imported list of jobs', async () => {
+  it('by an imported job list', async () => {
     const user = newUser('http://127.0.0.1:9');
     const line = `{"id":"job_00000000000000","protocol":"c","handle":"h","base_url":"",${poison.slice(1)}`;
     writeFileSync(join(user.cwd, 'jobs.jsonl'), line);

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 const root = new URL('../../', import.meta.url);
 
-/** The tests of each promise in docs/security.md, by the beginning of the promise. */
+/** The test files for each promise in docs/security.md, by the beginning of the promise. */
 const tests: Record<string, readonly string[]> = {
   'The key is on no command line': ['cli/commands/auth.test.ts', 'security/key.test.ts'],
   'The key is in no output, log or record': [
@@ -72,7 +72,7 @@ describe('docs/security.md', () => {
     expect(promises.filter((promise) => !isTested(promise))).toEqual([]);
   });
 
-  it.each(Object.entries(tests))('promises: %s', (words, paths) => {
+  it.each(Object.entries(tests))('contains the promise: %s', (words, paths) => {
     expect(promises.filter((promise) => promise.startsWith(words))).toHaveLength(1);
     for (const path of paths) expect(existsSync(new URL(`test/${path}`, root)), path).toBe(true);
   });

@@ -13,7 +13,7 @@ const json = (name: string): unknown => JSON.parse(readFileSync(new URL(name, ro
 const { packages } = json('package-lock.json') as { packages: Record<string, Package> };
 const installed = Object.entries(packages).filter(([path]) => path !== '');
 
-/** Public clients that test the sandbox: their scripts build nothing, and they are not shipped. */
+/** Public clients that test the sandbox. Their install scripts build nothing, and mgw does not ship them. */
 const withScripts = ['node_modules/@google/genai', 'node_modules/protobufjs'];
 
 describe('the lockfile', () => {
@@ -22,12 +22,12 @@ describe('the lockfile', () => {
     for (const [path, { integrity }] of installed) expect(integrity, path).toMatch(/^sha512-/);
   });
 
-  it('has no package with an install script, except in some test dependencies', () => {
+  it('contains no package with an install script except some test dependencies', () => {
     const scripts = installed.filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) => path);
     expect(scripts.filter((path) => !withScripts.includes(path))).toEqual([]);
   });
 
-  it('is of a package without an install script', () => {
+  it('belongs to a package without an install script', () => {
     const { scripts } = json('package.json') as { scripts: object };
     const atInstallation = [
       'preinstall',
@@ -41,7 +41,7 @@ describe('the lockfile', () => {
     expect(Object.keys(scripts).filter((name) => atInstallation.includes(name))).toEqual([]);
   });
 
-  it('has no dependency that users of mgw would install', () => {
+  it('contains no dependency that mgw users would install', () => {
     expect(json('package.json')).not.toHaveProperty('dependencies');
     expect(installed.filter(([, { dev, devOptional }]) => !dev && !devOptional)).toEqual([]);
   });

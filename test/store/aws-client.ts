@@ -1,10 +1,10 @@
 import { S3Client } from '@aws-sdk/client-s3';
 import type { account } from './s3-server.ts';
 
-// Tests also run with versions of Node that later versions of the SDK no longer support.
+// Tests run even with Node versions that later versions of the SDK do not support.
 process.env['AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED'] = 'true';
 
-/** The AWS SDK as a client of a store, which signs, encodes and reads with its own code. */
+/** Returns the AWS SDK's client for a store. It signs, encodes and reads independently of mgw. */
 export function awsClient(endpoint: string, own: typeof account): S3Client {
   return new S3Client({
     endpoint,

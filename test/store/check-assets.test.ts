@@ -11,7 +11,7 @@ const megabyte = 1024 * 1024;
 interface Scene {
   user: User;
   store: S3Server;
-  /** The server of the assets: `/TYPE/SUBTYPE?bytes=N&status=S`. With `refuses=HEAD` it accepts only GET. */
+  /** Serves assets at `/TYPE/SUBTYPE?bytes=N&status=S`. With `refuses=HEAD`, it accepts only GET. */
   files: HttpServer;
   posts: () => number;
 }
@@ -41,7 +41,7 @@ async function scene(): Promise<Scene> {
   return { user, store, files, posts };
 }
 
-// The addresses are on loopback, which the local checks refuse.
+// `--no-check`, because the local checks refuse the loopback addresses of the assets.
 const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5', '--no-check', '--json'];
 const checked = (...flags: string[]): string[] => [...submit, '--check-assets', ...flags];
 
@@ -49,7 +49,7 @@ describe('--check-assets', () => {
   test.each([
     ['an image', '/image/png'],
     ['an image behind a redirect', '/x?to=/image/png'],
-    ['an image of a server that refuses HEAD', '/image/jpeg?refuses=HEAD'],
+    ['an image on a server that refuses HEAD', '/image/jpeg?refuses=HEAD'],
     ['a file whose server knows no type', '/application/octet-stream'],
   ])('submits with %s', async (_, path) => {
     const { user, files, posts } = await scene();
@@ -73,7 +73,7 @@ describe('--check-assets', () => {
     expect(posts()).toBe(0);
   });
 
-  test('reports every invalid asset, and checks audio as audio', async () => {
+  test('reports every invalid asset, and checks that audio is audio', async () => {
     const { user, files, posts } = await scene();
     const audio = `${files.url}/audio/mpeg?bytes=${51 * megabyte}`;
     const ran = await user.run(
@@ -100,7 +100,7 @@ describe('--check-assets', () => {
     expect(posts()).toBe(1);
   });
 
-  test('does not send a request without the flag', async () => {
+  test('causes no request if it is absent', async () => {
     const { user, files } = await scene();
     expect((await user.run([...submit, '--image', `${files.url}/text/html`])).code).toBe(0);
     expect(files.requests).toHaveLength(0);

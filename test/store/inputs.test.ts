@@ -17,7 +17,7 @@ interface Scene {
   user: User;
   gateway: HttpServer;
   store: S3Server;
-  /** The bodies of the submissions. */
+  /** Returns the bodies of the submissions. */
   sent: () => Record<string, unknown>[];
 }
 
@@ -51,7 +51,7 @@ const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', 
 const withImage = [...submit, '--image', 'first.png'];
 
 describe('a local file as an asset', () => {
-  test('is uploaded once under the hash of its content, and sent as a URL that anyone can read', async () => {
+  test('is uploaded once under its content hash, and sent as a URL that anyone can read', async () => {
     const { user, store, sent } = await scene();
     const first = await user.run([...withImage, '--key', 'boat', '--json']);
     expect(first.code, first.stderr).toBe(0);
@@ -80,7 +80,7 @@ describe('a local file as an asset', () => {
     ['c', [...withImage]],
     ['b', ['video', 'b', 'submit', 'a boat', '-m', 'Video-B', '-d', '5', '--first-frame', 'first.png']],
   ])(
-    'under new credentials an hour later is the same job and upload of Protocol %s; other bytes exit 2',
+    'is the same job and upload under new credentials an hour later, but other bytes exit 2 (Protocol %s)',
     async (_, args) => {
       const { user, store, sent } = await scene({ AWS_SESSION_TOKEN: 'first-token' });
       const later = hurried();
@@ -102,7 +102,7 @@ describe('a local file as an asset', () => {
     },
   );
 
-  test('is accepted by every asset flag of Protocols C and B', async () => {
+  test('is accepted by asset flags of Protocols B and C', async () => {
     const { user, store, sent } = await scene();
     for (const [name, flag] of [
       ['vendor-h3-mini', '--reference-image'],
@@ -123,7 +123,7 @@ describe('a local file as an asset', () => {
       expect(await store.get(typeof url === 'string' ? url : (url?.Url ?? ''))).toEqual(png);
   });
 
-  test('never appears in a file or output with a signature or the credentials', async () => {
+  test('is never recorded or printed with a signature or credentials', async () => {
     const { user, store } = await scene();
     const ran = await user.run([...withImage, '-v', '--json']);
     const kept = readdirSync(user.cwd, { recursive: true, withFileTypes: true })
@@ -140,7 +140,7 @@ test.each([
   ['3600', '3600', /Accepted/],
   ['86400', '86400', /Accepted/],
 ])(
-  'with temporary credentials that expire in %s s, the URL is valid for %s s',
+  'the URL signed with temporary credentials that expire in %s s is valid for %s s',
   async (left, expires, words) => {
     const end = left === '' ? '' : new Date(Date.now() + Number(left) * 1000 + 900).toISOString();
     const { user, sent } = await scene({
@@ -159,7 +159,7 @@ test.each([
 test.each([
   [-600, 'have expired'],
   [30, 'expire within a minute'],
-])('credentials of the store that end in %d s exit 10, and nothing is sent', async (left, words) => {
+])('store credentials that expire in %d s cause exit 10, and nothing is sent', async (left, words) => {
   const { user, sent } = await scene({
     AWS_SESSION_TOKEN: 'token',
     AWS_CREDENTIAL_EXPIRATION: new Date(Date.now() + left * 1000).toISOString(),
@@ -176,8 +176,8 @@ test.each([
   expect(sent()).toHaveLength(0);
 });
 
-describe('a store that fails', () => {
-  test('temporarily is retried, and nothing is sent to the gateway before the store has the file', async () => {
+describe('a failing store', () => {
+  test('is retried if the failure is temporary, and the gateway receives nothing until the file is stored', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((_, response) => response.writeHead(503).end('<Error><Code>SlowDown</Code></Error>'));
     const ran = await user.run(withImage);
@@ -185,7 +185,7 @@ describe('a store that fails', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('permanently exits 6 and sends nothing, and the same command works later', async () => {
+  test('causes exit 6 if the failure persists, and the same command works later', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((_, response) => response.writeHead(503).end());
     const failed = await user.run([...withImage, '--retries', '0', '--json']);
@@ -198,7 +198,7 @@ describe('a store that fails', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('by storing other bytes exits 6, sends nothing, and keeps no object', async () => {
+  test('causes exit 6, and its object is removed, if it stores other bytes', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((request, response) => {
       if (request.method !== 'PUT') return false;
@@ -212,7 +212,7 @@ describe('a store that fails', () => {
     expect((await user.run(withImage)).code).toBe(0);
   });
 
-  test('by answering an upload, or a question for the file, with the page of a proxy is asked again', async () => {
+  test("receives the request again if a proxy's page answers an upload or a lookup", async () => {
     const { user, store, sent } = await scene();
     const welcome = (_: unknown, response: ServerResponse): unknown =>
       response.writeHead(200, { 'content-type': 'text/html' }).end('<html>Welcome</html>');
@@ -223,7 +223,7 @@ describe('a store that fails', () => {
     expect(await store.get(String(sent()[0]?.['image']))).toEqual(png);
   });
 
-  test('by having other bytes under the name of the file gets the file again', async () => {
+  test("receives the file again if it has other bytes under the file's name", async () => {
     const { user, store } = await scene();
     await user.run(withImage);
     const [path = ''] = store.objects.keys();
@@ -232,7 +232,7 @@ describe('a store that fails', () => {
     expect(store.objects.get(path)).toEqual(png);
   });
 
-  test('during an upload exits 6, and keeps the same file that another run has just stored', async () => {
+  test('causes exit 6 during an upload, and keeps the same file that another run has just stored', async () => {
     const { user, store } = await scene();
     store.faults.push(({ method, url = '' }, response) => {
       if (method !== 'PUT') return false;
@@ -247,21 +247,24 @@ describe('a store that fails', () => {
   test.each([
     [400, { 'x-amz-bucket-region': 'eu-west-1' }, '<Error><Code>AuthorizationHeaderMalformed</Code></Error>'],
     [301, {}, '<Error><Code>PermanentRedirect</Code><Region>eu-west-1</Region></Error>'],
-  ])('by answering %d because of a wrong region names the right one', async (status, headers, text) => {
-    const { user, store, sent } = await scene();
-    const elsewhere = ({ method }: IncomingMessage, response: ServerResponse): unknown =>
-      response.writeHead(status, headers).end(method === 'HEAD' ? '' : text);
-    store.faults.push(elsewhere, elsewhere);
-    const failed = await user.run([...withImage, '--json']);
-    expect(failed.json).toMatchObject({
-      exit_code: 10,
-      error: { code: 'store', charged: 'no', next: ['export', 'AWS_REGION=eu-west-1'] },
-    });
-    expect(failed.json.error.message).toContain('in the region eu-west-1, not in us-east-1');
-    expect(sent()).toHaveLength(0);
-  });
+  ])(
+    'causes exit 10, with the correct region in the error, if it responds with %d because of a wrong one',
+    async (status, headers, text) => {
+      const { user, store, sent } = await scene();
+      const elsewhere = ({ method }: IncomingMessage, response: ServerResponse): unknown =>
+        response.writeHead(status, headers).end(method === 'HEAD' ? '' : text);
+      store.faults.push(elsewhere, elsewhere);
+      const failed = await user.run([...withImage, '--json']);
+      expect(failed.json).toMatchObject({
+        exit_code: 10,
+        error: { code: 'store', charged: 'no', next: ['export', 'AWS_REGION=eu-west-1'] },
+      });
+      expect(failed.json.error.message).toContain('in the region eu-west-1, not in us-east-1');
+      expect(sent()).toHaveLength(0);
+    },
+  );
 
-  test('by a redirect names the other host', async () => {
+  test('causes an error that contains the other host if it redirects', async () => {
     const { user, store } = await scene();
     const redirect = (_: unknown, response: ServerResponse): unknown =>
       response.writeHead(307, { location: 'https://other.example/bucket' }).end();
@@ -275,7 +278,7 @@ describe('a store that fails', () => {
     ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
     ['a wrong clock', 'RequestTimeTooSkewed', 0, /RequestTimeTooSkewed.*set the clock\.$/],
     ['a clock that is two hours behind', '', 120, /by 120 minutes: set the clock\.$/],
-  ])('by refusing %s exits 10, never 3, and suggests what to do', async (_, code, minutes, message) => {
+  ])('causes exit 10, with a suggestion, if it refuses %s', async (_, code, minutes, message) => {
     const { user, store, sent } = await scene();
     store.faults.push(({ method }, response) => {
       store.faults.unshift(store.faults[0] ?? (() => false));
@@ -291,7 +294,7 @@ describe('a store that fails', () => {
   });
 });
 
-test('Ctrl-C during an upload exits 130 and sends nothing, and the same command then works', async () => {
+test('Ctrl-C during an upload sends nothing to the gateway and exits 130, and the same command then works', async () => {
   const { user, store, sent } = await scene();
   const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
   const running = user.start([...withImage, '--json']);
@@ -303,7 +306,7 @@ test('Ctrl-C during an upload exits 130 and sends nothing, and the same command 
   expect(sent()).toHaveLength(1);
 });
 
-test('doctor checks the store, and uploads nothing', async () => {
+test('doctor checks the store without uploading anything', async () => {
   const { user, store } = await scene();
   const rowOf = async (): Promise<string | undefined> =>
     (await user.run(['doctor'])).stdout.split('\n').find((row) => row.startsWith('store '));
@@ -320,12 +323,12 @@ test.each([
   ['minio.lan', '10.0.0.1', undefined],
   ['s3.example.com', 'gateway.example.com', undefined],
   ['127.0.0.1', 'localhost', undefined],
-])('a store at %s and a gateway at %s: %s', (store, gateway, problem) => {
+])('doctor reports for a store at %s and a gateway at %s: %s', (store, gateway, problem) => {
   if (problem === undefined) expect(reachProblem(store, gateway)).toBeUndefined();
   else expect(reachProblem(store, gateway)).toMatch(problem);
 });
 
-test('without a store the error explains how to set one, and nothing is sent', async () => {
+test('the error for a local file without a store explains how to set one, and nothing is sent', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
   const failed = await user.run([...withImage, '--json']);
@@ -334,7 +337,7 @@ test('without a store the error explains how to set one, and nothing is sent', a
   expect(sent()).toHaveLength(0);
 });
 
-test('store.command can upload instead: it reads the file and its name, prints a URL, and never sees the API key', async () => {
+test('store.command can upload instead: it receives the file and its name, but never the API key, and prints a URL', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
   const script = `const c=[];process.stdin.on('data',d=>c.push(d)).on('end',()=>{require('fs').writeFileSync('seen.json',JSON.stringify({env:process.env,bytes:Buffer.concat(c).length}));console.log('https://files.example.com/'+process.env.MGW_OBJECT_NAME)})`;

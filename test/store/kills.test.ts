@@ -11,18 +11,18 @@ import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { userHere } from '../support/one-process.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
-// Two parts of a multipart upload.
+// Large enough for two parts of a multipart upload.
 const large = film(9 * 1024 * 1024);
 const clip = renderVideo({ prompt: 'intro', seconds: 0.25, width: 64, height: 64 });
 
 interface Scene {
   user: User;
   store: S3Server;
-  /** The submissions by prompt. */
+  /** The number of submissions, by prompt. */
   charges: Map<string, number>;
   /** Called before the gateway or the store handles a request. */
   onRequest: () => void;
-  /** Temporary files, leftovers and unfinished uploads; not the drafts of the ledger's own files. */
+  /** Returns temporary files, leftovers and unfinished uploads, but not the drafts of the ledger's files. */
   left: () => string[];
 }
 
@@ -81,7 +81,7 @@ const operations = [42, 83];
 const submission = 9;
 
 describe.skipIf(!hasFfmpeg)(
-  'kill -9 of a command that sends a file and a frame of an object and saves an object, followed by a rerun',
+  'a rerun of a command that sends a file and a stored frame, and saves an object, after kill -9',
   () => {
     let own: Scene;
     beforeEach(async () => {
@@ -97,7 +97,7 @@ describe.skipIf(!hasFfmpeg)(
     };
     const rerun = async (name: string, args: string[]): Promise<void> => {
       const { code, stderr } = await own.user.run(args);
-      // Without a response to the submission, nothing shows whether the task exists.
+      // Without a response to the submission, nothing proves whether the task exists.
       const isInDoubt = code === 7 && own.store.objects.get(`/bucket/${name}.mp4`) === undefined;
       if (!isInDoubt) {
         expect([code, own.charges.get(name)], `${name}: ${stderr}`).toEqual([0, 1]);
@@ -111,7 +111,7 @@ describe.skipIf(!hasFfmpeg)(
     let inDoubt = 0;
     beforeEach(() => void (inDoubt = 0));
 
-    test('at a disk operation: pays nothing, saves the complete object, and leaves no other files', async () => {
+    test('at a disk operation pays nothing, saves the complete object, and leaves no other files', async () => {
       const { worker } = await buildStorm();
       const workers = new Workers(worker, own.user.cwd);
       onTestFinished(() => workers.close());
@@ -125,7 +125,7 @@ describe.skipIf(!hasFfmpeg)(
       expect(inDoubt).toBeLessThan(2);
     });
 
-    test('at its submission: pays nothing, saves the complete object, and leaves no other files', async () => {
+    test('at the submission pays nothing, saves the complete object, and leaves no other files', async () => {
       const name = 'request';
       const args = begin(name);
       const running = own.user.start(args);

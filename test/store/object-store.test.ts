@@ -22,7 +22,7 @@ interface Scene {
   put: (options?: { force?: boolean; earlier?: StartedUpload[] }) => Promise<void>;
 }
 
-// Parts of 8 bytes: the file has three.
+// With parts of 8 bytes, the file has three.
 async function scene(partBytes = 8): Promise<Scene> {
   const store = await s3Server();
   const file = join(mkdtempSync(join(tmpdir(), 'mgw-test-')), 'boat.mp4');
@@ -64,8 +64,8 @@ const status =
   (response: ServerResponse): void =>
     void response.writeHead(code, headers).end(body);
 
-describe('a file that becomes an object', () => {
-  test('is uploaded in parts, leaves no upload behind, and is recognised by a rerun', async () => {
+describe('a file saved as an object', () => {
+  test('is uploaded in parts, leaves no unfinished upload, and is recognised by a rerun', async () => {
     const { store, begun, put } = await scene();
     await put();
     expect(store.objects.get(path)).toEqual(content);
@@ -109,7 +109,7 @@ describe('a file that becomes an object', () => {
     expect(store.uploads.size).toBe(0);
   });
 
-  test('is sent again if the store has stored other bytes', async () => {
+  test('is uploaded again if the store has stored other bytes', async () => {
     const { store, put } = await scene(1024);
     store.faults.push(
       on('PUT', path, (response) => {
@@ -122,7 +122,7 @@ describe('a file that becomes an object', () => {
   });
 
   test.each(['<html>Welcome</html>', ''])(
-    'is not saved, and can be uploaded again, if a 200 with %j answers its completion',
+    'is not reported as saved, and can be uploaded again, if the completion receives a 200 with %j',
     async (body) => {
       const { store, put } = await scene();
       store.faults.push(on('POST', 'uploadId', status(200, body)));
@@ -133,7 +133,7 @@ describe('a file that becomes an object', () => {
     },
   );
 
-  test('is saved only if the store has it, if a 200 without an ETag answers its upload', async () => {
+  test('is reported as saved after a 200 without an ETag only if the store contains it', async () => {
     const { store, put } = await scene(1024);
     const welcome = on('PUT', path, status(200, '<html>Welcome</html>'));
     store.faults.push(welcome);
@@ -150,7 +150,7 @@ describe('a file that becomes an object', () => {
     expect(store.objects.size).toBe(0);
   });
 
-  test('is saved by a service that sends no ETags', async () => {
+  test('is saved on a service that sends no ETags', async () => {
     const { store, put } = await scene(1024);
     store.faults.push((_, response) => {
       const writeHead = response.writeHead.bind(response) as (
@@ -166,7 +166,7 @@ describe('a file that becomes an object', () => {
     expect(store.calls).toEqual([`HEAD ${path} 404`, `PUT ${path} 200`, `HEAD ${path} 200`]);
   });
 
-  test('is removed if the store keeps storing other bytes, and else replaced by the next run', async () => {
+  test('is removed if the store repeatedly stores other bytes, or else replaced by the next run', async () => {
     for (const removed of [204, 403]) {
       const { store, put } = await scene(1024);
       const corrupt: Fault = (request, response) => {
@@ -184,7 +184,7 @@ describe('a file that becomes an object', () => {
     }
   });
 
-  test('is sent again after a conflict with another request', async () => {
+  test('is uploaded again after a conflict with another request', async () => {
     for (const partBytes of [8, 1024]) {
       const { store, put } = await scene(partBytes);
       const conflict = status(409, '<Error><Code>ConditionalRequestConflict</Code></Error>');
@@ -194,7 +194,7 @@ describe('a file that becomes an object', () => {
     }
   });
 
-  test('is checked if the response to its completion is lost', async () => {
+  test('is looked up if the response to its completion is lost', async () => {
     const { store, put } = await scene();
     store.faults.push((request, response) => {
       if (!is(request, 'POST', 'uploadId')) return false;
@@ -206,7 +206,7 @@ describe('a file that becomes an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('replaces another object only with force', async () => {
+  test('replaces another object only if forced', async () => {
     for (const partBytes of [8, 1024]) {
       const { store, put } = await scene(partBytes);
       store.objects.set(path, Buffer.from('other'));
@@ -235,7 +235,7 @@ describe('a file that becomes an object', () => {
     }
   });
 
-  test('aborts the uploads of an earlier run, and no others', async () => {
+  test("aborts an earlier run's uploads, but no others", async () => {
     const { store, put } = await scene();
     const left = { path, headers: {}, parts: new Map<number, Buffer>() };
     store.uploads.set('own', left);
@@ -247,14 +247,14 @@ describe('a file that becomes an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('does not abort an upload that another program started earlier', async () => {
+  test('does not abort an upload started earlier by another program', async () => {
     const { store, put } = await scene();
     store.uploads.set('other', { path, headers: {}, parts: new Map() });
     await put({ earlier: [{ since: new Date(Date.now() + 3_600_000).toISOString() }] });
     expect([...store.uploads.keys()]).toEqual(['other']);
   });
 
-  test('causes exit 6 if the store keeps failing, and exit 10 if it refuses', async () => {
+  test('causes exit 6 if the store fails repeatedly, and exit 10 if the store refuses it', async () => {
     for (const [code, exitCode] of [
       [503, 6],
       [403, 10],
@@ -266,7 +266,7 @@ describe('a file that becomes an object', () => {
     }
   });
 
-  test('is stored, with a note, by a service without conditional writes', async () => {
+  test('is stored with a note on a service without conditional writes', async () => {
     const { store, notes, put } = await scene(1024);
     store.faults.push(on('PUT', path, status(501, '<Error><Code>NotImplemented</Code></Error>')));
     await put();

@@ -17,7 +17,7 @@ interface Scene {
   store: S3Server;
   video: Buffer;
   posts: () => number;
-  /** Files that are waiting for an upload. */
+  /** Returns the files that are waiting for their upload. */
   kept: () => string[];
 }
 
@@ -40,7 +40,7 @@ async function scene(size = 2000): Promise<Scene> {
   return { user, gateway, store, video, posts, kept };
 }
 
-/** A scene with the sandbox in place of a real gateway. The sandbox's own object storage is not used. */
+/** Opens a scene whose gateway is the sandbox. The sandbox's object storage is not used. */
 async function playScene(faults: string[] = []): Promise<Pick<Scene, 'user' | 'store' | 'kept'>> {
   const { user, store, kept } = await scene();
   const stateDir = join(user.cwd, 'gateway');
@@ -71,7 +71,7 @@ interface Saved {
 }
 
 describe('-o s3://', () => {
-  test('saves a video as an object named after its job, and leaves no file', async () => {
+  test('saves a video as an object named after its job, and leaves no local file', async () => {
     const { user, store, video, kept } = await scene();
     const ran = await user.run(to('s3://bucket/clips/{id}.mp4'));
     expect(ran.code, ran.stderr).toBe(0);
@@ -81,14 +81,14 @@ describe('-o s3://', () => {
     expect(kept()).toEqual([]);
   });
 
-  test('names the object in the note about a mismatch', async () => {
+  test('causes a mismatch note that contains the object', async () => {
     const { user } = await playScene(['short-video']);
     const ran = await user.run(to('s3://bucket/boat-{id}.mp4'));
     expect(ran.code, ran.stderr).toBe(0);
     expect(ran.stderr).toMatch(/^boat-job_\w+\.mp4 differs from the request/m);
   });
 
-  test('is refused for a gallery, and in the output column of a manifest', async () => {
+  test("is refused for a gallery and in a manifest's output column", async () => {
     const { user, posts } = await scene();
     expect((await user.run(['jobs', 'gallery', '-o', 's3://bucket/review/'])).code).toBe(2);
     const row = 'id,model,duration,prompt,output\na,vendor-h3-mini,5,a boat,s3://bucket/a.mp4\n';
@@ -98,7 +98,7 @@ describe('-o s3://', () => {
     expect([posts(), existsSync(join(user.cwd, 's3:'))]).toEqual([0, false]);
   });
 
-  test('refuses an existing object before anything is paid', async () => {
+  test('refuses to replace an existing object before anything is paid', async () => {
     const { user, store, posts } = await scene();
     store.objects.set('/bucket/boat.mp4', Buffer.from('other'));
     const ran = await user.run(to('s3://bucket/boat.mp4'));
@@ -113,13 +113,13 @@ describe('-o s3://', () => {
     ['a folder', 's3://bucket/clips/'],
     ['a step up', 's3://bucket/../x.mp4'],
     ['an unknown placeholder', 's3://bucket/{slug}.mp4'],
-  ])('refuses %s with exit 2', async (_, output) => {
+  ])('is refused with exit 2 if it specifies %s', async (_, output) => {
     const { user, posts } = await scene();
     expect((await user.run(to(output))).json).toMatchObject({ exit_code: 2, error: { code: 'usage' } });
     expect(posts()).toBe(0);
   });
 
-  test('keeps a video that could not be uploaded; the suggested command uploads it and pays nothing', async () => {
+  test('keeps a video that could not be uploaded, which the suggested command uploads at no charge', async () => {
     const { user, gateway, store, video, posts, kept } = await scene();
     store.faults.push((request, response) => {
       if (request.method !== 'PUT') return false;
@@ -137,14 +137,14 @@ describe('-o s3://', () => {
     const again = await user.run(next.slice(1));
     expect(again.code, again.stderr).toBe(0);
     expect(store.objects.get('/bucket/boat.mp4')).toEqual(video);
-    // As if that process had been killed before it removed the file.
+    // As if the process had been killed before it removed the file.
     cpSync(join(user.cwd, 'copy'), uploads, { recursive: true });
     expect((await user.run(['jobs', 'fetch', id])).stdout).toBe('s3://bucket/boat.mp4\n');
     expect(gateway.requests.filter(({ path }) => path.endsWith('content'))).toHaveLength(downloads);
     expect([posts(), kept()]).toEqual([1, []]);
   });
 
-  test('downloads a video again if the file that was kept for its upload is damaged', async () => {
+  test('downloads a video again if the file kept for its upload is damaged', async () => {
     const { user, store, video, posts, kept } = await scene();
     store.faults.push(({ method }, response) => method === 'PUT' && response.writeHead(403).end());
     const ran = await user.run(to('s3://bucket/boat.mp4'));
@@ -156,7 +156,7 @@ describe('-o s3://', () => {
     expect([posts(), kept()]).toEqual([1, []]);
   });
 
-  test('fetches a video into a bucket', async () => {
+  test('saves a fetched video to a bucket', async () => {
     const { user, store, video } = await scene();
     const { id } = (await user.run(submit)).json.job as unknown as Saved;
     const fetched = await user.run(['jobs', 'fetch', id, '-o', 's3://bucket/all/']);
@@ -174,7 +174,7 @@ describe('-o s3://', () => {
     const speech = store.objects.get(`/bucket/${id}.mp3`);
     expect(speech?.length).toBeGreaterThan(100);
     expect(kept()).toEqual([]);
-    // The gateway does not store speech, so it is fetched from the bucket.
+    // The gateway does not store speech, so mgw fetches it from the bucket.
     for (const output of ['here.mp3', 's3://bucket/copy.mp3']) {
       const fetched = await user.run(['jobs', 'fetch', id, '-o', output]);
       expect(fetched.code, fetched.stderr).toBe(0);
@@ -184,7 +184,7 @@ describe('-o s3://', () => {
   });
 });
 
-test('a batch saves its rows as objects, is then done, and pays nothing when it is run again', async () => {
+test('a batch saves its rows as objects, and pays nothing when it is run again', async () => {
   const { user, store } = await playScene();
   writeFileSync(
     join(user.cwd, 'rows.csv'),
@@ -201,13 +201,13 @@ test('a batch saves its rows as objects, is then done, and pays nothing when it 
   expect(existsSync(join(user.cwd, 's3:'))).toBe(false);
 });
 
-describe('kill -9 while a result is uploaded', () => {
+describe('a rerun after kill -9 during the upload of a result', () => {
   test.each([
     ['before the upload is created', 'POST', 'uploads='],
-    ['in a part', 'PUT', 'partNumber=2'],
+    ['during a part', 'PUT', 'partNumber=2'],
     ['at the completion', 'POST', 'uploadId='],
   ])(
-    '%s: a rerun pays nothing, saves the complete object, and leaves no other files',
+    'pays nothing, saves the complete object, and leaves no other files (killed %s)',
     async (_, method, part) => {
       const { user, store, video, posts, kept } = await scene(9 * 1024 * 1024);
       const running = user.start(to('s3://bucket/boat.mp4'));
@@ -222,7 +222,7 @@ describe('kill -9 while a result is uploaded', () => {
       const again = await user.run(to('s3://bucket/boat.mp4'));
       expect(again.code, again.stderr).toBe(0);
       expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
-      // Reads the object with a different client from the one that wrote it.
+      // Reads the object with another client than the one that wrote it.
       const object = new GetObjectCommand({ Bucket: 'bucket', Key: 'boat.mp4' });
       const read = await awsClient(store.url, account).send(object);
       const sha256 = createHash('sha256').update(video).digest('hex');

@@ -3,24 +3,24 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** A store that checks every signature with its own code, written from the description of AWS Signature Version 4. */
+/** A store that checks every signature with its own implementation of AWS Signature Version 4. */
 export interface S3Server {
   url: string;
-  /** Contents by path. */
+  /** The objects' contents, by path. */
   objects: Map<string, Buffer>;
-  /** The kept headers of each object, by path. */
+  /** The headers stored with each object, by path. */
   metadata: Map<string, Record<string, string>>;
-  /** When each object was stored, by path, in ISO 8601. An object without an entry counts as stored now. */
+  /** The time at which each object was stored, in ISO 8601, by path. The default is now. */
   modified: Map<string, string>;
-  /** The maximum number of objects on one page of a listing. */
+  /** The maximum number of objects on a page of a listing. */
   pageSize: number;
-  /** The calls so far, such as `PUT /bucket/key`, with the status of each response. */
+  /** The calls so far with their response statuses, such as `PUT /bucket/key 200`. */
   calls: string[];
-  /** Multipart uploads that were neither completed nor aborted, by id. */
+  /** The multipart uploads that are neither completed nor aborted, by id. */
   uploads: Map<string, { path: string; headers: IncomingHttpHeaders; parts: Map<number, Buffer> }>;
-  /** Handlers of the next requests. If one returns false, the server handles the request, and the handler remains in the list. */
+  /** Handlers for the next requests. If one returns false, the server handles the request, and the handler stays. */
   faults: ((request: IncomingMessage, response: ServerResponse) => unknown)[];
-  /** Returns the content behind a presigned URL, or the status of the refusal. */
+  /** Returns the content at a presigned URL, or the status of the refusal. */
   get(url: string): Promise<Buffer | number>;
 }
 
@@ -169,7 +169,7 @@ export async function s3Server(): Promise<S3Server> {
   return served;
 }
 
-/** Returns the headers of an upload that its object keeps. */
+/** Returns the upload headers that are stored with the object. */
 export const kept = (headers: IncomingHttpHeaders): Record<string, string> =>
   Object.fromEntries(
     Object.entries(headers)
@@ -180,7 +180,7 @@ const md5 = (data: Buffer): string => createHash('md5').update(data).digest('hex
 const sha256 = (data: string | Buffer): string => createHash('sha256').update(data).digest('hex');
 const hmac = (key: string | Buffer, data: string): Buffer => createHmac('sha256', key).update(data).digest();
 
-// Checks the header of a call, or the query of a presigned URL.
+// Checks the signature in a call's header or in a presigned URL's query.
 function isSigned(request: IncomingMessage): boolean {
   const url = new URL(request.url ?? '', 'http://store');
   const query = url.searchParams;

@@ -27,7 +27,7 @@ import { account, s3Server, type S3Server } from './s3-server.ts';
 const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5'];
 const withImage = [...submit, '--image', 'first.png'];
 
-/** A user whose real store is configured in every possible way. */
+/** Creates a user whose real store is configured in every possible way. */
 async function rehearsal(): Promise<{ user: User; real: S3Server }> {
   const real = await s3Server();
   const user = userHere(undefined, { ...account, AWS_ENDPOINT_URL_S3: real.url });
@@ -39,7 +39,7 @@ async function rehearsal(): Promise<{ user: User; real: S3Server }> {
 }
 
 describe('with --sandbox', () => {
-  test('stores inputs and results in the sandbox, and nothing in the configured store', async () => {
+  test('stores inputs and results in the sandbox rather than in the configured store', async () => {
     const { user, real } = await rehearsal();
     const to = ['-o', 's3://bucket/{id}.mp4', '--json'];
     for (const protocol of [withImage, [...submit, '--reference-image', 'first.png']]) {
@@ -61,7 +61,7 @@ describe('with --sandbox', () => {
     expect(ran.code, ran.stderr).toBe(0);
   });
 
-  test('refuses an existing object before anything is charged', async () => {
+  test('refuses to replace an existing object before anything is charged', async () => {
     const { user } = await rehearsal();
     const to = ['--sandbox', ...submit, '-o', 's3://bucket/boat.mp4', '--json'];
     expect((await user.run([...to, '--key', 'one'])).code).toBe(0);
@@ -72,7 +72,7 @@ describe('with --sandbox', () => {
   });
 });
 
-test('sandbox exec redirects every S3 client of a script to the sandbox, and hides the real credentials', async () => {
+test("sandbox exec redirects a script's S3 clients to the sandbox, and hides the real credentials", async () => {
   const { user, real } = await rehearsal();
   const lines =
     'env > seen; mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
@@ -87,7 +87,7 @@ test('sandbox exec redirects every S3 client of a script to the sandbox, and hid
     expect(seen).not.toContain(secret);
 });
 
-describe('the sandbox storage with the AWS SDK', () => {
+describe("the sandbox's storage, used with the AWS SDK,", () => {
   async function served(faults: string[] = []): Promise<S3Client> {
     const user = newUser();
     const sandbox = await startSandbox({ stateDir: join(user.cwd, 'gateway'), faults });
@@ -102,7 +102,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     (await s3.send(new GetObjectCommand({ Bucket, Key, ...more }))).Body?.transformToString();
   const isError = (name: string): unknown => expect.objectContaining({ name }) as unknown;
 
-  test('stores, lists by prefix and folder, returns completely or in part, and removes an object', async () => {
+  test('stores an object, lists it by prefix and folder, returns all or part of it, and removes it', async () => {
     const s3 = await served();
     await put(s3, "a/one (1) ü+'.txt", 'one', { Metadata: { sha256: 'x' }, ContentType: 'text/plain' });
     await put(s3, 'b.txt', 'two');
@@ -118,7 +118,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     await expect(get(s3, 'b.txt')).rejects.toEqual(isError('NoSuchKey'));
   });
 
-  test('stores a stream without the lengths and checksums of its chunks', async () => {
+  test('stores a stream without its chunk lengths and checksums', async () => {
     const s3 = await served();
     const pieces = Array.from({ length: 40 }, (_, index) => Buffer.alloc(5000, index));
     const ContentLength = 40 * 5000;
@@ -127,7 +127,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     expect(Buffer.from((await Body?.transformToByteArray()) ?? '')).toEqual(Buffer.concat(pieces));
   });
 
-  test('refuses to copy an object instead of storing something else', async () => {
+  test('refuses to copy an object rather than storing wrong content', async () => {
     const s3 = await served();
     await put(s3, 'a', 'a');
     const copy = new CopyObjectCommand({ Bucket, Key: 'b', CopySource: `${Bucket}/a` });
@@ -146,7 +146,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     expect(refused).toEqual([isError('PreconditionFailed'), isError('PreconditionFailed')]);
   });
 
-  test('joins the parts of a multipart upload', async () => {
+  test("joins a multipart upload's parts", async () => {
     const s3 = await served();
     const big = { Bucket, Key: 'big' };
     const { UploadId } = await s3.send(new CreateMultipartUploadCommand(big));
@@ -163,7 +163,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     expect(Uploads).toEqual([]);
   });
 
-  test('refuses a missing, wrong or expired signature, and bytes that were not signed', async () => {
+  test('refuses a missing, wrong or expired signature, and unsigned bytes', async () => {
     const s3 = await served();
     await put(s3, 'x', 'x');
     const presigned = (more = {}): Promise<string> =>

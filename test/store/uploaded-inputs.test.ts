@@ -13,9 +13,9 @@ const old = '2020-01-01T00:00:00.000Z';
 interface Scene {
   user: User;
   store: S3Server;
-  /** Makes the gateway report that all tasks have ended. */
+  /** Makes the gateway report all tasks as ended. */
   end: () => void;
-  /** Puts an object of an earlier upload into the store; returns its URL. */
+  /** Puts an object into the store, as if an earlier run had uploaded it. Returns the object's URL. */
   upload: (content: string, extension?: string) => string;
 }
 
@@ -55,7 +55,7 @@ interface Listed {
 const urls = (list: unknown): string[] => (list as Listed['files']).map(({ url }) => url);
 
 describe('mgw store ls', () => {
-  test('lists the uploads of every page, with their sizes and jobs, and no other object', async () => {
+  test('lists only uploads, from every page, with their sizes and jobs', async () => {
     const own = await scene();
     const { user, store, upload } = own;
     store.pageSize = 2;
@@ -75,7 +75,7 @@ describe('mgw store ls', () => {
     expect(text.stdout + text.stderr).not.toMatch(/X-Amz|store-secret/);
   });
 
-  test('reports that a store.command cannot list', async () => {
+  test('reports that a store.command cannot list uploads', async () => {
     const { user } = await scene();
     await user.run(['config', 'unset', 'store']);
     expect((await user.run(['store', 'ls', '--json'])).json).toMatchObject({ exit_code: 2 });
@@ -86,7 +86,7 @@ describe('mgw store ls', () => {
 });
 
 describe('mgw store prune', () => {
-  test('removes the files that no open job needs, and no others', async () => {
+  test('removes only the files that no open job needs', async () => {
     const own = await scene();
     const { user, store, upload, end } = own;
     store.pageSize = 2;
@@ -109,7 +109,7 @@ describe('mgw store prune', () => {
     expect([...store.objects.keys()]).toEqual([other]);
   });
 
-  test('removes nothing without --yes, and no newer file', async () => {
+  test('removes nothing without --yes, and keeps files newer than --older-than', async () => {
     const { user, store, upload } = await scene();
     upload('one');
     const refused = await user.run(['store', 'prune', '--older-than', '7d', '--json']);
@@ -130,7 +130,7 @@ describe('mgw store prune', () => {
     own.upload('<svg>another</svg>');
     const kept = [...store.objects.keys()].sort()[1] ?? '';
     const content = store.objects.get(kept)?.toString() ?? '';
-    // Of two files, the second is used by a job that begins while the first is removed.
+    // A job that begins while the first file is being removed uses the second file.
     store.faults.push((request, response) => {
       if (request.method !== 'DELETE') return false;
       void submit(own, content).then(() => response.writeHead(204).end());
@@ -160,7 +160,7 @@ describe('mgw store prune', () => {
   });
 });
 
-describe.skipIf(!hasPostgres)('mgw store prune on a shared ledger', () => {
+describe.skipIf(!hasPostgres)('mgw store prune with a shared ledger', () => {
   let server: PostgresServer;
   beforeAll(async () => void (server = await PostgresServer.open()));
   afterAll(() => server.close());
