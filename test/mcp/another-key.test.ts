@@ -18,7 +18,7 @@ const useOne = {
 };
 
 describe.each(clients)('an agent with the client %s', (kind) => {
-  test('that stops waiting and chooses another key while the gateway responds pays once, and receives the first key', async () => {
+  test('pays once, and receives the first key, if it stops waiting and chooses another key', async () => {
     const { server, next } = await slowGateway();
     const agent = await connect(kind, await userOf(server.url), args);
     const patience = new AbortController();
@@ -31,7 +31,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     const refused = await again;
     expect(refused).toMatchObject(useOne);
     expect(server.posts()).toBe(1);
-    // The command in the refusal works. After that, a second video is deliberate, and is paid for.
+    // The call suggested by the refusal works. After that, a second video is deliberate and is paid for.
     expect(await agent.call('submit_video', refused.next?.arguments)).toMatchObject({ resumed: true });
     const second = agent.call('submit_video', two);
     (await next())();
@@ -66,7 +66,7 @@ test('a job whose response arrived too late for its client is not paid for again
   expect(server.posts()).toBe(1);
 });
 
-test('a key that is requested while another is being sent waits, and is paid for after the outcome of the other is delivered', async () => {
+test("a key requested while another is being sent waits, and is paid for once the other's outcome is delivered", async () => {
   const { server, next } = await slowGateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const first = agent.call('submit_video', one);
@@ -81,14 +81,14 @@ test('a key that is requested while another is being sent waits, and is paid for
 });
 
 test.each(['the client', 'the server', 'both'])(
-  'a job that was accepted while %s ended is not paid for again by the next server under another key',
+  'a job accepted while %s ended is not paid for again by the next server under another key',
   async (which) => {
     const { server, next } = await slowGateway();
     const user = await userOf(server.url);
     const agent = await connectProcess('v1', user, args);
     const lost = agent.call('submit_video', one).catch(() => 'lost');
     const accept = await next();
-    // `close` would also end the server, after some seconds.
+    // `close` would end the server as well, after some seconds.
     if (which !== 'the server') agent.die();
     if (which !== 'the client') process.kill(agent.pid, 'SIGKILL');
     const other = await connect('v1', user, args);
@@ -101,7 +101,7 @@ test.each(['the client', 'the server', 'both'])(
   },
 );
 
-test('a job that a person started under a key and knows about does not prevent a payment by an agent', async () => {
+test('a job that a person started under a key, and whose outcome they know, does not prevent an agent from paying', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const { model, prompt, duration } = video;

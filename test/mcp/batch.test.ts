@@ -39,7 +39,7 @@ async function ended(agent: Agent, asked = batch): Promise<Answered> {
   return status as Answered;
 }
 
-test('an agent plans a batch, starts it, repeats the call, and pays once for each row', async () => {
+test('an agent that plans a batch, starts it, and repeats the call pays once for each row', async () => {
   const { agent, cwd } = await agentWith(['--budget', '1000']);
   expect(await agent.call('batch_plan', batch)).toMatchObject({
     ok: true,
@@ -56,9 +56,9 @@ test('an agent plans a batch, starts it, repeats the call, and pays once for eac
   expect((await agent.call('jobs')).jobs).toHaveLength(2);
 });
 
-test('rows paid for by a batch of another name are paid for again only if the agent sets `repeat`', async () => {
+test('rows paid for under another batch name are paid for again only if the agent sets `repeat`', async () => {
   const { agent } = await agentWith(['--budget', '1000']);
-  // Both names run at the same time. One is refused, even if no row of the other has a job yet.
+  // Both names run at the same time. One is refused, even if the other has no jobs when it starts.
   const [first, second] = await Promise.all(
     ['a', 'b'].map((name) => agent.call('batch_run', { ...batch, name, output: `${name}/{id}.{ext}` })),
   );
@@ -109,7 +109,7 @@ test('a batch whose server was killed is not paid for under another name', async
   expect(server.posts()).toBe(2);
 });
 
-test('a request in doubt is not paid for as a row of a batch, until a person resolves its job', async () => {
+test('a request in doubt is not paid for as a batch row until a person resolves its job', async () => {
   let isLost = true;
   const server = await gateway((_, response) => {
     if (isLost) response.destroy();
@@ -141,7 +141,7 @@ test('a request in doubt is not paid for as a row of a batch, until a person res
   await expect.poll(() => server.posts()).toBe(3);
 });
 
-test('a row of a running batch is not sent if its request has come into doubt since the batch was checked', async () => {
+test("a running batch's row is not sent if its request has come into doubt since the batch was checked", async () => {
   let reject = (): void => undefined;
   let isTaken = false;
   const server = await gateway((seen, response) => {
@@ -172,7 +172,7 @@ test('a row of a running batch is not sent if its request has come into doubt si
   expect(server.posts()).toBe(2);
 });
 
-test('the state of a batch contains the error of each row, its cost so far, and the next call', async () => {
+test("a batch's state contains each row's error, the cost so far, and the next call", async () => {
   const server = await gateway((seen, response) => {
     if (seen.body.includes('two')) sendJson(response, { error: { message: 'no boats' } }, 400);
     else sendJson(response, { task_id: server.create(), status: 'queued' });
@@ -185,7 +185,7 @@ test('the state of a batch contains the error of each row, its cost so far, and 
   await expect
     .poll(async () => {
       shown = (await agent.call('batch_status', batch))['rows'] as typeof shown;
-      // A row whose request is being sent is also `running`.
+      // A row is `running` even while its request is being sent.
       return shown.map(({ state, charged }) => [state, charged]);
     })
     .toEqual([
@@ -208,7 +208,7 @@ test('the state of a batch contains the error of each row, its cost so far, and 
   ]);
 });
 
-test('a batch is limited by the maximum amount of the server and by its budget', async () => {
+test("a batch is limited by the server's maximum amount and by its budget", async () => {
   const none = await agentWith([]);
   expect(await none.agent.call('batch_run', batch)).toMatchObject({
     ok: false,
@@ -222,7 +222,7 @@ test('a batch is limited by the maximum amount of the server and by its budget',
   expect(states.filter((state) => state !== 'prepared')).toEqual([]);
 });
 
-test('an agent receives the videos of a batch that differ, as an error in strict mode, and pays for none again', async () => {
+test("an agent receives a batch's mismatching videos, as an error in strict mode, and pays for none again", async () => {
   const { agent, cwd, stateDir } = await agentWith(['--budget', '1000'], rows, ['short-videox1']);
   await agent.call('batch_run', batch);
   const status = await ended(agent);
@@ -246,7 +246,7 @@ test('an agent receives the videos of a batch that differ, as an error in strict
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-test('a batch above the amount of --confirm-over is refused if the client cannot ask a person', async () => {
+test('a batch above the --confirm-over amount is refused if the client cannot ask a person', async () => {
   const { agent, cwd } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
   const output = join(cwd, 'clips/{id}.{ext}');
   expect(await agent.call('batch_run', batch)).toMatchObject({
@@ -258,15 +258,15 @@ test('a batch above the amount of --confirm-over is refused if the client cannot
 });
 
 test.each([
-  ['a manifest outside of the root', { manifest: '../clips.jsonl' }, rows],
-  ['an output outside of the root', { ...batch, output: '../{id}.{ext}' }, rows],
+  ['a manifest outside the root', { manifest: '../clips.jsonl' }, rows],
+  ['an output outside the root', { ...batch, output: '../{id}.{ext}' }, rows],
   ['an output in object storage', { ...batch, output: 's3://bucket/{id}.{ext}' }, rows],
   [
     'a row that names a file outside of the root',
     batch,
     JSON.stringify({ id: 'x', protocol: 'c', body: '@/etc/hostname' }),
   ],
-])('a batch may not have %s', async (_, asked, manifest) => {
+])('a batch cannot have %s', async (_, asked, manifest) => {
   const { agent } = await agentWith(['--budget', '1000'], manifest);
   for (const tool of ['batch_plan', 'batch_run'])
     expect(await agent.call(tool, asked)).toMatchObject({
@@ -277,7 +277,7 @@ test.each([
   expect((await agent.call('jobs')).jobs).toEqual([]);
 });
 
-test('a batch that ends while its state is read is still pending, so that the last state read is current', async () => {
+test('a batch that ends during a read of its state is reported as pending, so the last state is always current', async () => {
   const run: StartedRun = { isRunning: true, rows: new Set(), errors: new Map() };
   const checkBatch = (): Promise<Partial<CheckedBatch>> => {
     run.isRunning = false;

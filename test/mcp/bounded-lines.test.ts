@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { boundedLines } from '../../src/mcp/serve.ts';
 import { readAll } from '../support/read-all.ts';
 
-/** The output for text that is written in pieces of `size`, and the ends of the dropped lines. */
+/** Returns the output for text written in pieces of `size` characters, and the ends of the dropped lines. */
 function passed(text: string, size: number, max: number): { out: string; dropped: string[] } {
   const dropped: string[] = [];
   const lines = boundedLines(
@@ -17,7 +17,7 @@ function passed(text: string, size: number, max: number): { out: string; dropped
   return { out: readAll(lines).toString(), dropped };
 }
 
-test('the line reader returns complete messages, and drops long or endless ones, regardless of how bytes are split', () => {
+test('the line reader returns complete messages and drops long or endless ones, regardless of how they are split', () => {
   const message = fc.string({ maxLength: 30 }).map((method) => JSON.stringify({ jsonrpc: '2.0', method }));
   fc.assert(
     fc.property(fc.array(message), message, fc.integer({ min: 1, max: 80 }), (messages, rest, size) => {
@@ -41,7 +41,7 @@ test.each([
   ['{}', -32600, null],
   ['{"jsonrpc":"1.0","id":7,"method":"ping"}', -32600, 7],
   ['{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, null],
-  // A JavaScript number would round this id.
+  // JavaScript would round this id.
   ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
   ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
 ])('the line reader refuses %j, which is not a message, with %i', (line, code, id) => {
@@ -61,7 +61,7 @@ test.each([
   ['7', (id: string) => `{"jsonrpc":"2.0","id":${id},"method":"${'x'.repeat(5000)}"}\n`],
   ['"call-1"', (id: string) => `{"jsonrpc":"2.0","method":"${'x'.repeat(5000)}","id":${id}}\n`],
   ['null', () => `${'x'.repeat(5000)}\n`],
-])('the line reader answers a dropped line under its id, %s', (id, line) => {
+])("the line reader responds to a dropped line under the line's id, %s", (id, line) => {
   const { out, dropped } = passed(line(id), 64, 100);
   expect(out).toBe('');
   expect(dropped).toHaveLength(1);

@@ -15,7 +15,7 @@ import type { User } from '../support/cli.ts';
 
 const bin = resolve('bin/mgw.js');
 
-/** The result of a tool. */
+/** A tool's result. */
 export interface Answered {
   ok: boolean;
   charged: string;
@@ -30,31 +30,31 @@ export interface Answered {
   [member: string]: unknown;
 }
 
-/** A client connected to a server of a user. */
+/** A client connected to a user's server. */
 export interface Agent {
   call(tool: string, given?: Record<string, unknown>, options?: { signal?: AbortSignal }): Promise<Answered>;
   tools(): Promise<string[]>;
-  /** The server's stderr. */
+  /** Returns the server's stderr. */
   stderr(): string;
   close(): Promise<void>;
 }
 
 /** A client whose server is a separate process. */
 export interface AgentOfProcess extends Agent {
-  /** The process of the server. */
+  /** The server's process id. */
   pid: number;
-  /** Ends the connection like a killed client, without a message. */
+  /** Ends the connection without a message, like a killed client. */
   die(): void;
 }
 
-/** How a client responds when its person is asked. */
+/** Returns the user's response when the client prompts its user. */
 export type Person = (message: string) => { action: 'accept' | 'decline'; content?: Record<string, boolean> };
 
 export const clients = ['v1', 'v2', 'v2 of 2026-07-28'] as const;
 
 type Kind = (typeof clients)[number];
 
-/** Connects an official client to `mgw ARGS` in this process. The client can prompt its user if `person` is set. */
+/** Connects an official client to `mgw ARGS` in this process. The client can prompt its user only if `person` is set. */
 export async function connect(
   kind: Kind,
   user: User,
@@ -87,7 +87,7 @@ export async function connectProcess(
   return { ...agent, stderr, pid: transport.pid ?? 0, die: () => cutOff(transport) };
 }
 
-/** A server in this process, and the transport to it. */
+/** A server in this process, as the transport that connects to it. */
 class ServerHere implements Transport {
   onmessage?: Transport['onmessage'];
   onclose?: () => void;
@@ -186,7 +186,7 @@ function textOf(stream: NodeJS.EventEmitter | null): () => string {
   return () => text;
 }
 
-// The pipes belong to the transport.
+// Destroys the transport's pipes.
 function cutOff(transport: object): void {
   const { stdin, stdout } = Reflect.get(transport, '_process') as ChildProcessWithoutNullStreams;
   stdin.destroy();

@@ -4,10 +4,10 @@ import { type Answer, httpServer, type HttpServer, sendJson } from '../support/s
 
 const model = 'vendor-h3-mini';
 
-/** The arguments of a video that costs 5, without a key. */
+/** The arguments of a video that costs 5 credits, without a key. */
 export const video = { model, prompt: 'a boat', duration: 5 };
 
-/** A gateway of Protocol C that lists one model; `onPost` responds to submissions. */
+/** Starts a Protocol C gateway that lists one model. `onPost` responds to submissions. */
 export async function gateway(onPost?: Answer): Promise<HttpServer & { posts: () => number }> {
   const server: HttpServer = await httpServer((seen, response) => {
     if (seen.method === 'POST' && onPost !== undefined) onPost(seen, response);
@@ -21,8 +21,8 @@ export async function gateway(onPost?: Answer): Promise<HttpServer & { posts: ()
 }
 
 /**
- * A gateway whose test controls the responses to submissions: `next` resolves with a function that
- * accepts the next one.
+ * Starts a gateway whose responses to submissions the test controls. `next` resolves with a function that accepts the
+ * next submission.
  */
 export async function slowGateway(): Promise<{
   server: Awaited<ReturnType<typeof gateway>>;
@@ -45,7 +45,7 @@ export async function slowGateway(): Promise<{
   return { server, next };
 }
 
-/** A user of a gateway who has set a price: a second costs 1. */
+/** Returns a user of the gateway at `url` who has set a price of 1 per second. */
 export async function userOf(url: string): Promise<User> {
   const user = userHere(url);
   await user.run(['config', 'set', `prices.c.${model}`, 'second=1']);

@@ -25,7 +25,7 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
-test("a person's command in another folder uses the gateway, the files and the standing budget of the server", async () => {
+test("a command suggested to a person, run in another folder, uses the server's gateway, files and standing budget", async () => {
   const other = await gateway();
   const chosen = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(other.url);
@@ -42,7 +42,7 @@ test("a person's command in another folder uses the gateway, the files and the s
 });
 
 test.each(['--sandbox', '--base-url', '--help'])(
-  'the text %s of speech does not remove the flags of the server from the command of a person',
+  "the speech text %s does not remove the server's flags from the command suggested to a person",
   async (text) => {
     const agent = await connect('v1', newUser(), [
       '--sandbox',
@@ -58,7 +58,7 @@ test.each(['--sandbox', '--base-url', '--help'])(
   },
 );
 
-test('the environment of a server becomes flags of the command of a person', async () => {
+test("the server's environment becomes flags in the command suggested to a person", async () => {
   const user = newUser(undefined, { MGW_SANDBOX: '1' });
   const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '0']);
   const { command } = await agent.call('submit_video', { key: 'one', ...video });
@@ -69,7 +69,7 @@ test('the environment of a server becomes flags of the command of a person', asy
   expect(lost.command).toEqual(['mgw', '--base-url', server.url, 'jobs', 'resolve', lost.job?.id]);
 });
 
-test('an image is read below the root, and no FIFO, device or outside link is opened', async () => {
+test('an image is read only below the root, and no FIFO, device or outside link is opened', async () => {
   const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(server.url);
   const at = (name: string): string => join(user.cwd, name);
@@ -104,7 +104,7 @@ test('an image is read below the root, and no FIFO, device or outside link is op
   expect(server.requests.find(({ method }) => method === 'POST')?.body).toContain(png.toString('base64'));
 });
 
-test('a video of an earlier job is a valid input only if it was saved below the root', async () => {
+test("an earlier job's video is a valid input only if it was saved below the root", async () => {
   const server = await gateway();
   const user = await userOfA(server.url);
   const { model, prompt, duration } = video;
@@ -131,7 +131,7 @@ test('a video of an earlier job is a valid input only if it was saved below the 
   expect(early.error?.message).toContain('has not finished');
 });
 
-test('invalid arguments are answered like any other error, with nothing charged', async () => {
+test('invalid arguments cause an ordinary error, and nothing is charged', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   for (const given of [{}, { key: 5, ...video }, { key: 'one', ...video, set: 'a=1' }])
@@ -143,7 +143,7 @@ test('invalid arguments are answered like any other error, with nothing charged'
   expect(server.posts()).toBe(0);
 });
 
-test('errors mention arguments instead of flags, and no tool has the name of an inherited member', async () => {
+test("errors contain arguments instead of flags, and no tool has an inherited member's name", async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const { error } = await agent.call('submit_video', { key: 'one', ...video, duration: -1 });
@@ -176,7 +176,7 @@ test.each([
   expect(agentText(text)).toBe(shown);
 });
 
-test('argument descriptions do not offer to read text from a file, which tools refuse', () => {
+test('argument descriptions do not mention @FILE, which tools refuse', () => {
   for (const { fields } of paidTools)
     expect(JSON.stringify(z.toJSONSchema(z.object(fields())))).not.toContain('@FILE');
 });
@@ -191,7 +191,7 @@ test('an unknown protocol is refused before the models are listed', async () => 
   expect(await agent.call('models', { protocol: 'tts' })).toMatchObject({ ok: true });
 });
 
-test('stdout contains only messages, regardless of the output of a client, Node and the gateway, and the server continues', async () => {
+test('stdout contains only messages, and the server continues, regardless of what clients, Node and the gateway send', async () => {
   const server = await gateway((_, response) =>
     sendJson(response, { error: { message: `\u001b[2J\u009b1m ${canaryKey} http://u:pw@x.example/` } }, 400),
   );
@@ -208,7 +208,7 @@ test('stdout contains only messages, regardless of the output of a client, Node 
     JSON.stringify({ jsonrpc: '2.0', id, method, params: given });
   const submit = { name: 'submit_video', arguments: { key: 'one', ...video } };
   child.stdin.write(`garbage\n${call(1, 'initialize', params)}\n`);
-  // Two calls with the same id both get a response, and make one job.
+  // Two calls with the same id both receive a response, and create one job.
   child.stdin.write(`[${call(2, 'tools/call', submit)}]\n${call(3, 'tools/call', submit)}\n`);
   child.stdin.write(`${call(3, 'tools/call', submit)}\n`);
   while (lines.length < 5) await once(answers, 'line');

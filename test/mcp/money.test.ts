@@ -9,7 +9,7 @@ import { type Agent, type Answered, clients, connect, connectProcess } from './c
 import { gateway, userOf, video } from './gateway.ts';
 
 describe.each(clients)('an agent with the client %s', (kind) => {
-  test('that repeats a call with its key pays once', async () => {
+  test('pays once if it repeats a call with the same key', async () => {
     const server = await gateway();
     const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
     const first = await agent.call('submit_video', { key: 'one', ...video });
@@ -24,7 +24,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that stops waiting while the gateway responds, and calls again, pays once', async () => {
+  test('pays once if it stops waiting for the gateway and calls again', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -43,7 +43,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('prompts its user before a payment above the amount of --confirm-over, and only for that payment', async () => {
+  test('prompts its user only before a payment above the --confirm-over amount', async () => {
     const server = await gateway();
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     const asked: string[] = [];
@@ -69,7 +69,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
 });
 
 describe('an agent', () => {
-  test('pays nothing without a budget, and sends nothing', async () => {
+  test('sends and pays nothing without a budget', async () => {
     const server = await gateway();
     const agent = await connect('v1', await userOf(server.url), ['mcp']);
     const answer = await agent.call('submit_video', { key: 'one', ...video });
@@ -77,7 +77,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(0);
   });
 
-  test('that makes one call eight times at once pays once, and receives one job', async () => {
+  test('pays once, and receives one job, if it makes a call eight times at once', async () => {
     const server = await gateway();
     const agent = await connect('v1', await userOf(server.url), ['mcp', '--budget', '100']);
     const calls = Array.from({ length: 8 }, () => agent.call('submit_video', { key: 'one', ...video }));
@@ -88,7 +88,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('whose client cannot ask a person is refused a payment above the amount of --confirm-over', async () => {
+  test('is refused a payment above the --confirm-over amount if its client cannot ask a person', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '3']);
@@ -118,7 +118,7 @@ describe('an agent', () => {
     }
   });
 
-  test('is also limited by the budget of the profile, which is not enough by itself', async () => {
+  test("is limited by the profile's budget, which is not sufficient by itself", async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     await user.run(['budget', 'set', 'cap', '4']);
@@ -131,7 +131,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(0);
   });
 
-  test('whose server was killed while the gateway responded does not pay again, under any key', async () => {
+  test('does not pay again under any key if its server was killed before the response arrived', async () => {
     const { promise: asked, resolve: isAsked } = deferred<string>();
     const server = await gateway(() => isAsked('asked'));
     const user = await userOf(server.url);
@@ -153,7 +153,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that closes its server while the gateway responds leaves an accepted job', async () => {
+  test('leaves an accepted job if it closes its server before the response arrives', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -171,7 +171,7 @@ describe('an agent', () => {
       .toBe('queued');
   });
 
-  test('shares one budget with the other servers of its root, and gets a new budget only by --new-budget', async () => {
+  test('shares one budget with the other servers of its root, and gets a new one only with --new-budget', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     const agents = await Promise.all([1, 2].map(() => connectProcess('v1', user, ['mcp', '--budget', '12'])));
@@ -197,7 +197,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(2);
   });
 
-  test('spends exactly what fits a standing budget, together with a second server and the command line', async () => {
+  test('spends exactly the standing budget, together with a second server and the command line', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     await user.run(['budget', 'set', 'shared', '18']);
@@ -221,7 +221,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(3);
   });
 
-  test('receives neither the key nor signatures, and its server writes only messages to stdout', async () => {
+  test('receives neither the key nor signatures from its server, which writes only messages to stdout', async () => {
     const server = await gateway((_, response) =>
       sendJson(
         response,
@@ -255,7 +255,7 @@ describe('an agent', () => {
     expect(existsSync('/tmp/out.mp3')).toBe(false);
   });
 
-  test('makes a video and speech on the sandbox: submit, wait, fetch', async () => {
+  test('can submit, await and fetch a video and speech on the sandbox', async () => {
     const user = newUser();
     const agent = await connect('v1', user, ['--sandbox', 'mcp', '--budget', '100']);
     const submitted = await agent.call('submit_video', { key: 'one', ...video });

@@ -13,7 +13,7 @@ describe('a speech body', () => {
     [params({ audio_params: { format: 'aac', speech_rate: 10 }, additions: '{}' })],
     [params({ text: '你好' })],
     [params({ text: '7' })],
-  ])('may be %j', (body) => {
+  ])('may be: %j', (body) => {
     expect(checkSpeech(body as never)).toEqual([]);
   });
 
@@ -30,11 +30,11 @@ describe('a speech body', () => {
     [params({ audio_params: { sample_rate: '24000' } }), 'req_params.audio_params.sample_rate'],
     [params({ audio_params: { sample_rate: 0.5 } }), 'req_params.audio_params.sample_rate'],
     [{ ...params({}), model: 'speech-tts-2.0' }, 'model'],
-  ])('may not be %j', (body, field) => {
+  ])('may not be: %j', (body, field) => {
     expect(checkSpeech(body as never)).toMatchObject([{ field }]);
   });
 
-  test('has text that the check and the splitter classify identically', () => {
+  test('contains text that the check and the splitter classify identically', () => {
     for (const text of ['a', '!', '😀', '€', '. . .', '其', '+', '\n'])
       expect([text, splitText(text, 10).length > 0]).toEqual([
         text,
@@ -62,18 +62,18 @@ describe('the speech format', () => {
     ['a.wav', 'format=mp3', { name: 'mp3', mime: 'audio/mpeg', wav: false }],
     ['a.mp3', 'format=pcm', { name: 'pcm', mime: 'audio/L16', wav: false }],
     ['a.wav', 'format=pcm', { name: 'wav', mime: 'audio/wav', wav: true }],
-  ])('of %s with --set %s is that of the body', async (output, set, format) => {
+  ])('for the output %s with --set %s is the format in the body', async (output, set, format) => {
     const settings = await sessionIn(freshFolder()).settings();
     const fields = { set: [`req_params.audio_params.${set}`] };
     expect(composeSpeech('Hello', output, fields, settings).format).toMatchObject(format);
   });
 
-  test('has a default for a file name without a known extension', () => {
+  test('is the default if the file name has no known extension', () => {
     expect(formatFor(undefined, 'a', 'wav')).toMatchObject({ name: 'wav' });
     expect(formatFor(undefined, 'a.mp3', 'wav')).toMatchObject({ name: 'mp3' });
   });
 
-  test('is refused for the file extension of other audio', () => {
+  test('is refused if the file extension is that of an unsupported format', () => {
     expect(() => formatFor(undefined, 'a.flac')).toThrow(/\.flac/);
   });
 });

@@ -5,7 +5,7 @@ import { mp3Frames, oggJoiner } from '../../src/speech/containers.ts';
 
 const audio = Buffer.from(renderSpeech({ text: 'Hello there', format: 'mp3', sampleRate: 24_000 }));
 
-/** An ID3v2 tag with `size` bytes after its header. */
+/** Returns an ID3v2 tag with `size` bytes after its header. */
 function id3(size: number, flags = 0): Buffer {
   const sizeBytes = [21, 14, 7, 0].map((shift) => (size >> shift) & 0x7f);
   return Buffer.concat([
@@ -15,7 +15,7 @@ function id3(size: number, flags = 0): Buffer {
   ]);
 }
 
-/** A frame of MPEG 1 or 2 layer III, mono or stereo, that contains only a tag. */
+/** Returns an MPEG 1 or 2 layer III frame, mono or stereo, that contains only a tag. */
 function headerFrame(version: 1 | 2, mono: boolean, tag: string): Buffer {
   const bytes = version === 1 ? Math.floor((144 * 128_000) / 44_100) : Math.floor((72 * 64_000) / 22_050);
   const frame = Buffer.alloc(bytes);
@@ -25,8 +25,8 @@ function headerFrame(version: 1 | 2, mono: boolean, tag: string): Buffer {
   return frame;
 }
 
-describe('MP3 frames', () => {
-  test('without other data are unchanged', () => {
+describe('the MP3 frame reader', () => {
+  test('returns a file without other data unchanged', () => {
     expect(mp3Frames(audio)).toEqual(audio);
   });
 
@@ -43,7 +43,7 @@ describe('MP3 frames', () => {
       'all of them',
       Buffer.concat([id3(7), headerFrame(1, true, 'Info'), audio, Buffer.from('TAG'), Buffer.alloc(125)]),
     ],
-  ])('are kept without %s', (_, file) => {
+  ])('removes %s', (_, file) => {
     expect(Buffer.from(mp3Frames(file))).toEqual(audio);
   });
 
@@ -53,11 +53,11 @@ describe('MP3 frames', () => {
     ['a second tag that ends after the file', Buffer.concat([id3(4), longTag, audio])],
     ['only tags', Buffer.concat([id3(4), id3(0)])],
     ['only a part of a header frame', headerFrame(1, false, 'Xing').subarray(0, 100)],
-  ])('keep a file with %s', (_, file) => {
+  ])('does not change a file with %s', (_, file) => {
     expect(Buffer.from(mp3Frames(file))).toEqual(file);
   });
 
-  test('are found in any bytes', () => {
+  test('returns a result for any bytes', () => {
     const start = fc.constantFrom(
       '',
       'ID3',
@@ -113,11 +113,11 @@ function joined(...files: Buffer[]): Buffer {
 const [one, two] = [spoken('A paper boat at sea.'), spoken('It floats.')];
 
 describe('joined Ogg Opus', () => {
-  test('is unchanged for one file', () => {
+  test('is the file itself if there is only one', () => {
     expect(joined(one)).toEqual(one);
   });
 
-  test('makes one stream of several files: headers once, pages numbered in order, the full duration', () => {
+  test('is one stream with one set of headers, consecutive page numbers and the full duration', () => {
     const other = Buffer.from(two);
     const whole = joined(one, other, one);
     expect(other).toEqual(two);
@@ -128,14 +128,14 @@ describe('joined Ogg Opus', () => {
     const lengths = [one, two, one].map((file) => pagesOf(file).at(-1)?.granule ?? 0n);
     expect(pages.at(-1)?.granule).toBe(lengths.reduce((sum, length) => sum + length));
     expect(whole.toString('latin1').split('OpusHead')).toHaveLength(2);
-    // A second pass computes every checksum again, and none of them changes.
+    // A second pass recomputes every checksum without changing any.
     expect(joined(whole)).toEqual(whole);
   });
 
   test.each([
     ['nothing', Buffer.alloc(0)],
     ['no Ogg', Buffer.from('no Ogg at all')],
-    ['a page that is cut', one.subarray(0, one.length - 1)],
+    ['a truncated page', one.subarray(0, one.length - 1)],
     [
       'Ogg of another kind',
       Buffer.from(one.toString('latin1').replace('OpusHead', 'Something'.slice(1)), 'latin1'),

@@ -27,7 +27,7 @@ interface Bench {
   run: () => Promise<SpeechResult>;
 }
 
-/** A ledger with these events of a run that has died, and the same command again. */
+/** Returns a ledger that contains a dead run's events, and a function that repeats the run's command. */
 async function after(...events: JobEvent[]): Promise<Bench> {
   const server = await speechServer([audio, end]);
   const folder = freshFolder();
@@ -94,14 +94,14 @@ describe('a run that was killed', () => {
     linkSync(kept.path, target);
   };
 
-  test('before any audio arrived leaves no files once another run has published', async () => {
+  test('leaves no files once another run has published, if it was killed before any audio arrived', async () => {
     const { run, target, folder } = await after();
     for (let kill = 0; kill < 3; kill += 1) await killed(target);
     await run();
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('while it published leaves no other files once another run has found the output', async () => {
+  test('leaves no other files once another run has found the output, if it was killed while publishing', async () => {
     const bench = await after(sending, reply, accepted);
     const { run, target, folder, deps } = bench;
     await killed(target, audio);
@@ -122,7 +122,7 @@ describe('a run that was killed', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('after audio arrived keeps the file under any name, and reports it', async () => {
+  test('leaves a file that the next run keeps and reports, if it was killed after audio arrived', async () => {
     const { run, target, folder } = await after(sending, reply, accepted);
     writeFileSync(`${target}.part`, '');
     await killed(target, audio);
@@ -134,7 +134,7 @@ describe('a run that was killed', () => {
   });
 });
 
-describe('a run that was killed while it marked an MP3', () => {
+describe('after a run was killed while marking an MP3', () => {
   const mp3 = Buffer.from(renderSpeech({ text: 'a boat', format: 'mp3', sampleRate: 24_000 }));
   const killed = async (
     { target, deps }: Bench,
@@ -170,7 +170,7 @@ describe('a run that was killed while it marked an MP3', () => {
     ['before it published', []],
     ['before it recorded the file', ['output']],
     ['before it removed the part', ['output', 'record']],
-  ] as const)('%s: the next run delivers the marked file, and sends nothing', async (_, written) => {
+  ] as const)('%s, the next run delivers the marked file without sending anything', async (_, written) => {
     const bench = await after(sending, reply, accepted);
     const { again, marked } = await killed(bench, ...written);
     const file = {
@@ -186,7 +186,7 @@ describe('a run that was killed while it marked an MP3', () => {
   });
 });
 
-test('a run does not wait for another run that waits in the same way', async () => {
+test('a run does not wait for another run that waits for the same file', async () => {
   const bench = await after(sending, reply, accepted);
   const { server, target, folder, deps } = bench;
   writeFileSync(target, audio);
@@ -206,7 +206,7 @@ test('a run does not wait for another run that waits in the same way', async () 
   expect(server.requests).toHaveLength(0);
 });
 
-test('speech is saved, with exit 10, if the disk of the ledger fills up after the head', async () => {
+test("speech is saved, with exit 10, if the ledger's disk fills up after the response head arrives", async () => {
   const { run, server, target, deps } = await after();
   const { ledger } = deps;
   let broken = false;

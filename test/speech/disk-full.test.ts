@@ -9,7 +9,7 @@ import { end } from './frames.ts';
 import { depsFor, freshFolder, speechServer } from './harness.ts';
 
 test.skipIf(!canMount)(
-  'a disk that fills up during the stream causes exit 10, keeps the audio that fits, and never causes a second payment',
+  'a disk that fills up during the stream causes exit 10 but no second payment, and keeps the audio that fits',
   async () => {
     const server = await speechServer([...Array.from({ length: 40 }, () => Buffer.alloc(8000, 1)), end]);
     const folder = freshFolder();

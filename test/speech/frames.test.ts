@@ -8,8 +8,8 @@ interface Split {
 }
 
 /**
- * Returns the output of a splitter for a stream whose chunks end at the given offsets. The memory
- * of each chunk is then reused.
+ * Returns a splitter's output for a stream whose chunks end at the given offsets. Each chunk's memory is reused for the
+ * next.
  */
 function split(stream: string | Buffer, cuts: readonly number[] = [], limit?: number): Split {
   const splitter = new FrameSplitter(limit);
@@ -48,7 +48,7 @@ describe('speech frames', () => {
     expect(split(stream, everyByte(stream))).toEqual(expected);
   });
 
-  test('may have braces, quotes and backslashes inside strings', () => {
+  test('may contain braces, quotes and backslashes in strings', () => {
     const frame = JSON.stringify({
       code: 0,
       '}{"\\': '{"\\\\"}\n\u2028',
@@ -69,7 +69,7 @@ describe('speech frames', () => {
     .map((value) => JSON.stringify(value));
   const gap = fc.constantFrom('', '\n', '\r\n', ' ', '\n\n', '\ndata: ', '\nevent: 352\ndata:', '\ufeff');
 
-  test('may have any gaps and any chunks', () => {
+  test('are found with any gaps and any chunks', () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(gap, frame)), fc.array(fc.nat()), (parts, cuts) => {
         const stream = parts.flat().join('');
@@ -79,7 +79,7 @@ describe('speech frames', () => {
     );
   });
 
-  test('are returned with the chunk that completes them', () => {
+  test('are returned as soon as they are complete', () => {
     const splitter = new FrameSplitter();
     expect(splitter.push(Buffer.from(first.slice(0, -1)))).toEqual([]);
     expect(splitter.push(Buffer.from(`}${second}`)).map(String)).toEqual([first, second]);
@@ -92,32 +92,32 @@ describe('an invalid stream of frames', () => {
     ['text between frames', `${first}oops\n${second}`, /an invalid frame: oops/],
     ['an unknown prefix', `dat: ${first}`, /an invalid frame: dat:/],
     ['an array', `[${first},${second}]`, /an invalid frame: \[/],
-    ['a frame that is cut', `${first}${second.slice(0, 30)}`, /ends inside a frame/],
-    ['a string that is cut', '{"code":0,"data":"SGVs\\', /ends inside a frame/],
+    ['a truncated frame', `${first}${second.slice(0, 30)}`, /ends inside a frame/],
+    ['a truncated string', '{"code":0,"data":"SGVs\\', /ends inside a frame/],
     ['a line without an end', 'x'.repeat(20_000), /an invalid frame: x{200}$/],
   ])('is reported: %s', (_, stream, fault) => {
     expect(split(stream).fault).toMatch(fault);
     expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);
   });
 
-  test('returns nothing after an error', () => {
+  test('yields no frame after an error', () => {
     const splitter = new FrameSplitter();
     expect(splitter.push(Buffer.from(`${first}<${first}`)).map(String)).toEqual([first]);
     expect(splitter.push(Buffer.from(second))).toEqual([]);
   });
 
-  test('is not an empty stream, which has no frame', () => {
+  test('is not reported for an empty stream', () => {
     expect(split('')).toEqual({ frames: [], fault: undefined });
   });
 
-  test('has a frame over the limit, complete or in chunks', () => {
+  test('is reported if a frame exceeds the limit, even before its end arrives', () => {
     const frame = `{"data":"${'A'.repeat(100)}"}`;
     expect(split(frame, [], frame.length).fault).toBeUndefined();
     expect(split(frame, [], frame.length - 1).fault).toMatch(/exceeds 110 bytes/);
     expect(split(frame, [50], frame.length - 1)).toMatchObject({ frames: [] });
   });
 
-  test('has an endless frame, which is abandoned at 16 MiB', () => {
+  test('is abandoned at 16 MiB if it contains an endless frame', () => {
     const splitter = new FrameSplitter();
     const chunk = Buffer.alloc(1024 * 1024, 'A');
     splitter.push(Buffer.from('{"data":"'));

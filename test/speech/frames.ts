@@ -1,4 +1,4 @@
-/** A stream of speech as values: audio as bytes, other frames as objects, anything else as text. */
+/** A speech stream as values: audio as bytes, other frames as objects, anything else as text. */
 export type Frames = readonly (Buffer | object | string)[];
 
 /** The end frame of specification 2.6. */
@@ -9,7 +9,7 @@ export function speechBody(frames: Frames): string {
   return frames.map((frame) => (typeof frame === 'string' ? frame : `${frameText(frame)}\n`)).join('');
 }
 
-/** One frame as JSON. */
+/** Returns one frame as JSON. */
 export function frameText(frame: Buffer | object): string {
   if (!Buffer.isBuffer(frame)) return JSON.stringify(frame);
   return JSON.stringify({ code: 0, message: '', data: frame.toString('base64') });

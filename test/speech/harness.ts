@@ -15,7 +15,7 @@ import { leaseOf } from '../support/lease.ts';
 
 export const key = 'sk-canary-8a7d6c5b4e3f2a1b';
 
-/** A request as the server saw it. */
+/** A request as the server received it. */
 export interface Seen {
   path: string;
   headers: IncomingHttpHeaders;
@@ -28,11 +28,11 @@ export type Answer = Frames | ((response: ServerResponse, seen: Seen) => void | 
 export interface SpeechServer {
   url: string;
   requests: Seen[];
-  /** The responses to the next requests; the last one is repeated. */
+  /** The responses to the next requests. The last response is repeated. */
   answers: Answer[];
 }
 
-/** A raw server on loopback with scripted responses. */
+/** Starts a server on loopback with scripted responses. */
 export async function speechServer(...answers: Answer[]): Promise<SpeechServer> {
   const state: SpeechServer = { url: '', requests: [], answers };
   const server = createServer((request, response) => {
@@ -56,21 +56,21 @@ export async function speechServer(...answers: Answer[]): Promise<SpeechServer> 
   return state;
 }
 
-/** A folder that is removed after the test. */
+/** Creates a folder that is removed after the test, and returns its path. */
 export function freshFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-speech-'));
   onEnd(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** The names in a folder, without its state. */
+/** Returns the names in a folder, except those of the state. */
 export function names(folder: string): string[] {
   return readdirSync(folder)
     .filter((name) => name !== 'state')
     .sort();
 }
 
-/** A clock whose sleeps end immediately and advance its time; `slept` contains their lengths in ms. */
+/** Returns a clock whose sleeps end immediately and advance its time. `slept` contains their lengths, in ms. */
 export function quickClock(): Clock & { slept: number[] } {
   let passed = 0;
   const slept: number[] = [];
@@ -93,7 +93,7 @@ export interface TestDeps extends JobDeps {
   hard: AbortController;
 }
 
-/** The dependencies for speech from a server, with a ledger in `folder/state`. */
+/** Returns the dependencies for speech from the server at `url`, with a ledger in `folder/state`. */
 export async function depsFor(url: string, folder: string, more: Partial<JobDeps> = {}): Promise<TestDeps> {
   const client = createClient({ baseUrl: new URL(url), key, userAgent: 'test' });
   onEnd(() => client.close());

@@ -27,7 +27,7 @@ import { readAll } from '../support/read-all.ts';
 const texts = ['one', 'two', 'three', 'four', 'five'];
 const bodies = texts.map((text) => ({ req_params: { text } }));
 
-/** Speaks each text as its own bytes, unless `first` responds to the request. */
+/** Responds with audio that consists of the text in angle brackets, unless `first` responds to the request. */
 function speaker(first: (text: string, response: ServerResponse) => boolean = () => false): Answer {
   return (response, seen) => {
     const text = textOf(seen);
@@ -45,7 +45,7 @@ interface Bench {
   pieces: string;
   deps: TestDeps;
   run: (order?: Partial<PiecesOrder>, sink?: AudioSink) => Promise<SpokenPieces>;
-  /** Speaks, and leaves the files of a process that died before it reported the output. */
+  /** Speaks, and leaves the files of a process that died before reporting the output. */
   die: () => Promise<unknown>;
 }
 
@@ -83,7 +83,7 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
   return { target, pieces, deps, run, die };
 }
 
-/** The pieces in their folder. Each name ends with a hash of the request. */
+/** Returns the numbers of the pieces in their folder, whose names end with a hash of the request. */
 function kept(pieces: string): string[] {
   return names(pieces).map((name) => name.replace(/-[\da-f]{16}$/, ''));
 }
@@ -109,7 +109,7 @@ test('every piece is its own job, and the output is complete and in order', asyn
   const server = await speechServer((response, seen) => {
     held.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
     most = Math.max(most, held.length);
-    // The first piece gets its response last, because the order must not depend on which response is first.
+    // The first piece receives its response last, because the order must not depend on the order of responses.
     if (held.length === 2) held.pop()?.();
     if (server.requests.length === texts.length) held.pop()?.();
   });
@@ -125,8 +125,8 @@ test('every piece is its own job, and the output is complete and in order', asyn
   expect(await deps.ledger.ids()).toHaveLength(5);
 });
 
-describe('a piece that fails', () => {
-  test('keeps the other pieces, and running the command again pays only for missing pieces', async () => {
+describe('a failed piece', () => {
+  test('does not affect the other pieces, and a rerun pays only for missing pieces', async () => {
     let down = true;
     const server = await speechServer(
       speaker((text, response) => text === 'three' && down && refuse(response)),
@@ -146,7 +146,7 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'three'].sort());
   });
 
-  test('because its stream was cut is paid for again only with --new, and no other piece is', async () => {
+  test('is paid for again only with --new, and alone, if its stream was truncated', async () => {
     let cut = true;
     const server = await speechServer(speaker((text, response) => text === 'two' && cut && broken(response)));
     const { run, target } = await bench(server.url);
@@ -158,7 +158,7 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'two'].sort());
   });
 
-  test('in a killed run does not prevent the missing pieces from being spoken', async () => {
+  test('with an unknown outcome does not prevent the missing pieces from being spoken', async () => {
     let down = true;
     const server = await speechServer(
       speaker((text, response) => {
@@ -179,7 +179,7 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf)).toEqual([...texts, 'two']);
   });
 
-  test('does not hide a worse failure of another piece', async () => {
+  test("does not hide another piece's worse failure", async () => {
     const server = await speechServer(
       speaker((text, response) => {
         if (text === 'one') return refuse(response);
@@ -194,7 +194,7 @@ describe('a piece that fails', () => {
     });
   });
 
-  test('is reported in the order of the text, and the folder is removed if no piece is complete', async () => {
+  test("is reported in the text's order, and the folder is removed if no piece is complete", async () => {
     const open = new Map<string, ServerResponse>();
     const server = await speechServer((response, seen) => {
       open.set(textOf(seen), response);
@@ -207,7 +207,7 @@ describe('a piece that fails', () => {
     expect(existsSync(pieces)).toBe(false);
   });
 
-  test('lets running pieces finish, and no new piece starts', async () => {
+  test('lets running pieces finish, but no new piece start', async () => {
     let release: (() => void) | undefined;
     const server = await speechServer(
       speaker((text, response) => {
@@ -232,7 +232,7 @@ describe('a piece that fails', () => {
   });
 });
 
-test('a budget that is too low is reported with the amount that all missing pieces need', async () => {
+test('an error about a budget that is too low contains the amount that all missing pieces need', async () => {
   const server = await speechServer(speaker());
   const { run, deps, target } = await bench(server.url);
   const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
@@ -249,7 +249,7 @@ test('a budget that is too low is reported with the amount that all missing piec
   expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
 });
 
-test('an interruption finishes the paid pieces, and the next run completes the output', async () => {
+test('an interrupted run finishes its paid pieces, and the next run completes the output', async () => {
   const server = await speechServer(speaker());
   const folder = freshFolder();
   const { run, deps, pieces } = await bench(server.url, folder);
@@ -261,7 +261,7 @@ test('an interruption finishes the paid pieces, and the next run completes the o
   expect(server.requests).toHaveLength(5);
 });
 
-test('a kept piece that was changed is not used', async () => {
+test('a saved piece that was changed is not used', async () => {
   const server = await speechServer(speaker((text, response) => text === 'five' && broken(response)));
   const { run, pieces, target } = await bench(server.url);
   await failure(run({ concurrency: 1 }));
@@ -282,7 +282,7 @@ test('an existing output is refused before anything is paid', async () => {
 });
 
 describe("a file that is not mgw's", () => {
-  test('is kept in the pieces folder, and so is the folder', async () => {
+  test('is not removed from the pieces folder, nor is the folder', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     mkdirSync(join(pieces, 'takes'), { recursive: true });
@@ -295,7 +295,7 @@ describe("a file that is not mgw's", () => {
       expect(readFileSync(join(pieces, name), 'utf8')).toBe(`mine: ${name}`);
   });
 
-  test('is not reached through a link in place of the folder: exit 10 before anything is paid', async () => {
+  test('is not reached through a link in place of the folder, which causes exit 10 before anything is paid', async () => {
     const server = await speechServer(speaker());
     const { run, pieces } = await bench(server.url);
     const elsewhere = freshFolder();
@@ -320,8 +320,8 @@ describe("a file that is not mgw's", () => {
   });
 });
 
-describe('a run that was killed', () => {
-  test('before it reported the output: the output is recognised and reported once, and nothing is paid', async () => {
+describe('the run after a killed run', () => {
+  test('reports the output once and pays nothing if the killed run had not reported it', async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();
@@ -333,7 +333,7 @@ describe('a run that was killed', () => {
     expect(server.requests).toHaveLength(5);
   });
 
-  test('and whose output was replaced: the next run exits 10, and nothing is paid', async () => {
+  test("exits 10 and pays nothing if the killed run's output was replaced", async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();
@@ -344,7 +344,7 @@ describe('a run that was killed', () => {
 });
 
 test.runIf(process.platform === 'linux')(
-  'a file that cannot be removed at the end is not a failure',
+  'a run succeeds even if a file cannot be removed at the end',
   async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces, deps } = await bench(server.url);
@@ -375,7 +375,7 @@ test('a stream receives the pieces in order, and a WAV file has one header', asy
   expect(readFileSync(target)).toEqual(Buffer.concat([wavHeader(8000, 30), padded]));
 });
 
-test('two processes at once create one output, pay once, and both deliver it', async () => {
+test('two concurrent processes pay once and deliver the same output', async () => {
   const server = await speechServer(speaker());
   const folder = freshFolder();
   const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];

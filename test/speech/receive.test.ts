@@ -5,10 +5,10 @@ import { deadlineIn, maxTimerMs, systemClock } from '../../src/clock.ts';
 import { filledBuffer, releaseBuffer, acquireBuffer } from '../../src/media/buffers.ts';
 import { receive } from '../../src/speech/audio-stream.ts';
 
-// Neither limit is reached, even on a slow machine.
+// Limits that are not reached even on a slow machine.
 const limits = { idleMs: maxTimerMs, deadline: deadlineIn(maxTimerMs, systemClock) };
 
-/** A stream whose chunks end at the given offsets. Each is read into memory that is reused for the next. */
+/** Yields a stream in chunks that end at the given offsets. Each chunk's memory is reused for the next. */
 function* read(stream: Buffer, cuts: readonly number[]): Generator<Uint8Array> {
   const ends = [...cuts.map((cut) => cut % stream.length), stream.length].sort((one, other) => one - other);
   let start = 0;
@@ -25,7 +25,7 @@ const audio = fc
   .tuple(fc.oneof(fc.nat({ max: 20 }), fc.nat({ max: 400_000 })), fc.nat({ max: 255 }))
   .map(([length, value]) => Buffer.alloc(length, value));
 
-test('audio of any size, in any chunks, is received complete and in order', async () => {
+test('audio of any size, in any chunks, is received completely and in order', async () => {
   const property = fc.asyncProperty(fc.array(audio), fc.array(fc.nat()), async (pieces, cuts) => {
     const frames = [Buffer.from('a'), ...pieces].map((piece) => ({
       code: 0,

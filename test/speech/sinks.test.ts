@@ -29,14 +29,14 @@ test('a WAV header contains the length of the audio after it', () => {
   expect(wavHeader(8000, 2 ** 33).readUInt32LE(40)).toBe(2 ** 32 - 1);
 });
 
-describe('a file for speech', () => {
+describe('a speech file', () => {
   const sink = async (target: string, wavRate?: number): Promise<FileSink> => {
     const made = new FileSink({ target, force: false, mime: 'audio/x', wavRate });
     made.lock = await lockAs(claimantOf(1), target, 'speech');
     return made;
   };
 
-  test('has one WAV header with the real sizes, and its hash is that of the file', async () => {
+  test('has one WAV header with the real sizes, and is published with the hash of the whole file', async () => {
     const target = join(freshFolder(), 'a.wav');
     const file = await sink(target, 16_000);
     await file.open();
@@ -48,7 +48,7 @@ describe('a file for speech', () => {
     expect(published).toEqual({ path: target, bytes: 50, sha256: sha256(expected), mime: 'audio/x' });
   });
 
-  test('that is abandoned keeps a playable part, or nothing', async () => {
+  test('leaves a playable part, or nothing, if it is abandoned', async () => {
     const folder = freshFolder();
     const file = await sink(join(folder, 'a.wav'), 16_000);
     await file.open();
@@ -62,7 +62,7 @@ describe('a file for speech', () => {
     expect(names(folder)).toEqual(['a.wav.part']);
   });
 
-  test('has padded PCM if the length is odd', async () => {
+  test('contains padded PCM if its length is odd', async () => {
     const target = join(freshFolder(), 'a.wav');
     const file = await sink(target, 8000);
     await file.open();
@@ -81,15 +81,15 @@ describe('a file for speech', () => {
     await expect((await sink(target)).open()).rejects.toMatchObject({ exitCode: 10, charged: 'no' });
   });
 
-  test('in a missing folder is refused before anything is paid', async () => {
+  test('is refused before anything is paid if its folder is missing', async () => {
     const target = join(freshFolder(), 'no', 'a.mp3');
     const opened = new FileSink({ target, force: false, mime: 'audio/x' }).open();
     await expect(opened).rejects.toMatchObject({ code: 'local_io', charged: 'no' });
   });
 });
 
-describe('a stream for speech', () => {
-  test('receives each piece immediately, after one WAV header of unknown length', async () => {
+describe('a stream that receives speech', () => {
+  test('receives each piece immediately, after one WAV header with an unknown length', async () => {
     const stream = new PassThrough();
     const sink = new StreamSink(stream, 24_000);
     await sink.write(pcm.subarray(0, 2));
@@ -98,14 +98,14 @@ describe('a stream for speech', () => {
     expect(stream.read()).toEqual(pcm.subarray(2));
   });
 
-  test('whose reader has closed it ends without an error message', async () => {
+  test('ends without an error message if its reader has closed it', async () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' }));
     const stream = new Writable({ write }).on('error', () => undefined);
     await expect(new StreamSink(stream).write(pcm)).rejects.toBeInstanceOf(ClosedPipe);
   });
 
-  test('that breaks for another reason is a local error', async () => {
+  test('causes a local error if it breaks for another reason', async () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('full'), { code: 'ENOSPC' }));
     const stream = new Writable({ write }).on('error', () => undefined);
@@ -115,7 +115,7 @@ describe('a stream for speech', () => {
     });
   });
 
-  test('uses a complete copy of an earlier run’s audio', async () => {
+  test("receives an earlier run's complete audio", async () => {
     const folder = freshFolder();
     const path = join(folder, 'a.mp3');
     writeFileSync(path, pcm);

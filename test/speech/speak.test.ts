@@ -52,7 +52,7 @@ async function failure(run: Promise<unknown>): Promise<Record<string, unknown>> 
 
 const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', retry: 'never' };
 
-test('mgw tts speaks, saves, and records its steps', async () => {
+test('speech is saved, and every step is recorded', async () => {
   const server = await speechServer([one, { code: 0, data: null, sentence: {} }, two, end]);
   const { run, target, folder, deps } = await bench(server.url);
   const { job, file, isResumed } = await run();
@@ -75,7 +75,7 @@ test('mgw tts speaks, saves, and records its steps', async () => {
   expect(request?.headers).not.toHaveProperty('authorization');
 });
 
-test('speech that was not reported to an agent is not paid for again under another key', async () => {
+test('speech whose outcome did not reach an agent is not paid for again under another key', async () => {
   const server = await speechServer([one, end], [one, end]);
   const { run, deps } = await bench(server.url);
   const agent = { blockedByAnyDoubt: deadlineIn(0, deps.clock), key: 'one' };
@@ -87,7 +87,7 @@ test('speech that was not reported to an agent is not paid for again under anoth
   expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
 });
 
-test('a submission in doubt blocks its request in any variant, but a finished one is not continued in another', async () => {
+test('a submission in doubt blocks every variant of its request, but a finished one continues in none', async () => {
   const lose: Answer = (response) => void response.destroy();
   const server = await speechServer(lose, [one, end], [one, end]);
   const { run, deps, folder } = await bench(server.url);
@@ -141,13 +141,13 @@ describe('speech is complete although', () => {
     expect((await (await bench(server.url)).run()).job.usage).toEqual({ text_words: 7 });
   });
 
-  test('the end frame brings the last audio', async () => {
+  test('the end frame contains the last audio', async () => {
     const server = await speechServer([one, { ...end, data: two.toString('base64') }]);
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(whole.length);
   });
 });
 
-describe('a stream that proves no success', () => {
+describe('a stream that does not prove success', () => {
   const cut =
     (text: string) =>
     (response: {
@@ -161,7 +161,7 @@ describe('a stream that proves no success', () => {
     ['is reset inside a frame', cut(speechBody([one]) + '{"code":0'), /broke/],
     ['ends without audio', [end], /without any audio/],
     ['has bad Base64', [one, '{"code":0,"data":"%%%%"}', end], /not strict Base64/],
-    ['has a code that is a text', [one, { code: '0', data: '' }, end], /code of a frame is a string/],
+    ['has a code that is a string', [one, { code: '0', data: '' }, end], /code of a frame is a string/],
     ['has data that is a number', [one, { code: 0, data: 1 }, end], /data of a frame is a number/],
     ['is a page', ['<html><body>Sign in</body></html>\n'], /an invalid frame: <html>.*check the base URL/],
     [
@@ -170,7 +170,7 @@ describe('a stream that proves no success', () => {
         response.writeHead(200).write(speechBody([one])),
       /no data arrived for 1 s/,
     ],
-  ])('and %s exits 9, is kept, and is never sent again automatically', async (_, answer, why) => {
+  ])('exits 9, keeps its audio, and is never sent again automatically, if it %s', async (_, answer, why) => {
     const server = await speechServer(answer);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await failure(run());
@@ -221,7 +221,7 @@ describe('a stream that proves no success', () => {
     });
   });
 
-  test('is aborted at the deadline if it does not end before', async () => {
+  test('is aborted at the deadline if it has not ended', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write(frameText(one)), 20);
@@ -236,13 +236,13 @@ describe('a stream that proves no success', () => {
   });
 });
 
-describe('the budget of speech counts', () => {
+describe('a speech budget includes', () => {
   const priced = { what: 'speech', cost: { at_most: '0.5', per_10k_characters: '1000' } };
   const early = (words: number): object => ({
     ...{ code: 0, data: one.toString('base64'), usage: { text_words: words } },
   });
 
-  /** A run under a budget of 10; `spent` returns the amount that the budget then counts. */
+  /** Prepares a run with a budget of 10. `spent` runs it and returns the amount spent from the budget. */
   async function underBudget(
     url: string,
   ): Promise<Bench & { budget: Budget; spent: (budget?: Budget) => Promise<string> }> {
@@ -262,7 +262,7 @@ describe('the budget of speech counts', () => {
 
   test.each<[string, Frames, string]>([
     ['the characters that the gateway counted', [one, end], '1'],
-    ['a lower count too', [early(2), { code: 20000000 }], '0.2'],
+    ['a count below the estimate', [early(2), { code: 20000000 }], '0.2'],
     ['the estimate if the gateway did not count', [one, { code: 20000000 }], '0.5'],
     ['a higher count of a stream that broke off', [early(7)], '0.7'],
     ['the estimate if the count of a stream that broke off may be incomplete', [early(2)], '0.5'],
@@ -274,8 +274,8 @@ describe('the budget of speech counts', () => {
 
   test.each<[string, Frames, string]>([
     ['', [one, end], '1'],
-    [' of broken speech', [early(7)], '0.7'],
-  ])('the count%s after a run that died before it corrected the budget', async (_, frames, expected) => {
+    [' for broken speech', [early(7)], '0.7'],
+  ])('the count%s after a run that died before correcting the budget', async (_, frames, expected) => {
     const server = await speechServer(frames);
     const { spent, budget, deps } = await underBudget(server.url);
     const dying: Budget = Object.assign(Object.create(budget) as Budget, {
@@ -289,7 +289,7 @@ describe('the budget of speech counts', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('the count if the acceptance could not be recorded', async () => {
+  test("the gateway's count if the acceptance could not be recorded", async () => {
     const server = await speechServer([one, end]);
     const { spent, deps } = await underBudget(server.url);
     const append = deps.ledger.append.bind(deps.ledger);
@@ -300,7 +300,7 @@ describe('the budget of speech counts', () => {
 });
 
 describe('an error frame', () => {
-  test('as the first frame exits 5 by its class, and nothing is kept', async () => {
+  test('exits 5 with an error class, and nothing is kept, if it is the first frame', async () => {
     const server = await speechServer([{ code: 45000000, message: 'speaker permission denied' }]);
     const { run, folder, deps } = await bench(server.url);
     expect(await failure(run())).toMatchObject({
@@ -317,7 +317,7 @@ describe('an error frame', () => {
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', native_status: '45000000' });
   });
 
-  test('after audio exits 5, and the audio is kept', async () => {
+  test('exits 5, and the audio is kept, if it follows audio', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
     const message = `Error 55000000: server error. The received audio was saved in ${target}.part. The call is not sent again automatically: --new pays for another take.`;
@@ -331,7 +331,7 @@ describe('an error frame', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('has the request id of the gateway, or no request id', async () => {
+  test("is reported with the gateway's request id, if there is one", async () => {
     const error = frameText({ code: 1, message: 'oops (request id: 2026abc)' });
     const server = await speechServer(
       (response) => void response.end(error),
@@ -350,7 +350,7 @@ describe('a failure before the stream', () => {
       response.writeHead(status).end(typeof text === 'string' ? text : JSON.stringify(text));
   const reset = (response: { destroy(): void }): void => response.destroy();
 
-  test('with 429 or 503 is retried', async () => {
+  test('is retried after 429 or 503', async () => {
     const server = await speechServer(refuse(429, ''), refuse(503, { error: { message: 'overloaded' } }), [
       one,
       end,
@@ -369,7 +369,7 @@ describe('a failure before the stream', () => {
     [403, { error: { message: 'Insufficient balance' } }, { code: 'balance', exitCode: 4 }],
     [404, { error: { code: 'unsupported_endpoint', message: 'x' } }, { code: 'not_found', exitCode: 4 }],
     [307, '', { code: 'invalid_request', exitCode: 4 }],
-  ])('with %i is a refusal: nothing is charged, and no leftovers remain', async (status, text, expected) => {
+  ])('with %i is a refusal, which charges nothing and leaves no files', async (status, text, expected) => {
     const server = await speechServer(refuse(status, text));
     const { run, folder } = await bench(server.url);
     expect(await failure(run())).toMatchObject({ ...expected, charged: 'no' });
@@ -382,7 +382,7 @@ describe('a failure before the stream', () => {
     ['302', refuse(302, '')],
     ['a reset', reset],
     ['silence', () => undefined],
-  ])('(%s) leaves the outcome unknown: exit 7, and a rerun sends nothing', async (_, answer) => {
+  ])('(%s) leaves the outcome unknown, exits 7, and makes a rerun send nothing', async (_, answer) => {
     const server = await speechServer(answer);
     const { run, folder } = await bench(server.url);
     const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe' };
@@ -395,7 +395,7 @@ describe('a failure before the stream', () => {
   test.each([
     [{}, ': --new pays for another take.'],
     [{ key: 'k' }, ': another --key pays for another take.'],
-  ])('with an unknown outcome suggests a take that is possible with %j', async (more, words) => {
+  ])('with an unknown outcome suggests how to pay for another take with %j', async (more, words) => {
     const server = await speechServer(reset);
     const { run } = await bench(server.url);
     for (let runs = 0; runs < 2; runs += 1)
@@ -403,7 +403,7 @@ describe('a failure before the stream', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('ends at the deadline if the response never begins', async () => {
+  test('occurs at the deadline if the response never begins', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const server = await speechServer(() => void vi.advanceTimersByTime(1200));
@@ -441,7 +441,7 @@ describe('a failure before the stream', () => {
   });
 });
 
-describe('audio of an earlier run', () => {
+describe("an earlier run's audio", () => {
   test('is never overwritten, because the next take has its own temporary file', async () => {
     const server = await speechServer([one], [two, end]);
     const { run, folder, target } = await bench(server.url);
@@ -460,7 +460,7 @@ describe('audio of an earlier run', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('that was complete makes the same command a second take', async () => {
+  test('makes the same command a second take if it was complete', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     const first = await run();
@@ -471,7 +471,7 @@ describe('audio of an earlier run', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('under a key is delivered again from its file', async () => {
+  test('is delivered again from its file if it has a key', async () => {
     const server = await speechServer([one, two, end]);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await run({ key: 'greeting' });
@@ -491,7 +491,7 @@ describe('audio of an earlier run', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('under a key cannot be fetched again if its file is missing', async () => {
+  test('cannot be fetched again if it has a key but its file is missing', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     await run({ key: 'greeting' });
@@ -505,7 +505,7 @@ describe('audio of an earlier run', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('under a key with another text is a conflict', async () => {
+  test('causes a conflict if its key is used with another text', async () => {
     const server = await speechServer([one, end]);
     const { run } = await bench(server.url);
     await run({ key: 'greeting' });
@@ -516,7 +516,7 @@ describe('audio of an earlier run', () => {
     });
   });
 
-  test('under one key is paid for once by two concurrent runs, and both succeed', async () => {
+  test('is paid for once by two concurrent runs with the same key, and both succeed', async () => {
     const server = await speechServer([one, two, end]);
     const folder = freshFolder();
     const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];
@@ -527,7 +527,7 @@ describe('audio of an earlier run', () => {
   });
 });
 
-test('a second interruption ends the stream with 130, and the received audio is kept', async () => {
+test('a second interruption ends the stream with exit 130, and the received audio is kept', async () => {
   const server = await speechServer((response) => void response.writeHead(200).write(speechBody([one])));
   const { run, folder, deps } = await bench(server.url);
   const onAudio = (): void => {
@@ -553,7 +553,7 @@ test('a single interruption lets the stream finish', async () => {
 });
 
 test.skipIf(process.getuid?.() === 0)(
-  'an output folder that is not writable exits 10 before anything is sent',
+  'an output folder that is not writable causes exit 10 before anything is sent',
   async () => {
     const server = await speechServer([one, end]);
     const { run, folder } = await bench(server.url);

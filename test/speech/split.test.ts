@@ -6,7 +6,7 @@ const length = (text: string): number => Array.from(text).length;
 
 describe('the splitter', () => {
   test.each([
-    ['returns a text that fits as one piece', 'Hello there. Bye.', 100, ['Hello there. Bye.']],
+    ['returns text that fits as one piece', 'Hello there. Bye.', 100, ['Hello there. Bye.']],
     [
       'prefers paragraphs to lines',
       'One. Two.\nThree.\n\nFour. Five.',
@@ -74,7 +74,7 @@ describe('a split text', () => {
   const text = fc.oneof(fc.string({ unit, maxLength: 200 }), fc.string({ unit: 'grapheme', maxLength: 100 }));
   const most = fc.integer({ min: 1, max: 40 });
 
-  test('is complete, and no piece is too long or cut inside a character', () => {
+  test('is complete, and no piece is too long or ends inside a character', () => {
     fc.assert(
       fc.property(text, most, (all, limit) => {
         expect(cutText(all, limit).join('')).toBe(all);
@@ -92,7 +92,7 @@ describe('a split text', () => {
     );
   });
 
-  test('is cut by length if it has no break, even at a megabyte', () => {
+  test('is split by length if it has no breaks, even for a megabyte of text', () => {
     expect(splitText('x'.repeat(1_000_000), 1000)).toHaveLength(1000);
   });
 });

@@ -25,7 +25,7 @@ describe('a speech failure is classified by its message before its code', () => 
     ['', '55000000', 'server_error'],
     ['busy', '3005', 'rate_limited'],
     ['who knows', '7', 'server_error'],
-  ])('%s (%s) is %s', (message, nativeCode, code) => {
+  ])('("%s", %s, is %s)', (message, nativeCode, code) => {
     expect(speechFailure(message, nativeCode)).toMatchObject({ code, nativeCode });
   });
 });
@@ -51,25 +51,25 @@ test.each([
   ['invalid api key', 'mgw auth login'],
   ['[resource_id=x] requested resource not granted', "key's groups"],
   ['Insufficient balance', 'Top up'],
-])('the error %s suggests what to do', (message, advice) => {
+])('the error %s contains a suggestion', (message, advice) => {
   expect(speechFailure(message, '45000000').message).toContain(advice);
 });
 
-describe('a refusal by HTTP', () => {
+describe('a refusal by HTTP status', () => {
   const reply = (status: number, text: string): Reply => ({ status, headers: {}, text, complete: true });
 
-  test('is read in plain text too', () => {
+  test('may be plain text', () => {
     expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letter or digit');
   });
 
-  test('from a web page is not a balance error', () => {
+  test('is not a balance error if it is a web page', () => {
     expect(speechHttpFailure(reply(400, '<html>load balancer</html>')).code).toBe('invalid_request');
   });
 
   test.each([
     [401, '', 'auth', 'mgw auth login'],
     [402, '', 'balance', 'Top up'],
-  ])('with %i and no message suggests what to do', (status, text, code, advice) => {
+  ])('with %i and no message contains a suggestion', (status, text, code, advice) => {
     expect(speechHttpFailure(reply(status, text))).toMatchObject({
       code,
       message: expect.stringContaining(advice) as string,
@@ -77,6 +77,6 @@ describe('a refusal by HTTP', () => {
   });
 });
 
-test('an error without a message shows its code', () => {
+test('an error without a message contains its code', () => {
   expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway returned error 99' });
 });

@@ -13,7 +13,7 @@ const reply = (status: number, body: unknown, headers: Record<string, string> = 
   complete: true,
 });
 
-test('the request for speech follows specification 4.4 and 5', () => {
+test('the speech request follows specification 4.4 and 5', () => {
   const body = { req_params: { text: 'Grüße 你好', audio_params: { format: 'mp3', sample_rate: 24000 } } };
   const exchange = speechExchange(body);
   expect(exchange).toMatchObject({ method: 'POST', path: '/api/v3/tts/unidirectional' });
@@ -39,7 +39,7 @@ describe('a speech frame', () => {
     ['an end without usage', { code: 20000000, message: 'OK' }, { kind: 'end', usage: undefined }],
     ['an end with audio', { code: 20000000, data: 'SGk=' }, { kind: 'end', bytes: Buffer.from('Hi') }],
     ['invalid usage', { code: 20000000, usage: [7] }, { kind: 'end', usage: undefined }],
-  ])('is read: %s', (_, value, expected) => {
+  ])('is read if it contains %s', (_, value, expected) => {
     expect(readFrame(frame(value))).toMatchObject(expected);
   });
 
@@ -70,12 +70,12 @@ describe('a speech frame', () => {
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],
     ['a text that looks like it', { code: 0, message: '"data":"SGk="', data: 'SGVsbG8=' }, 'Hello'],
-  ])('has audio next to %s', (_, value, audio) => {
+  ])('contains audio even with %s', (_, value, audio) => {
     const read = readFrame(frame(value));
     expect(read.kind === 'audio' ? read.bytes.toString() : undefined).toBe(audio);
   });
 
-  test('has strict Base64', () => {
+  test('must contain strict Base64', () => {
     const unit = fc.constantFrom('A', 'b', '7', '+', '/', '=', '-', '_', '\n', ' ', 'é', '\u0141', '😀');
     fc.assert(
       fc.property(fc.string({ unit, minLength: 1 }), (data) => {
@@ -100,13 +100,13 @@ describe('a speech frame', () => {
       'insufficient_user_quota',
     ],
     [{ error: 'unsupported_endpoint' }, 'not_found', undefined],
-  ])('with %j is an application error', (value, code, nativeCode) => {
+  ])('is an application error if it contains %j', (value, code, nativeCode) => {
     expect(readFrame(frame(value))).toMatchObject({ kind: 'error', failure: { code, nativeCode } });
   });
 });
 
-describe('the head of a speech response', () => {
-  test('with 2xx is billed, and its handle is the log id', () => {
+describe("a speech response's head", () => {
+  test('means with 2xx that the speech is billed, and contains the log id as the handle', () => {
     expect(readSpeechHead(reply(200, '', { 'x-tt-logid': 'log1', 'x-request-id': 'r' }))).toEqual({
       kind: 'accepted',
       handle: 'log1',
@@ -131,15 +131,15 @@ describe('the head of a speech response', () => {
     [408, '', 'unknown', 'server_error'],
     [302, '', 'unknown', 'bad_reply'],
     [307, '', 'rejected', 'invalid_request'],
-  ])('with HTTP %i and %j is %s', (status, body, kind, code) => {
+  ])('is read for HTTP %i and %j as %s', (status, body, kind, code) => {
     expect(readSpeechHead(reply(status, body))).toMatchObject({ kind, failure: { code } });
   });
 
-  test('proves nothing if its refusal was cut', () => {
+  test('proves nothing if the refusal was truncated', () => {
     expect(readSpeechHead({ ...reply(400, '{"code":'), complete: false })).toMatchObject({ kind: 'unknown' });
   });
 
-  test('contains the error of a refusal if the body is empty', () => {
+  test('contains the error if a refusal has an empty body', () => {
     const headers = { 'x-api-status-code': '45002000', 'x-api-message': 'empty speaker' };
     const verdict = readSpeechHead(reply(400, '', headers));
     expect(verdict).toMatchObject({
