@@ -47,11 +47,11 @@ describe('parseBaseUrl', () => {
     expect(() => parseBaseUrl(text, false)).not.toThrow(/sesame/);
   });
 
-  it('accepts http:// for any host if that is allowed', () => {
+  it('accepts http:// for any host if it is allowed', () => {
     expect(parseBaseUrl('http://10.0.0.1', true)).toBe('http://10.0.0.1');
   });
 
-  it('returns a URL without its own path, query, fragment or credentials, or throws an Error', () => {
+  it('returns a URL without a path, query, fragment or credentials, or throws an Error', () => {
     fc.assert(
       fc.property(
         fc.oneof(fc.webUrl({ withQueryParameters: true, withFragments: true }), fc.string()),

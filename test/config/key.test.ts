@@ -27,7 +27,7 @@ describe('checkKey', () => {
     ['secret word', /white space/],
     ['secretwörd', /not ASCII/],
     [`secretword${'x'.repeat(5000)}`, /longer/],
-  ])('refuses %j without echoing it', (key, why) => {
+  ])('refuses %j without quoting it', (key, why) => {
     expect(() => checkKey(key)).toThrow(why);
     expect(() => checkKey(key)).not.toThrow(/secret|w[oö]rd/);
   });
@@ -48,7 +48,7 @@ describe('checkKey', () => {
 });
 
 describe('keyOfFile', () => {
-  it('removes one line break at the end, and nothing else', () => {
+  it('removes only one line break at the end', () => {
     expect(keyOfFile('sk-1\n')).toBe('sk-1');
     expect(keyOfFile('sk-1\r\n')).toBe('sk-1');
     expect(keyOfFile('sk-1')).toBe('sk-1');
@@ -72,7 +72,7 @@ function refusal(name: string): string {
 }
 
 describe('readKeyFile', () => {
-  it('returns the text of a file unchanged', () => {
+  it("returns a file's text unchanged", () => {
     writeFileSync(file, 'sk-1\n');
     expect(readKeyFile(file)).toBe('sk-1\n');
   });
@@ -84,7 +84,7 @@ describe('readKeyFile', () => {
     expect(refusal(file)).toContain('larger than 64 KiB');
   });
 
-  it('reads a pipe, such as that of a process substitution', () => {
+  it('reads a pipe, such as a process substitution', () => {
     const pipe = path.join(folder, 'pipe');
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const writer = spawnSync('sh', ['-c', `printf 'sk-%s\\n' piped > "$0" & `, pipe], { stdio: 'ignore' });

@@ -3,12 +3,12 @@ import { configFolder, stateFolder, type Host } from '../../src/config/places.ts
 
 const host: Host = { home: '/home/ann', platform: 'linux', cwd: '/srv' };
 
-it('the folders are in the home folder by default', () => {
+it("mgw's folders are in the home folder by default", () => {
   expect(configFolder({}, host)).toEqual({ path: '/home/ann/.config/mgw' });
   expect(stateFolder({}, { ...host, platform: 'darwin' })).toEqual({ path: '/home/ann/.local/state/mgw' });
 });
 
-it('the folders follow the XDG variables, and ignore relative values', () => {
+it("mgw's folders follow the XDG variables, except relative values", () => {
   expect(configFolder({ XDG_CONFIG_HOME: '/x' }, host)).toEqual({
     path: '/x/mgw',
     variable: 'XDG_CONFIG_HOME',
@@ -17,7 +17,7 @@ it('the folders follow the XDG variables, and ignore relative values', () => {
   expect(stateFolder({ XDG_STATE_HOME: 'x' }, host).path).toBe('/home/ann/.local/state/mgw');
 });
 
-it("mgw's own variables take precedence for the folders, relative to the current folder", () => {
+it("mgw's folder variables take precedence, and are relative to the current folder", () => {
   const env = {
     MGW_CONFIG_DIR: '/srv/conf/',
     MGW_STATE_DIR: '/s',
@@ -29,14 +29,14 @@ it("mgw's own variables take precedence for the folders, relative to the current
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });
 
-it('the error lists the variables to set if there is no home folder, unless all folders are set', () => {
+it('the error for a missing home folder lists the variables to set, unless all folders are set', () => {
   const nowhere = { ...host, home: '' };
   expect(() => stateFolder({ MGW_CONFIG_DIR: '/c' }, nowhere)).toThrow('Set HOME, or both MGW_STATE_DIR');
   expect(() => configFolder({}, nowhere)).toThrow('no home folder');
   expect(stateFolder({ MGW_STATE_DIR: '/s' }, nowhere).path).toBe('/s');
 });
 
-it('the folders for applications are used only on Windows', () => {
+it('the application folders are used only on Windows', () => {
   const env = { APPDATA: '/roaming', LOCALAPPDATA: '/local' };
   expect(configFolder(env, { ...host, platform: 'win32' }).path).toBe('/roaming/mgw');
   expect(stateFolder(env, { ...host, platform: 'win32' }).path).toBe('/local/mgw');
@@ -47,13 +47,16 @@ it.each([
   ['MGW_STATE_DIR', 'state', '/srv/state'],
   ['MGW_STATE_DIR', '~/state', '/srv/~/state'],
   ['MGW_CONFIG_DIR', '.', '/srv'],
-])('%s=%s is refused, because it would mean another folder in each current folder', (name, value, meant) => {
-  const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
-  expect(() => look({ [name]: value }, host)).toThrow(
-    `${name} ${value}: must be an absolute path such as ${meant}.`,
-  );
-});
+])(
+  '%s=%s is refused, because it would refer to a different folder in each current folder',
+  (name, value, meant) => {
+    const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
+    expect(() => look({ [name]: value }, host)).toThrow(
+      `${name} ${value}: must be an absolute path such as ${meant}.`,
+    );
+  },
+);
 
-it('a relative home is refused', () => {
+it('a relative home folder is refused', () => {
   expect(() => stateFolder({}, { ...host, home: 'home' })).toThrow('HOME home: must be an absolute path');
 });

@@ -45,7 +45,7 @@ async function refusal(): Promise<string> {
 }
 
 describe('readConfig', () => {
-  it('returns an empty config if there is no file or no folder', async () => {
+  it('returns an empty config if the file or its folder does not exist', async () => {
     expect(await read()).toEqual({ profiles: {} });
     rmSync(folder, { recursive: true });
     expect(await read()).toEqual({ profiles: {} });
@@ -100,7 +100,7 @@ describe('readConfig', () => {
     expect(await refusal()).toMatch(why);
   });
 
-  it('does not repeat a possible key from a file that is not JSON', async () => {
+  it('does not quote a possible key from a file that is not JSON', async () => {
     put('sk-sesame-open');
     expect(await refusal()).not.toContain('sesame');
     put('{"profiles":{"default":{"api_key":"sk-sesame"}}x}');
@@ -118,7 +118,7 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('cannot be used');
   });
 
-  it('refuses a folder, a pipe, a socket, and links that lead nowhere', async () => {
+  it('refuses a folder, a pipe, a socket and a dangling link', async () => {
     mkdirSync(file);
     expect(await refusal()).toContain('it is a folder');
     rmSync(file, { recursive: true });
@@ -145,7 +145,7 @@ describe('readConfig', () => {
   });
 
   it.each(['644', '640', '604', '660'])(
-    'refuses a key in a file of mode %s, and explains how to fix it',
+    'refuses a key in a file with mode %s, and explains how to fix it',
     async (mode) => {
       put('{"profiles":{"default":{"api_key":"k"}}}', Number.parseInt(mode, 8));
       const message = await refusal();
@@ -154,14 +154,14 @@ describe('readConfig', () => {
     },
   );
 
-  it('refuses a file that others can write, since they could set another gateway', async () => {
+  it('refuses a file that others can write to, because they could set another gateway', async () => {
     put('{"profiles":{}}', 0o622);
     expect(await refusal()).toContain('others can write to it (mode 0622)');
     put('{"profiles":{}}', 0o644);
     expect(await read()).toEqual({ profiles: {} });
   });
 
-  it.runIf(process.geteuid?.() === 0)('refuses a file or a link of another user, even as root', async () => {
+  it.runIf(process.geteuid?.() === 0)("refuses another user's file or link, even as root", async () => {
     put('{"profiles":{}}', 0o644);
     chownSync(file, 4242, 4242);
     expect(await refusal()).toContain(`belongs to user 4242, and mgw runs as user 0`);
@@ -183,7 +183,7 @@ describe('readConfig', () => {
     rmSync(link);
   });
 
-  it('turns any text into a config or a clear error, and does not pollute a prototype', async () => {
+  it('returns a config or a clear error for any text without polluting a prototype', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
         put(content);

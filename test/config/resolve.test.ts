@@ -35,8 +35,8 @@ function refusal(act: () => unknown): MgwError {
   throw new Error('it was accepted');
 }
 
-describe('precedence', () => {
-  it('is flag, environment, profile, default, and each source is reported', () => {
+describe('the order of precedence', () => {
+  it('is flag, environment, profile, default, and the source of each value is reported', () => {
     const flags = { timeout: '1m' };
     const env = { MGW_TIMEOUT: '2m' };
     const profile = { timeout: '3m' };
@@ -70,7 +70,7 @@ describe('precedence', () => {
     expect(seen(resolve({ profile: all.profile }))).toEqual(['profile.example', 'p', 'profile-key']);
   });
 
-  it('treats an empty variable as unset', () => {
+  it('ignores an empty variable', () => {
     const env = {
       MGW_TIMEOUT: '',
       MGW_BASE_URL: '',
@@ -109,7 +109,7 @@ describe('profiles', () => {
     profiles: { work: { base_url: 'https://work.example' }, home: { base_url: 'https://home.example' } },
   };
 
-  it('are chosen by flag, variable, and the file', () => {
+  it('are selected by flag, by variable, or in the file', () => {
     const env = { MGW_PROFILE: 'home' };
     expect(resolve({ file, env, flags: { profile: 'work' } }).baseUrl?.value).toBe('https://work.example');
     expect(resolve({ file, env }).baseUrl).toEqual({
@@ -130,7 +130,7 @@ describe('profiles', () => {
 });
 
 describe('the base URL', () => {
-  it('is reported as missing only if it is needed, with both suggested commands', () => {
+  it('is reported as missing only if it is needed, with both commands that set it', () => {
     const error = refusal(() => requireBaseUrl(resolve()));
     expect(error).toMatchObject({
       code: 'config',
@@ -156,7 +156,7 @@ describe('the base URL', () => {
     expect(error.message).not.toContain('sesame');
   });
 
-  it('may be http:// for loopback, and elsewhere only with permission', () => {
+  it('may use http:// on loopback, or elsewhere with permission', () => {
     const flags = { baseUrl: 'http://10.0.0.1' };
     expect(refusal(() => requireBaseUrl(resolve({ flags }))).message).toContain('--allow-http');
     expect(requireBaseUrl(resolve({ flags: { ...flags, allowHttp: true } })).href).toBe('http://10.0.0.1/');
@@ -182,7 +182,7 @@ describe('the key', () => {
     expect(requireKey(settings)).toBe('sk-1');
   });
 
-  it('is read once, and only when needed', () => {
+  it('is read only once, when it is needed', () => {
     let reads = 0;
     const settings = resolveSettings({
       flags: {},
@@ -194,7 +194,7 @@ describe('the key', () => {
     expect([requireKey(settings), requireKey(settings)]).toEqual(['sk-1', 'sk-1']);
   });
 
-  it('is read from the variable before the file', () => {
+  it('is read from the variable rather than the file', () => {
     expect(requireKey(resolve({ env: { MGW_API_KEY: 'sk-2', MGW_API_KEY_FILE: '/none' } }))).toBe('sk-2');
   });
 
@@ -208,7 +208,7 @@ describe('the key', () => {
   });
 
   it.each(['Bearer sesame', 'ses ame', '"sesame"', 'sesame\n', 'sésame'])(
-    'is refused as %j, and not printed',
+    'is refused, and not printed, if it is %j',
     (key) => {
       for (const given of [{ env: { MGW_API_KEY: key } }, { profile: { api_key: key } }]) {
         const error = refusal(() => requireKey(resolve(given)));
@@ -255,13 +255,13 @@ describe('polling', () => {
     expect(error.message).toContain(message);
   });
 
-  it('accepts milliseconds from a command line that has already parsed the duration', () => {
+  it('accepts a duration that the command line has parsed into milliseconds', () => {
     expect(resolve({ flags: { timeout: 90_000 } }).timeoutMs.value).toBe(90_000);
   });
 });
 
 describe('other settings', () => {
-  it('disable prompts in CI, by flag, and by variable', () => {
+  it('disable prompts in CI, by flag or by variable', () => {
     expect(resolve({ env: { CI: 'true' } }).noInput).toEqual({ value: true, source: 'env', name: 'CI' });
     expect(resolve({ env: { CI: 'woodpecker' } }).noInput.value).toBe(true);
     expect(resolve({ env: { CI: 'false' } }).noInput.value).toBe(false);
@@ -271,7 +271,7 @@ describe('other settings', () => {
     expect(resolve({ flags: { input: true } }).noInput.value).toBe(false);
   });
 
-  it('join the trusted origins of flag and profile', () => {
+  it('combine the trusted origins from the flag and the profile', () => {
     const profile = { trusted_origins: ['https://A.example:443', 'https://b.example'] };
     const flags = { trustOrigin: ['https://c.example', 'https://b.example/'] };
     expect(resolve({ profile, flags }).trustedOrigins.value).toEqual([
@@ -281,7 +281,7 @@ describe('other settings', () => {
     ]);
   });
 
-  it("send Protocol C's key without a scheme if the header is not Authorization", () => {
+  it("omit the scheme of Protocol C's key if the header is not Authorization", () => {
     const scheme = (c: Profile['c']): unknown => resolve({ profile: { c } }).cAuth.value;
     expect(scheme({ auth_header: 'X-Api-Key' })).toEqual({ header: 'X-Api-Key', scheme: '' });
     expect(scheme({ auth_header: 'X-Api-Key', auth_scheme: 'Key' })).toEqual({
@@ -291,7 +291,7 @@ describe('other settings', () => {
     expect(scheme({ auth_scheme: '' })).toEqual({ header: 'Authorization', scheme: '' });
   });
 
-  it('apply the defaults of a model to that model only', () => {
+  it("apply a model's defaults only to that model", () => {
     const profile = { defaults: { video: { a: { 'veo-3.1': { duration: 8, aspect_ratio: '16:9' } } } } };
     const { defaultsFor } = resolve({ profile });
     expect(defaultsFor('a', 'veo-3.1')).toEqual({ duration: 8, 'aspect-ratio': '16:9' });

@@ -15,7 +15,7 @@ import { layersOf } from '../../src/config/resolve.ts';
 import type { SettingFlags } from '../../src/config/rules.ts';
 
 describe('keyPath', () => {
-  it("reads the last part of a default as the flag, regardless of the model's name", () => {
+  it("reads a default's last part as the flag, regardless of the model's name", () => {
     expect(keyPath('defaults.video.a.veo-3.duration')).toEqual([
       'defaults',
       'video',
@@ -32,10 +32,10 @@ describe('keyPath', () => {
     ]);
   });
 
-  it('knows every setting', () => {
+  it('accepts every setting', () => {
     expect(keyPath('base_url')).toEqual(['base_url']);
     expect(keyPath('submit.retry_5xx')).toEqual(['submit', 'retry_5xx']);
-    // The other settings of the store are members next to its address.
+    // The store's other settings are members next to `url`.
     const pathOf = (key: string): string => (key === 'store' ? 'store.url' : key);
     for (const key of settableKeys) expect(keyPath(key).join('.')).toBe(pathOf(key));
   });
@@ -63,7 +63,7 @@ describe('keyPath', () => {
 describe('storedValue', () => {
   const kept = (name: string, ...words: string[]): unknown => storedValue(keyPath(name), words, {});
 
-  it('stores a value that the schema accepts, for every setting', () => {
+  it('returns a value that the schema accepts for every setting', () => {
     const words: Record<string, string> = {
       base_url: 'https://gateway.example/',
       trusted_origins: 'https://a.example,https://b.example',
@@ -115,7 +115,7 @@ describe('storedValue', () => {
     });
   });
 
-  it("stores the rates of a price as one string, regardless of the model's name", () => {
+  it("returns a price's rates as one string, regardless of the model's name", () => {
     const name = 'prices.c.vendor-h3.1:x';
     expect(keyPath(name)).toEqual(['prices', 'c', 'vendor-h3.1:x']);
     expect(kept(name, 'second=0.2', 'resolution=2K: second=0.4')).toBe(
@@ -125,7 +125,7 @@ describe('storedValue', () => {
     expect(() => kept('prices.group_multiplier', '1', '2')).toThrow('one value');
   });
 
-  it('stores a default unchanged', () => {
+  it('returns a default unchanged', () => {
     const name = 'defaults.video.a.veo-3.duration';
     expect(kept(name, '8')).toBe(8);
     expect(kept(name, '-1.5')).toBe(-1.5);
@@ -160,7 +160,7 @@ describe('withValue', () => {
     maxLength: 4,
   }) as fc.Arbitrary<unknown> as fc.Arbitrary<KeyPath>;
 
-  it('sets one value and leaves the original and every other value unchanged', () => {
+  it('sets one value without changing the original or any other value', () => {
     fc.assert(
       fc.property(
         fc.object({ key: fc.constantFrom('a', 'b', 'c') }),
@@ -179,7 +179,7 @@ describe('withValue', () => {
     );
   });
 
-  it('removes a value, and objects that become empty', () => {
+  it('removes a value and the objects that become empty', () => {
     const profile = { tts: { speaker: 's' }, c: { auth_header: 'h', auth_scheme: '' } };
     expect(withValue(profile, ['tts', 'speaker'], undefined)).toEqual({ c: profile.c });
     expect(withValue(profile, ['c', 'auth_header'], undefined)).toEqual({
@@ -199,7 +199,7 @@ function find(rows: SettingRow[], key: string): SettingRow | undefined {
   return rows.find((row) => row.key === key);
 }
 
-it('mgw config list shows every value with its source, and hides the key', () => {
+it('mgw config list prints every value with its source, but not the key', () => {
   const rows = list(
     { api_key: 'sk-sesame', timeout: '90m', defaults: { video: { a: { 'veo-3.1': { duration: 8 } } } } },
     { MGW_BASE_URL: 'https://gateway.example' },
@@ -226,7 +226,7 @@ it('mgw config list shows every value with its source, and hides the key', () =>
   expect(JSON.stringify(rows)).not.toContain('sesame');
 });
 
-it('mgw config list shows an unusable value with the reason, and the other values unchanged', () => {
+it('mgw config list prints an unusable value with the reason, and the other values unchanged', () => {
   const rows = list({ timeout: 'soon', base_url: 'https://h/v1', retries: 1 }, { MGW_SANDBOX: 'maybe' });
   expect(find(rows, 'timeout')?.problem).toContain('must be a number with a unit');
   expect(find(rows, 'base_url')?.problem).toContain('without /v1');
@@ -234,7 +234,7 @@ it('mgw config list shows an unusable value with the reason, and the other value
   expect(find(rows, 'retries')?.value).toBe(1);
 });
 
-it('mgw config list shows a scheme that follows from the header', () => {
+it('mgw config list prints a scheme that is derived from the header', () => {
   expect(find(list({}), 'c.auth_scheme')).toMatchObject({ value: 'Bearer', source: 'default' });
   expect(find(list({ c: { auth_header: 'X-Api-Key' } }), 'c.auth_scheme')).toMatchObject({ value: '' });
 });

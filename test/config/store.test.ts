@@ -47,7 +47,7 @@ describe('changeProfile', () => {
     expect(await readConfig(env)).toEqual({ profiles: { default: { api_key: 'sk-1' } } });
   });
 
-  it('changes one profile and leaves the others unchanged', async () => {
+  it('changes one profile without changing the others', async () => {
     await changeProfile(env, 'one', () => ({ retries: 1 }));
     await changeProfile(env, 'two', () => ({ base_url: 'https://two.example' }));
     await changeProfile(env, 'one', (profile) => ({ ...profile, timeout: '5m' }));
@@ -83,14 +83,14 @@ describe('changeProfile', () => {
 });
 
 describe('concurrent changes', () => {
-  it('are all kept', async () => {
+  it('all take effect', async () => {
     const names = ['one', 'two', 'three', 'four', 'five'];
     await Promise.all(names.map((name) => changeProfile(env, name, () => ({ retries: 1 }))));
     expect(Object.keys((await readConfig(env)).profiles).sort()).toEqual(names.sort());
     expect(readdirSync(folder)).toEqual(['config.json']);
   });
 
-  it('are not blocked by the lock of a dead process', async () => {
+  it("are not blocked by a dead process's lock", async () => {
     await changeProfile(env, 'one', () => ({}));
     writeFileSync(`${file}.lock`, '');
     utimesSync(`${file}.lock`, 1, 1);
@@ -100,7 +100,7 @@ describe('concurrent changes', () => {
 });
 
 describe('changeConfig', () => {
-  it('refuses a file that cannot be trusted, and does not change it', async () => {
+  it('refuses a file that cannot be trusted without changing it', async () => {
     mkdirSync(folder, { recursive: true });
     for (const text of ['not JSON', '{"__proto__":{}}', '[]']) {
       writeFileSync(file, text, { mode: 0o600 });
@@ -112,7 +112,7 @@ describe('changeConfig', () => {
     }
   });
 
-  it('refuses a change that results in an invalid config, and allows one that repairs it', async () => {
+  it('refuses a change that makes the config invalid, but accepts one that repairs it', async () => {
     mkdirSync(folder, { recursive: true });
     writeFileSync(file, '{"profiles":{"default":{"retries":"many"}}}', { mode: 0o600 });
     await expect(changeConfig(env, (config) => ({ ...config, profile: 'x' }))).rejects.toMatchObject({

@@ -6,7 +6,7 @@ interface Run {
   fail: (error: Error) => void;
 }
 
-it('coalesce runs once for all calls made during a run, starts after them, and returns the outcome to each caller', async () => {
+it('coalesce performs one run for all calls made during the previous run, and returns the outcome to each caller', async () => {
   const runs: Run[] = [];
   const ask = coalesce(() => new Promise<void>((end, fail) => runs.push({ end, fail })));
   const first = ask();

@@ -7,7 +7,7 @@ import { freshFolder } from '../support/servers.ts';
 
 const mib = 1024 * 1024;
 
-/** Bytes that differ at each position. */
+/** Returns bytes that depend on the seed and the offset. */
 function noise(length: number, seed: number): Buffer {
   const bytes = Buffer.alloc(length, seed);
   for (let at = 0; at < length; at += 4096) bytes.writeUInt32LE(at + seed, at);
@@ -19,7 +19,7 @@ function opened(maxHashedHere: number): HashedFile {
   return new HashedFile(path, openSync(path, 'wx+'), 0, maxHashedHere);
 }
 
-/** Counts the threads that end from now on. */
+/** Returns a function that returns the number of threads that have ended since this call. */
 function endedThreads(): () => number {
   const end = vi.spyOn(HashThread.prototype, 'end');
   onTestFinished(() => end.mockRestore());
@@ -30,21 +30,21 @@ const sha256 = (...pieces: Uint8Array[]): string =>
   createHash('sha256').update(Buffer.concat(pieces)).digest('hex');
 
 describe.each([Infinity, 4 * mib])(
-  'a file hashed while it is written (here up to %s bytes)',
+  'a file hashed while it is written, up to %s bytes in this thread,',
   (maxHashedHere) => {
     it('has the hash of everything written', async () => {
       const file = opened(maxHashedHere);
       const pieces = Array.from({ length: 10 }, (_, index) => noise(mib, index));
       for (const piece of pieces) {
         await file.write([piece]);
-        // Waits for one write at a time, so that the thread is notified of the first eight only.
+        // Wait for each write, so the thread is notified only of the first eight.
         await file.settle();
       }
       expect(await file.seal()).toMatchObject({ bytes: 10 * mib, sha256: sha256(...pieces) });
       await file.close();
     });
 
-    it('has the hash of the data written since its restart', async () => {
+    it('has the hash of the data written since it was restarted', async () => {
       const file = opened(maxHashedHere);
       for (let index = 0; index < 6; index += 1) await file.write([noise(mib, index)]);
       const ended = endedThreads();
@@ -55,7 +55,7 @@ describe.each([Infinity, 4 * mib])(
       await file.close();
     });
 
-    it('has the hash of its final content if a part was overwritten', async () => {
+    it('has the hash of its final content if part of it was overwritten', async () => {
       const file = opened(maxHashedHere);
       const pieces = Array.from({ length: 6 }, (_, index) => noise(mib, index));
       await file.write(pieces);

@@ -11,7 +11,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 
 const mode = (folder: string): number => statSync(folder).mode & 0o777;
 
-it('makeFolder creates a folder and its parents only for their owner, even if called many times at once', async () => {
+it('makeFolder creates a folder and its parents with access only for their owner, even if called concurrently', async () => {
   const folder = path.join(root, 'a', 'b', 'c');
   await Promise.all(Array.from({ length: 20 }, () => makeFolder(folder)));
   expect([folder, path.dirname(folder)].map(mode)).toEqual([0o700, 0o700]);
@@ -26,7 +26,7 @@ it('makeFolder leaves an existing folder unchanged, even behind a link', async (
   expect(mode(path.join(root, 'inner'))).toBe(0o700);
 });
 
-it("makeFolder makes the folder's name durable, even if the process that created the folder has died", async () => {
+it("makeFolder syncs the folder's name, even if the process that created the folder has died", async () => {
   const synced: unknown[] = [];
   await watchDisk(({ name, path: at }, run) => {
     if (name === 'sync') synced.push(at);
@@ -40,7 +40,7 @@ it("makeFolder makes the folder's name durable, even if the process that created
   expect(synced).toEqual([path.join(root, 'a')]);
 });
 
-it('makeFolder throws the error of the system if the folder cannot be created', async () => {
+it("makeFolder throws the system's error if the folder cannot be created", async () => {
   const file = path.join(root, 'file');
   writeFileSync(file, '');
   await expect(makeFolder(file)).rejects.toMatchObject({ code: 'EEXIST' });

@@ -14,7 +14,7 @@ function as(pid: number, ...alive: number[]): Pick<LockOptions, 'claimant'> {
   return { claimant: claimantOf(pid, alive) };
 }
 
-/** Writes a `.part` file of ten bytes, and records them as durable. */
+/** Writes a `.part` file of ten bytes, records the bytes as durable, and returns the path. */
 async function filled(lock: OutputLock): Promise<string> {
   const { path, file } = await lock.openPart();
   writeSync(file, '0123456789');
@@ -23,7 +23,7 @@ async function filled(lock: OutputLock): Promise<string> {
   return path;
 }
 
-/** The content of a lock's file, with the name of its `.part` file. */
+/** Opens and closes a lock's `.part` file. Returns the path, and whether the file is new. */
 async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean }> {
   const { path, isNew, file } = await lock.openPart();
   closeSync(file);
@@ -31,7 +31,7 @@ async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean 
 }
 
 describe('an output lock', () => {
-  it('is held by one process at a time, and the next process waits', async () => {
+  it('is held by one process at a time, while the next process waits', async () => {
     const first = await ctx.lock(as(1));
     const second = ctx.lock(as(2, 1));
     let isHeld = false;
@@ -44,10 +44,10 @@ describe('an output lock', () => {
   });
 
   it.each([
-    ['that result', undefined, { bytes: 4, sha256: 'ab' }],
+    ['the same result', undefined, { bytes: 4, sha256: 'ab' }],
     ['another result', 'other', undefined],
   ])(
-    'contains, for the next process, the file that a process published for %s while it waited',
+    'passes on, for %s, the file that its holder published while other processes waited',
     async (_, of, sealed) => {
       const first = await ctx.lock(as(1), of);
       const others = [2, 3].map(async (pid) => {
@@ -71,7 +71,7 @@ describe('an output lock', () => {
     await expect(ctx.lock({ ...as(2, 1), signal })).rejects.toBe('SIGINT');
   });
 
-  it('is acquired by exactly one of the processes that find its holder dead', async () => {
+  it('is acquired by only one at a time of the processes that find its holder dead', async () => {
     await ctx.lock(as(1));
     const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
     let held = 0;
@@ -89,7 +89,7 @@ describe('an output lock', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('starts a new file after a holder lost its lease, because that process may resume with the file open', async () => {
+  it('starts a new file if its holder lost the lease, because that process may resume with the file open', async () => {
     const own = claimantOf(1);
     const first = await ctx.lock({ claimant: { ...own, owner: { ...own.owner, lease: '7' } } });
     const left = await filled(first);
@@ -116,7 +116,7 @@ describe('an output lock', () => {
     );
   });
 
-  it('does not block if its holder cannot be checked: the next process uses other file names', async () => {
+  it('does not block if its holder cannot be checked, and the next process uses other file names', async () => {
     const path = await filled(await ctx.lock(as(1)));
     const lock = await ctx.lock({ claimant: claimantOf(2, [], [1]) });
     const own = await opened(lock);
@@ -125,7 +125,7 @@ describe('an output lock', () => {
     expect(await readFile(path, 'utf8')).toBe('0123456789');
   });
 
-  it('counts as free after its holder has removed it', async () => {
+  it('is free after its holder has removed it', async () => {
     const first = await ctx.lock(as(1));
     const others = Promise.all(
       [2, 3, 4].map((pid) => ctx.lock(as(pid, 1, 2, 3, 4)).then((lock) => lock.release())),
@@ -137,7 +137,7 @@ describe('an output lock', () => {
 });
 
 describe('a temporary file', () => {
-  it('is reused by a process that makes the same file, and is not removed by a process that fails', async () => {
+  it('is reused by a process that makes the same file, and not removed by one that fails', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
     first.release();
@@ -146,14 +146,14 @@ describe('a temporary file', () => {
     expect(await opened(next)).toEqual({ path, isNew: false });
   });
 
-  it('of another result is replaced', async () => {
+  it('is replaced if it belongs to another result', async () => {
     await filled(await ctx.lock(as(1)));
     const next = await ctx.lock(as(2), 'job 1');
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part.json']);
     expect(await opened(next)).toEqual({ path: ctx.part, isNew: true });
   });
 
-  it('that was not created under the lock is not changed', async () => {
+  it('is not changed if it was not created under the lock', async () => {
     await writeFile(ctx.part, 'paid for');
     const lock = await ctx.lock(as(1));
     expect((await opened(lock)).path).toMatch(/film\.mp4\.[\da-f]{8}\.part$/);
@@ -169,7 +169,7 @@ describe('a temporary file', () => {
   });
 
   it.each(['../film.mp4.x.part', 'other.part', '/etc/passwd'])(
-    'is never %s, regardless of the log',
+    'is never %s, even if the log contains that name',
     async (part) => {
       const lock = await ctx.lock(as(1));
       await lock.note({ part, durable: 10 });
@@ -179,7 +179,7 @@ describe('a temporary file', () => {
     },
   );
 
-  it('without a durable length is removed while it is empty, and is kept once it has data', async () => {
+  it('without a durable length is removed if it is empty, and kept if it contains data', async () => {
     const first = await ctx.lock(as(1));
     closeSync((await first.openPart()).file);
     const next = await ctx.lock(as(2));
@@ -195,7 +195,7 @@ describe('a temporary file', () => {
   });
 
   it.each(['job 0', 'job 1'])(
-    'that has already become the output is removed by the next process (%s)',
+    'is removed by the next process if it has become the output (%s)',
     async (identity) => {
       const { path, file } = await (await ctx.lock(as(1))).openPart();
       writeSync(file, '0123456789');
@@ -206,7 +206,7 @@ describe('a temporary file', () => {
     },
   );
 
-  it('may have scratch files next to it, which are removed with the lock or by the next process', async () => {
+  it('may have scratch files, which are removed with the lock or by the next process', async () => {
     const lock = await ctx.lock(as(1));
     const { path, file } = await lock.createScratch();
     closeSync(file);
@@ -229,7 +229,7 @@ describe('removeLeftovers', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('removes leftovers of a process that was killed before its claim or while it tested the folder', async () => {
+  it('removes leftovers of a process killed before its claim or while testing the folder', async () => {
     await writeFile(`${ctx.part}.json`, '');
     await writeFile(testFileOf(ctx.target), '\0');
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3));
@@ -240,7 +240,7 @@ describe('removeLeftovers', () => {
     ['it contains data', 'paid for', []],
     ['its process cannot be checked', '', [1]],
   ])(
-    'removes the log of a temporary file without metadata, and keeps the file if %s',
+    'removes the log of a temporary file without metadata, but keeps the file if %s',
     async (_, text, unseen) => {
       const { file } = await (await ctx.lock(as(1))).openPart();
       writeSync(file, text);
@@ -263,7 +263,7 @@ describe('readClaimLog', () => {
   const claim = (name: string, after: string, identity = 'x'): string =>
     JSON.stringify({ claim: name, after, owner, identity });
 
-  it('counts only the first of two claims that follow the same claim', () => {
+  it('uses only the first of two claims that follow the same claim', () => {
     const log = readClaimLog([claim('a', ''), claim('b', 'a'), claim('c', 'a')].join('\n'));
     expect(log.latest?.claim).toBe('b');
   });
@@ -282,7 +282,7 @@ describe('readClaimLog', () => {
   });
 });
 
-it('a claim log that is too long is not read, and its output gets another name', async () => {
+it('a claim log that is too long is not read, and the temporary file gets another name', async () => {
   const lock = await ctx.lock(as(1));
   lock.release();
   await writeFile(`${ctx.part}.json`, '');

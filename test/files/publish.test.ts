@@ -26,7 +26,7 @@ const disk = vi.hoisted(() => ({
   link: undefined as string | undefined,
   rename: undefined as string | undefined,
   rm: undefined as string | undefined,
-  /** The operations, in order. */
+  /** The operations so far, in order. */
   done: [] as string[],
   /** Runs before the next change. */
   before: undefined as (() => void) | undefined,
@@ -124,7 +124,7 @@ describe('publish', () => {
     expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
-  it('reports the charge that its caller passes', async () => {
+  it('returns the caller-supplied charge in errors', async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, { force: false, charged: 'maybe' })).rejects.toMatchObject({
       charged: 'maybe',
@@ -143,7 +143,7 @@ describe('publish', () => {
 
   it.each([
     ['was written to', async () => writeFile(part.path, 'NEW')],
-    ['was cut', async () => truncate(part.path, 1)],
+    ['was truncated', async () => truncate(part.path, 1)],
     [
       'was replaced',
       async () => {
@@ -159,7 +159,7 @@ describe('publish', () => {
       },
     ],
     ['is gone', async () => rm(part.path)],
-  ])('publishes nothing if the temporary file %s in the meantime', async (_, change) => {
+  ])('publishes nothing if the temporary file %s since it was written', async (_, change) => {
     await change();
     for (const options of [once, force])
       await expect(publish(part, target, options)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
@@ -191,7 +191,7 @@ describe('publish', () => {
     },
   );
 
-  it('compares the content if the file system has changed the inode number of the file', async () => {
+  it("compares the content if the file system has changed the file's inode number", async () => {
     await utimes(part.path, 1, 1);
     await publish(part, target, once);
     expect(await readdir(folder)).toEqual(['film.mp4']);
@@ -204,7 +204,7 @@ describe('publish', () => {
     await publish(part, target, once);
   });
 
-  it('replaces an empty file only if an earlier run had started to publish there', async () => {
+  it('replaces an empty file only if an earlier run had started to publish under its name', async () => {
     await writeFile(target, '');
     await expect(publish(part, target, once)).rejects.toMatchObject(existing);
     await publish(part, target, { force: false, isBegun: true });
@@ -253,7 +253,7 @@ describe('publish', () => {
     });
   });
 
-  it('passes on other disk errors', async () => {
+  it('rethrows other disk errors', async () => {
     disk.link = 'EIO';
     await expect(publish(part, target, once)).rejects.toMatchObject({ code: 'local_io', retry: 'resume' });
   });
@@ -262,7 +262,7 @@ describe('publish', () => {
 describe('checkOutput', () => {
   const refusal = { exitCode: 10, charged: 'no' };
 
-  it.each([once, force])('accepts a free name, and leaves nothing behind (%o)', async (options) => {
+  it.each([once, force])('accepts a free name without leaving any file (%o)', async (options) => {
     const before = await readdir(folder);
     disk.rm = 'EIO';
     await expect(checked(join(folder, 'free.mp4'), options)).rejects.toMatchObject({ code: 'local_io' });
@@ -272,7 +272,7 @@ describe('checkOutput', () => {
     expect(await readdir(folder)).toEqual(before);
   });
 
-  it('refuses a file that exists, and suggests --force', async () => {
+  it('refuses an existing file, and suggests --force', async () => {
     await writeFile(target, 'old');
     await expect(checked(target, once)).rejects.toMatchObject({
       ...refusal,
@@ -295,7 +295,7 @@ describe('checkOutput', () => {
       await expect(checked(path, options)).rejects.toMatchObject({ ...refusal, code: 'output_exists' });
   });
 
-  it('refuses a folder that is missing, or is a file', async () => {
+  it('refuses a folder that is missing or is a file', async () => {
     const noFolder = expect.stringContaining('no such folder') as string;
     await expect(checked(join(folder, 'no', 'a.mp4'), once)).rejects.toMatchObject({
       ...refusal,
@@ -308,21 +308,18 @@ describe('checkOutput', () => {
     });
   });
 
-  it.runIf(process.platform === 'linux')(
-    'refuses a folder in which no files can be created, for every user',
-    async () => {
-      await expect(checked('/proc/a.mp4', once)).rejects.toMatchObject({ ...refusal, code: 'local_io' });
-    },
-  );
+  it.runIf(process.platform === 'linux')('refuses a folder in which no user can create files', async () => {
+    await expect(checked('/proc/a.mp4', once)).rejects.toMatchObject({ ...refusal, code: 'local_io' });
+  });
 
-  it('refuses a name that leaves no room for the extension of the temporary file', async () => {
+  it("refuses a name that leaves no room for the temporary file's extension", async () => {
     await expect(checked(join(folder, 'n'.repeat(250)), once)).rejects.toMatchObject({
       ...refusal,
       message: expect.stringContaining('too long') as string,
     });
   });
 
-  it('shows a name without its control characters', async () => {
+  it('prints a name without its control characters', async () => {
     const path = join(folder, 'a\u001b[31m.mp4');
     await writeFile(path, '');
     await expect(checked(path, once)).rejects.toMatchObject({

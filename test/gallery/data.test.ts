@@ -82,13 +82,13 @@ describe('an item', () => {
     expect(item?.reason).toContain('https://cdn.example.com/a.png?X-Sig=[redacted]&e=1');
   });
 
-  it('has no link that requires an absolute path', () => {
+  it('has no link if the link would require an absolute path', () => {
     const links = new Links('/proc/self/nowhere');
     expect(links.to('/usr/share/film.mp4')).toBeUndefined();
   });
 });
 
-// A row as the manifest reads it, composed as its command would.
+// Returns the body that the command composes for a manifest row.
 function composed(row: JsonObject): Json {
   const fields = Object.entries(row).map(([name, value]) => ({ name, value: value ?? null, line: 1 }));
   const faults: string[] = [];
@@ -134,14 +134,14 @@ describe('a row that remakes a job', () => {
         parameters: { durationSeconds: 8, seed: 3, generateAudio: true },
       },
     ],
-  ])('of Protocol %s has the same request', (protocol, request) => {
+  ])('of Protocol %s has the same request as the job', (protocol, request) => {
     const redo = redoRow(jobOf(protocol, request, [], 'm/boat/2'), redactor([key]));
     const row = 'row' in redo ? redo.row : {};
     expect(row).toMatchObject({ id: 'boat-again-hkcpw8an', protocol });
     expect(composed(row)).toEqual(request);
   });
 
-  it('of speech keeps the WAV format in which it was saved', () => {
+  it('of speech contains the WAV format in which the speech was saved', () => {
     const request = {
       req_params: {
         text: 'A boat.',
@@ -158,7 +158,7 @@ describe('a row that remakes a job', () => {
     });
   });
 
-  it('is omitted from redo.jsonl unless it is marked or has a low rating, and has a seed only on request', () => {
+  it('is written to redo.jsonl only if it is marked or has a low rating, with a seed only on request', () => {
     const items = ['a', 'b', 'c'].map(
       (each) =>
         ({
@@ -178,13 +178,13 @@ describe('a row that remakes a job', () => {
   });
 });
 
-it('the address of a gallery page contains its view', () => {
+it("a gallery page's address contains its view", () => {
   const view = { ...plainView, text: 'a boat & #?', rating: '4', open: id };
   expect(viewOf(`#${fragmentOf(view)}`)).toEqual(view);
   expect(fragmentOf(plainView)).toBe('');
 });
 
-it('a gallery view contains the items that match all of its filters, in its order', () => {
+it('a gallery view contains the items that match all of its filters, in the requested order', () => {
   const item = (each: string, model: string, prompt: string, tags: string[]): never =>
     ({
       id: each,
@@ -213,7 +213,7 @@ it('a gallery view contains the items that match all of its filters, in its orde
   ]);
 });
 
-it('a waveform is as loud as the samples', async () => {
+it("a waveform has the samples' loudness", async () => {
   const path = join(mkdtempSync(join(tmpdir(), 'mgw-gallery-')), 'a.wav');
   const samples = Int16Array.from({ length: 960 }, (_, index) => (index < 480 ? 0 : 20_000));
   writeFileSync(path, Buffer.concat([wavHeader(8000, 1920), Buffer.from(samples.buffer)]));

@@ -5,7 +5,7 @@ import { releaseBuffer, reuseBuffers, readBytes } from '../../src/media/buffers.
 
 const most = 1024 * 1024;
 
-/** A connection with these reads, and the chunks that its reader received. */
+/** Returns a connection. `room` is the size of its next buffer, and `read` returns the chunk that its reader receives. */
 function connection(): { room: () => number; read: (length: number, value: number) => Uint8Array } {
   const { buffer, callback } = reuseBuffers(most);
   const given: Uint8Array[] = [];
@@ -59,7 +59,7 @@ it('a returned buffer is used again', () => {
   read(readBytes, 1);
   const second = read(most, 2);
   releaseBuffer(second);
-  // The buffer of this read was allocated before the release.
+  // This read's buffer was allocated before the release.
   read(most, 3);
   expect(read(most, 4).buffer === second.buffer).toBe(true);
 });

@@ -12,13 +12,13 @@ import { freshFolder } from '../support/servers.ts';
 
 const run = promisify(execFile);
 
-// The number of files. `npm run foreign` makes 1,000.
+// The number of files to measure. `npm run foreign` measures 1,000.
 const count = Number(process.env['FOREIGN_FILES'] ?? 4);
 const [atOnce, maxSeconds] = [2, 4];
 
 type Pick = <T>(...values: T[]) => T;
 
-// The same choices for the same number (mulberry32).
+// Returns a function that makes the same choices for the same seed (mulberry32).
 function picker(seed: number): Pick {
   let state = seed;
   return (...values) => {
@@ -47,7 +47,7 @@ interface Recipe {
   name: string;
   encode: string[];
   /**
-   * The position in seconds at which a second run of ffmpeg cuts the file without encoding it again; absent if there is
+   * The position, in seconds, at which a second ffmpeg run cuts the file without re-encoding it. Undefined if there is
    * no second run.
    */
   cut?: number;
@@ -78,7 +78,7 @@ function recipe(seed: number, folder: string): Recipe {
   const soundSeconds = seconds * { '': 0, same: 1, longer: 1.4, shorter: 0.6 }[sound];
   const filters = [
     pick([], [], [`setsar=${pick('4/3', '3/2', '8/9')}`]),
-    // Drops frames, or moves them: a variable rate.
+    // A variable frame rate: drops or moves frames.
     pick([], [], [], [`select='not(eq(mod(n,7),3))'`], [`setpts='PTS+0.4*sin(N)/FRAME_RATE/TB'`]),
   ].flat();
   const index = pick(
@@ -157,7 +157,7 @@ const quotient = (text: string): number => {
 interface Probed extends Delivered {
   /** The duration of the longest frame, in seconds. */
   frame: number;
-  /** The average frame rate: all frames, divided by the time from the first to the end of the last. */
+  /** The average frame rate: the number of frames, divided by the time from the first frame to the end of the last. */
   average: number;
 }
 
@@ -170,8 +170,8 @@ async function probe(path: string): Promise<Probed> {
     run('ffprobe', [...ask, '-select_streams', 'v:0', path]),
   ]);
   const { streams } = probed.parse(JSON.parse(all.stdout));
-  // ffprobe's own duration of a stream does not include gaps between frames. Flag D is a frame that
-  // the edit list hides.
+  // The duration that ffprobe reports for a stream does not include gaps between frames. Flag D marks a frame that the
+  // edit list hides.
   const { packets } = probed.parse(JSON.parse(pictures.stdout));
   const shownPackets = packets.filter(({ flags }) => !flags.includes('D'));
   const starts = startsOf(shownPackets);
@@ -205,8 +205,7 @@ function measured(path: string): Delivered | undefined {
 /** Returns the differences between a measured file and ffprobe's result. */
 function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean): string[] {
   const { duration = 0, width = 0, height = 0, fps = 0, audio } = is ?? {};
-  // For fragments with an index, ffprobe averages the fragments that it has read. A millisecond may
-  // be rounded.
+  // For fragments with an index, ffprobe averages the fragments that it has read. Its times are rounded to milliseconds.
   const isAverage = isIndexed && Math.abs(fps / told.average - 1) <= 0.002 / duration;
   const off = (value: number, from: number | undefined): number => Math.abs(value - (from ?? NaN));
   return [
@@ -218,7 +217,7 @@ function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean
 }
 
 it.runIf(hasFfmpeg)(
-  `mgw measures ${count} files made by ffmpeg as ffprobe does`,
+  `mgw and ffprobe measure the same values in ${count} files made by ffmpeg`,
   async () => {
     const folder = freshFolder();
     const failures: object[] = [];

@@ -57,7 +57,7 @@ interface Made {
   tables?: Buffer[];
 }
 
-// A movie of 600 ticks a second with a track of 1000 a second.
+// Returns a movie with 600 ticks per second, whose track has 1000 ticks per second.
 function movie({
   matrix = upright,
   edits = [],
@@ -90,11 +90,11 @@ describe('measureMp4', () => {
     expect(measured(ftyp, box('mdat', 9000), movie({}))).toMatchObject({ duration: 2, fps: 25, width: 640 });
   });
 
-  it('swaps the sides of a track that is rotated by a quarter turn', () => {
+  it('swaps the sides of a track rotated by a quarter turn', () => {
     expect(measured(ftyp, movie({ matrix: quarter }))).toMatchObject({ width: 360, height: 640 });
   });
 
-  it('counts the duration in an edit list, without the empty edits', () => {
+  it('returns the duration of the edit list, without empty edits', () => {
     const edits = [edit([300, -1, 0x10000], [900, 0, 0x10000])];
     expect(measured(ftyp, movie({ edits }))).toMatchObject({ duration: 1.5, fps: 25 });
     expect(measured(ftyp, movie({ edits: [edit([0, 40, 0x10000])] }))).toMatchObject({ duration: 2 });
@@ -107,7 +107,7 @@ describe('measureMp4', () => {
     });
   });
 
-  it('adds up fragments by the durations in the track, the fragment and the samples', () => {
+  it('adds up fragments, whose durations may be in the track, the fragment or the samples', () => {
     const mvex = nest('mvex', box('mehd', words(0, 9999)), box('trex', words(0, 7, 1, 40, 0, 0)));
     const fragment = (tfhd: Buffer, trun: Buffer): Buffer =>
       nest('moof', nest('traf', box('tfhd', tfhd), box('trun', trun)));
@@ -122,12 +122,12 @@ describe('measureMp4', () => {
     });
   });
 
-  it('does not measure text, or a file without a track, as a video', () => {
+  it('returns no measurement for text or for a file without a track', () => {
     expect(measured(Buffer.from('a text'))).toBeUndefined();
     expect(measured(ftyp, box('moov', Buffer.alloc(0)), box('mdat', 50))).toBeUndefined();
   });
 
-  it('stops after more entries than any clip has', () => {
+  it('stops after more entries than any clip contains', () => {
     const table = Buffer.from(movie({ stts: words(0, 0xffffffff) }));
     const size = 64 * 1024 * 1024;
     // All boxes around the table extend to the end of a sparse file.
@@ -145,7 +145,7 @@ describe('measureMp4', () => {
     }
   });
 
-  it('returns numbers that JSON can represent for any boxes', () => {
+  it('returns numbers that JSON can represent, for any boxes', () => {
     const end = Buffer.from(silent).indexOf('mdat');
     const change = fc.tuple(fc.nat(end), fc.integer({ min: 0, max: 255 }));
     fc.assert(
@@ -182,13 +182,13 @@ describe('measureMp4', () => {
     );
   });
 
-  it('stops after more boxes than any clip has', () => {
+  it('stops after more boxes than any clip contains', () => {
     expect(measured(ftyp, Buffer.alloc(8 * 600_000, box('moof')), movie({}))).toBeUndefined();
   });
 
   it.each([
-    ['beside the codec alone', 640, 1280],
-    ['in the header of the track too', 1280, 640],
+    ['only next to the codec', 640, 1280],
+    ["in the track's header as well", 1280, 640],
   ])('applies a pixel aspect ratio that is %s', (_, coded, width) => {
     const entry = Buffer.alloc(86);
     entry.writeUInt32BE(86 + 16);
@@ -214,7 +214,7 @@ describe('measureMp4', () => {
     [['-movflags', 'frag_keyframe+empty_moov'], '30', { fps: 30, width: 64, height: 48 }],
     [['-vf', 'setsar=3/2', '-movflags', '+faststart'], '25', { fps: 25, width: 96, height: 48 }],
     [['-bf', '2'], '12', { fps: 12, width: 64, height: 48 }],
-  ])('measures the output of ffmpeg with %j', (options, rate, expected) => {
+  ])("measures ffmpeg's output with %j", (options, rate, expected) => {
     const input = ['-f', 'lavfi', '-i', `testsrc=s=64x48:r=${rate}:d=2`, '-f', 'lavfi', '-i', 'sine=d=2'];
     execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, '-c:v', 'mpeg4', ...options, '-c:a', 'aac', path]);
     expect(readFileSync(path).toString('latin1', 4, 8)).toBe('ftyp');

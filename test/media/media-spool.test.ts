@@ -4,7 +4,7 @@ import { MediaSpool, type MediaSpoolOptions, type SpooledBody } from '../../src/
 import type { Json } from '../../src/json.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
-/** A spool into memory, which receives the body split at the given offsets. */
+/** Passes a body, split at the given offsets, through a spool to memory. */
 async function spool(
   body: string | Buffer,
   options: Partial<MediaSpoolOptions> & { cuts?: number[] } = {},
@@ -57,7 +57,7 @@ describe('the media spool', () => {
     expect(result.text).toContain('"encodedVideo" :\n"mgw-spool:1"');
   });
 
-  test('recognises a name written with escapes', async () => {
+  test('recognises a name that contains escapes', async () => {
     const result = await spool('{"encoded\\u0056ideo":"QQ=="}');
     expect(result.media.map(String)).toEqual(['A']);
   });
@@ -77,7 +77,7 @@ describe('the media spool', () => {
     expect(result).toMatchObject({ text: body, spooled: [], overflow: false });
   });
 
-  test('keeps strings up to the threshold in the text', async () => {
+  test('leaves strings up to the threshold in the text', async () => {
     const body = '[{"encodedVideo":"QUJD"},{"encodedVideo":"QUJDREVG"},{"encodedVideo":"\\u0051QUJ"}]';
     for (const cuts of [[], everyByte(body.length)]) {
       const result = await spool(body, { threshold: 7, cuts });
@@ -94,7 +94,7 @@ describe('the media spool', () => {
     expect(result).toMatchObject({ text: body, spooled: [] });
   });
 
-  test('is not confused by the string after one that was diverted in the middle of an escape', async () => {
+  test('reads the string after one that was diverted in the middle of an escape', async () => {
     const body = '[{"encodedVideo":"QUJ\\u0044"},{"encodedVideo":""},{"encodedVideo":"QQ=="}]';
     const result = await spool(body, { threshold: 3 });
     expect(result.media.map(String)).toEqual(['ABC', 'A']);
@@ -151,7 +151,7 @@ describe('Base64 in the media spool', () => {
     }
   });
 
-  test('that is invalid in one string does not affect the next string', async () => {
+  test('does not affect the next string if it is invalid', async () => {
     const result = await spool('[{"encodedVideo":"!!!!"},{"encodedVideo":"QQ=="}]');
     expect(result.spooled.map(({ bytes, fault }) => [bytes, fault === undefined])).toEqual([
       [0, false],
@@ -159,7 +159,7 @@ describe('Base64 in the media spool', () => {
     ]);
   });
 
-  test('is written up to an error, and nothing after it', async () => {
+  test('is written only up to the first error', async () => {
     const text = `${'QUJD'.repeat(50_000)}*AAA${'QUJD'.repeat(50_000)}`;
     const result = await spool(inline(text), { cuts: [90_001, 300_000] });
     expect(result.spooled[0]).toMatchObject({
@@ -173,7 +173,7 @@ describe('Base64 in the media spool', () => {
 describe('an incomplete body in the media spool', () => {
   const body = inline('QUJDREVG');
 
-  test('that is cut at any byte has cut media, and nothing counts as complete', async () => {
+  test('contains incomplete media, and is never treated as complete, if it is truncated at any byte', async () => {
     for (const length of everyByte(body.length)) {
       const result = await spool(body.slice(0, length));
       expect(() => JSON.parse(result.text) as Json).toThrow();
@@ -184,7 +184,7 @@ describe('an incomplete body in the media spool', () => {
     }
   });
 
-  test('with more text than allowed overflows and is discarded', async () => {
+  test('overflows and is discarded if it contains more text than allowed', async () => {
     const result = await spool(`{"a":"${'x'.repeat(2000)}","encodedVideo":"QQ=="}`, { maxTextBytes: 1000 });
     expect(result).toMatchObject({ overflow: true, spooled: [] });
     expect(result.text).toHaveLength(1000);
@@ -196,12 +196,12 @@ describe('an incomplete body in the media spool', () => {
     expect(result.spooled[0]?.bytes).toBe(300_000);
   });
 
-  test('overflows if it has more media than any task can produce', async () => {
+  test('overflows if it contains more media than any task can produce', async () => {
     const result = await spool(`[${Array(1000).fill('{"encodedVideo":"QQ=="}').join(',')}]`);
     expect(result).toMatchObject({ overflow: true, closed: 256 });
   });
 
-  test('throws an error of the sink, and closes the sink', async () => {
+  test("throws the sink's error, and closes the sink", async () => {
     let closed = 0;
     const write = (): Promise<void> => Promise.reject(new Error('ENOSPC'));
     const openSink = () => Promise.resolve({ write, close: () => Promise.resolve(void (closed += 1)) });
@@ -242,7 +242,7 @@ describe('an incomplete body in the media spool', () => {
   });
 });
 
-/** Returns the JSON text of a value. `escape` chooses the spelling of each character of a string that may be escaped. */
+/** Returns a value's JSON text. `escape` chooses how to write each `+`, `/` and `=` in a string. */
 function serialise(value: Json, escape: (character: string) => string): string {
   if (typeof value === 'string') return JSON.stringify(value).replace(/[+/=]/g, escape);
   if (Array.isArray(value)) return `[${value.map((item) => serialise(item, escape)).join(' , ')}]`;
@@ -274,8 +274,7 @@ const tree: fc.Arbitrary<Leaf> = fc.letrec<{ node: Leaf }>((tie) => ({
 })).node;
 
 /**
- * Returns the tree as the gateway sends it and as the spool should return it, and appends the media
- * to `taken` in order.
+ * Returns the tree as the gateway sends it and as the spool should return it. Appends the media to `taken`, in order.
  */
 function sides(node: Leaf, taken: Buffer[]): { sent: Json; kept: Json } {
   if (Array.isArray(node)) {
@@ -294,7 +293,7 @@ function sides(node: Leaf, taken: Buffer[]): { sent: Json; kept: Json } {
   };
 }
 
-test('the media spool returns the same value and media for any JSON, escaped and split anywhere', async () => {
+test('the media spool returns the same value and media for any JSON, however it is escaped and split', async () => {
   const cuts = fc.array(fc.nat(), { maxLength: 20 });
   await fc.assert(
     fc.asyncProperty(tree, cuts, fc.integer({ min: 1, max: 9 }), async (node, places, every) => {
@@ -311,7 +310,7 @@ test('the media spool returns the same value and media for any JSON, escaped and
   );
 });
 
-test('the media spool finds the same errors as strict Base64 in any string', async () => {
+test('the media spool finds the same errors as strict Base64 decoding in any string', async () => {
   const near = fc.array(fc.constantFrom('Q', 'U', 'J', 'D', '+', '/', '=', '-', ' '), {
     minLength: 1,
     maxLength: 12,

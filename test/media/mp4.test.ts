@@ -36,7 +36,7 @@ function box(type: string, content: Buffer | number = 0, form: 'short' | 'long' 
 const film = Buffer.concat([box('ftyp', 16), box('moov', 300), box('free'), box('mdat', 9000)]);
 
 describe('startsMp4', () => {
-  it('checks for ftyp at bytes 4 to 8', () => {
+  it('checks for ftyp at offset 4', () => {
     expect(startsMp4(film)).toBe(true);
     expect(startsMp4(film.subarray(0, 8))).toBe(true);
     expect(startsMp4(film.subarray(0, 7))).toBe(false);
@@ -50,7 +50,7 @@ describe('mp4In', () => {
     expect(flawOf(film)).toBeUndefined();
   });
 
-  it.each(['long', 'open'] as const)('recognises a last box of %s size', (form) => {
+  it.each(['long', 'open'] as const)('accepts a last box with the size form "%s"', (form) => {
     const start = [box('ftyp', 16), box('moov', 8)];
     expect(flawOf(Buffer.concat([...start, box('mdat', 5000, form)]))).toBeUndefined();
     expect(flawOf(Buffer.concat([...start, box('mdat', 0, form)]))).toMatch(/nothing to play/);
@@ -66,7 +66,7 @@ describe('mp4In', () => {
     ['media without an index', [box('ftyp', 16), box('mdat', 50)]],
     ['an index without media', [box('ftyp', 16), box('moov', 300)]],
     ['an index with empty media', [box('ftyp', 16), box('moov', 300), box('mdat')]],
-  ])('finds nothing to play in just %s', (_, boxes) => {
+  ])('finds nothing to play in only %s', (_, boxes) => {
     expect(flawOf(Buffer.concat(boxes))).toMatch(/nothing to play/);
   });
 
@@ -100,12 +100,12 @@ describe('mp4In', () => {
     expect(flawOf(bytes)).toMatch(reason);
   });
 
-  it('stops after more boxes than any video has', () => {
+  it('stops after more boxes than any video contains', () => {
     const many = Buffer.alloc(8 * 1_000_001, box('free'));
     expect(flawOf(Buffer.concat([film, many]))).toMatch(/more than 1000000 boxes/);
   });
 
-  it('refuses a file that is cut at any byte', () => {
+  it('refuses a file that is truncated at any byte', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: film.length }), (cut) => {
         expect(flawOf(film.subarray(0, cut)) === undefined).toBe(cut === film.length);
@@ -135,7 +135,7 @@ describe('isText', () => {
     ['anything', 'application/vnd.api+json; charset=utf-8'],
     ['anything', 'Text/HTML'],
     ['sorry', 'text/plain'],
-  ])('is true for %j as %s', (body, type) => {
+  ])('returns true for %j declared as %s', (body, type) => {
     expect(isText(Buffer.from(body), type)).toBe(true);
   });
 
@@ -147,7 +147,7 @@ describe('isText', () => {
     [Buffer.from('{\x00\x01\x02'), undefined],
     [Buffer.from('<\x80'), 'video/mp4'],
     [Buffer.from('GIF89a'), 'image/gif'],
-  ])('is false for %o as %s', (body, type) => {
+  ])('returns false for %o declared as %s', (body, type) => {
     expect(isText(body, type)).toBe(false);
   });
 });
@@ -160,7 +160,7 @@ describe('mimeOf', () => {
     [false, 'Video/WebM; codecs="vp9"', 'video/webm'],
     [false, 'binary/octet-stream', undefined],
     [false, 'video/<script>', undefined],
-  ])('of a file (MP4: %s) declared as %s is %s', (isMp4, type, mime) => {
+  ])('returns for a file (MP4: %s) declared as %s: %s', (isMp4, type, mime) => {
     expect(mimeOf(isMp4, type)).toBe(mime);
   });
 });

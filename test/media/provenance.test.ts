@@ -83,7 +83,7 @@ it.each([
   expect(kindsIn(bytes)).toEqual(kinds);
 });
 
-it.runIf(hasFfmpeg)('a provenance label written by ffmpeg is recognised', () => {
+it.runIf(hasFfmpeg)('mgw recognises a provenance label written by ffmpeg', () => {
   const input = ['-f', 'lavfi', '-i', 'testsrc=s=64x48:d=0.2'];
   const label = ['-movflags', 'use_metadata_tags', '-metadata', 'AIGC={"Label":"1"}'];
   execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, ...label, '-f', 'mp4', path]);
@@ -91,7 +91,7 @@ it.runIf(hasFfmpeg)('a provenance label written by ffmpeg is recognised', () => 
 });
 
 it.each(['moov', 'udta', 'meta'])(
-  'the search for a label ends on %s boxes that are nested 10,000 deep',
+  'the search for a label skips %s boxes that are nested 10,000 levels deep',
   (type) => {
     const deep = Buffer.alloc(8 * 10_000, box(type));
     for (let at = 0; at < deep.length; at += 8) deep.writeUInt32BE(deep.length - at, at);
@@ -99,7 +99,7 @@ it.each(['moov', 'udta', 'meta'])(
   },
 );
 
-it('the search for a label keeps only a few of many packets', () => {
+it('the search for a label returns only a few of many packets', () => {
   writeFileSync(path, Buffer.concat([ftyp, Buffer.alloc(100_000 * 24, xmp(''))]));
   const file = openSync(path, 'r');
   expect(originsIn(file).packets.length).toBeLessThan(10);

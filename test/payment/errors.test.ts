@@ -16,7 +16,7 @@ it.each([
   ['unavailable', 'rate_limited', 1, 6, 'no', 'safe', 'Not accepted after 1 try: busy'],
   ['unavailable', 'server_error', 3, 6, 'no', 'safe', 'Not accepted after 3 tries: busy'],
 ] as const)(
-  'a payment that is %s (%s) at attempt %i exits %i',
+  'a payment that is %s (%s) at attempt %i causes exit %i',
   (kind, code, tries, exitCode, charged, retry, words) => {
     const error = notAcceptedError({ kind, failure: { ...failure, code } }, tries);
     expect(error).toMatchObject({ exitCode, charged, retry, requestId: 'r1' });
@@ -36,12 +36,12 @@ it('an error contains the time to retry if the gateway sent one', () => {
 it.each([
   ['SIGTERM', 'no', 143, 'safe'],
   ['SIGINT', 'maybe', 130, 'resume'],
-] as const)('an interruption by %s with charged "%s" exits %i', (reason, charged, exitCode, retry) => {
+] as const)('an interruption by %s with charged "%s" causes exit %i', (reason, charged, exitCode, retry) => {
   const error = interruptionError(AbortSignal.abort(reason), charged);
   expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });
 });
 
-it('an attempt that was not sent, or would be too late, exits 6', () => {
+it('an attempt that was not sent, or would be too late, causes exit 6', () => {
   const cause = new Error('x');
   expect(unsentError('no route', cause)).toMatchObject({
     ...{ code: 'unreachable', exitCode: 6, retry: 'safe', cause, message: 'Nothing was sent: no route.' },

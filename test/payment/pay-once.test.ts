@@ -24,7 +24,7 @@ const replyOf = (more: Partial<Reply> = {}): Reply => ({
 
 type Exchange = (options: Required<Pick<CallOptions, 'onConnected' | 'beforeFirstByte'>>) => Promise<Reply>;
 
-/** A call that gets a response. */
+/** Returns a call that receives a response. */
 const answers =
   (reply = replyOf()): Exchange =>
   async ({ onConnected, beforeFirstByte }) => {
@@ -32,7 +32,7 @@ const answers =
     beforeFirstByte();
     return reply;
   };
-/** A call that fails before it is connected, or after its first byte. */
+/** Returns a call that fails before it is connected. */
 const fails =
   (error: Error): Exchange =>
   () =>
@@ -52,14 +52,14 @@ interface Scene {
   deps?: Partial<PayDeps>;
   record?: PaymentRecord;
   remainingMs?: number;
-  /** Whether there is a budget. */
+  /** Whether the payment has a budget. */
   isBudgeted?: boolean;
 }
 
 interface Ran {
   result?: PaymentResult;
   error?: unknown;
-  /** The recorded steps, and the settlement of the reservation. */
+  /** The recorded steps. */
   steps: string[];
   settled: ChargeOutcome | 'none at all';
   clock: FakeClock;
@@ -119,18 +119,18 @@ describe('a payment', () => {
     ['accepted', accepted, 'accepted'],
     ['rejected', rejected, 'none'],
     ['in doubt', unknown, 'none at all'],
-  ])('that is %s is decided at once', async (_, verdict, settled) => {
+  ])('that is %s is settled after one attempt', async (_, verdict, settled) => {
     const ran = await pay({ verdicts: [verdict] });
     expect(ran.result).toEqual({ verdict, reply: replyOf(), tries: 1 });
     expect(ran.steps).toEqual(['sending', 'reply 200', verdict.kind]);
     expect([ran.settled, ran.leases, ran.clock.pauses]).toEqual([settled, 1, []]);
   });
 
-  it('that is temporarily refused is retried, up to the limit', async () => {
+  it('is retried up to the limit if it is temporarily refused', async () => {
     const twice = await pay({ verdicts: [unavailable, unavailable, accepted] });
     expect([twice.result?.tries, twice.settled, twice.clock.pauses.length]).toEqual([3, 'accepted', 2]);
     expect(twice.notes[0]).toMatch(/^busy; the gateway did not accept it; trying again in /);
-    // The pauses are 0.5 s and 1 s, with 25 % jitter.
+    // The pauses are 0.5 s and 1 s, with 25% jitter.
     const [first = 0, second = 0] = twice.clock.pauses;
     expect(first).toBeLessThan(625);
     expect(second).toBeGreaterThanOrEqual(750);
@@ -155,7 +155,7 @@ describe('a payment', () => {
     expect([late.settled, late.steps]).toEqual(['none', ['sending', 'reply 200', 'unavailable']]);
   });
 
-  it('that was not sent is retried, up to the limit', async () => {
+  it('is retried up to the limit if it was not sent', async () => {
     const ran = await pay({ exchange: [fails(unsent()), answers()] });
     expect([ran.result?.tries, ran.steps]).toEqual([2, ['sending', 'reply 200', 'accepted']]);
     expect(ran.notes).toMatchObject([expect.stringContaining('no route; nothing was sent')]);
@@ -164,7 +164,7 @@ describe('a payment', () => {
     expect([never.clock.pauses.length, never.settled, never.steps]).toEqual([2, 'none', []]);
   });
 
-  it('that was refused, and then could not be sent again, is not in doubt', async () => {
+  it('is not in doubt if it was refused and then could not be sent again', async () => {
     const ran = await pay({ exchange: [answers(), fails(unsent())], verdicts: [unavailable] });
     expect(ran.error).toMatchObject({ exitCode: 6, message: 'Nothing was sent: no route.' });
     expect([ran.steps.at(-1), ran.settled]).toEqual(['unavailable', 'none']);
@@ -178,10 +178,10 @@ describe('a payment', () => {
   it.each<[string, Exchange, 'none at all' | 'none']>([
     ['breaks after it may have been sent', breaks(new Error('reset')), 'none at all'],
     ['has no response in time', breaks(new TransportError('sent', 'timeout', 'reset')), 'none at all'],
-    // Without a record nothing can have been sent, so the amount is released.
+    // Without a record, nothing can have been sent, so the amount is released.
     ['fails in the phase of sending', fails(new TransportError('sent', 'timeout', 'reset')), 'none'],
   ])(
-    'that %s is in doubt, and an amount that may be charged remains reserved',
+    'is in doubt, and an amount that may be charged remains reserved, if it %s',
     async (_, exchange, settled) => {
       const ran = await pay({ exchange: [exchange] });
       expect(ran.result).toMatchObject({
@@ -193,7 +193,7 @@ describe('a payment', () => {
     },
   );
 
-  it('whose process may be considered dead is not sent, and the ledger decides about the next attempt', async () => {
+  it('is not sent if its process may be considered dead, until the ledger allows the next attempt', async () => {
     let isLost = true;
     const lease = (): ReturnType<PayDeps['lease']> =>
       Promise.resolve({
@@ -218,7 +218,7 @@ describe('a payment', () => {
   it.each<[string, PaymentRecord]>([
     ['with a record', { sending: () => Promise.resolve() }],
     ['without a record', {}],
-  ])('%s is not sent under a reservation that its process may have lost', async (_, record) => {
+  ])('%s is not sent if its process may have lost the reservation', async (_, record) => {
     const assertLease = (): never => {
       throw new Error('suspended');
     };
@@ -228,40 +228,46 @@ describe('a payment', () => {
     expect(ran.settled).toBe('none');
   });
 
-  it('that cannot be recorded is not sent', async () => {
+  it('is not sent if it cannot be recorded', async () => {
     const full = new MgwError('local_io', 'full');
     const ran = await pay({ record: { sending: () => Promise.reject(full) } });
     expect([ran.error, ran.settled]).toEqual([full, 'none']);
   });
 
-  it('without a record and a budget does not need a lease', async () => {
+  it('needs no lease if it has neither a record nor a budget', async () => {
     const ran = await pay({ record: {}, isBudgeted: false });
     expect([ran.result?.verdict, ran.leases]).toEqual([accepted, 0]);
     expect((await pay({ record: {} })).leases).toBe(1);
   });
 
-  it('without a budget is also recorded before it is sent', async () => {
+  it('is recorded before it is sent, even without a budget', async () => {
     const ran = await pay({ isBudgeted: false });
     expect([ran.steps, ran.leases]).toEqual([['sending', 'reply 200', 'accepted'], 1]);
   });
 });
 
-it('a refusal because of a limit is not called a rate limit, under which the call may be sent again', async () => {
+it('a refusal because of a limit is not reported as a rate limit, which would allow a retry', async () => {
   const limit = { code: 'rate_limited', message: 'too many tasks' } as const;
   const ran = await pay({ verdicts: [{ kind: 'rejected', failure: limit }] });
   expect(ran.result).toMatchObject({ verdict: { failure: { code: 'invalid_request' } }, tries: 1 });
 });
 
-describe('a 5xx response that would leave a doubt', () => {
+describe('a response that leaves the outcome in doubt', () => {
   const again = { retry5xx: true };
 
   it.each<[string, Partial<PayDeps>, Partial<Reply>, SubmitVerdict, SubmitVerdict['kind']]>([
-    ['counts as a temporary refusal under submit.retry_5xx', again, { status: 500 }, unknown, 'unavailable'],
+    [
+      'is treated as a temporary refusal under submit.retry_5xx',
+      again,
+      { status: 500 },
+      unknown,
+      'unavailable',
+    ],
     ['is in doubt without submit.retry_5xx', {}, { status: 500 }, unknown, 'unknown'],
     ['is in doubt if it is not complete', again, { status: 500, complete: false }, unknown, 'unknown'],
     ['is in doubt if its status is below 500', again, { status: 499 }, unknown, 'unknown'],
     ['is in doubt with a handle', again, { status: 500 }, { ...unknown, handle: 't' }, 'unknown'],
-    ['is a rejection if its body says so', again, { status: 500 }, rejected, 'rejected'],
+    ['is a rejection if its body is one', again, { status: 500 }, rejected, 'rejected'],
   ])('%s', async (_, deps, reply, verdict, kind) => {
     const ran = await pay({
       exchange: [answers(replyOf(reply))],
@@ -276,7 +282,7 @@ describe('an interruption', () => {
   it.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
-  ])('by %s before anything was sent exits %i', async (reason, exitCode) => {
+  ])('by %s before anything was sent causes exit %i', async (reason, exitCode) => {
     const soft = new AbortController();
     const connecting: Exchange = async ({ onConnected }) => {
       soft.abort(reason);
@@ -288,7 +294,7 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
   });
 
-  it('while the attempt is recorded sends nothing, and records that', async () => {
+  it('makes mgw send nothing, and record that, while the attempt is being recorded', async () => {
     const [soft, steps] = [new AbortController(), [] as string[]];
     const record: PaymentRecord = {
       sending: () => {
@@ -302,7 +308,7 @@ describe('an interruption', () => {
     expect([steps, ran.settled, ran.notes]).toEqual([['unavailable'], 'none', []]);
   });
 
-  it('that stops the call before its first byte, but after the record, leaves no doubt', async () => {
+  it('leaves no doubt if it stops the call after the record but before the first byte', async () => {
     const soft = new AbortController();
     const stopped: Exchange = async ({ onConnected }) => {
       await onConnected();
@@ -314,12 +320,12 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled]).toEqual([['sending', 'unavailable'], 'none']);
   });
 
-  it('before the record leaves no record', async () => {
+  it('leaves no record if it occurs before the record is written', async () => {
     const ran = await pay({ exchange: [fails(unsent('aborted_before_send'))], deps: { retries: 0 } });
     expect([ran.steps, ran.settled]).toEqual([[], 'none']);
   });
 
-  it('in the pause ends the payment without another attempt', async () => {
+  it('ends the payment without another attempt during a pause', async () => {
     const soft = new AbortController();
     let connections = 0;
     const refused: Exchange = (options) => {
@@ -332,7 +338,7 @@ describe('an interruption', () => {
     expect([connections, ran.settled]).toEqual([1, 'none']);
   });
 
-  it('while the response is pending prints one note if the next interruption would stop waiting', async () => {
+  it('prints one note while the response is pending if the next interruption would stop waiting', async () => {
     const interrupting =
       (soft: AbortController): Exchange =>
       async (options) => {

@@ -11,7 +11,7 @@ const stateOf = (spent: number, reserved: number, limit?: Limit): BudgetState =>
   ...{ limit, spent: decimalOf(spent), reserved: decimalOf(reserved) },
 });
 
-/** A budget with this decision, and the calls that it received. */
+/** Returns a budget that makes this decision, and the calls that it receives. */
 function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; told: string[] } {
   const told: string[] = [];
   const note = (what: string): Promise<void> => Promise.resolve(void told.push(what));
@@ -49,7 +49,7 @@ describe('a reservation', () => {
     ['accepted', ['keep job_1']],
     ['none', ['release job_1']],
     ['open', []],
-  ])('of a payment whose outcome is "%s" is settled by %j', async (outcome, settled) => {
+  ])('for a payment with the outcome "%s" is settled by %j', async (outcome, settled) => {
     const [one, other] = [budgetOf(fits), budgetOf(fits)];
     const limit = { amount: decimalOf(9) };
     const held = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
@@ -61,14 +61,14 @@ describe('a reservation', () => {
     expect(other.told).toEqual(['reserve job_1 given', ...settled]);
   });
 
-  it('without a budget needs neither a price nor a lease', async () => {
+  it('needs neither a price nor a lease without a budget', async () => {
     const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
     const held = await reserve({ name: 'j', subject: 'x' }, [], noLease, () => undefined);
     expect(held.money).toEqual({ cost: undefined });
     await held.settle('accepted');
   });
 
-  it('is in all budgets or in none', async () => {
+  it('is made in all budgets or in none', async () => {
     for (const last of [budgetOf({ fits: false, state: stateOf(1, 0) }), budgetOf(new Error('disk'))]) {
       const first = budgetOf(fits);
       await expect(ask([named('a', first.budget), named('b', last.budget)])).rejects.toThrow();
@@ -77,7 +77,7 @@ describe('a reservation', () => {
     }
   });
 
-  it('that cannot be settled prints a note, and the payment continues', async () => {
+  it('causes a note, and does not stop the payment, if it cannot be settled', async () => {
     const { budget } = budgetOf(fits);
     budget.keep = () => Promise.reject(new Error('disk full'));
     const other = budgetOf(fits);
@@ -97,7 +97,7 @@ describe('a payment that exceeds a budget', () => {
   const refused = (state: BudgetState, more: Partial<Allowance> = {}, of = purchase): Promise<MgwError> =>
     refusal(ask([named('a', budgetOf({ fits: false, state }).budget, more)], of));
 
-  it('prints the required amount, and the command that raises the limit', async () => {
+  it('causes an error with the required amount and the command that raises the limit', async () => {
     const error = await refused(stateOf(1, 2, { amount: decimalOf(3), per: 'day' }), { raiseCommand: raise });
     expect(error).toMatchObject({
       ...{ code: 'budget', exitCode: 12, charged: 'no', retry: 'safe' },
@@ -116,12 +116,12 @@ describe('a payment that exceeds a budget', () => {
     expect((await refused(stateOf(1, 0, limit), { raiseCommand: raise })).next).toEqual([...raise, '1.4']);
   });
 
-  it('is refused even if it would now fit because another process has released an amount', async () => {
+  it('is refused even if it would fit now, because another process has released an amount', async () => {
     const { budget } = await refused(stateOf(0, 0, limit), { raiseCommand: raise });
     expect(budget).toMatchObject({ left: '1', cost_at_most: '0.4', exceeded_by: '0' });
   });
 
-  it('under --budget suggests the flag', async () => {
+  it('causes an error that suggests the flag under --budget', async () => {
     const error = await refused(stateOf(0, 1), { limit }, { ...purchase, currency: 'USD' });
     expect(error.message).toMatch(
       /^--budget 1 is too low: .* 0\.4 USD, and 0 is left .* --budget 1\.4 would allow it\.$/,
@@ -132,7 +132,7 @@ describe('a payment that exceeds a budget', () => {
     });
   });
 
-  it('under a budget without a limit suggests the command that sets one', async () => {
+  it('causes an error that suggests the command that sets a limit if the budget has none', async () => {
     const error = await refused(stateOf(0, 0), { raiseCommand: raise });
     expect(error.message).toBe('The budget a no longer has a limit. Nothing was sent.');
     expect([error.next, error.budget?.limit, error.budget?.exceeded_by]).toEqual([

@@ -12,7 +12,7 @@ const completed = (text: string): object => ({
   response: response({ status: 'completed', output: said(text) }),
 });
 
-/** Formats events as server-sent events, each with its name. */
+/** Formats events as server-sent events, each with a name. */
 function sse(...events: object[]): string {
   return events
     .map((event) => `event: ${(event as { type: string }).type}\ndata: ${JSON.stringify(event)}\n\n`)
@@ -28,8 +28,8 @@ function read(stream: string, cuts: readonly number[] = []): { text: string; end
   return { end: reader.finish(), text };
 }
 
-describe('the text of a streamed response', () => {
-  test('arrives in deltas, and the end confirms it', () => {
+describe("a streamed response's text", () => {
+  test('arrives in deltas and is confirmed at the end', () => {
     const stream = sse({ type: 'response.created' }, delta('Hel'), delta('lo'), completed('Hello'));
     expect(read(stream)).toMatchObject({ text: 'Hello', end: { kind: 'completed', text: 'Hello' } });
   });
@@ -44,7 +44,7 @@ describe('the text of a streamed response', () => {
     );
   });
 
-  test('does not need event names, and may span several data lines', () => {
+  test('is read without event names and from several data lines', () => {
     const data = JSON.stringify(completed('Hi'), undefined, 1).replaceAll('\n', '\ndata: ');
     expect(read(`data: ${JSON.stringify(delta('Hi'))}\n\ndata: ${data}\n\ndata: [DONE]\n\n`)).toMatchObject({
       text: 'Hi',
@@ -52,19 +52,19 @@ describe('the text of a streamed response', () => {
     });
   });
 
-  test('needs no type in the data if the event has a name', () => {
+  test('is read without a type in the data if the event has a name', () => {
     const stream = `event: response.output_text.delta\ndata: {"delta":"Hi"}\n\n${sse(completed('Hi'))}`;
     expect(read(stream).text).toBe('Hi');
   });
 
-  test('is taken from a "done" event, or from the last event, if there was no delta', () => {
+  test('is read from a "done" event or the last event if there was no delta', () => {
     const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
     expect(read(sse(done, completed('Hello'))).text).toBe('Hello');
     expect(read(sse(delta('Hel'), delta('lo'), done, completed('Hello'))).text).toBe('Hello');
     expect(read(sse(completed('Hello')))).toMatchObject({ text: 'Hello', end: { text: 'Hello' } });
   });
 
-  test('is whole and printed once if a relay changes or omits the place of a part', () => {
+  test("is complete and printed once even if a relay changes or omits a part's position", () => {
     const done = { type: 'response.output_text.done', text: 'Hello' };
     expect(read(sse(delta('Hel'), delta('lo'), done, completed('Hello'))).text).toBe('Hello');
     const moved = { ...delta('lo'), item_id: 'm2' };
@@ -73,7 +73,7 @@ describe('the text of a streamed response', () => {
     expect(read(sse(first, { ...done, text: 'One' }, second, completed('OneTwo'))).text).toBe('OneTwo');
   });
 
-  test('includes what the deltas lack, from the end of a part or of the response', () => {
+  test('is completed from the end of a part or of the response if deltas are missing', () => {
     const lost = 'data: {"type":"response.output_text.delta","delta":"lo\n\n';
     const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
     expect(read(sse(delta('Hel')) + lost + sse(done, completed('Hello')))).toMatchObject({
@@ -83,14 +83,14 @@ describe('the text of a streamed response', () => {
     expect(read(sse(delta('Hel')) + lost + sse(completed('Hello'))).text).toBe('Hello');
   });
 
-  test('is not proven, and printed whole at the end, if a piece in the middle is lost', () => {
+  test('is not proven, and is printed completely at the end, if a piece in the middle is lost', () => {
     expect(read(sse(delta('He'), delta('o'), completed('Hello')))).toMatchObject({
       text: 'Heo\nHello',
       end: { kind: 'cut', response: { status: 'completed' } },
     });
   });
 
-  test('may differ in white space, or in the order of parts that arrive interleaved', () => {
+  test('may differ in white space or in the order of interleaved parts', () => {
     const other = (text: string): object => ({ ...delta(text), output_index: 1 });
     for (const stream of [
       sse(delta('Hello '), completed('Hello')),
@@ -99,20 +99,20 @@ describe('the text of a streamed response', () => {
       expect(read(stream).end).toMatchObject({ kind: 'completed' });
   });
 
-  test('has no half characters if a delta ends within one', () => {
+  test('never contains half a character, even if a delta ends within one', () => {
     const pieces: string[] = [];
     const reader = new ResponseStream((piece) => pieces.push(piece));
     reader.push(Buffer.from(sse(delta('a\ud83d'), delta('\ude00b'), completed('a😀b'))));
     expect([pieces, reader.finish().kind]).toEqual([['a', '😀b'], 'completed']);
   });
 
-  test('does not include text of other kinds, such as reasoning', () => {
+  test('does not include other kinds of text, such as reasoning', () => {
     const reasoning = { type: 'response.reasoning_summary_text.delta', delta: 'hmm' };
     expect(read(sse(reasoning, delta('Hi'), completed('Hi'))).text).toBe('Hi');
   });
 });
 
-describe('the end of a streamed response', () => {
+describe("a streamed response's end", () => {
   test.each([
     ['no terminal event', sse(delta('Hel')), /without its last event/],
     ['an empty stream', '', /without its last event/],
@@ -149,7 +149,7 @@ describe('the end of a streamed response', () => {
     });
   });
 
-  test('has an error class that is read from its message', () => {
+  test('has an error class that is derived from its message', () => {
     const event = { type: 'error', code: 'insufficient_quota', message: 'You exceeded your current quota' };
     expect(read(sse(event)).end).toMatchObject({
       failure: { code: 'balance', nativeCode: 'insufficient_quota' },
@@ -157,7 +157,7 @@ describe('the end of a streamed response', () => {
     expect(read(sse({ type: 'response.cancelled' })).end).toMatchObject({ failure: { code: 'task_failed' } });
   });
 
-  test('contains the reason if it is incomplete, and the text is kept', () => {
+  test('contains the reason if the response is incomplete, and the text is kept', () => {
     const event = {
       type: 'response.incomplete',
       response: response({
@@ -172,7 +172,7 @@ describe('the end of a streamed response', () => {
     });
   });
 
-  test('is not a success if it is a refusal or from the content filter', () => {
+  test('is not a success if it is a refusal or caused by the content filter', () => {
     const filtered = {
       type: 'response.incomplete',
       response: response({ incomplete_details: { reason: 'content_filter' } }),
@@ -186,7 +186,7 @@ describe('the end of a streamed response', () => {
     });
   });
 
-  test('is final: later events do not count', () => {
+  test('is final, so later events are ignored', () => {
     expect(
       read(sse(delta('Hi'), completed('Hi'), delta('!'), { type: 'error', message: 'x' })),
     ).toMatchObject({
@@ -195,7 +195,7 @@ describe('the end of a streamed response', () => {
     });
   });
 
-  test('is forced if the text is endless', () => {
+  test('is enforced if the text is endless', () => {
     const reader = new ResponseStream(() => undefined);
     const event = Buffer.from(sse(delta('x'.repeat(1024 * 1024))));
     let taken = 0;
@@ -204,7 +204,7 @@ describe('the end of a streamed response', () => {
     expect(reader.finish()).toMatchObject({ kind: 'cut', why: 'the response is too large' });
   });
 
-  test('is forced if an event is endless', () => {
+  test('is enforced if an event is endless', () => {
     const reader = new ResponseStream(() => undefined);
     const chunk = Buffer.alloc(1024 * 1024, 'x');
     reader.push(Buffer.from('data: '));

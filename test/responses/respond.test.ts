@@ -26,7 +26,7 @@ interface Options {
   requestTimeoutMs?: number;
 }
 
-/** The result of a call, and the received text. The text `stop` interrupts the call. */
+/** Makes a call, and returns its result and the received text. The text `stop` interrupts the call. */
 async function call(
   client: GatewayClient,
   { clock = new TestClock(), streamed, ...more }: Options = {},
@@ -53,7 +53,7 @@ async function call(
   return { end, text };
 }
 
-/** The end of a call that gets one response. */
+/** Returns the end of a call that receives one response. */
 async function endOf(
   status: number,
   answer: string | object,
@@ -89,26 +89,26 @@ test('a JSON response is read up to 64 MiB', async () => {
   expect(await endOf(200, ofMiB(64))).toMatchObject({ kind: 'cut' });
 });
 
-test('a failure under 200 in the gateway’s own envelope is an error', async () => {
+test("a failure under HTTP 200 in the gateway's envelope is an error", async () => {
   expect(await endOf(200, { success: false, message: 'get user group failed' })).toMatchObject({
     kind: 'failed',
     failure: { message: 'get user group failed' },
   });
 });
 
-test('an envelope without a failure is not a response', async () => {
+test('a gateway envelope without a failure is not a response', async () => {
   const why = expect.stringContaining('task layer') as string;
   expect(await endOf(200, { code: 'x', message: 'task layer' })).toMatchObject({ kind: 'cut', why });
 });
 
 test.each<[string, string | object, boolean]>([
   ['a stream that was not requested', done, false],
-  ['a document in place of a stream', whole, true],
+  ['a document instead of a stream', whole, true],
 ])('%s is read', async (_, answer, streamed) => {
   expect(await endOf(200, answer, {}, { streamed })).toMatchObject({ kind: 'completed', text: 'Hello' });
 });
 
-test('a refusal in place of a stream is an error', async () => {
+test('a refusal instead of a stream is an error', async () => {
   const answer = { error: { message: 'Insufficient balance' } };
   expect(await endOf(200, answer, {}, { streamed: true })).toMatchObject({
     kind: 'failed',
@@ -127,7 +127,7 @@ test.each<[string, string, string, RegExp]>([
   });
 });
 
-describe('a failed request for a response', () => {
+describe('a failed Responses request', () => {
   test('is retried only after 429 and 503', async () => {
     const { gateway, client } = nockGateway();
     gateway.post('/v1/responses').reply(429);
@@ -136,7 +136,7 @@ describe('a failed request for a response', () => {
     expect((await call(client)).end).toMatchObject({ kind: 'completed' });
   });
 
-  test('that always gets 429 exits 6, and is safe to run again', async () => {
+  test('exits 6, and is safe to run again, if it always receives 429', async () => {
     const { gateway, client } = nockGateway();
     gateway
       .post('/v1/responses')
@@ -150,7 +150,7 @@ describe('a failed request for a response', () => {
     });
   });
 
-  test('with a Retry-After beyond the deadline does not wait for it', async () => {
+  test('does not wait for a Retry-After beyond the deadline', async () => {
     await expect(endOf(429, '', { 'retry-after': '86400' })).rejects.toMatchObject({ exitCode: 6 });
   });
 
@@ -182,7 +182,7 @@ describe('a failed request for a response', () => {
     });
   });
 
-  test('that was caused by a wrong base path is reported as such', async () => {
+  test('is reported as a wrong base path if that caused it', async () => {
     const answer = { error: { message: 'Invalid URL (POST /v1/v1/responses)' } };
     await expect(endOf(404, answer)).rejects.toThrow(/root of the gateway, without \/v1/);
   });
@@ -191,7 +191,7 @@ describe('a failed request for a response', () => {
 const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe', retry: 'never' };
 
 describe('a connection', () => {
-  /** A client of a server that controls the connection. */
+  /** Returns a client of a server that controls the connection. */
   async function served(
     answer: (response: ServerResponse) => void,
   ): Promise<{ client: GatewayClient; server: HttpServer }> {
@@ -205,7 +205,7 @@ describe('a connection', () => {
     return client;
   }
 
-  test('that breaks after the last event does not matter', async () => {
+  test('may break after the last event', async () => {
     const { client } = await served((response) => {
       response.writeHead(200, events).write(done, () => response.destroy());
     });
@@ -241,19 +241,19 @@ describe('a connection', () => {
   test.each<[string, (response: ServerResponse) => void]>([
     ['is reset', (response) => response.destroy()],
     ['stays silent', () => undefined],
-  ])('that %s exits 7, because it may have been charged', async (_, answer) => {
+  ])('causes exit 7, because the call may have been charged, if it %s', async (_, answer) => {
     const { client, server } = await served(answer);
     await expect(call(client, { requestTimeoutMs: 1000 })).rejects.toMatchObject(unknown);
     expect(server.requests).toHaveLength(1);
   });
 
-  test('that stalls is closed at the deadline', async () => {
+  test('is closed at the deadline if it stalls', async () => {
     const { client } = await served(() => undefined);
     const clock = new TestClock();
     await expect(call(client, { clock, deadline: deadlineIn(1000, clock) })).rejects.toMatchObject(unknown);
   });
 
-  test('that is refused exits 6', async () => {
+  test('causes exit 6 if it is refused', async () => {
     const client = clientOf(`http://127.0.0.1:${await closedPort()}`);
     await expect(call(client)).rejects.toMatchObject({
       code: 'unreachable',
@@ -262,7 +262,7 @@ describe('a connection', () => {
     });
   });
 
-  test('that is interrupted ends immediately with exit 130, and was charged', async () => {
+  test('ends immediately with exit 130 if it is interrupted, and the call was charged', async () => {
     const delta = { type: 'response.output_text.delta', delta: 'stop' };
     const { client } = await served((response) => {
       response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);

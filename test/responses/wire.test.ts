@@ -4,7 +4,7 @@ import { readResponse, responsesExchange } from '../../src/responses/wire.ts';
 const message = (...content: object[]): object => ({ type: 'message', content });
 const text = (words: string): object => ({ type: 'output_text', text: words, annotations: [] });
 
-test('the request for a response contains the body and the headers', () => {
+test('a Responses request contains the body and the headers', () => {
   const body = { model: 'm', input: 'Hi' };
   expect(responsesExchange(body)).toEqual({
     method: 'POST',
@@ -16,7 +16,7 @@ test('the request for a response contains the body and the headers', () => {
 });
 
 describe('a complete response', () => {
-  test('is the text of every message, in order', () => {
+  test('returns the text of every message, in order', () => {
     const output = [{ type: 'reasoning' }, message(text('Hello'), text(', ')), message(text('world'))];
     expect(readResponse({ status: 'completed', output } as never)).toMatchObject({
       kind: 'completed',
@@ -28,7 +28,7 @@ describe('a complete response', () => {
     [[{ type: 'message', content: 'Hi' }], {}],
     ['Hi', {}],
     [null, { output_text: 'Hi' }],
-  ])('may have text in place of a list, or at the top: %j %j', (output, more) => {
+  ])('may contain text instead of a list, or at the top level: %j %j', (output, more) => {
     expect(readResponse({ status: 'completed', output, ...more })).toMatchObject({ text: 'Hi' });
   });
 
@@ -37,7 +37,7 @@ describe('a complete response', () => {
     expect(readResponse(response as never)).toMatchObject({ kind: 'completed', text: '', response });
   });
 
-  test('without a status is accepted if it has text', () => {
+  test('is accepted without a status if it contains text', () => {
     expect(readResponse({ output: [message(text('Hi'))] } as never)).toMatchObject({
       kind: 'completed',
       text: 'Hi',
@@ -64,7 +64,7 @@ describe('a complete response', () => {
     [{ status: 'incomplete', incomplete_details: null, output: [] }, 'incomplete'],
     [{ status: 'completed', output: 'Hi' }, 'completed'],
     [{ status: 'completed', output: [null, 7, { type: 'message', content: 'x' }] }, 'completed'],
-  ])('that is %j counts as %s', (json, kind) => {
+  ])('is read from %j as %s', (json, kind) => {
     expect(readResponse(json as never).kind).toBe(kind);
   });
 });

@@ -53,7 +53,7 @@ beforeAll(async () => {
   const ran = await mgw('batch', 'run', 'm.jsonl', '-o', join(user.cwd, 'clips/{id}.{ext}'));
   expect(ran.code, ran.stderr).toBe(0);
   await putHostileJob();
-  // Only the build contains the page of the gallery.
+  // Only the build contains the gallery's page.
   const made = await user.start(['--sandbox', 'jobs', 'gallery', '-o', 'review/']).result;
   expect(made, made.stderr).toMatchObject({ code: 0, stdout: `${join(user.cwd, 'review/index.html')}\n` });
   url = pathToFileURL(join(user.cwd, 'review/index.html')).href;
@@ -69,7 +69,7 @@ function mgw(...args: string[]): ReturnType<User['run']> {
   return user.run(['--sandbox', ...args]);
 }
 
-// A failure whose message, model and handle are hostile.
+// Adds a failed job whose message, model and handle are hostile.
 async function putHostileJob(): Promise<void> {
   const ledger = await openFileLedger(join(user.cwd, 'state/sandbox/ledger'), () => Date.now());
   const message = `${attack} ${canaryKey} https://cdn.example.com/v.mp4?X-Signature=5d41402abc ${user.cwd}/x`;
@@ -87,7 +87,7 @@ async function putHostileJob(): Promise<void> {
   ]);
 }
 
-/** Actions that a page must not perform. */
+/** The forbidden actions that pages have performed. */
 const faults: string[] = [];
 
 async function newPage(browser: Browser): Promise<Page> {
@@ -116,23 +116,23 @@ async function newPage(browser: Browser): Promise<Page> {
   return page;
 }
 
-/** Opens an address in the page that all tests share, because each further page would start a process. */
+/** Opens an address in a page that all tests share, because each further page would start a process. */
 async function open(address: string, stored = '{}'): Promise<void> {
   const script = await page.addInitScript((kept) => {
     localStorage.clear();
     Object.assign(localStorage, JSON.parse(kept));
   }, stored);
-  // An address that differs only after the # would not be loaded again.
+  // Opens another file first, because an address that differs only after the # would not be loaded again.
   await page.goto(pathToFileURL(join(user.cwd, 'm.jsonl')).href);
   await page.goto(address);
-  // The order of several scripts is not defined.
+  // Each call adds its own script, because the order of several scripts is not defined.
   await script.dispose();
 }
 
 const tile = (name: string): ReturnType<Page['locator']> =>
   page.locator('.tile', { has: page.locator(`.name bdi:text-is("${name}")`) });
 
-// Closing a view goes back in the history, which is asynchronous.
+// Waits for a view to close, because going back in the history is asynchronous.
 async function isClosed(): Promise<void> {
   await page.waitForFunction(() => document.querySelector('dialog[open]') === null);
 }
@@ -145,9 +145,9 @@ async function save(button: string, path: string): Promise<void> {
   await download.saveAs(path);
 }
 
-// Without a browser these tests are reported as skipped.
+// Without a browser, these tests are reported as skipped.
 describe.skipIf(!isThere)('a gallery in Chromium', () => {
-  it('plays every video and sound from a file', async () => {
+  it('plays every video and sound from local files', async () => {
     await open(url);
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length === 3);
     expect(await page.locator('.tile .bars').count()).toBeGreaterThanOrEqual(1);
@@ -170,7 +170,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(faults).toEqual([]);
   });
 
-  it('is filtered, rated and marked by keys, stores ratings and marks, and exports runnable rows and importable ratings', async () => {
+  it('is filtered, rated and marked with keys, stores the results, and exports runnable rows and importable ratings', async () => {
     await open(`${url}#sort=name`);
     await page.keyboard.press('/');
     await page.keyboard.type('PAPER sea');
@@ -186,9 +186,9 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await page.locator('.big textarea').fill('the best "sea" <b>');
     await page.keyboard.press('Escape');
     await isClosed();
-    // On a busy machine Chromium loses what the page of a file stored, so it is stored again.
+    // On a busy machine, Chromium loses what a file's page has stored, so the test stores it again.
     await open(page.url(), await page.evaluate(() => JSON.stringify(localStorage)));
-    // `count` does not wait for elements.
+    // Poll, because `count` does not wait for elements.
     await expect.poll(() => tile('boat').locator('.star.on').count()).toBe(2);
     expect(await tile('boat-2k').locator('.star.on').count()).toBe(5);
     await page.getByRole('button', { name: 'Export' }).click();
@@ -206,7 +206,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(faults).toEqual([]);
   });
 
-  it('plays the takes of one prompt side by side, in sync', async () => {
+  it("plays a prompt's takes side by side, in sync", async () => {
     await open(url);
     await tile('boat').locator('.open').focus();
     await page.keyboard.press('Enter');
@@ -227,7 +227,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     ).toBe(true);
   });
 
-  it('does not run code from a prompt, a model, a file name or an error, and loads nothing from other hosts', async () => {
+  it('runs no code from prompts, models, file names or errors, and loads nothing from other hosts', async () => {
     await open(url);
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     for (const secret of [canaryKey, canaryKey.slice(10, 30), '5d41402abc', user.cwd])
@@ -241,7 +241,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await failed.locator('.open').click({ position: { x: 60, y: 170 } });
     expect(await page.evaluate(() => (window as { hacked?: number }).hacked)).toBeUndefined();
     expect(faults).toEqual([]);
-    // Escaping does not prevent these attacks, but the page's content security policy does.
+    // Escaping does not prevent these attacks. The page's content security policy does.
     await page.evaluate(() => {
       document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.hacked=1">');
       const script = document.createElement('script');
@@ -258,7 +258,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     faults.length = 0;
   });
 
-  it('has a badge for a video that differs from its request, and shows the difference in the detail view', async () => {
+  it('marks a video that differs from its request, and lists the differences in the detail view', async () => {
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];
     const data = JSON.parse(json) as GalleryData;
@@ -281,7 +281,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(faults).toEqual([]);
   });
 
-  it('shows which item the keys apply to, and returns the keys to the tile after a click on its tools', async () => {
+  it('highlights the item to which keys apply, and returns the focus to the tile after a click on its tools', async () => {
     await open(url);
     const focused = (): Promise<string | undefined> =>
       page.evaluate(() => document.activeElement?.closest<HTMLElement>('.tile')?.dataset['id']);
@@ -297,7 +297,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(await outline.evaluate((element) => getComputedStyle(element).outlineStyle)).toBe('solid');
   });
 
-  it('of 2,000 jobs is small, appears immediately, and uses few decoders while it scrolls', async () => {
+  it('is small, appears immediately, and uses few decoders while scrolling, with 2,000 jobs', async () => {
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];
     const data = JSON.parse(json) as GalleryData;
@@ -333,7 +333,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length > 4);
   });
 
-  it('served by mgw serves its files by ranges, and saves ratings immediately, only for its own page', async () => {
+  it('sends ranges of its files and saves ratings immediately if mgw serves it, but only for its own page', async () => {
     const args = ['bin/mgw.js', '--sandbox', 'jobs', 'gallery', '--batch', 'm', '--serve'];
     const child = spawn(process.execPath, args, { env: user.env, stdio: ['ignore', 'pipe', 'ignore'] });
     try {
@@ -367,7 +367,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
   });
 });
 
-// The owner of a host name can point it here (DNS rebinding).
+// Requests the page under another host name, which its owner can point to this machine (DNS rebinding).
 function statusAs(host: string, address: string): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const sent = request(address, { headers: { host } }, (answer) => {
