@@ -78,7 +78,7 @@ describe('printable', () => {
     expect(printable('abc', 3)).toBe('abc');
   });
 
-  it('takes time in proportion to the limit, not to the length', () => {
+  it('takes time in proportion to the limit rather than the length', () => {
     const shown = printable('\x1b'.repeat(20_000_000), 100);
     expect(shown.length).toBeLessThanOrEqual(100);
     expect(shown.endsWith('…')).toBe(true);

@@ -250,7 +250,7 @@ describe('removeLeftovers', () => {
     },
   );
 
-  it('keeps files of another result or of a living process', async () => {
+  it('keeps files that belong to another result or to a living process', async () => {
     await filled(await ctx.lock(as(1)));
     await removeLeftovers(ctx.target, 'job 1', claimantOf(3));
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [1]));

@@ -119,8 +119,8 @@ async function expectNothingSent(left: Left, stage: Stage, order: Order, what: s
   if (ran.exit === 0) expect(ran.job?.handle, what).toBe('task_1');
 }
 
-// Returns the part of a damaged file that mgw can read. Each readable part is tested only once. A damaged claim is either
-// empty or unreadable.
+// Returns the part of a damaged file that mgw can read. Each readable part is tested only once. A damaged claim is
+// either empty or unreadable.
 function reading(path: string, bytes: Buffer): string {
   const text = bytes.toString();
   if (/index\.(log|count)$/.test(path)) return bytes.toString('hex');

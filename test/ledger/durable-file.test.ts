@@ -29,8 +29,8 @@ async function operationsOf(
   return seen;
 }
 
-// A power cut may lose everything that is not synced. The content must be synced before its name, and the name before the
-// caller continues.
+// A power cut may lose everything that is not synced. The content must be synced before its name, and the name before
+// the caller continues.
 it.each<[string, (path: string) => Promise<unknown>, string[]]>([
   ['createFile', (path) => createFile(path, 'text'), ['open file', 'write file', 'sync file', 'sync folder']],
   [

@@ -10,8 +10,8 @@ import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
-// Simulates processes that share one ledger, interleaved at each change that one of them makes to the disk. A process is
-// a chain of calls with its own context. A killed process makes no further changes.
+// Simulates processes that share one ledger, interleaved at each change that one of them makes to the disk. A process
+// is a chain of calls with its own context. A killed process makes no further changes.
 
 class Killed extends Error {}
 

@@ -54,7 +54,7 @@ export const clients = ['v1', 'v2', 'v2 of 2026-07-28'] as const;
 
 type Kind = (typeof clients)[number];
 
-/** Connects an official client to `mgw ARGS` in this process. The client can prompt its user only if `person` is set. */
+/** Connects an official client to `mgw ARGS` in this process. The client can prompt its user if `person` is set. */
 export async function connect(
   kind: Kind,
   user: User,

@@ -75,8 +75,8 @@ const command = (name: string, image: string, ...more: string[]): string[] => {
   return ['video', 'c', 'submit', name, ...flags, '--image', image, '-o', `s3://bucket/${name}.mp4`];
 };
 
-// Two of about a hundred disk operations; the simulation tries every operation of a submission. The ninth request is the
-// submission, which follows the uploads of both images. results.test.ts kills a command while it uploads a result.
+// Two of about a hundred disk operations. The simulation tries every operation of a submission. The ninth request is
+// the submission, after the uploads of both images. results.test.ts kills a command while it uploads a result.
 const operations = [42, 83];
 const submission = 9;
 

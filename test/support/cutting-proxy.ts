@@ -1,7 +1,7 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { onEnd } from './clean-ups.ts';
 
-/** When to cut a connection, and what is lost. */
+/** When a {@link CuttingProxy} cuts a connection, and what is lost. */
 export interface Cut {
   /** Matches the message at which the connection is cut: a statement's text or its bound values. */
   at: RegExp;

@@ -17,7 +17,7 @@ export interface DiskOperation {
   half?: (() => unknown) | undefined;
 }
 
-/** Receives every operation and decides whether to run it. Returns the caller's result: a promise if `run` returns one. */
+/** Receives every operation, and decides whether to run it. Returns the result for the caller, as `run` does. */
 export type Watcher = (operation: DiskOperation, run: () => unknown) => unknown;
 
 let watcher: Watcher | undefined;

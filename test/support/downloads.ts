@@ -48,7 +48,7 @@ export function gatewayAt(
   return { baseUrl: new URL(baseUrl), key: 'sk-secret', auth: bearer, trustedOrigins, userAgent: 'mgw/test' };
 }
 
-/** Returns a claimant with the given pid. It considers the `alive` pids alive, `unseen` ones unknown, and others dead. */
+/** Returns a claimant with the given pid, to which the `alive` pids are alive, the `unseen` unknown, and others dead. */
 export function claimantOf(
   pid: number,
   alive: readonly number[] = [],

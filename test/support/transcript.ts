@@ -1,9 +1,9 @@
 /**
- * A command in a transcript, which shows what a person sees in a terminal. A line that begins with `$ ` is a command,
- * and the lines up to the next command are its output. Lines that begin with `2> ` are on stderr. `[exit 2]` is the exit
- * code if it is not 0. A line `...` matches any lines. A word in angle brackets, from the list below, matches any value
- * of its kind. Two or more spaces between columns match any such number. A line that begins with `# ` is a comment.
- * Every transcript starts in an empty home.
+ * A command in a transcript, which contains what a person sees in a terminal. A line that begins with `$ ` is a
+ * command, and the lines up to the next command are its output. Lines that begin with `2> ` are on stderr. `[exit 2]`
+ * is the exit code if it is not 0. A line `...` matches any lines. A word in angle brackets, from the list below,
+ * matches any value of its kind. Two or more spaces between columns match any such number. A line that begins with
+ * `# ` is a comment. Every transcript starts in an empty home.
  */
 export interface Step {
   command: string;

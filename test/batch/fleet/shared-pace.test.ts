@@ -115,7 +115,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('pauses all processes if the gateway tells one to wait', async () => {
+  it('pauses all processes if the gateway asks one to wait', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.reportLimited(await one.waitToSubmit(never), 700);

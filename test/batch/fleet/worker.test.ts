@@ -238,7 +238,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
-  it('exits 11 under --strict if a video differs, but keeps the video and pays for no row again', async () => {
+  it('exits 11 under --strict if a video differs from its request, but keeps the video and pays for no row again', async () => {
     const clip = { width: 96, height: 64 };
     place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
     const file = join(machines.shared, 'clips.jsonl');

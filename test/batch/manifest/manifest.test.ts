@@ -392,8 +392,8 @@ describe('-d NAME=VALUE', () => {
   });
 });
 
-// mgw stores only each row's name and offset, which are smaller than the row. All rows together would exceed this memory
-// limit.
+// mgw stores only each row's name and offset, which are smaller than the row. All rows together would exceed this
+// memory limit.
 it.each([
   ['csv', (n: number) => `row-${n},c,vendor-h3-mini,5,${'a paper boat '.repeat(32)}${n}`],
   [

@@ -155,7 +155,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(sent).toEqual([['3', '0', '2'], ['3'], ['0'], ['2']]);
   });
 
-  it('keeps a handle as long as the database refuses it', async () => {
+  it('does not lose a handle while the database refuses it', async () => {
     const place = await newPlace();
     const stateDir = freshFolder();
     const ledger = await openAt(place, stateDir);
@@ -185,7 +185,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await ledger.read(id)).toMatchObject({ state: 'running' });
   });
 
-  it('fails on a partitioned network, and never shows the password', async () => {
+  it('fails on a partitioned network without exposing the password', async () => {
     const { proxy, server, database, open } = await behindProxy();
     const ledger = await open({ port: proxy.port, parameters: `${quick}&password=hunter2secret` });
     expect(server.url(database)).not.toContain('hunter2secret');

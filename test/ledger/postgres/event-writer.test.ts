@@ -30,7 +30,7 @@ interface Insert {
   commit: string | undefined;
 }
 
-/** A database in which every job exists. A test sets the statements that it refuses and the other processes' changes. */
+/** A database in which every job exists. A test sets the refused statements and the other processes' changes. */
 class Jobs {
   /** The errors that the next statements that add events throw. */
   refusals: Error[] = [];
