@@ -187,7 +187,7 @@ describe('the compile cache', () => {
   });
 });
 
-describe('the folder of the compile cache', () => {
+describe("the compile cache's folder", () => {
   it('is separate for each user and version', () => {
     const folder = openCache('1.0.0', { HOME: home });
     expect(folder).toBe(join(home, '.cache', 'mgw', 'compiled', '1.0.0'));

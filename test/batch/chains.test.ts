@@ -14,7 +14,7 @@ afterEach(() => scene.gateway.close());
 describe('a row that starts with the last frame of another row', () => {
   beforeEach(() => installFrames(scene));
 
-  it('waits for that row, regardless of the order of the rows, and sends its last frame', async () => {
+  it("waits for that row, regardless of the rows' order, and sends its last frame", async () => {
     const file = scene.file('m.csv', story(['s3', '@s2:last'], ['s2', '@m/s1:last'], ['s1'], ['x']));
     const plan = await scene.batch('plan', file);
     expect(plan.stdout).toMatch(/s2 new: after s1\n.*s3 new: after s2/);

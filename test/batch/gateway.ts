@@ -32,7 +32,7 @@ export interface BatchGateway extends Origin {
   charges: Map<string, number>;
   /** Decides how to respond to a submission. Undefined accepts it. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
-  /** Returns the id of the last task created for a prompt. */
+  /** Returns a prompt's latest task id. */
   taskOf: (prompt: string) => string;
   /** The number of polls after which a task is finished. */
   polls: number;

@@ -111,7 +111,7 @@ describe('a plan', () => {
     expect(await scene.batch('plan', file, '--force')).toMatchObject({ code: 0 });
   });
 
-  it('identifies a row without an id by its request, regardless of the order of the rows', async () => {
+  it("identifies a row without an id by its request, regardless of the rows' order", async () => {
     const ids = async (...prompts: string[]): Promise<string[]> => {
       const text = clips(...prompts.map((prompt): [string, string] => ['', prompt]));
       return (await scene.read('plan', scene.file('hash.csv', text))).rows.map(({ id }) => id);

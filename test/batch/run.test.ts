@@ -477,7 +477,7 @@ it('a row whose download failed is saved at no charge by the suggested command',
 });
 
 describe('a sidecar', () => {
-  it('records the request and the job of the file next to it', async () => {
+  it("records its file's request and job", async () => {
     const file = scene.file('m.csv', mixed);
     expect(await scene.batch('run', file, '--sidecar')).toMatchObject({ code: 0 });
     const told = JSON.parse(readFileSync(scene.at('three.mp4.json'), 'utf8')) as Record<string, unknown>;

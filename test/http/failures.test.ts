@@ -135,7 +135,7 @@ describe('readFailure', () => {
     });
   });
 
-  it('returns the start of the response as the message if there is no message', () => {
+  it("returns the response's start as the message if there is no message", () => {
     expect(readFailure(reply(502, undefined)).message).toBe('HTTP 502 with an empty body');
     const long = { ...reply(502, undefined), text: 'x'.repeat(1000) };
     expect(readFailure(long).message).toBe(`HTTP 502: ${'x'.repeat(300)}`);

@@ -37,7 +37,7 @@ function kill(): never {
   throw new Killed();
 }
 
-/** A process's result: the number of its changes to the disk, and its exit code. */
+/** A process's exit code, and the number of its changes to the disk. */
 interface Ended {
   steps: number;
   exit: number | 'killed';

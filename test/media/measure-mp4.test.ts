@@ -100,7 +100,7 @@ describe('measureMp4', () => {
     expect(measured(ftyp, movie({ edits: [edit([0, 40, 0x10000])] }))).toMatchObject({ duration: 2 });
   });
 
-  it('returns the average of a variable frame rate', () => {
+  it("returns a variable frame rate's average", () => {
     expect(measured(ftyp, movie({ stts: words(0, 2, 10, 40, 20, 80) }))).toMatchObject({
       duration: 2,
       fps: 15,

@@ -53,7 +53,7 @@ async function call(
   return { end, text };
 }
 
-/** Returns the end of a call that receives one response. */
+/** Makes a call that receives one response, and returns how it ended. */
 async function endOf(
   status: number,
   answer: string | object,

@@ -120,7 +120,7 @@ describe('a sandbox limit', () => {
     ]);
   });
 
-  test('on requests per minute returns the time of the next request', async () => {
+  test('on requests per minute returns the time at which the next request is allowed', async () => {
     const wait = (seconds: string): unknown[] => [429, seconds];
     const pauses = [0, 10_000, 10_000, 39_999, 1, 9999, 1];
     const expected = [ok, ok, wait('40'), wait('1'), ok, wait('1'), ok];

@@ -69,7 +69,7 @@ it('a worker is idle while it retries a batch whose budget is used up', async ()
   expect(seconds).toBeLessThan(160);
 });
 
-it('a worker exits with the error of a database that refuses it', async () => {
+it("a worker exits with the database's error if the database refuses it", async () => {
   const refused = new MgwError('config', 'mgw cannot use the database.');
   expect((await work(1, refused)).stopped).toBe(refused);
 });

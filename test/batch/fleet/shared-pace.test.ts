@@ -80,7 +80,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(await held()).toBe(4);
   });
 
-  it('frees the slots of a process whose lease has ended', async () => {
+  it("frees a process's slots once its lease has ended", async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await enter(gone, 4);

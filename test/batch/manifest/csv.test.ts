@@ -148,7 +148,7 @@ describe('the CSV reader', () => {
     expect(found.records).toEqual([]);
   });
 
-  it('limits the size of a cell and of a line', async () => {
+  it('limits cell and line sizes', async () => {
     const huge = 'x'.repeat(9 * 1024 * 1024);
     expect(said(await read(`id,prompt\n1,${huge}`, 1 << 20))).toEqual(['2: the line is longer than 8 MiB']);
     const lines = `${'x'.repeat(1023)}\n`.repeat(8 * 1024 + 1);

@@ -44,7 +44,7 @@ describe('the check whether processes are alive', () => {
     expect(statements).toEqual(['DELETE', 'SELECT']);
   });
 
-  it('distinguishes the leases of one process', async () => {
+  it("distinguishes a process's leases", async () => {
     const { keeper } = open();
     const [now, before] = [afar('2'), { ...afar('9'), instance: 'i2' }];
     const lifeOf = await keeper.livesOf([now, before]);
