@@ -1,7 +1,9 @@
-import { type MgwError, toMgwError, usageError } from '../errors.ts';
+import { messageOf, MgwError, toMgwError, usageError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
 import { createClient } from '../http/client.ts';
 import { follow } from '../http/download/follow.ts';
+import { asSentence } from '../http/failures.ts';
+import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { maxAssetBytes } from '../protocols/flag.ts';
@@ -19,7 +21,7 @@ interface AssetDescription {
 
 const maxBytes: Partial<Record<AssetKind, number>> = maxAssetBytes;
 
-const timeoutMs = 20_000;
+const defaultTimeoutMs = 20_000;
 const connectTimeoutMs = 10_000;
 
 /**
@@ -37,6 +39,7 @@ export async function checkAssetUrls(session: Session, protocol: Protocol, body:
  * Checks each uploaded file of a body in the store. If the store is a program, requests the URL that the program
  * printed.
  * @param urls the files' URLs, by stored name
+ * @param labels the files' flags and paths, by stored name
  * @throws MgwError('usage') as {@link checkAssetUrls} does; MgwError('store') if the store does not respond.
  */
 export async function checkUploads(
@@ -45,13 +48,15 @@ export async function checkUploads(
   body: JsonObject,
   store: Store,
   urls: ReadonlyMap<string, string>,
+  labels?: ReadonlyMap<string, string>,
 ): Promise<void> {
   const uploads = assetsOf(protocol, body).filter(({ value }) => urls.has(value));
-  await checkAll(uploads, ({ value }) => {
+  const describeUpload = ({ value }: Asset): Promise<AssetDescription> => {
     // The store names a frame by the hash of the frame's bytes, not by this name, so request the frame's URL.
     if (store.describe !== undefined && !value.includes('#')) return store.describe(value);
     return describe(session, urls.get(value) ?? '');
-  });
+  };
+  await checkAll(uploads, describeUpload, labels);
 }
 
 interface Asset {
@@ -79,6 +84,7 @@ function kindOf(field: string, value: string): AssetKind {
 async function checkAll(
   assets: readonly Asset[],
   describeAsset: (asset: Asset) => Promise<AssetDescription>,
+  labels: ReadonlyMap<string, string> = new Map(),
 ): Promise<void> {
   const problems: string[] = [];
   for (const asset of assets) {
@@ -86,11 +92,12 @@ async function checkAll(
       (described) => problemOf(asset, described),
       (error: unknown) => {
         const assetError = toMgwError(error);
-        if (assetError.code === 'store' || assetError.exitCode > 128) throw assetError;
+        if (/^(store|internal)$/.test(assetError.code) || assetError.exitCode > 128) throw assetError;
         return assetError.message;
       },
     );
-    if (problem !== undefined) problems.push(`${asset.kind} ${displayUrl(asset.value)}: ${problem}`);
+    const label = labels.get(asset.value) ?? `${asset.kind} ${displayUrl(asset.value)}`;
+    if (problem !== undefined) problems.push(`${label}: ${problem}`);
   }
   if (problems.length > 0) throw usageError(problems.join('\n'));
 }
@@ -108,6 +115,7 @@ function problemOf({ kind }: Asset, { mime, bytes }: AssetDescription): string |
 // Tries HEAD, then GET for one byte: some servers reject HEAD, and a signature may cover only GET.
 async function describe(session: Session, address: string): Promise<AssetDescription> {
   const { soft } = session.signals();
+  const timeoutMs = (await session.settings()).requestTimeoutMs.value ?? defaultTimeoutMs;
   const url = new URL(address);
   const client = createClient({
     baseUrl: new URL(url.origin),
@@ -125,24 +133,23 @@ async function describe(session: Session, address: string): Promise<AssetDescrip
     client.close();
   }
   const gateway = { baseUrl: url, key: '', auth: bearer, trustedOrigins: [], userAgent: `mgw/${version}` };
-  const signal = AbortSignal.any([soft, AbortSignal.timeout(timeoutMs)]);
+  const timeout = AbortSignal.timeout(timeoutMs);
+  const signal = AbortSignal.any([soft, timeout]);
   const headers = { range: 'bytes=0-0' };
   const reply = await follow(
     { url: address, key: 'never' },
     { gateway, headers, connectTimeoutMs, signal, onHead: () => undefined },
   ).catch((error: unknown) => {
     soft.throwIfAborted();
-    throw fetchError(error);
+    if (!(error instanceof TransportError || error instanceof MgwError)) throw error;
+    const reason = timeout.aborted ? `no response within ${timeoutMs / 1000} s` : messageOf(error);
+    throw usageError(`it cannot be fetched from here: ${asSentence(reason)}`);
   });
   reply.message.destroy();
   if (reply.status === 206)
     return descriptionFrom(reply.headers, reply.headers['content-range']?.split('/')[1]);
   if (reply.status === 200) return descriptionFrom(reply.headers, reply.headers['content-length']);
   throw usageError(`it cannot be fetched: HTTP ${reply.status}.`);
-}
-
-function fetchError(error: unknown): MgwError {
-  return usageError(`it cannot be fetched from here: ${toMgwError(error).message}`);
 }
 
 function descriptionFrom(headers: Record<string, string>, length: string | undefined): AssetDescription {

@@ -58,9 +58,9 @@ export async function composeVideo(
   listing: Listing = (use) => listedModels(session, use),
 ): Promise<{ video: ComposedVideo; advice: string[]; defaults: string | undefined }> {
   const { body: rawBody, set, fromFiles, check: isChecked = true, endpoint, readLocalFile, inputs } = parts;
-  const { flags, files } =
+  const { flags, files, labels } =
     readLocalFile === undefined
-      ? { flags: parts.flags, files: new Map<string, never>() }
+      ? { flags: parts.flags, files: new Map<string, never>(), labels: new Map<string, never>() }
       : await namedFiles(
           session,
           baseProtocol,
@@ -102,7 +102,8 @@ export async function composeVideo(
   );
   if (isChecked && (mayFill || body !== composed)) checkViolations(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
-  const upload = uploadFor(session, protocol, body, files, { endpoint, checkAssets: parts.checkAssets });
+  const uploadOptions = { endpoint, checkAssets: parts.checkAssets, labels };
+  const upload = uploadFor(session, protocol, body, files, uploadOptions);
   const video = { protocol, body, userBody, exchange, upload, isFromFile };
   return {
     video,

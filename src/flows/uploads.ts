@@ -20,7 +20,7 @@ export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 
 /**
  * Replaces local files in asset flag values with their names in the store, which are derived from the content. Uploads
- * nothing.
+ * nothing. Also returns the flag and the path of each file as `labels`, by its stored name.
  * @param inputs earlier jobs that the caller has resolved; other references to jobs are looked up in the ledger
  * @param model the model, if known; it determines the maximum file size
  * @throws MgwError('usage') if a file cannot be read, the flag does not accept the file, or no store is configured.
@@ -32,9 +32,10 @@ export async function namedFiles(
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
   model = '',
-): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles }> {
+): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles; labels: ReadonlyMap<string, string> }> {
   const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();
+  const labels = new Map<string, string>();
   const checkContent = (content: Uint8Array, shown: string, flag: string): void => {
     const kind = assetKind(flag);
     if (content.length === 0) throw usageError(`--${flag}: ${shown} is empty.`);
@@ -56,6 +57,7 @@ export async function namedFiles(
       const { earlierAsset } = await import('./earlier-job.ts');
       const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag));
       files.set(asset.name, asset.read);
+      labels.set(asset.name, `--${flag} ${printableLine(path, 200)}`);
       return asset.name;
     }
     if (!isLocalPath(path)) return path;
@@ -64,6 +66,7 @@ export async function namedFiles(
     checkContent(content, displayPath, flag);
     if (!(await session.hasStore())) throw noStoreError(flag, displayPath, protocol);
     const name = storedName(path, content);
+    labels.set(name, `--${flag} ${displayPath}`);
     files.set(name, async () => {
       const currentContent = await read(path, flag);
       if (storedName(path, currentContent) === name) return currentContent;
@@ -78,7 +81,7 @@ export async function namedFiles(
     if (typeof value === 'string') flags[name] = await nameOf(value, name);
     if (Array.isArray(value)) flags[name] = await Promise.all(value.map((path) => nameOf(path, name)));
   }
-  return { flags, files };
+  return { flags, files, labels };
 }
 
 function noStoreError(flag: string, path: string, { name }: Protocol): Error {
@@ -92,7 +95,8 @@ function noStoreError(flag: string, path: string, { name }: Protocol): Error {
  * Returns a function that uploads a body's missing files and builds the request with their URLs. Undefined if the body
  * has no files to upload or check.
  * @param files this command's files; any other file must be in the store
- * @param options `checkAssets` first checks that the gateway can fetch each asset, by its status, type and size
+ * @param options `checkAssets` first checks that the gateway can fetch each asset, by its status, type and size;
+ * `labels` name the files in its messages
  */
 export function uploadFor(
   session: Session,
@@ -102,7 +106,12 @@ export function uploadFor(
   {
     endpoint,
     checkAssets = false,
-  }: { endpoint?: string | undefined; checkAssets?: boolean | undefined } = {},
+    labels,
+  }: {
+    endpoint?: string | undefined;
+    checkAssets?: boolean | undefined;
+    labels?: ReadonlyMap<string, string>;
+  } = {},
 ): (() => Promise<Exchange>) | undefined {
   const names = new Set<string>();
   withAssets(protocol, body, (value) => {
@@ -119,7 +128,7 @@ export function uploadFor(
       for (const name of names) urls.set(name, await urlOf(store, name, files));
       await noteReachProblems(session, [...urls.values()]);
       if (checkAssets && store !== undefined)
-        await (await import('./check-assets.ts')).checkUploads(session, protocol, body, store, urls);
+        await (await import('./check-assets.ts')).checkUploads(session, protocol, body, store, urls, labels);
     }
     const bodyWithUrls = withAssets(protocol, body, (value) => urls.get(value) ?? value);
     return protocol.submission(bodyWithUrls, { endpoint });

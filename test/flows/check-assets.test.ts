@@ -1,19 +1,25 @@
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import { checkAssetUrls, checkUploads } from '../../src/flows/check-assets.ts';
+import type { Settings } from '../../src/config/resolve.ts';
 import type { Session } from '../../src/flows/session.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Store } from '../../src/store/store.ts';
-import { httpServer, type Answer } from '../support/servers.ts';
+import { closedPort, httpServer, type Answer } from '../support/servers.ts';
 
 const megabyte = 2 ** 20;
 const soft = new AbortController();
 
-function sessionOf(signal = soft.signal): Session {
-  return { signals: () => ({ soft: signal, hard: signal }) } as Partial<Session> as Session;
+function sessionOf(signal = soft.signal, requestTimeoutMs?: number): Session {
+  const settings = { requestTimeoutMs: { value: requestTimeoutMs } } as Settings;
+  const session: Partial<Session> = {
+    signals: () => ({ soft: signal, hard: signal }),
+    settings: () => Promise.resolve(settings),
+  };
+  return session as Session;
 }
 
 const nameOf = (ending: string): string => `sha256:${'0'.repeat(64)}.${ending}`;
@@ -106,6 +112,14 @@ describe('an object in the store', () => {
     expect(asked).toEqual([nameOf(ending), nameOf(ending)]);
   });
 
+  it('is reported with the flag and the path of the file', async () => {
+    const store = { describe: () => Promise.resolve({ mime: 'image/png', bytes: 0 }) } as Partial<Store>;
+    const urls = new Map([[nameOf('png'), '']]);
+    const labels = new Map([[nameOf('png'), '--image boat.png']]);
+    const checking = checkUploads(sessionOf(), c, image, store as Store, urls, labels);
+    expect(await messageOf(checking)).toBe('--image boat.png: it is empty.');
+  });
+
   it('is not checked if the body does not use it as an asset, or if mgw did not upload it', async () => {
     const store = { describe: () => Promise.reject(new Error('asked')) } as Partial<Store> as Store;
     const names = new Map([[nameOf('png'), '']]);
@@ -178,7 +192,7 @@ describe('a URL', () => {
     [
       'with a closed connection',
       (_, response) => response.destroy(),
-      'it cannot be fetched from here',
+      'it cannot be fetched from here: the connection to 127.0.0.1',
       ['HEAD', 'GET'],
     ],
   ])('is checked if its server responds %s', async (_, answer, expected, methods) => {
@@ -201,6 +215,20 @@ describe('a URL', () => {
     const instances = [{ image: { bytesBase64Encoded: `${server.url}/1.png` } }];
     await checkAssetUrls(sessionOf(), a, { instances });
     expect(server.requests).toEqual([]);
+  });
+
+  it('whose server cannot be reached is reported with the reason', async () => {
+    const host = `127.0.0.1:${await closedPort()}`;
+    const message = await messageOf(checkAssetUrls(sessionOf(), c, { image: `http://${host}/1.png` }));
+    expect(message).toBe(
+      `image http://${host}/1.png: it cannot be fetched from here: cannot reach ${host}: connect ECONNREFUSED ${host}.`,
+    );
+  });
+
+  it('is requested within the timeout of one request', async () => {
+    const server = await httpServer(() => undefined);
+    const checking = checkAssetUrls(sessionOf(soft.signal, 20), c, { image: `${server.url}/1.png` });
+    expect(await messageOf(checking)).toContain('it cannot be fetched from here: no response within 0.02 s.');
   });
 
   it('is not requested after an interruption', async () => {

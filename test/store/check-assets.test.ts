@@ -100,6 +100,17 @@ describe('--check-assets', () => {
     expect(posts()).toBe(1);
   });
 
+  test('reports an uploaded file with its flag and its path', async () => {
+    const { user, files } = await scene();
+    writeFileSync(join(user.cwd, 'first.png'), '\0an image');
+    await user.run(['config', 'unset', 'store']);
+    await user.run(['config', 'set', 'store.command', '--', 'echo', `${files.url}/image/png?status=404`]);
+    const ran = await user.run(checked('--image', 'first.png'));
+    expect(ran.json.error.message).toBe(
+      `--image ${join(user.cwd, 'first.png')}: it cannot be fetched: HTTP 404.`,
+    );
+  });
+
   test('causes no request if it is absent', async () => {
     const { user, files } = await scene();
     expect((await user.run([...submit, '--image', `${files.url}/text/html`])).code).toBe(0);
