@@ -2,10 +2,11 @@ import { createHash } from 'node:crypto';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MgwError, exitCodes, messageOf } from '../errors.ts';
-import { bearer, type Model } from '../exchange.ts';
+import { deadlineIn } from '../clock.ts';
+import { bearer, type Exchange, type Failure, type Model, type Reply } from '../exchange.ts';
 import { asSentence, withRetryDelay } from '../http/failures.ts';
 import { queryTimeoutMs } from '../jobs/order.ts';
-import { getModel, listModels, readModels } from '../protocols/models.ts';
+import { getModel, listModels, mergeById, readModels } from '../protocols/models.ts';
 import type { Session } from './session.ts';
 import type { Settings } from '../config/resolve.ts';
 import { isObject, tryParseJson } from '../json.ts';
@@ -21,15 +22,49 @@ interface Limits {
   signal?: AbortSignal;
 }
 
+/** The maximum number of pages, and the maximum length of all pages in UTF-16 code units. */
+const maxPages = 100;
+const maxLength = 16 * 1024 * 1024;
+
 /**
- * Fetches all models that the key can use, or one by its id (specification 2.7). Retries 429, 5xx and network errors
- * with backoff.
+ * Fetches all models that the key can use, or one by its id (specification 2.7). Follows the pages of a list, and notes
+ * if it remains incomplete. Retries 429, 5xx and network errors with backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 all retries failed.
  */
 export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
+  const pagesDeadline = deadlineIn(limits.timeoutMs ?? Infinity, session.clock);
+  let models: Model[] = [];
+  let [length, query] = [0, ''];
+  for (let pages = 1; ; pages += 1) {
+    const reply = await fetchPage(session, id === undefined ? listModels(query) : getModel(id), limits);
+    const result = readModels(reply);
+    if ('failure' in result && pages === 1) throw listError(result.failure);
+    const allModels = 'failure' in result ? models : mergeById([...models, ...result.models]);
+    const nextPage = 'failure' in result ? query : result.nextPage;
+    length += reply.text.length;
+    const isLast = pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0;
+    // A gateway that does not know the query returns the same page again.
+    const isStuck = allModels.length === models.length;
+    models = allModels;
+    if (nextPage !== undefined && !isStuck && !isLast) {
+      query = nextPage;
+      continue;
+    }
+    if (nextPage !== undefined) {
+      const reason = 'failure' in result ? ` ${asSentence(result.failure.message)}` : '';
+      session.note(
+        `The model list is incomplete.${reason} To see the next page: mgw api GET '/v1/models${nextPage}'`,
+      );
+    }
+    // Failing to cache the listing must not fail the call.
+    if (id === undefined) await rememberModels(await session.settings(), models).catch(() => undefined);
+    return models;
+  }
+}
+
+async function fetchPage(session: Session, request: Exchange, limits: Limits): Promise<Reply> {
   const { readWithRetries } = await import('../http/retry.ts');
   const [client, settings] = await Promise.all([session.client(), session.settings()]);
-  const request = id === undefined ? listModels() : getModel(id);
   const timeoutMs = Math.min(
     settings.requestTimeoutMs.value ?? queryTimeoutMs,
     limits.timeoutMs ?? Number.POSITIVE_INFINITY,
@@ -37,31 +72,19 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
   const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
   // Use fewer retries than for a submission, so that the call fails soon if the gateway does not respond.
   const unsentRetries = settings.retries.source === 'default' ? Math.min(retries, 2) : retries;
-  const reply = await readWithRetries(
-    () =>
-      client.exchange(request, {
-        auth: bearer,
-        timeoutMs,
-        maxBytes: 64 * 1024 * 1024,
-        signal: limits.signal,
-      }),
-    {
-      clock: session.clock,
-      retries,
-      unsentRetries,
-      deadline: client.deadline,
-      note: (text) => session.note(text),
-      signal: limits.signal,
-    },
-  );
-  const result = readModels(reply);
-  if ('models' in result) {
-    // Failing to cache the listing must not fail the call.
-    if (id === undefined) await rememberModels(settings, result.models).catch(() => undefined);
-    return result.models;
-  }
-  const { code, message, requestId } = result.failure;
-  throw new MgwError(code, withRetryDelay(message, result.failure), {
+  return readWithRetries(() => client.exchange(request, { auth: bearer, timeoutMs, signal: limits.signal }), {
+    clock: session.clock,
+    retries,
+    unsentRetries,
+    deadline: client.deadline,
+    note: (text) => session.note(text),
+    signal: limits.signal,
+  });
+}
+
+function listError(failure: Failure): MgwError {
+  const { code, message, requestId } = failure;
+  return new MgwError(code, withRetryDelay(message, failure), {
     requestId,
     retry: code === 'auth' ? 'never' : 'safe',
   });

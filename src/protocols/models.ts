@@ -6,9 +6,12 @@ import type { Model } from '../exchange.ts';
 import type { Protocol } from './protocol.ts';
 import { protocols } from './registry.ts';
 
-/** Returns the request that lists the models that the key can use (specification 4.5). */
-export function listModels(): Exchange {
-  return { method: 'GET', path: '/v1/models', headers: {} };
+/**
+ * Returns the request that lists the models that the key can use (specification 4.5).
+ * @param page the query of a further page, from {@link readModels}
+ */
+export function listModels(page = ''): Exchange {
+  return { method: 'GET', path: `/v1/models${page}`, headers: {} };
 }
 
 /**
@@ -24,17 +27,36 @@ export function getModel(id: string): Exchange {
 
 /**
  * Reads the response to {@link listModels} or {@link getModel} in the OpenAI, Gemini and Anthropic forms; never throws.
- * Omits entries without an id, and merges entries with the same id. An error under HTTP 200 is a failure.
+ * Omits entries without an id, and merges entries with the same id. An error under HTTP 200 is a failure. `nextPage` is
+ * the query of the next page; undefined if the list is complete.
  */
-export function readModels(reply: Reply): { models: Model[] } | { failure: Failure } {
+export function readModels(
+  reply: Reply,
+): { models: Model[]; nextPage?: string | undefined } | { failure: Failure } {
   if (reply.status < 200 || reply.status > 299) return { failure: readFailure(reply) };
   if (!reply.complete) return { failure: cutFailure(reply) };
   const body = bodyOf(reply);
   if (saysFailure(body)) return { failure: refusalUnder200(reply) };
   const entries = entriesOf(body);
-  return entries === undefined
-    ? { failure: unreadableFailure(reply) }
-    : { models: mergeById(entries.filter(isObject).flatMap(modelOf)) };
+  if (entries === undefined) return { failure: unreadableFailure(reply) };
+  const models = mergeById(entries.filter(isObject).flatMap(modelOf));
+  return { models, nextPage: nextPageOf(body, models) };
+}
+
+// Only the query of an address counts, so that the key is sent to no other place.
+function nextPageOf(body: Json | undefined, models: readonly Model[]): string | undefined {
+  const lastId = at(body, 'has_more') === true ? (idAt(body, 'last_id') ?? models.at(-1)?.id) : undefined;
+  const cursors: [parameter: string, value: string | undefined][] = [
+    ['pageToken', textAt(body, 'nextPageToken')],
+    ['page_token', textAt(body, 'next_page_token')],
+    // Anthropic's format has no `object`.
+    [at(body, 'object') === 'list' ? 'after' : 'after_id', lastId],
+  ];
+  for (const [name, value] of cursors)
+    if (value !== undefined) return `?${new URLSearchParams({ [name]: value }).toString()}`;
+  const next = textAt(body, 'next') ?? '';
+  const isAddress = next.includes('?') && URL.canParse(next, 'https://gateway.invalid');
+  return isAddress ? new URL(next, 'https://gateway.invalid').search : undefined;
 }
 
 function saysFailure(body: Json | undefined): boolean {
@@ -100,8 +122,8 @@ function createdOf(entry: JsonObject): number | undefined {
   return typeof seconds === 'number' && Number.isFinite(seconds) ? seconds : undefined;
 }
 
-// Merges entries with the same id, because some listings contain one entry for each version.
-function mergeById(models: Model[]): Model[] {
+/** Merges entries with the same id, because some listings contain one entry for each version. */
+export function mergeById(models: Model[]): Model[] {
   const byId = new Map<string, Model[]>();
   for (const model of models) {
     const entries = byId.get(model.id);

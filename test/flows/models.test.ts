@@ -90,6 +90,44 @@ describe("an API key's models", () => {
     expect(limited.calls).toHaveLength(2);
   });
 
+  it('are fetched page by page', async () => {
+    const own = scene([
+      says({ data: [{ id: 'one' }], has_more: true, last_id: 'one' }),
+      says({ data: [{ id: 'two' }], has_more: true, last_id: 'two' }),
+      says({ data: [{ id: 'three' }], has_more: false, last_id: 'three' }),
+    ]);
+    expect((await fetchModels(own)).map(({ id }) => id)).toEqual(['one', 'two', 'three']);
+    expect(own.paths).toEqual(['/v1/models', '/v1/models?after_id=one', '/v1/models?after_id=two']);
+    expect(recallModels(await own.settings())).toHaveLength(3);
+    expect(own.notes).toEqual([]);
+  });
+
+  it.each<[string, (Reply | TransportError)[], string]>([
+    ['repeats a page', [], '.'],
+    [
+      'refuses the next page',
+      [says({ error: { message: 'no such parameter' } }, 400)],
+      '. no such parameter.',
+    ],
+  ])('are listed with a note if the gateway %s', async (_, others, reason) => {
+    const own = scene([says({ models: [{ name: 'models/m' }], nextPageToken: "a'b" }), ...others]);
+    expect((await fetchModels(own)).map(({ id }) => id)).toEqual(['m']);
+    expect(own.calls).toHaveLength(2);
+    expect(own.notes).toEqual([
+      `The model list is incomplete${reason} To see the next page: mgw api GET '/v1/models?pageToken=a%27b'`,
+    ]);
+  });
+
+  it('are read up to 100 pages, or until their time has passed', async () => {
+    const page = (_: unknown, index: number): Reply =>
+      says({ data: [{ id: `m${index}` }], next: `https://elsewhere.example/x?page=${index}` });
+    const own = scene(Array.from({ length: 200 }, page));
+    expect(await fetchModels(own)).toHaveLength(100);
+    expect([own.paths[1], own.notes.length]).toEqual(['/v1/models?page=0', 1]);
+    const late = scene(Array.from({ length: 200 }, page));
+    expect(await fetchModels(late, undefined, { timeoutMs: 0 })).toHaveLength(1);
+  });
+
   it('lead to an error with the time of the next attempt if the gateway refuses the request', async () => {
     const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
     await expect(fetchModels(refused)).rejects.toMatchObject({

@@ -89,6 +89,21 @@ describe('the model list', () => {
     ]);
   });
 
+  test.each<[object, string | undefined]>([
+    [{ object: 'list', has_more: true, last_id: 'x' }, '?after=x'],
+    [{ has_more: true, last_id: 'x y&' }, '?after_id=x+y%26'],
+    [{ has_more: true }, '?after_id=m'],
+    [{ has_more: false, last_id: 'm' }, undefined],
+    [{ nextPageToken: 't' }, '?pageToken=t'],
+    [{ next_page_token: 't' }, '?page_token=t'],
+    [{ next: '/v1/models?page=2' }, '?page=2'],
+    [{ next: 'https://elsewhere.example/v1/models?page=2#x' }, '?page=2'],
+    [{ next: 'two' }, undefined],
+    [{ next: null, nextPageToken: '', next_page_token: null }, undefined],
+  ])('may have more pages: after %j the query is %j', async (members, nextPage) => {
+    expect(await readOf({ data: [{ id: 'm' }], ...members })).toMatchObject({ nextPage });
+  });
+
   test('may contain one model', async () => {
     expect(await modelsOf({ id: 'one', object: 'model' })).toMatchObject([{ id: 'one' }]);
   });

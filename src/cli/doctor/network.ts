@@ -117,11 +117,7 @@ async function checkKey(context: Context): Promise<Check[]> {
   let reply: Reply;
   try {
     const client = await context.client();
-    reply = await client.exchange(listModels(), {
-      auth: bearer,
-      timeoutMs: timeoutMs * 3,
-      maxBytes: 64 * 1024 * 1024,
-    });
+    reply = await client.exchange(listModels(), { auth: bearer, timeoutMs: timeoutMs * 3 });
   } catch (error) {
     const requestError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
     return [fail('key', requestError, 'The gateway did not respond to GET /v1/models.')];
