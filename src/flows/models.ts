@@ -87,6 +87,7 @@ function listError(failure: Failure): MgwError {
   return new MgwError(code, withRetryDelay(message, failure), {
     requestId,
     retry: code === 'auth' ? 'never' : 'safe',
+    ...(code === 'not_found' && { next: ['mgw', 'doctor'] }),
   });
 }
 

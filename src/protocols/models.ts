@@ -5,6 +5,7 @@ import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.
 import type { Model } from '../exchange.ts';
 import type { Protocol } from './protocol.ts';
 import { protocols } from './registry.ts';
+import { notFoundFailure } from './verdicts.ts';
 
 /**
  * Returns the request that lists the models that the key can use (specification 4.5).
@@ -33,7 +34,7 @@ export function getModel(id: string): Exchange {
 export function readModels(
   reply: Reply,
 ): { models: Model[]; nextPage?: string | undefined } | { failure: Failure } {
-  if (reply.status < 200 || reply.status > 299) return { failure: readFailure(reply) };
+  if (reply.status < 200 || reply.status > 299) return { failure: statusFailure(reply) };
   if (!reply.complete) return { failure: cutFailure(reply) };
   const body = bodyOf(reply);
   if (saysFailure(body)) return { failure: refusalUnder200(reply) };
@@ -57,6 +58,15 @@ function nextPageOf(body: Json | undefined, models: readonly Model[]): string | 
   const next = textAt(body, 'next') ?? '';
   const isAddress = next.includes('?') && URL.canParse(next, 'https://gateway.invalid');
   return isAddress ? new URL(next, 'https://gateway.invalid').search : undefined;
+}
+
+function statusFailure(reply: Reply): Failure {
+  const failure = readFailure(reply);
+  if (reply.status === 404) return notFoundFailure(failure);
+  if (reply.status >= 400) return failure;
+  const target = reply.headers['location'] ?? 'an unspecified address';
+  const message = `HTTP ${reply.status}: the gateway redirects the model list to ${target}, where mgw does not follow. Check the base URL: mgw adds /v1 itself.`;
+  return { ...failure, message };
 }
 
 function saysFailure(body: Json | undefined): boolean {

@@ -58,8 +58,11 @@ function redirectFailure(reply: Reply, failure: Failure): Failure {
   };
 }
 
-// A 404 is caused by a wrong base path (specification 4.5), or by a missing model, which the message then contains.
-function notFoundFailure(failure: Failure): Failure {
+/**
+ * Returns the failure of a 404 with advice about the base URL. A 404 is caused by a wrong base path (specification 4.5),
+ * or by a missing model, which the message then contains.
+ */
+export function notFoundFailure(failure: Failure): Failure {
   const { message, nativeCode = '' } = failure;
   if (/model_not_found|model [^/]{0,80}\bnot\b/i.test(`${nativeCode} ${message}`)) return failure;
   const hint = 'If the path is unknown, check the base URL: mgw adds /v1 itself.';

@@ -128,6 +128,18 @@ describe("an API key's models", () => {
     expect(await fetchModels(late, undefined, { timeoutMs: 0 })).toHaveLength(1);
   });
 
+  it('are not listed if the base URL is wrong, which the error suggests', async () => {
+    const wrong = scene([{ ...says({}, 404), text: '<html>404 page not found</html>' }]);
+    await expect(fetchModels(wrong)).rejects.toMatchObject({
+      ...{ code: 'not_found', next: ['mgw', 'doctor'] },
+      message: expect.stringContaining('check the base URL') as string,
+    });
+    const moved = scene([says({}, 302, { location: 'https://login.example/' })]);
+    await expect(fetchModels(moved)).rejects.toThrow(
+      'HTTP 302: the gateway redirects the model list to https://login.example/, where mgw does not follow. Check the base URL: mgw adds /v1 itself.',
+    );
+  });
+
   it('lead to an error with the time of the next attempt if the gateway refuses the request', async () => {
     const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
     await expect(fetchModels(refused)).rejects.toMatchObject({
