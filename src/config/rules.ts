@@ -91,8 +91,8 @@ export const rules = {
     ...fromFlag('--speaker', 'speaker'),
     env: 'MGW_TTS_SPEAKER',
   }),
-  ttsFormat: rule<string | undefined>('tts.format', speechFormatName, undefined),
-  ttsSampleRate: rule<number | undefined>('tts.sample_rate', positiveInteger, undefined),
+  ttsFormat: rule('tts.format', speechFormatName, 'mp3'),
+  ttsSampleRate: rule('tts.sample_rate', positiveInteger, 24_000),
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
   /** The bucket to which input files are uploaded (design 17). */
   storeUrl: rule<string | undefined>('store', storeUrl, undefined, { path: 'store.url' }),
@@ -110,7 +110,7 @@ export const rules = {
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
   /** The URL from which `doctor --update` reads the newest version. Nothing else requests this URL. */
   updateUrl: rule<string | undefined>('update_url', plainUrl, undefined),
-  sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
+  sandboxPaceMs: rule('sandbox.pace', duration, 3000),
   /** The sandbox's balance, in credits. */
   sandboxBalance: rule<number | undefined>('sandbox.balance', credits, undefined),
   sandboxConcurrency: rule<number | undefined>('sandbox.concurrency', positiveInteger, undefined),

@@ -57,7 +57,7 @@ export function composeSpeech(
 
 function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, settings: Settings): JsonObject {
   const speaker = options.speaker ?? settings.ttsSpeaker.value;
-  const sampleRate = options.sampleRate ?? settings.ttsSampleRate.value ?? defaultRate;
+  const sampleRate = options.sampleRate ?? settings.ttsSampleRate.value;
   const body: JsonObject = {
     req_params: {
       text,

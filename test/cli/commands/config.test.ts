@@ -108,6 +108,9 @@ describe('config list', () => {
     expect(stdout).toMatch(/^timeout +1m30s +environment MGW_TIMEOUT$/m);
     expect(stdout).toMatch(/^tts\.speaker +Anna +profile default$/m);
     expect(stdout).toMatch(/^retries +5 +default$/m);
+    expect(stdout).toMatch(/^tts\.format +mp3 +default$/m);
+    expect(stdout).toMatch(/^tts\.sample_rate +24000 +default$/m);
+    expect(stdout).toMatch(/^sandbox\.pace +3s +default$/m);
     expect(stdout).toMatch(/^api_key +\(hidden\) +environment MGW_API_KEY$/m);
     expect(stdout).not.toContain(canaryKey);
     const { json } = await user.run(['config', 'list', '--json', '--base-url', 'https://flag.example']);
