@@ -85,11 +85,13 @@ type PricedModel = Model & { prices: ModelPrice[] };
 function clipOf(text: string): Clip {
   return Object.fromEntries(
     text.split(/[\s,]+/).map((word): [string, string] => {
-      const seconds = /^(\d+(?:\.\d+)?)s$/.exec(word)?.[1];
+      const seconds = /^([1-9]\d{0,4})s$/.exec(word)?.[1];
       if (seconds !== undefined) return ['duration', seconds];
       if (shortSides(word) !== undefined) return ['resolution', word];
       if (ratioOf(word) !== undefined) return ['aspect-ratio', word];
-      throw new InvalidArgumentError('a length, a resolution or a ratio, such as "5s 720p 16:9"');
+      throw new InvalidArgumentError(
+        'a length in whole seconds, a resolution or a ratio, such as "5s 720p 16:9"',
+      );
     }),
   );
 }

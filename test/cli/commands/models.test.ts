@@ -65,7 +65,14 @@ describe('mgw models', () => {
       { id: 'vendor-h3', prices: [{ protocol: 'c', cost: '2' }] },
       { id: 'vendor-h3-base', prices: [] },
     ]);
-    expect(await user.run(['models', '--cost', 'five'])).toMatchObject({ code: 2 });
+  });
+
+  it.each(['five', '5.5s', '0s', '5', '5s 720q'])('does not accept the clip %j', async (clip) => {
+    const { code, stderr } = await userHere().run(['models', '--cost', clip]);
+    expect(code).toBe(2);
+    expect(stderr).toContain(
+      `--cost ${clip}: must be a length in whole seconds, a resolution or a ratio, such as "5s 720p 16:9".`,
+    );
   });
 
   it('lists the models of one protocol, and reports if the gateway marks none for it', async () => {
