@@ -117,6 +117,14 @@ describe('mgw api GET', () => {
     expect(run.json).toMatchObject({ ok: true, status: 200, body: { echo: '[redacted]' } });
     expect((await user.run(['api', 'GET', '/x'])).stdout).toBe('{"echo":"[redacted]"}');
   });
+
+  it('--json contains a binary response in Base64', async () => {
+    const bytes = Buffer.from([0, 1, 0xff, 0xfe, 0x80]);
+    const { user } = await bench(say(200, bytes, { 'content-type': 'video/mp4' }));
+    const { json } = await user.run(['api', 'GET', '/x', '--json']);
+    expect(json).toMatchObject({ ok: true, status: 200, body_base64: bytes.toString('base64') });
+    expect(json).not.toHaveProperty('body');
+  });
 });
 
 describe('mgw api POST', () => {
@@ -178,6 +186,14 @@ describe('mgw api POST', () => {
     const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--json']);
     expect(run.json).toMatchObject({ exit_code: 7 });
     expect(server.requests).toHaveLength(2);
+  });
+
+  it('reports how often it sent a request that was not accepted', async () => {
+    const busy = say(429, '{"error":{"message":"slow down"}}', { 'retry-after-ms': '1' });
+    const { user, server } = await bench(busy, busy);
+    const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--retries', '1']);
+    expect(run.stderr).toContain('Not accepted after 2 tries: HTTP 429: slow down');
+    expect([run.code, server.requests.length]).toEqual([6, 2]);
   });
 
   it('exits 7 after one request if the response is truncated, because the request may have been processed', async () => {

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { Reply, Exchange, SubmitVerdict } from '../../../exchange.ts';
 import { readBounded } from '../../../http/body.ts';
 import { TransportError } from '../../../http/transport-error.ts';
@@ -94,7 +95,8 @@ async function* forTerminal(
 }
 
 /**
- * Returns a response for the JSON document. The body is JSON if it can be parsed, else text.
+ * Returns a response for the JSON document. The body is JSON if it can be parsed, else text. A binary body is in Base64, as
+ * `body_base64`.
  * @throws TransportError if the body is incomplete.
  */
 export async function answerView(
@@ -102,17 +104,21 @@ export async function answerView(
   redact: (text: string) => string,
 ): Promise<Record<string, unknown>> {
   const { status, headers } = answer.reply;
-  const text = redact(await textOf(answer));
-  return { status, headers: redactHeaders(headers), body: tryParseJson(text) ?? text };
+  const head = { status, headers: redactHeaders(headers) };
+  const bytes = await bytesOf(answer);
+  if (!isText(answer.reply) && !isUtf8(bytes))
+    return { ...head, body_base64: Buffer.from(bytes).toString('base64') };
+  const text = redact(new TextDecoder().decode(bytes));
+  return { ...head, body: tryParseJson(text) ?? text };
 }
 
-async function textOf({ reply, stream }: ApiAnswer): Promise<string> {
-  if (stream === undefined) return reply.text;
+async function bytesOf({ reply, stream }: ApiAnswer): Promise<Uint8Array> {
+  if (stream === undefined) return Buffer.from(reply.text);
   const { bytes, complete } = await readBounded(stream.body, maxTextBytes);
   stream.close();
   if (!complete)
     throw new TransportError('sent', 'broken', 'the response is incomplete, or larger than 64 MiB');
-  return new TextDecoder().decode(bytes);
+  return bytes;
 }
 
 function isText(reply: Reply): boolean {
@@ -132,6 +138,8 @@ interface ApiAnswer {
   stream?: StreamedReply;
   /** What the response to a POST proves about the charge. */
   verdict?: SubmitVerdict;
+  /** How often a POST was sent. */
+  tries?: number;
 }
 
 /**
@@ -159,7 +167,7 @@ export async function apiCall(
     deadline,
   };
   const { verdict, reply, tries } = await payOnce(payment, noRecord, deps);
-  if (reply !== undefined) return { reply, stream: call.stream, verdict };
+  if (reply !== undefined) return { reply, stream: call.stream, verdict, tries };
   if (verdict.kind === 'accepted') throw new MgwError('internal', 'an accepted response is missing');
   throw notAcceptedError(verdict, tries);
 }
@@ -189,12 +197,12 @@ async function apiGet(
 }
 
 /** Returns a response's error; undefined if the call succeeded. */
-export function errorOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
+export function errorOf({ reply, verdict, tries = 1 }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
   const message = messageWithStatus(reply, failure.message);
   if (verdict !== undefined && verdict.kind !== 'accepted' && verdict.kind !== 'rejected')
-    return notAcceptedError({ ...verdict, failure: { ...failure, message } }, 1);
+    return notAcceptedError({ ...verdict, failure: { ...failure, message } }, tries);
   const isRetryable = verdict === undefined && (reply.status === 429 || reply.status >= 500);
   const text = isRetryable ? withRetryDelay(message, failure) : message;
   const exit = isRetryable ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';
