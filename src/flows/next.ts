@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname, join, parse } from 'node:path';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
@@ -135,16 +135,19 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
 }
 
 /**
- * Returns a free path next to an existing one: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. For
- * an object, returns the URL with the next number, because only the store knows whether that URL is free.
+ * Returns a free path next to an existing one: `boat-2.mp4` for `boat.mp4`; undefined for a template, a folder without a
+ * name, or a device. For an object, returns the URL with the next number, because only the store knows whether that URL
+ * is free.
  */
 function freePath(existingPath: string): string | undefined {
   const { dir, name, ext } = parse(existingPath);
-  if (/[{}]|[\\/]$/.test(existingPath) || name === '') return undefined;
+  if (/[{}]|[\\/]$/.test(existingPath) || /^\.{0,2}$/.test(name)) return undefined;
   if (isObjectUrl(existingPath)) {
     const [, stem = name, number = '1'] = /^(.+)-(\d{1,9})$/.exec(name) ?? [];
     return `${dir}/${stem}-${Number(number) + 1}${ext}`;
   }
+  const stat = statSync(existingPath, { throwIfNoEntry: false });
+  if (stat !== undefined && !stat.isFile() && !stat.isDirectory()) return undefined;
   for (let number = 2; ; number += 1) {
     const path = join(dir, `${name}-${number}${ext}`);
     if (!existsSync(path)) return path;

@@ -197,7 +197,7 @@ describe('the next command after a command with -o', () => {
   });
 });
 
-it('a free path ends with the next unused number, but a folder or a template has no free path', () => {
+it('a free path ends with the next unused number, but a device, a folder without a name or a template has none', () => {
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
   const freePath = (path: string): string | undefined =>
@@ -208,7 +208,19 @@ it('a free path ends with the next unused number, but a folder or a template has
   expect(freePath(boat)).toBe(join(folder, 'boat-4.mp4'));
   expect(freePath('s3://bucket/a/boat.mp4')).toBe('s3://bucket/a/boat-2.mp4');
   expect(freePath('s3://bucket/a/boat-2.mp4')).toBe('s3://bucket/a/boat-3.mp4');
-  for (const path of ['', 'out/', 'out\\', '{id}.mp4', 'a}.mp4', '/', 's3://bucket/{id}.mp4'])
+  for (const path of [
+    '',
+    '.',
+    '..',
+    'a/..',
+    '/dev/null',
+    'out/',
+    'out\\',
+    '{id}.mp4',
+    'a}.mp4',
+    '/',
+    's3://bucket/{id}.mp4',
+  ])
     expect(freePath(path)).toBeUndefined();
 });
 
