@@ -257,7 +257,8 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
       region: configuredRegion,
     };
   const profile = env['AWS_PROFILE'] || 'default';
-  const folder = join(env['HOME'] || homedir(), '.aws');
+  // An empty HOME must not lead to the current folder.
+  const folder = join(env['HOME'] || homedir() || '/', '.aws');
   const [credentials, config] = await Promise.all([
     section(env['AWS_SHARED_CREDENTIALS_FILE'] || join(folder, 'credentials'), [profile]),
     section(env['AWS_CONFIG_FILE'] || join(folder, 'config'), [`profile ${profile}`, profile]),

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { newUser } from '../support/cli.ts';
@@ -16,4 +16,12 @@ test('skill install writes the skill, and replaces a changed skill only with --f
   expect(readFileSync(path, 'utf8')).toBe('mine');
   expect((await user.run(['skill', 'install', '--force'])).code).toBe(0);
   expect(readFileSync(path, 'utf8')).toContain('same key, same job');
+});
+
+test('skill install --user does not write to the current folder if HOME is empty', async () => {
+  const user = newUser();
+  const run = await user.run(['skill', 'install', '--user'], { env: { HOME: '' } });
+  expect(run).toMatchObject({ code: 2, stdout: '' });
+  expect(run.stderr).toContain('This user has no home folder. Set HOME, or name a folder with --dir.');
+  expect(existsSync(join(user.cwd, '.claude'))).toBe(false);
 });

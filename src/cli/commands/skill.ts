@@ -33,6 +33,8 @@ export function registerSkill(group: Command, run: Run): void {
 
 async function install({ user = false, dir, force = false }: InstallOptions): Promise<Outcome> {
   if (user && dir !== undefined) throw usageError('--user cannot be combined with --dir.');
+  if (user && homedir() === '')
+    throw usageError('This user has no home folder. Set HOME, or name a folder with --dir.');
   const skills = dir ?? join(user ? homedir() : '.', '.claude', 'skills');
   const path = resolve(skills, 'mgw', 'SKILL.md');
   const text = await readPage('skill/SKILL.md');
