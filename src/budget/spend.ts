@@ -51,10 +51,9 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
   }));
 }
 
-// The gateway charges for interrupted speech, and for any speech that sent audio (design 8).
-function mayBeFree({ protocol, state, error, details }: Job): boolean {
+// The gateway charges for interrupted speech, and for any speech that sent audio (design 8). Neither applies to a video.
+function mayBeFree({ state, error, details }: Job): boolean {
   if (state !== 'failed') return false;
-  if (protocol !== 'tts') return true;
   return error?.code !== 'speech_incomplete' && at(details as Json, 'audio_bytes') === undefined;
 }
 
