@@ -103,7 +103,7 @@ async function unpricedError(
     priceCommand === undefined
       ? 'This request can only be paid for without a budget.'
       : 'Set the price, or run the command without the budget.';
-  const text = `No price is known for ${subject}, so mgw cannot tell whether it fits within ${label} (${budget.left} ${currency} left). Nothing was sent. ${advice}`;
+  const text = `No price is known for ${subject}, so mgw cannot tell whether it fits within ${label} (${budget.left} ${currency} left). The request was not sent. ${advice}`;
   return new MgwError('budget', text, { retry: 'safe', next: priceCommand, budget });
 }
 
@@ -117,7 +117,7 @@ function exceededError(
   const budget = shortfallOf(allowance, amount, state);
   const { limit, per, left, spent, reserved, cost_at_most: cost = '' } = budget;
   if (limit === undefined) {
-    const text = `${capitalize(label)} no longer has a limit. Nothing was sent.`;
+    const text = `${capitalize(label)} no longer has a limit. The request was not sent.`;
     return new MgwError('budget', text, {
       retry: 'safe',
       next: raiseCommand && [...raiseCommand, cost],
@@ -132,7 +132,7 @@ function exceededError(
     : `, and ${left} is left (${spent} spent, ${reserved} reserved for payments in progress or unknown)`;
   const text =
     `${raiseCommand === undefined ? `--budget ${limit}` : `${capitalize(label)} of ${limitText}`} is too low: this may cost up to ` +
-    `${cost} ${currency}${usageText}. Nothing was sent. ` +
+    `${cost} ${currency}${usageText}. The request was not sent. ` +
     (raiseCommand === undefined
       ? `--budget ${requiredLimit} would allow it.`
       : 'Raise the limit, or skip this request.');

@@ -557,6 +557,38 @@ describe('a budget', () => {
     expect(await scene.batch('retry', file, '--budget', '1', '--changed')).toMatchObject({ code: 0 });
   });
 
+  it('that stops a run with a row in doubt counts that row as spent, and is raised by what the other rows need', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+    once('a boat', { kind: 'lose' });
+    const args = ['run', file, '--concurrency', '1', '--budget'] as const;
+    const { code, stderr } = await scene.batch(...args, '1');
+    expect(code).toBe(12);
+    expect(stderr).toContain('0 files saved; at most 1 credits spent.');
+    expect(stderr).toContain(
+      'For the rest of the batch: --budget 3. This run may have paid for 1 row in doubt',
+    );
+    expect(stderr).toContain(
+      'Some rows may have been charged. Running it again pays only for the other rows.',
+    );
+    expect(stderr).not.toContain('Nothing was sent');
+    const { error, batch } = await scene.read(...args, '3');
+    expect({ error, states: batch.states }).toMatchObject({ states: { done: 2, unknown: 1 } });
+    expect(error).toBeUndefined();
+  });
+
+  it('says which rows it paid for, and which are in doubt', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+    once('a cat', { kind: 'lose' });
+    const { error } = await scene.read('run', file, '--concurrency', '1', '--budget', '2');
+    expect(error).toMatchObject({
+      charged: 'yes',
+      retry: 'resume',
+      message: expect.stringMatching(
+        / paid for 1 row before that and may have paid for 1 row in doubt;/,
+      ) as string,
+    });
+  });
+
   it('can be set to the maximum cost that the plan reports', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     expect((await scene.read('plan', file)).cost.at_most).toBe('2');

@@ -111,7 +111,7 @@ describe('a payment that exceeds a budget', () => {
       /^The budget a of 3 a day is too low: .* 0\.4 credits, and 0 is left \(1 spent, 2 reserved/,
     );
     expect((await refused(stateOf(0, 0, limit), { raiseCommand: raise })).message).toMatch(
-      /^The budget a of 1 is too low: .* up to 0\.4 credits\. Nothing was sent/,
+      /^The budget a of 1 is too low: .* up to 0\.4 credits\. The request was not sent/,
     );
     expect((await refused(stateOf(1, 0, limit), { raiseCommand: raise })).next).toEqual([...raise, '1.4']);
   });
@@ -134,7 +134,7 @@ describe('a payment that exceeds a budget', () => {
 
   it('causes an error that suggests the command that sets a limit if the budget has none', async () => {
     const error = await refused(stateOf(0, 0), { raiseCommand: raise });
-    expect(error.message).toBe('The budget a no longer has a limit. Nothing was sent.');
+    expect(error.message).toBe('The budget a no longer has a limit. The request was not sent.');
     expect([error.next, error.budget?.limit, error.budget?.exceeded_by]).toEqual([
       [...raise, '0.4'],
       undefined,
@@ -149,7 +149,9 @@ describe('a payment that exceeds a budget', () => {
     const priceCommand = ['mgw', 'config', 'set', 'prices.c.m', 'second=AMOUNT'];
     const error = await refusal(ask([named('a', budget)], { ...of, priceCommand }));
     expect(error).toMatchObject({ code: 'budget', next: priceCommand, budget: { left: '0.5', spent: '1' } });
-    expect(error.message).toContain('the budget a (0.5 credits left). Nothing was sent. Set the price');
+    expect(error.message).toContain(
+      'the budget a (0.5 credits left). The request was not sent. Set the price',
+    );
     expect('cost_at_most' in (error.budget ?? {})).toBe(false);
     const fixed = await refusal(ask([named('a', budget)], of));
     expect([fixed.next, fixed.message.includes('without a budget')]).toEqual([undefined, true]);

@@ -44,10 +44,12 @@ export class BatchReport {
   readonly #unfinished: UnfinishedRow[] = [];
   /** The amount spent so far; undefined until a row with a known price has been paid for. */
   #spent: Decimal | undefined;
-  /** The cost of planned rows that were paid for after the plan, by any run. */
+  /** The cost of planned rows that were, or may have been, paid for after the plan, by any run. */
   #paidSincePlan = zero;
   #unpriced = 0;
   #paidRows = 0;
+  /** The number of rows that this run sent without learning whether they were accepted. */
+  #doubtfulRows = 0;
   /** The number of rows with a file that differs from the request. */
   #differing = 0;
 
@@ -81,12 +83,12 @@ export class BatchReport {
     const { planned, job, files, isPaid, error } = end;
     const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
     const isAccepted = (job?.handle ?? error?.handle) !== undefined;
-    if (wasToBePaid && isAccepted)
+    const isInDoubt = state === 'unknown';
+    if (wasToBePaid && (isAccepted || isInDoubt))
       this.#paidSincePlan = add(this.#paidSincePlan, parseDecimal(job?.cost?.at_most ?? '0'));
-    if (isPaid) {
-      this.#paidRows += 1;
-      this.#addCost(job?.cost?.at_most);
-    }
+    if (isPaid) this.#paidRows += 1;
+    else if (isInDoubt) this.#doubtfulRows += 1;
+    if (isPaid || isInDoubt) this.#addCost(job?.cost?.at_most);
     if (error === undefined) {
       this.#checkFiles(planned, job, files, true);
       return;
@@ -213,12 +215,15 @@ export class BatchReport {
 
   // The error is about one row, but its "Nothing was charged" would seem to apply to the whole run.
   #withCharges(stopError: MgwError): MgwError {
-    if (stopError.charged !== 'no') return stopError;
-    const hasDoubt = this.#unfinished.some(({ state, isShown }) => isShown && state === 'unknown');
-    if (this.#paidRows === 0) return hasDoubt ? stopError.with({ charged: 'maybe' }) : stopError;
-    const rows = counted(this.#paidRows, 'row');
-    const text = `${stopError.message} This run paid for ${rows} before that; running it again does not pay for them again.`;
-    return stopError.with({ charged: 'yes', parts: 'rows' }, text);
+    const [paid, doubtful] = [this.#paidRows, this.#doubtfulRows];
+    if (stopError.charged !== 'no' || paid + doubtful === 0) return stopError;
+    const texts = [
+      ...(paid > 0 ? [`paid for ${counted(paid, 'row')} before that`] : []),
+      ...(doubtful > 0 ? [`may have paid for ${counted(doubtful, 'row')} in doubt`] : []),
+    ];
+    const text = `${stopError.message} This run ${texts.join(' and ')}; running it again does not pay for them again.`;
+    const retry = stopError.retry === 'safe' ? 'resume' : stopError.retry;
+    return stopError.with({ charged: paid > 0 ? 'yes' : 'maybe', retry, parts: 'rows' }, text);
   }
 
   #addCost(cost: string | undefined): void {

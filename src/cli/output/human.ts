@@ -32,7 +32,7 @@ function chargeText(error: MgwError): string {
   const { parts } = error;
   const charged = {
     no: 'Nothing was charged.',
-    maybe: 'It may have been charged.',
+    maybe: parts === undefined ? 'It may have been charged.' : `Some ${parts} may have been charged.`,
     yes: parts === undefined ? 'The submission was charged.' : `The accepted ${parts} were charged.`,
   }[error.charged];
   const retry = {
