@@ -589,6 +589,23 @@ describe('a budget', () => {
     });
   });
 
+  it('that was set before is raised once for the whole batch by the suggested command', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
+    await runHereAs(scene.user, ['budget', 'set', '2', '2', '--per', 'day']);
+    const args = ['run', file, '--concurrency', '1', '--budget-name', '2'] as const;
+    const { exit_code, error } = await scene.read(...args);
+    expect({ exit_code, error }).toMatchObject({
+      exit_code: 12,
+      error: {
+        next: ['mgw', 'budget', 'set', '2', '4', '--per', 'day'],
+        message: expect.stringContaining('The rest of the batch needs a limit of 4.') as string,
+      },
+    });
+    expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
+    expect(await scene.batch(...args)).toMatchObject({ code: 0 });
+    expect(Object.values(charges())).toEqual([1, 1, 1, 1]);
+  });
+
   it('can be set to the maximum cost that the plan reports', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     expect((await scene.read('plan', file)).cost.at_most).toBe('2');

@@ -145,7 +145,8 @@ export class BatchReport {
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
-    const budget = this.#neededBudget(plan, stopError);
+    const limit = this.#neededLimit(plan, stopError);
+    const budget = stopError?.budget?.name.startsWith('batch ') ? limit : undefined;
     const unfinished = this.#unfinished
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
@@ -178,7 +179,7 @@ export class BatchReport {
       },
       ...(stopError !== undefined &&
         exitCode !== exitCodes.ok && {
-          error: this.#withCharges(this.#withBudget(stopError, budget)).with(
+          error: this.#withCharges(this.#withLimit(stopError, limit, budget)).with(
             exitCode === exitCodes.partial ? { exit: 'partial' } : {},
           ),
         }),
@@ -204,13 +205,18 @@ export class BatchReport {
     return this.#isStrict && job !== undefined ? strictError(job, files) : undefined;
   }
 
-  // Suggests the command with a budget that covers the rows over the budget and the rows not started.
-  #withBudget(stopError: MgwError, budget: string | undefined): MgwError {
-    if (budget === undefined) return stopError;
+  // Suggests a limit that covers the rows over the budget and the rows not started.
+  #withLimit(stopError: MgwError, limit: string | undefined, budget: string | undefined): MgwError {
+    if (limit === undefined) return stopError;
+    const { message, next = [] } = stopError;
+    if (budget === undefined) {
+      const raise = [...next.slice(0, 4), limit, ...next.slice(5)]; // mgw budget set NAME AMOUNT
+      return stopError.with({ next: raise }, `${message} The rest of the batch needs a limit of ${limit}.`);
+    }
     const overBudget = this.#unfinished.filter(({ isOverBudget }) => isOverBudget);
     const [command] = commandsFor(overBudget, this.#repeat);
-    const next = command === undefined ? stopError.next : withBudget(command, budget);
-    return stopError.with({ next }, `${stopError.message} For the rest of the batch: --budget ${budget}.`);
+    const text = `${message} For the rest of the batch: --budget ${budget}.`;
+    return stopError.with(command === undefined ? {} : { next: withBudget(command, budget) }, text);
   }
 
   // The error is about one row, but its "Nothing was charged" would seem to apply to the whole run.
@@ -237,17 +243,14 @@ export class BatchReport {
     this.#unfinished.push({ line: row.line, id, label: labelOf(planned), ...unfinished, reason });
   }
 
-  // Returns the maximum `--budget` that the rest of the batch needs; undefined unless the current `--budget` stopped
-  // the run.
-  #neededBudget({ costs }: Plan, stopError: MgwError | undefined): string | undefined {
-    const { name, limit, spent, reserved, exceeded_by: excess } = stopError?.budget ?? {};
-    if (limit === undefined || excess === undefined || !name?.startsWith('batch ')) return undefined;
+  // Returns the limit of the exceeded budget that the rest of the batch needs; undefined if no budget stopped the run.
+  #neededLimit({ costs }: Plan, stopError: MgwError | undefined): string | undefined {
+    const { limit, spent, reserved, exceeded_by: excess } = stopError?.budget ?? {};
+    if (limit === undefined || excess === undefined) return undefined;
     const committed = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
     const planTotal = [...costs.values()].reduce((sum, { known }) => add(sum, known), committed);
-    const [forRow, forBatch] = [
-      add(parseDecimal(limit), parseDecimal(excess)),
-      subtract(planTotal, this.#paidSincePlan),
-    ];
+    const forRow = add(parseDecimal(limit), parseDecimal(excess));
+    const forBatch = subtract(planTotal, this.#paidSincePlan);
     return formatDecimal(compare(forRow, forBatch) < 0 ? forBatch : forRow);
   }
 
