@@ -114,7 +114,8 @@ async function readStream(audio: AudioStream, deps: SpeechDeps, name = 'not reco
   let bytes = 0;
   const write = async (chunk: Uint8Array): Promise<void> => {
     await audio.sink.write(chunk);
-    deps.onAudio?.((bytes += chunk.length));
+    bytes += chunk.length;
+    deps.onAudio?.(bytes);
   };
   try {
     const { body, clean } = audio.reply;
@@ -156,7 +157,7 @@ async function abandonStream(
     deps.note(`Could not record the outcome of the speech: ${messageOf(reason)}`);
   });
   await chargeUsage({ ...job, state: 'failed', usage: end.usage }, deps);
-  return errorFor(end, job, partPath, deps);
+  return errorFor(end, job, { partPath, hasAudio: bytes > 0 }, deps);
 }
 
 function recordFor(end: FailedEnd): JobError {
@@ -164,10 +165,15 @@ function recordFor(end: FailedEnd): JobError {
   return { code: 'speech_incomplete', message: end.kind === 'cut' ? end.why : messageOf(end.error) };
 }
 
-function errorFor(end: FailedEnd, job: Job, partPath: string | undefined, deps: SpeechDeps): unknown {
+function errorFor(
+  end: FailedEnd,
+  job: Job,
+  { partPath, hasAudio }: { partPath: string | undefined; hasAudio: boolean },
+  { signals }: SpeechDeps,
+): unknown {
   if (end.kind === 'failed') return failedSpeechError(end.failure, job, partPath);
   if (end.kind === 'unwritable') return unwritableError(end.error, job, partPath);
-  return incompleteError(job, end.why, partPath, { signals: deps.signals });
+  return incompleteError(job, end.why, partPath, { hasAudio, signals });
 }
 
 /** How a speech stream ended (specification 3.4). */

@@ -78,7 +78,7 @@ async function recordCutOff(job: Job, part: string | undefined, deps: SpeechDeps
   const error = { code: 'speech_incomplete', message: 'the run ended inside the stream' };
   const details = part === undefined ? undefined : { part };
   await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error, details });
-  return incompleteError(job, interruptedReason, part);
+  return incompleteError(job, interruptedReason, part, { hasAudio: part !== undefined });
 }
 
 const interruptedReason = 'an earlier run of this command ended inside the stream';
@@ -92,11 +92,12 @@ function partOf(job: Job): string | undefined {
  * @param part the path of the partial audio; undefined if there is none
  */
 function earlierRunError(job: Job, part: string | undefined = partOf(job)): MgwError {
-  if (job.state !== 'failed') return incompleteError(job, interruptedReason, part);
+  const hasAudio = part !== undefined || at(job.details as Json, 'audio_bytes') !== undefined;
+  if (job.state !== 'failed') return incompleteError(job, interruptedReason, part, { hasAudio });
 
   const { code = 'task_failed', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
   if (code === 'speech_incomplete')
-    return incompleteError(job, `an earlier run ended with: ${message}`, part);
+    return incompleteError(job, `an earlier run ended with: ${message}`, part, { hasAudio });
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
 }
 

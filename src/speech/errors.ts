@@ -11,25 +11,27 @@ import { ClosedPipe } from './sink.ts';
 import { isOwnCallId, speechModel } from './wire.ts';
 
 /**
- * Exit 9: the stream was charged but is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted
- * the stream.
+ * Exit 9: the stream is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted the stream.
  * @param partPath the path of the partial audio; undefined if none was saved
+ * @param details `hasAudio`: whether audio is known to have arrived, which proves that the call was charged
  */
 export function incompleteError(
   job: Job,
   why: string,
   partPath: string | undefined,
-  details: { signals?: Signals; cause?: unknown } = {},
+  details: { hasAudio: boolean; signals?: Signals; cause?: unknown },
 ): MgwError {
-  const { signals, cause } = details;
-  const text = `Speech is incomplete: ${why}. ${keptAudioText(partPath)} The call was charged and is ${notResentText(job)}`;
+  const { hasAudio, signals, cause } = details;
+  const chargedText = hasAudio ? 'was charged' : 'may have been charged';
+  const text = `Speech is incomplete: ${why}. ${keptAudioText(partPath)} The call ${chargedText} and is ${notResentText(job)}`;
   const exit =
     signals?.hard.aborted === true
       ? signals.soft.reason === 'SIGTERM'
         ? 'terminated'
         : 'interrupted'
       : undefined;
-  return new MgwError('speech_incomplete', text, { ...chargedDetails(job), exit, cause });
+  const charged = hasAudio ? 'yes' : 'maybe';
+  return new MgwError('speech_incomplete', text, { ...chargedDetails(job), charged, exit, cause });
 }
 
 /** Exit 7: it is unknown whether the call was accepted. There is no task to adopt. */
@@ -58,7 +60,8 @@ export function failedSpeechError(failure: Failure, job: Job, partPath: string |
 
 /** Exit 10: the audio arrived but could not be written. Exit 9 if the reader closed the pipe. */
 export function unwritableError(error: unknown, job: Job, partPath: string | undefined): MgwError {
-  if (error instanceof ClosedPipe) return incompleteError(job, messageOf(error), partPath, { cause: error });
+  if (error instanceof ClosedPipe)
+    return incompleteError(job, messageOf(error), partPath, { hasAudio: true, cause: error });
   if (!(error instanceof MgwError)) throw error;
   const text = `${error.message} The stream was abandoned. ${keptAudioText(partPath)} The call was charged: ${newTakeFlag(job)} pays for another take.`;
   return new MgwError(error.code, text, { ...chargedDetails(job), cause: error });
