@@ -82,26 +82,24 @@ export class FileSink implements AudioSink {
     await this.#openFile().write([...header, audio]);
   }
 
+  // If this fails, the file stays open, and `abandon` keeps what was written.
   async complete(): Promise<JobFile> {
     const file = this.#openFile();
-    try {
-      await this.#endWav(file);
-      const sealed = await file.seal();
-      // The record will state that the file is complete, so the file's name must also survive a power failure.
-      await syncFolder(dirname(sealed.path)).catch((error: unknown) => {
-        throw localError(error, sealed.path, 'yes');
-      });
-      this.#version = sealed.version;
-      return {
-        path: sealed.path,
-        bytes: sealed.bytes,
-        sha256: sealed.sha256,
-        mime: this.#options.mime,
-        ...provenanceOf(sealed.path),
-      };
-    } finally {
-      await this.#close();
-    }
+    await this.#endWav(file);
+    const sealed = await file.seal();
+    // The record will state that the file is complete, so the file's name must also survive a power failure.
+    await syncFolder(dirname(sealed.path)).catch((error: unknown) => {
+      throw localError(error, sealed.path, 'yes');
+    });
+    this.#version = sealed.version;
+    await this.#close();
+    return {
+      path: sealed.path,
+      bytes: sealed.bytes,
+      sha256: sealed.sha256,
+      mime: this.#options.mime,
+      ...provenanceOf(sealed.path),
+    };
   }
 
   async publish(kept: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile> {

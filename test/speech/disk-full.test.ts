@@ -8,10 +8,13 @@ import { canMount, mountDisk } from '../faults/disk.ts';
 import { end } from './frames.ts';
 import { depsFor, freshFolder, speechServer } from './harness.ts';
 
-test.skipIf(!canMount)(
-  'a disk that fills up during the stream causes exit 10 but no second payment, and keeps the audio that fits',
-  async () => {
-    const server = await speechServer([...Array.from({ length: 40 }, () => Buffer.alloc(8000, 1)), end]);
+test.skipIf(!canMount).each([
+  ['during the stream', Array.from({ length: 40 }, () => Buffer.alloc(8000, 1))],
+  ['at its last frame', [Buffer.alloc(90_000, 1)]],
+])(
+  'a disk that fills up %s causes exit 10 but no second payment, and keeps the audio that fits',
+  async (_, frames) => {
+    const server = await speechServer([...frames, end]);
     const folder = freshFolder();
     const disk = mountDisk(join(folder, 'disk'), 64);
     try {
@@ -33,7 +36,7 @@ test.skipIf(!canMount)(
         exitCode: 10,
         charged: 'yes',
         retry: 'never',
-        message: expect.stringContaining(`${target}.part`) as string,
+        message: expect.stringContaining(`The received audio was saved in ${target}.part`) as string,
       });
       expect(statSync(`${target}.part`).size).toBeGreaterThan(0);
       const [id = ''] = await deps.ledger.ids();
@@ -42,7 +45,11 @@ test.skipIf(!canMount)(
         error: { code: 'speech_incomplete' },
       });
       disk.resize(1024);
-      await expect(run()).rejects.toMatchObject({ code: 'speech_incomplete', exitCode: 9 });
+      await expect(run()).rejects.toMatchObject({
+        code: 'speech_incomplete',
+        exitCode: 9,
+        message: expect.stringContaining(`The received audio was saved in ${target}.part`) as string,
+      });
       expect(server.requests).toHaveLength(1);
     } finally {
       disk.unmount();
