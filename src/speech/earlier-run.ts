@@ -9,6 +9,7 @@ import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
 import { failedSpeechError, deletedAudioError, incompleteError, unknownSpeechError } from './errors.ts';
+import { leftoverAt } from './file-sink.ts';
 import type { AudioSink, SavedAudio } from './sink.ts';
 import type { SpeechDeps } from './audio-stream.ts';
 
@@ -83,8 +84,11 @@ async function recordCutOff(job: Job, part: string | undefined, deps: SpeechDeps
 
 const interruptedReason = 'an earlier run of this command ended inside the stream';
 
-function partOf(job: Job): string | undefined {
-  return textAt(job.details as Json, 'part');
+// A run that died has recorded no part.
+function partOf({ state, details, record: { goals } }: Job): string | undefined {
+  if (state === 'failed') return textAt(details as Json, 'part');
+  const parts = goals.map(({ output = '-' }) => (output === '-' ? undefined : leftoverAt(output)));
+  return parts.find((part) => part !== undefined);
 }
 
 /**

@@ -1,13 +1,14 @@
-import { closeSync, openSync } from 'node:fs';
-import { copyFile, lstat, rm } from 'node:fs/promises';
+import { closeSync, lstatSync, openSync, readFileSync } from 'node:fs';
+import { copyFile, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { localError, MgwError } from '../errors.ts';
 import { HashedFile } from '../files/hashed-file.ts';
-import { partPath } from '../files/claim-log.ts';
+import { identityHash, logOf, partPath, readClaimLog } from '../files/claim-log.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
 import { intactVersion, isIntact, type FileVersion, removeFile } from '../files/whole-file.ts';
 import type { JobFile } from '../job.ts';
+import { speechIdentity } from '../jobs/lock-output.ts';
 import { markedCopy, savedText } from '../jobs/mark.ts';
 import { provenanceOf } from '../jobs/receipt.ts';
 import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
@@ -126,13 +127,8 @@ export class FileSink implements AudioSink {
     this.#part = '';
   }
 
-  async findLeftover(): Promise<string | undefined> {
-    const { target } = this;
-    for (const part of [partPath(target, this.lock?.metadata.part ?? ''), `${target}.part`]) {
-      const stats = part === undefined ? undefined : await lstat(part).catch(() => undefined);
-      if (stats?.isFile() && stats.size > 0) return part;
-    }
-    return undefined;
+  findLeftover(): Promise<string | undefined> {
+    return Promise.resolve(leftoverAt(this.target, this.lock?.metadata.part));
   }
 
   async recover(candidates: readonly SavedAudio[]): Promise<RecoveredAudio | undefined> {
@@ -234,6 +230,27 @@ export class FileSink implements AudioSink {
     if (file.length % 2 === 1) await file.write([Buffer.alloc(1)]);
     await file.settle();
     await file.overwrite(wavHeader(wavRate, file.length - wavHeaderBytes), 0);
+  }
+}
+
+/**
+ * The path of the incomplete audio that a run left at an output; undefined if there is none.
+ * @param part the name of its file; read from the log of the output's lock if absent
+ */
+export function leftoverAt(target: string, part = partInLog(target)): string | undefined {
+  const paths = [partPath(target, part ?? ''), `${target}.part`];
+  return paths.find((path) => {
+    const stats = path === undefined ? undefined : lstatSync(path, { throwIfNoEntry: false });
+    return stats?.isFile() === true && stats.size > 0;
+  });
+}
+
+function partInLog(target: string): string | undefined {
+  try {
+    const { identity, part } = readClaimLog(readFileSync(logOf(target), 'utf8')).metadata;
+    return identity === identityHash(speechIdentity) ? part : undefined;
+  } catch {
+    return undefined;
   }
 }
 

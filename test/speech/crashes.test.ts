@@ -8,7 +8,8 @@ import { type JobDeps, fingerprintOf } from '../../src/jobs/order.ts';
 import { newJobId, holderText } from '../../src/ledger/names.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { renderSpeech } from '../../src/sandbox/media/speech.ts';
-import { FileSink } from '../../src/speech/file-sink.ts';
+import { speechProblem } from '../../src/speech/earlier-run.ts';
+import { FileSink, leftoverAt } from '../../src/speech/file-sink.ts';
 import { speak, type SpeechResult } from '../../src/speech/speak.ts';
 import { claimantOf, lockAs } from '../support/downloads.ts';
 import { end } from './frames.ts';
@@ -78,6 +79,22 @@ test.each([
   expect(server.requests).toHaveLength(0);
 });
 
+test('speech killed inside the stream is reported with its file by every command, before it is run again', async () => {
+  const { target, deps } = await after(sending, reply, accepted);
+  const [id = ''] = await deps.ledger.ids();
+  const job = await deps.ledger.read(id);
+  if (job === undefined) throw new Error('no job');
+  expect(speechProblem(job)).toMatchObject({
+    charged: 'maybe',
+    message: expect.stringContaining('No audio was saved.') as string,
+  });
+  writeFileSync(`${target}.part`, 'some');
+  expect(speechProblem(job)).toMatchObject({
+    charged: 'yes',
+    message: expect.stringContaining(`was saved in ${target}.part. The call was charged`) as string,
+  });
+});
+
 describe('a run that was killed', () => {
   const killed = async (target: string, write?: Buffer): Promise<void> => {
     const claimant = { ...claimantOf(0), owner: { ...currentOwner(), pid: dead.pid } };
@@ -128,6 +145,7 @@ describe('a run that was killed', () => {
     await killed(target, audio);
     rmSync(target);
     const other = names(folder).find((name) => /\.[\da-f]{8}\.part$/.test(name)) ?? '';
+    expect(leftoverAt(target)).toBe(join(folder, other));
     await expect(run()).rejects.toMatchObject({ message: expect.stringContaining(other) as string });
     expect(names(folder)).toEqual([other, 'a.mp3.part'].sort());
     expect(readFileSync(join(folder, other)).subarray(44)).toEqual(audio);
