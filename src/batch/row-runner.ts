@@ -32,7 +32,8 @@ export interface WorkerWatcher {
   bad(batch: Batch, id: string, why: string, isReturned: boolean): void;
   /** Called when a row was quarantined because too many workers died while running it. */
   quarantined(batch: string, id: string): void;
-  note(text: string): void;
+  /** `next` is the command that ends the reported situation, if one is known. */
+  note(text: string, next?: string[]): void;
   /** Called when the queue has responded. */
   alive(): void;
 }

@@ -197,6 +197,7 @@ export async function remaindersFor(
 /**
  * Returns deps with which a command or batch pays under the standing budget, and under its own budget if `amount` (an
  * exact decimal) is set. Its own budget includes everything ever paid under `name`.
+ * @param raiseCommand see {@link Allowance}
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */
 export async function withBudget<D extends FlowDeps>(
@@ -204,6 +205,7 @@ export async function withBudget<D extends FlowDeps>(
   kind: Exclude<BudgetKind, 'standing'>,
   name: string,
   amount: string | undefined,
+  raiseCommand?: string[],
 ): Promise<D> {
   const standing = await deps.allowances();
   if (amount === undefined) return { ...deps, allowances: () => Promise.resolve(standing) };
@@ -212,7 +214,7 @@ export async function withBudget<D extends FlowDeps>(
   const allowance: Allowance =
     kind === 'command'
       ? { name: '--budget', label: 'the budget of this command', budget, limit }
-      : { name: `batch ${name}`, label: `the budget of the batch ${name}`, budget, limit };
+      : { name: `batch ${name}`, label: `the budget of the batch ${name}`, budget, limit, raiseCommand };
   return { ...deps, allowances: () => Promise.resolve([...standing, allowance]) };
 }
 

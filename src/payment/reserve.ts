@@ -15,7 +15,7 @@ export interface Allowance {
   /** The limit for a budget that has no limit of its own. */
   limit?: Limit;
   /** The command that raises the limit, without the amount; absent if a flag of the same command raises it. */
-  raiseCommand?: string[];
+  raiseCommand?: string[] | undefined;
 }
 
 /** The cost of a purchase, if known. */

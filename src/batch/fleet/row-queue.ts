@@ -158,6 +158,12 @@ export async function addBatch(query: Query, { name, head }: QueuedBatch): Promi
   );
 }
 
+/** Changes the budget of an enqueued batch. Workers read it when they next start the batch. */
+export async function setBatchBudget(query: Query, name: string, budget: string): Promise<void> {
+  const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
+  if (entry !== undefined) await addBatch(query, { name, head: { ...parseHead(name, entry.head), budget } });
+}
+
 /**
  * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues those in doubt, because the
  * ledger may have their handles by now.

@@ -295,6 +295,6 @@ export class Worker {
     this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
     if (isSpent) this.#stuckBatches.add(name);
     else this.#postponeIdle(delayMs);
-    this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`);
+    this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`, error.next);
   }
 }

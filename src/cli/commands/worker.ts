@@ -133,7 +133,11 @@ async function openQueued(
   const manifest = { path: name, head: {}, defaults: [], items: noItems };
   const batch = batchOf(manifest, name, { output, force });
   const plan = await planDepsOf(context, batch);
-  const job = { ...(await withBudget(await context.jobDeps(), 'batch', name, budget)), signals };
+  const raiseCommand = ['mgw', 'batch', 'enqueue', name, '--again', '--budget'];
+  const job = {
+    ...(await withBudget(await context.jobDeps(), 'batch', name, budget, raiseCommand)),
+    signals,
+  };
   const rows = await rowOptionsOf(context, { force, sidecar, mark });
   const onLimit = (limit: number): void => noteLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });

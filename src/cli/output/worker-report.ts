@@ -1,3 +1,4 @@
+import { globalArguments } from '../../flows/next.ts';
 import { currencyOf } from '../../flows/prices.ts';
 import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/row-runner.ts';
@@ -8,6 +9,7 @@ import type { Context } from '../context.ts';
 import { write } from '../io.ts';
 import { BatchDisplay, openResults, type Results } from './batch-display.ts';
 import { BatchReport } from './batch-report.ts';
+import { shellWord } from './human.ts';
 import type { Outcome } from './outcome.ts';
 import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
 import type { Job, JobFile } from '../../job.ts';
@@ -124,8 +126,9 @@ export class WorkerReport implements WorkerWatcher {
     );
   }
 
-  note(text: string): void {
-    this.#printLine(text);
+  note(text: string, [mgw = '', ...rest]: string[] = []): void {
+    const next = [mgw, ...globalArguments(this.#context.globals).flat(), ...rest];
+    this.#printLine(mgw === '' ? text : `${text} → ${next.map(shellWord).join(' ')}`);
   }
 
   alive(): void {

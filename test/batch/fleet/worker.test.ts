@@ -434,6 +434,24 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
+  it('suggests the command that raises the budget of a batch, with which the next worker pays for the other row', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(2), '--budget', '1']);
+    const budgeted = async (): Promise<CliResult> => {
+      const machine = machines.machine();
+      await runHereAs(machine, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+      return runHereAs(machine, ['worker', ...machines.output, ...quick, '--concurrency', '1']);
+    };
+    const { stderr } = await budgeted();
+    const [, next = ''] =
+      /The budget of the batch clips of 1 is too low.* → mgw (batch .*)/.exec(stderr) ?? [];
+    expect(stderr).not.toContain('--budget 1 is');
+    expect(next).toBe('batch enqueue clips --again --budget 2');
+    expect(await runHereAs(here, next.split(' '))).toMatchObject({ code: 0 });
+    await place.query('update mgw.batch_rows set not_before = null');
+    expect((await budgeted()).code).toBe(0);
+    expect([...gateway.charges.values()]).toEqual([1, 1]);
+  });
+
   it('quarantines a row after five workers die while running it, and runs it again on request', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);

@@ -69,7 +69,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     throw usageError('batch enqueue has no --output: each worker saves to its own -o.');
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch, isQueued } = opened;
-  if (options.again) return requeue(context, query, batch.name);
+  if (options.again) return requeue(context, query, batch.name, options.budget);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, use its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
@@ -112,8 +112,15 @@ function outcomeOf(
   };
 }
 
-async function requeue(context: Context, query: Query, name: string): Promise<Outcome> {
+async function requeue(
+  context: Context,
+  query: Query,
+  name: string,
+  budget: string | undefined,
+): Promise<Outcome> {
   const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
+  const { setBatchBudget } = await import('../../../batch/fleet/row-queue.ts');
+  if (budget !== undefined) await setBatchBudget(query, name, budget);
   const requeued = await requeueRows(query, name);
   context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
   return { json: { batch: { name }, again: requeued } };
