@@ -50,7 +50,8 @@ class ProcessLease implements Lease {
 export function leaseLostError(): MgwError {
   const text =
     'This process was suspended, or cut off from the ledger, for longer than its lease. Another process may have continued its work, so this one does not send or save anything more. Run the same command again to continue.';
-  return new MgwError('unreachable', text, { retry: 'safe' });
+  // The typed command lacks nothing: a new process has its own lease.
+  return new MgwError('unreachable', text, { retry: 'safe', lacks: [] });
 }
 
 /**

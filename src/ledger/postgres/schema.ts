@@ -65,7 +65,8 @@ async function requireSafe(database: Database): Promise<void> {
   if (row?.encoding !== 'UTF8')
     throw new MgwError(
       'config',
-      `The database ${displayUrl} has the encoding ${row?.encoding ?? 'unknown'}, which cannot represent every text. Create one with the encoding UTF8: createdb -E UTF8 -T template0 NAME.`,
+      `The database ${displayUrl} has the encoding ${row?.encoding ?? 'unknown'}, which cannot represent every text. Create one with the encoding UTF8, and use its address.`,
+      { next: createCommand(database) },
     );
   if (row.foreign_names === null) return;
   const names = row.foreign_names.split(', ');
@@ -74,6 +75,15 @@ async function requireSafe(database: Database): Promise<void> {
     'config',
     `The role of ${displayUrl} does not own these parts of the schema ${schema}: ${shownNames.join(', ')}. Make it their owner if you trust their contents, use the role that owns them, or use another schema (?schema=NAME).`,
   );
+}
+
+// Returns the command that creates a database next to the configured one.
+function createCommand({ url: { href } }: Database): string[] {
+  const { hostname, port, username, pathname } = new URL(href);
+  const flag = (name: string, value: string): string[] => (value === '' ? [] : [name, value]);
+  const place = [...flag('-h', hostname), ...flag('-p', port), ...flag('-U', decodeURIComponent(username))];
+  const name = `${decodeURIComponent(pathname.slice(1))}_utf8`;
+  return ['createdb', ...place, '-E', 'UTF8', '-T', 'template0', name];
 }
 
 /**

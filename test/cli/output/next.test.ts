@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { withHint } from '../../../src/cli/output/next.ts';
 import { MgwError, type ErrorCode, type ErrorDetails } from '../../../src/errors.ts';
+import { leaseLostError } from '../../../src/ledger/postgres/lease-keeper.ts';
 
 const help = ['mgw', 'video', 'c', 'submit', '--help'];
 const job = { id: 'job_1', protocol: 'c' } as const;
@@ -67,6 +68,12 @@ describe('the next command after an error', () => {
     ['output_exists', { charged: 'yes', retry: 'resume' }, 'submit -o a.mp4', undefined],
     ['usage', { lacks: ['-o', 'a.mp3'] }, 'tts hello', 'tts hello -o a.mp3'],
     ['usage', { lacks: ['-o', 'a.mp3'] }, 'tts -- -hello', 'tts -o a.mp3 -- -hello'],
+    [
+      'unreachable',
+      { lacks: leaseLostError().lacks ?? ['?'] },
+      'submit hello -o a.mp4',
+      'submit hello -o a.mp4',
+    ],
     [
       'budget',
       { budget, next: ['mgw', 'spend'] },

@@ -78,6 +78,7 @@ describePostgres('the database check', (newPlace) => {
     await expect(createLedger(parseStateUrl(server.url('latin')))).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringContaining('LATIN1') as string,
+      next: expect.arrayContaining(['createdb', '-E', 'UTF8', '-T', 'template0', 'latin_utf8']) as string[],
     });
     await server.query('drop database latin');
   });
