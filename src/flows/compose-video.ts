@@ -68,6 +68,7 @@ export async function composeVideo(
           readLocalFile,
           inputs,
           modelIn(baseProtocol, parts),
+          parts.dryRun,
         );
   const input = { body: rawBody, flags, set, fromFiles };
   const isFromFile = fileFields(baseProtocol, parts);

@@ -71,12 +71,18 @@ export function partOf(ref: string, flag: string): Part {
  * 17). A missing file is fetched again, which costs nothing.
  * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
  * it; exit 9 if the result can no longer be fetched.
+ * @param isDryRun fetches nothing: the recorded file counts, although it is missing
  */
-export async function earlierAsset(session: Session, ref: string, flag: string): Promise<EarlierAsset> {
+export async function earlierAsset(
+  session: Session,
+  ref: string,
+  flag: string,
+  isDryRun = false,
+): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
   const { key, index, label } = part;
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  return assetOf(session, job, part, await videoOf(session, job, index, label));
+  return assetOf(session, job, part, await videoOf(session, job, index, label, isDryRun));
 }
 
 /**
@@ -113,7 +119,13 @@ function assetOf(
   };
 }
 
-async function videoOf(session: Session, job: Job, index: number, label: string): Promise<JobFile> {
+async function videoOf(
+  session: Session,
+  job: Job,
+  index: number,
+  label: string,
+  isDryRun = false,
+): Promise<JobFile> {
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${label}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
@@ -138,6 +150,13 @@ async function videoOf(session: Session, job: Job, index: number, label: string)
       `${label}: ${printableLine(numberedPath(path, index - 1, count), 200)} has changed since it was saved.`,
       { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
     );
+  if (isDryRun) {
+    const [recordedFile] = filesOfSample(job, index, count);
+    const fetch = ['mgw', 'jobs', 'fetch', job.id];
+    if (recordedFile === undefined) throw usageError(`${label}: ${job.id} has not been saved.`, fetch);
+    session.note(`${label}: the file is missing. The command fetches it again without --dry-run.`);
+    return recordedFile;
+  }
   session.note(`${label}: the file is missing. Fetching it again.`);
   const deps = await session.jobDeps();
   const { protocol = protocolOf(job) } = await findJobHere(job.id, deps, ['jobs', 'fetch']);

@@ -32,6 +32,7 @@ export async function namedFiles(
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
   model = '',
+  isDryRun = false,
 ): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles; labels: ReadonlyMap<string, string> }> {
   const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();
@@ -55,7 +56,7 @@ export async function namedFiles(
       if (protocol.inlineAssets !== true && !(await session.hasStore()))
         throw noStoreError(flag, printableLine(path, 200), protocol);
       const { earlierAsset } = await import('./earlier-job.ts');
-      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag));
+      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag, isDryRun));
       files.set(asset.name, asset.read);
       labels.set(asset.name, `--${flag} ${printableLine(path, 200)}`);
       return asset.name;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
@@ -95,6 +95,8 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];
     rmSync(join(user.cwd, 'intro.mp4'));
+    const dry = await user.run([...next, '--dry-run']);
+    expect([dry.code, existsSync(join(user.cwd, 'intro.mp4'))], dry.stderr).toEqual([0, false]);
     const first = await user.run(next);
     expect(first.code, first.stderr).toBe(0);
     const { job } = (await user.run(['jobs', 'show', '@intro', '--json'])).json;

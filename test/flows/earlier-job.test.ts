@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { rmSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import {
@@ -90,6 +90,22 @@ describe("an earlier job's video", () => {
     rmSync(newest);
     const message = `${old} changed while the command ran.`;
     await expect(found.read()).rejects.toMatchObject({ code: 'usage', message });
+  });
+
+  it('is its recorded file in a dry run if the file is missing, and nothing is fetched', async () => {
+    const { folder, job, session } = scene();
+    const path = join(folder, 'a.mp4');
+    const began: JobEvent = {
+      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
+      ...{ command: 'submit', ask: 'file', output: path },
+    };
+    const find = (made: Job): Promise<EarlierAsset> =>
+      earlierAsset(session, `@${made.id}:last`, 'image', true);
+    const found = await find(await job(began, accepted, success(1), fileAt(path)));
+    expect(found.name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
+    expect(existsSync(path)).toBe(false);
+    const unsaved = { code: 'usage', message: expect.stringContaining('has not been saved') as string };
+    await expect(find(await job(began, accepted, success(1)))).rejects.toMatchObject(unsaved);
   });
 
   it('is not used if it changes while ffmpeg reads it', async () => {
