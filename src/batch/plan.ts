@@ -17,6 +17,7 @@ import {
   rowStates,
   type RowState,
   type RowStatus,
+  existsText,
 } from './planned-row.ts';
 import { RowGraph } from './row-graph.ts';
 import { rowStatusOf } from './row-state.ts';
@@ -192,8 +193,7 @@ class Planning {
     // The existing file may belong to this row, because another process may have just finished it.
     const recheck = await this.#stateOf(namedRow);
     if (recheck.state !== 'new') return this.#count(recheck);
-    const message = `${namedRow.path} already exists; --force replaces it`;
-    this.refuse([{ line: row.line, field: 'output', message }]);
+    this.refuse([{ line: row.line, field: 'output', message: `${namedRow.path} ${existsText}` }]);
     return undefined;
   }
 

@@ -157,6 +157,9 @@ export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>
   return typeof text === 'string' ? JSON.stringify(printableLine(text, 40)) : id;
 }
 
+/** The problem of a row whose output is a file that does not belong to it. */
+export const existsText = 'already exists; --force replaces it';
+
 /** The number of hash digits in the name of a row without an id. */
 const hashDigits = 16;
 

@@ -520,6 +520,16 @@ describe('a sidecar', () => {
   });
 });
 
+it('suggests to skip a row whose output exists, and that command runs the other rows', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+  scene.file('b.mp4', 'mine');
+  const { exit_code, error } = await scene.read('run', file);
+  expect({ exit_code, next: error?.next.at(-1) }).toEqual({ exit_code: 2, next: '--skip-bad' });
+  expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 11 });
+  expect(charges()).toEqual({ 'a boat': 1 });
+  expect(readFileSync(scene.at('b.mp4'), 'utf8')).toBe('mine');
+});
+
 describe('a budget', () => {
   beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
 

@@ -1,6 +1,7 @@
 import { problemText } from '../../batch/manifest/fields.ts';
 import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
 import {
+  existsText,
   labelOf,
   type PlannedRow,
   kindOf,
@@ -32,7 +33,8 @@ export async function reportProblems(context: Context, file: string, plan: Plan)
 
 /**
  * Builds the error for invalid rows (exit 2).
- * @param command the typed command. If unknown columns are the only problem, `next` repeats it with `--ignore-columns`.
+ * @param command the typed command. If unknown columns are the only problem, `next` repeats it with `--ignore-columns`;
+ * if existing files are, with `--skip-bad`, or with another output if no row is valid.
  */
 export function invalidRowsError({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
@@ -40,7 +42,14 @@ export function invalidRowsError({ bad, rows, problems }: Plan, command: readonl
   const columns = problems.map(({ column }) => column);
   const names = columns.every((name) => name !== undefined && !name.includes(',')) ? columns.join(',') : '';
   const canRepeat = names !== '' && command.length > 0;
-  const next = canRepeat ? ['mgw', ...command, '--ignore-columns', names] : ['mgw', 'help', 'batch'];
+  const areTaken = command.length > 0 && problems.every(({ message }) => message.endsWith(existsText));
+  const next = canRepeat
+    ? ['mgw', ...command, '--ignore-columns', names]
+    : areTaken && rows > bad && command[1] === 'run'
+      ? ['mgw', ...command, '--skip-bad']
+      : areTaken && !command.includes('-o')
+        ? ['mgw', ...command, '-o', '{name}/{id}.{ext}']
+        : ['mgw', 'help', 'batch'];
   return usageError(`${what}.${others}`, next);
 }
 

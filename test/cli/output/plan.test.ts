@@ -23,3 +23,12 @@ it('a plan suggests the same command without unknown columns if they are the onl
   const other = { ...plan, problems: [...problems, { line: 2, message: 'm' }] };
   expect(invalidRowsError(other, command).next).toEqual(['mgw', 'help', 'batch']);
 });
+
+it('suggests another output if the outputs of all rows exist', () => {
+  const problems = [{ line: 2, field: 'output', message: 'a.mp4 already exists; --force replaces it' }];
+  const plan = { bad: 1, rows: 1, problems } as unknown as Plan;
+  const command = ['batch', 'run', 'a.csv'];
+  expect(invalidRowsError(plan, command).next).toEqual(['mgw', ...command, '-o', '{name}/{id}.{ext}']);
+  expect(invalidRowsError(plan, [...command, '-o', 'x/']).next).toEqual(['mgw', 'help', 'batch']);
+  expect(invalidRowsError({ ...plan, rows: 2 }, command).next).toEqual(['mgw', ...command, '--skip-bad']);
+});
