@@ -57,19 +57,8 @@ export async function composeVideo(
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
 ): Promise<{ video: ComposedVideo; advice: string[]; defaults: string | undefined }> {
-  const { body: rawBody, set, fromFiles, check: isChecked = true, endpoint, readLocalFile, inputs } = parts;
-  const { flags, files, labels } =
-    readLocalFile === undefined
-      ? { flags: parts.flags, files: new Map<string, never>(), labels: new Map<string, never>() }
-      : await namedFiles(
-          session,
-          baseProtocol,
-          parts.flags,
-          readLocalFile,
-          inputs,
-          modelIn(baseProtocol, parts),
-          parts.dryRun,
-        );
+  const { body: rawBody, set, fromFiles, check: isChecked = true, endpoint } = parts;
+  const { flags, files, labels } = await filesOf(session, baseProtocol, parts);
   const input = { body: rawBody, flags, set, fromFiles };
   const isFromFile = fileFields(baseProtocol, parts);
   const modelField = baseProtocol.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
@@ -111,6 +100,14 @@ export async function composeVideo(
     advice: [...unlisted, ...checks.advise(body)],
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
+}
+
+type NamedFiles = Awaited<ReturnType<typeof namedFiles>>;
+
+async function filesOf(session: Session, protocol: Protocol, parts: BodyParts): Promise<NamedFiles> {
+  const { flags, readLocalFile: read, inputs, dryRun } = parts;
+  if (read === undefined) return { flags, files: new Map(), labels: new Map() };
+  return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), dryRun);
 }
 
 function modelIn(protocol: Protocol, { flags, body }: BodyParts): string | undefined {
