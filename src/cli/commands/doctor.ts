@@ -73,6 +73,7 @@ function overallError(checks: readonly Check[]): MgwError | undefined {
   const summary = failed.length === 1 ? '1 check failed' : `${failed.length} checks failed`;
   return new MgwError(firstError.code, `${summary}: ${names}. ${firstError.message}`, {
     retry: 'safe',
+    next: firstError.next,
     cause: firstError,
   });
 }

@@ -133,7 +133,8 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
     const { code, message, requestId } = listing.failure;
     const hint =
       code === 'auth' ? '"mgw auth login" stores another key.' : 'This is the response to GET /v1/models.';
-    return fail('key', new MgwError(code, hide(message), { requestId }), hint);
+    const next = code === 'not_found' ? ['mgw', 'auth', 'login'] : undefined;
+    return fail('key', new MgwError(code, hide(message), { requestId, next }), hint);
   }
   const count = listing.models.length;
   if (count === 0)

@@ -72,6 +72,12 @@ describe('doctor', () => {
     expect(checks['key']?.hint).toContain('mgw auth login');
   });
 
+  it('exits 4 if the base URL is probably wrong, and suggests the command that sets it', async () => {
+    const { result } = await examine(userHere(await gateway(404, { error: { message: 'Not found' } })));
+    expect(result.code).toBe(4);
+    expect(result.json.error).toMatchObject({ code: 'not_found', next: ['mgw', 'auth', 'login'] });
+  });
+
   it('exits 6 if no server listens at the gateway address', async () => {
     const free = createTcpServer();
     await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
