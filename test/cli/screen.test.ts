@@ -165,6 +165,18 @@ describe('mgw video c submit without a prompt', () => {
   );
 });
 
+describe('mgw video a submit without a model', () => {
+  const submit = ['video', 'a', 'submit', 'a boat', '-d', '4', '--dry-run'];
+
+  it('reads the model from a terminal, and refuses a misspelt one', async () => {
+    const typed = await runOnScreen(submit, env, 80, 'video-a\n');
+    expect(typed).toMatchObject({ code: 0, stdout: expect.stringContaining('/video-a:') as string });
+    const misspelt = await runOnScreen(submit, env, 80, 'vidoe-a\n');
+    expect(misspelt).toMatchObject({ code: 2, stdout: '' });
+    expect(misspelt.stderr).toContain('no model vidoe-a. Did you mean video-a?');
+  });
+});
+
 it.each([
   [['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini']],
   [['video', 'c', 'fetch', '@boat-1']],

@@ -43,9 +43,11 @@ import { checkKeyName } from '../../../jobs/ref.ts';
 import type { Protocol, Flag } from '../../../protocols/protocol.ts';
 import { readLine } from '../../input.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
+import { nearestName } from '../../../nearest.ts';
 import { printableLine } from '../../../printable.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
 import { protocolNamed, protocolNames } from '../../../protocols/registry.ts';
+import { shownValue } from '../../../protocols/violations.ts';
 
 interface SubmitOptions extends ChoiceOptions, WaitOptions, OutputOptions, BudgetOptions {
   wait?: boolean;
@@ -240,6 +242,7 @@ async function modelOfBody(
 /**
  * Prompts on a terminal for the model of a submission that has none. Returns undefined if the submission has a model,
  * or mgw must not prompt.
+ * @throws MgwError('usage') if the typed model is probably misspelt.
  */
 async function missingModel(
   context: Context,
@@ -256,5 +259,9 @@ async function missingModel(
     protocol === undefined ? protocols.length > 0 : protocols.includes(protocol.name),
   );
   if (usable.length > 0) progress.note(`Models: ${usable.map(({ id }) => printableLine(id, 60)).join(', ')}`);
-  return (await readLine(io, 'Model: ')).trim() || undefined;
+  const model = (await readLine(io, 'Model: ')).trim() || undefined;
+  const ids = usable.map(({ id }) => id);
+  const nearestId = model === undefined || ids.includes(model) ? undefined : nearestName(model, ids);
+  if (nearestId === undefined) return model;
+  throw usageError(`The list contains no model ${shownValue(model)}. Did you mean ${shownValue(nearestId)}?`);
 }
