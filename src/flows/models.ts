@@ -34,32 +34,34 @@ const maxLength = 16 * 1024 * 1024;
 export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
   const pagesDeadline = deadlineIn(limits.timeoutMs ?? Infinity, session.clock);
   let models: Model[] = [];
-  let [length, query] = [0, ''];
+  let [length, page] = [0, ''];
   for (let pages = 1; ; pages += 1) {
-    const reply = await fetchPage(session, id === undefined ? listModels(query) : getModel(id), limits);
+    const reply = await fetchPage(session, id === undefined ? listModels(page) : getModel(id), limits);
     const result = readModels(reply);
-    if ('failure' in result && pages === 1) throw listError(result.failure);
-    const allModels = 'failure' in result ? models : mergeById([...models, ...result.models]);
-    const nextPage = 'failure' in result ? query : result.nextPage;
+    if ('failure' in result) {
+      if (pages === 1) throw listError(result.failure);
+      return incomplete(models, page, session, ` ${asSentence(result.failure.message)}`);
+    }
+    const count = models.length;
+    models = mergeById([...models, ...result.models]);
     length += reply.text.length;
-    const isLast = pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0;
+    if (result.nextPage === undefined) break;
+    page = result.nextPage;
     // A gateway that does not know the query returns the same page again.
-    const isStuck = allModels.length === models.length;
-    models = allModels;
-    if (nextPage !== undefined && !isStuck && !isLast) {
-      query = nextPage;
-      continue;
-    }
-    if (nextPage !== undefined) {
-      const reason = 'failure' in result ? ` ${asSentence(result.failure.message)}` : '';
-      session.note(
-        `The model list is incomplete.${reason} To see the next page: mgw api GET '/v1/models${nextPage}'`,
-      );
-    }
-    // Failing to cache the listing must not fail the call.
-    if (id === undefined) await rememberModels(await session.settings(), models).catch(() => undefined);
-    return models;
+    const isStuck = models.length === count;
+    if (isStuck || pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0)
+      return incomplete(models, page, session);
   }
+  // Failing to cache the listing must not fail the call.
+  if (id === undefined) await rememberModels(await session.settings(), models).catch(() => undefined);
+  return models;
+}
+
+function incomplete(models: Model[], page: string, session: Session, reason = ''): Model[] {
+  session.note(
+    `The model list is incomplete.${reason} To see the next page: mgw api GET '/v1/models${page}'`,
+  );
+  return models;
 }
 
 async function fetchPage(session: Session, request: Exchange, limits: Limits): Promise<Reply> {
