@@ -5,10 +5,10 @@ import type { Outcome } from './output/outcome.ts';
 import { usageError } from '../errors.ts';
 import { readPackageFile } from '../installation.ts';
 
-/** A command's action, which runs after its flags are parsed. */
+/** The action of a command. Runs after the command's flags are parsed. */
 export type Action = (context: Context) => Promise<Outcome | undefined>;
 
-/** Runs an action in a context with the global flags. */
+/** Runs the given action in a context created from the global flags. */
 export type RunAction = (globals: Globals, action: Action) => Promise<void>;
 
 /** Runs a parsed command's action. */
@@ -62,7 +62,7 @@ export async function loadAll(command: Command): Promise<void> {
   for (const child of command.commands) await loadAll(child);
 }
 
-/** Loads the nested commands whose names are among the words, and returns the innermost. Skips other words. */
+/** Loads the nested commands named in `words`, and returns the innermost one. Skips all other words. */
 export async function loadNested(command: Command, words: readonly string[]): Promise<Command> {
   await loadCommand(command);
   for (const [index, word] of words.entries()) {
@@ -82,7 +82,7 @@ export function rootOf(command: Command): Command {
   return command.parent === null ? command : rootOf(command.parent);
 }
 
-/** Returns a command and its loaded subcommands, at any depth. */
+/** Returns the given command and its loaded subcommands at every depth. */
 export function allCommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(allCommands)];
 }
@@ -102,7 +102,7 @@ export function optionsOf(command: Command): Option[] {
   return command.parent === null ? ownOptions : [...ownOptions, ...optionsOf(command.parent)];
 }
 
-/** Returns a command's words after `mgw`, such as `['video', 'c', 'submit']`. */
+/** Returns the words that follow `mgw` in the name of a command, such as `['video', 'c', 'submit']`. */
 export function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }

@@ -15,7 +15,7 @@ export interface Context extends Session {
 
 /**
  * Builds a command's context. Settings, ledger and connections are opened only when they are first used.
- * @param startedAt the start time of the process, in ms since 1970, if it runs only this command
+ * @param startedAt the start time of the process, in ms since 1970, if the process runs only this command
  */
 export function createContext(io: Io, globals: Globals, startedAt?: number): Context {
   const clock = io.clock ?? systemClock;

@@ -39,7 +39,7 @@ export async function runOnDone(command: string, document: string, { stderr, env
     await write(stderr, `mgw: --on-done failed: ${printableLine(failure)}\n`).catch(() => undefined);
 }
 
-// Returns why the command failed; undefined if it succeeded. Throws if it cannot be started.
+// Returns why the command failed; undefined if the command succeeded. Throws if the command cannot be started.
 async function shellFailure(command: string, document: string, env: Io['env']): Promise<string | undefined> {
   const child = spawn(command, { shell: true, stdio: ['pipe', 2, 2], env });
   return new Promise((resolve, reject) => {
@@ -93,7 +93,7 @@ export function openerOf(path: string, platform: NodeJS.Platform = process.platf
   return ['xdg-open', [path]];
 }
 
-// The maximum wait for the opener, in ms. The opener may be the viewer itself, and run for hours.
+// The maximum wait for the opener, in ms. The opener may be the viewer itself, which may run for hours.
 const maxOpenerWaitMs = 2000;
 
 /**

@@ -92,7 +92,7 @@ export function optionJson(source: OptionText, flag: string): Json {
 
 /**
  * Parses a JSON object that will be sent to the gateway.
- * @throws MgwError('usage') naming the flag, including if a number would lose precision.
+ * @throws MgwError('usage') naming the flag, for example if a number would lose precision.
  */
 export function optionObject(source: OptionText, flag: string): JsonObject {
   const json = parseOption(source, flag, parseBodyJson);
@@ -145,7 +145,7 @@ export async function readRefs(refs: string[], io: Io): Promise<string[]> {
 
 /**
  * Reads a line from the terminal, with a prompt on stderr.
- * @throws MgwError with exit code 130 on Ctrl-C and if the input ends (Ctrl-D), and `usage` if stdin is not a terminal.
+ * @throws MgwError: exit 130 on Ctrl-C or at the end of the input (Ctrl-D), `usage` if stdin is not a terminal.
  */
 export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
   if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');
@@ -170,7 +170,7 @@ interface Terminal {
 
 /**
  * Reads a line from the terminal without echoing it, with a prompt on stderr. Backspace and Ctrl-U edit the line.
- * @throws MgwError with exit code 130 on Ctrl-C, and `usage` if stdin is not a terminal.
+ * @throws MgwError: exit 130 on Ctrl-C, `usage` if stdin is not a terminal.
  */
 export async function readHidden(io: Io, question: string): Promise<string> {
   const { stdin } = io;
@@ -215,8 +215,8 @@ function interrupted(): MgwError {
 }
 
 /**
- * Applies keystrokes to a line, because a terminal in raw mode does not edit it. Returns the line, and how it ended if
- * a keystroke ended it.
+ * Applies keystrokes to a line, because a terminal in raw mode does not edit it. Returns the edited line and, if a
+ * keystroke ended the line, how it ended.
  */
 export function applyKeys(line: string, keys: string): { line: string; ending?: 'done' | 'interrupted' } {
   let typed = line;

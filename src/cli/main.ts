@@ -68,7 +68,7 @@ export async function main(argv: string[], processIo: Io = process): Promise<num
   return exitCode;
 }
 
-// `performance.timeOrigin` would load a Node module at every start.
+// Does not use `performance.timeOrigin`, which would load a Node module at every start.
 function processStart(): number {
   return Date.now() - 1000 * process.uptime();
 }
@@ -140,7 +140,8 @@ async function namesFor({ error }: Outcome): Promise<readonly string[]> {
   return error?.protocols === undefined ? [] : (await import('../protocols/registry.ts')).protocolNames;
 }
 
-// Adds the source of the rejected key and its gateway to the error, because the user may have several of both.
+// Adds the source of the rejected key and its gateway to the error, because the user may have several keys and
+// gateways.
 async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
   const { error } = outcome;
   // An error that suggests a solution (another key, an origin to trust) already mentions the key and the gateway.
@@ -148,7 +149,7 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
-  // A recorded rejection may concern another key.
+  // A recorded rejection may concern a different key.
   const { accountOf } = await import('../flows/settings.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const keyOrigin = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;

@@ -101,7 +101,7 @@ export interface BudgetOptions {
   budgetName?: string;
 }
 
-/** Returns `--budget` and `--budget-name`. `scope` describes what `--budget` covers. */
+/** Returns the `--budget` and `--budget-name` options. `scope` describes what `--budget` covers. */
 export function budgetOptions(scope: string): Option[] {
   return [
     single('--budget <amount>', `maximum to spend on ${scope}, across all its runs`, (text) => {
@@ -112,14 +112,14 @@ export function budgetOptions(scope: string): Option[] {
   ];
 }
 
-/** Returns `--since TIME`, which {@link sinceTime} parses. */
+/** Returns the `--since` option, whose value {@link sinceTime} parses. */
 export function sinceOption(): Option {
   return single('--since <time>', 'only jobs since this day, time or age, such as 2026-11-22 or 7d');
 }
 
 /**
  * Parses the value of `--since`, and returns it in ISO 8601 in UTC, as in records. `now` is in ms since 1970.
- * @throws MgwError('usage') if it is not a time.
+ * @throws MgwError('usage') if `text` is not a time.
  */
 export function sinceTime(text: string, now: number): string {
   const [, day] = /^(\d{4}-\d\d-\d\d)(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.exec(text) ?? [];

@@ -88,7 +88,7 @@ const commands: Record<string, ListedCommand> = {
   },
   auth: {
     group: 'Set-up',
-    about: 'store the API key, show its source, remove it',
+    about: 'store, check or remove the API key',
     load: async () => (await import('./commands/auth/auth.ts')).registerAuth,
   },
   config: {

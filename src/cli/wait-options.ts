@@ -26,7 +26,10 @@ export interface OutputOptions {
   mark?: boolean;
 }
 
-/** Adds the flags for waiting, each with one meaning (design 1). `limit` is the help text of `--timeout`. */
+/**
+ * Adds the flags for waiting. Each flag has one meaning in all commands (design 1). `limit` is the help text of
+ * `--timeout`.
+ */
 export function addWaitOptions(
   command: Command,
   limit = 'how long to wait, such as 90s or 20m (default 30m)',
@@ -80,7 +83,7 @@ export function requestTimeoutOption(defaults = ''): Option {
 /** Adds the `--retries` option. */
 export function addRetriesOption(command: Command): void {
   command.addOption(
-    waitingOption('--retries <n>', 'maximum retries of a refused or unsent request (default 5)'),
+    waitingOption('--retries <n>', 'maximum number of retries of a refused or unsent request (default 5)'),
   );
 }
 
@@ -91,7 +94,7 @@ function waitingOption(flags: string, description: string): Option {
 /** Adds the `-o`, `--force` and `--open` options. `description` is the help text of `-o`. */
 export function addOutputOptions(
   command: Command,
-  description = 'save the result here (a file or s3://BUCKET/KEY); - writes it to stdout',
+  description = 'save the result to this file or s3://BUCKET/KEY; - writes it to stdout',
 ): void {
   command
     .addOption(single('-o, --output <file>', description).helpGroup('Output:'))
@@ -104,7 +107,7 @@ export function addFetchOptions(command: Command, name: string): void {
   command.option('--no-wait', 'exit 8 if a job has not finished');
   addOutputOptions(
     command,
-    `a file, a folder, a template, or - for stdout (default: the output set at submission, else ${name} here)`,
+    `a file, a folder, a template, or - for stdout (default: the output set at submission, else ${name} in the current folder)`,
   );
   command.addOption(strictOption()).addOption(markOption());
   addWaitOptions(command);
@@ -160,7 +163,7 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
 /**
  * Checks that `-o` is not empty. Rejects media on standard output with `--json`, on a closed stream, and on a terminal,
  * which would interpret the bytes as control codes.
- * @throws MgwError('usage').
+ * @throws MgwError('usage') if the output cannot be used.
  */
 export function checkStdout(context: Context, options: OutputOptions & { dryRun?: boolean }): void {
   targetOf(options);
@@ -180,8 +183,8 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
 
 /**
  * Checks that a paying command's output is not a template, because most values are not known before the job exists.
- * Allows `{n}`, the number of one of several files, and `{id}` if `hasId` (default: true for objects).
- * @throws MgwError('usage').
+ * Allows `{n}`, the position of a file among several, and `{id}` if `hasId` (default: true for objects).
+ * @throws MgwError('usage') if the output is a template.
  */
 export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
   const isObject = isObjectUrl(output);

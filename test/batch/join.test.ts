@@ -163,7 +163,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
       11,
       { film: null, missing: [{ id: 's2' }, { id: 'n3' }] },
     ]);
-    expect(joined.stderr).toMatch(/Missing: s2 \(line 3\), which is rejected.*\n.*n3 .*\n.*\n.*batch run/);
+    expect(joined.stderr).toMatch(/Missing: s2 \(line 3\), state rejected.*\n.*n3 .*\n.*\n.*batch run/);
     expect(leftovers()).toEqual([]);
     expect((await join(file, '--skip-missing')).code).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's3'));

@@ -116,7 +116,7 @@ describe('a command whose wait ended', () => {
     expect((await user.run([...command, ...fast])).code).toBe(3);
     const again = await user.run([...command, ...fast], { env: { MGW_API_KEY: 'sk-another-key-1234' } });
     expect(again.code, again.stderr).toBe(0);
-    expect(again.stderr).toContain('submitted with another API key');
+    expect(again.stderr).toContain('submitted with a different API key');
     expect(gateway.created).toHaveLength(1);
   });
 });

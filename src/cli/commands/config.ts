@@ -85,8 +85,7 @@ function pathOf(env: NodeJS.ProcessEnv): Outcome {
   return { json: { config_file: path }, text: path };
 }
 
-// Does not use context.settings(), because it throws if a setting is invalid, whereas the list must include that
-// setting.
+// Does not use context.settings(), which throws if a setting is invalid. The list must include invalid settings.
 async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
   const layers = layersOf({ flags: globals, env: io.env, file: await readConfig(io.env) });
   return listSettings(layers, thisHost());
@@ -150,7 +149,7 @@ async function setSetting(context: Context, key: string, words: string[]): Promi
   return { json: { key: path.join('.'), profile } };
 }
 
-// Rejects values that contain a key. Only `auth login` stores keys, because users share other settings.
+// Rejects values that contain a key. Only `auth login` stores keys, because users may share the other settings.
 async function checkNoKey({ io }: Context, words: readonly string[]): Promise<void> {
   const { secretRedactor } = await import('../../redact.ts');
   const { checkNoSecret } = await import('../../jobs/order.ts');
@@ -168,7 +167,7 @@ async function unsetSetting(context: Context, key: string): Promise<Outcome> {
   return { json: { key: path.join('.'), profile } };
 }
 
-// Reads the raw file, because this command may be correcting an invalid value.
+// Reads the config file without validating it, because this command may be correcting an invalid value.
 function profileName({ io, globals }: Context): string {
   const raw = readRawConfig(configPath(io.env), process.platform);
   const chosen = raw?.['profile'];
@@ -177,7 +176,7 @@ function profileName({ io, globals }: Context): string {
 }
 
 async function chooseProfile({ io, progress }: Context, [name, ...more]: string[]): Promise<Outcome> {
-  if (more.length > 0) throw usageError('profile must be one value.');
+  if (more.length > 0) throw usageError('profile must be a single value.');
   const { changeConfig } = await import('../../config/store.ts');
   await changeConfig(io.env, (file) => {
     if (name !== undefined) checkProfileExists(checkProfileName(name), file);

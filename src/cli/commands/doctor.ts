@@ -60,7 +60,7 @@ async function runChecks(context: Context, update: boolean): Promise<Check[]> {
   } catch (error) {
     // The earlier checks have already reported an invalid config file.
     if (earlyChecks.some(({ status }) => status === 'fail')) return earlyChecks;
-    return [...earlyChecks, fail('settings', toMgwError(error), '"mgw config list" shows every setting.')];
+    return [...earlyChecks, fail('settings', toMgwError(error), 'To list the settings: mgw config list')];
   }
 }
 
@@ -98,13 +98,13 @@ async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Pr
 
 /** Checks that a shared ledger's database responds, has the tables, and stores data durably. */
 function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
-  const hint = 'mgw submits nothing until this is fixed. "mgw state init" creates the tables.';
+  const hint = 'mgw submits nothing until this is fixed. To create the tables: mgw state init';
   return attempt('database', hint, async () => {
     // Loads the PostgreSQL library only if there is a shared ledger.
     const { examineLedger } = await import('../../ledger/postgres/examine.ts');
     const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, clock);
     const [first] = warnings;
-    if (first !== undefined) return warn('database', first, '"mgw state check" shows all findings.');
+    if (first !== undefined) return warn('database', first, 'To show all findings: mgw state check');
     const lag = `its clock ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'ahead' : 'behind'}`;
     const detail = `PostgreSQL ${server.split(' ')[0] ?? ''}, table version ${version}, ${Math.round(tripMs)} ms per statement, ${lag}`;
     return ok('database', detail);

@@ -20,7 +20,7 @@ import { nearestName } from '../../nearest.ts';
 /** `mgw help [COMMAND...]`: prints a command's help, at any depth. `mgw help TOPIC` prints a page. */
 export function registerHelp(help: Command, run: Run): void {
   help
-    .argument('[command...]', 'the command, such as: video c submit')
+    .argument('[command...]', 'command, such as video c submit')
     .commandsGroup('Topics:')
     .addHelpText(
       'after',
@@ -36,7 +36,7 @@ export function registerHelp(help: Command, run: Run): void {
     const command = help
       .command(topic.name)
       .description(topic.about)
-      .argument('[command...]', 'if the topic is also a command: a subcommand')
+      .argument('[command...]', 'subcommand, if the topic is also a command')
       .action(async (path: string[]) =>
         path.length === 0
           ? run(command, (context) => showPage(topic.page, context))
@@ -75,7 +75,7 @@ async function commandNamed(command: Command, [name, ...rest]: string[]): Promis
   throw unknownCommand(command, name, nearestCommand(command, name));
 }
 
-// The word may be a misspelt topic or command.
+// Returns the command or topic that `name` may misspell, followed by a question mark; undefined if there is none.
 function nearestCommand(command: Command, name: string): string | undefined {
   const names = command.commands.map((child) => child.name());
   const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;

@@ -15,8 +15,8 @@ interface McpOptions {
 }
 
 const explanation = `
-The server speaks JSON-RPC on standard input and output. It can read, wait and save, but cannot pay for
-anything until a person grants an amount with --budget, or a standing budget with --budget-name.
+The server speaks JSON-RPC on standard input and output. It can read, wait and save. It can pay only
+if the user grants an amount with --budget, or a standing budget with --budget-name.
 
 Examples:
   $ mgw --sandbox mcp --budget 5
@@ -26,13 +26,13 @@ See mgw help agents.`;
 /** `mgw mcp`: serves agents through the Model Context Protocol on stdin and stdout (design 16). */
 export function registerMcp(command: Command, run: Run): void {
   command.addOption(
-    single('--root <dir>', 'read and write files only below this folder (default: the current one)'),
+    single('--root <dir>', 'read and write files only below this folder (default: the current folder)'),
   );
   for (const option of budgetOptions('this root')) command.addOption(option);
   command
     .option('--new-budget', 'grant the amount of --budget again, in addition to what was spent')
     .addOption(
-      single('--confirm-over <amount>', 'ask the person before a payment above this amount', (text) => {
+      single('--confirm-over <amount>', 'ask the user before a payment above this amount', (text) => {
         parseAmount(text);
         return text;
       }),
@@ -48,7 +48,8 @@ async function serve(
   if (newBudget && budget === undefined)
     throw usageError('--new-budget requires --budget, which sets the amount.');
   const { io } = context;
-  // Compiling the protocol's schemas would take a tenth of the start-up time, without a noticeable benefit.
+  // Disables zod's compiler, because compiling the protocol's schemas would take a tenth of the start-up time without a
+  // noticeable benefit.
   (await import('zod')).config({ jitless: true });
   const { serveMcp } = await import('../../mcp/serve.ts');
   const signals = context.signals();

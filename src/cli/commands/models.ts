@@ -20,7 +20,7 @@ interface ModelsOptions {
   cost?: Clip;
 }
 
-/** A clip for comparing prices, as long flag names and their values. */
+/** The clip for comparing prices: its parameters by long flag name. */
 type Clip = Readonly<Record<string, string>>;
 
 /** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: lists the models that the key can use (specification 2.7). */
@@ -145,7 +145,7 @@ function shortPrice(price: string): string {
   return amounts.join(' ') + (price === amounts.join(' ') ? '' : ' …');
 }
 
-// If two protocols serve a model, each has its own price.
+// Shows a price for each protocol if several protocols serve the model, because their prices may differ.
 function priceText({ protocol, price, cost }: ModelPrice, _: number, all: readonly ModelPrice[]): string {
   const text = cost ?? shortPrice(price);
   return all.length > 1 ? `${protocol}: ${text}` : text;

@@ -23,9 +23,9 @@ See mgw help agents.`;
 export function registerSkill(group: Command, run: Run): void {
   const command = group
     .command('install')
-    .description("write SKILL.md into the project's skills, .claude/skills/mgw")
-    .option('--user', "write it into the user's skills instead, ~/.claude/skills/mgw")
-    .addOption(single('--dir <folder>', 'write it into this skills folder instead'))
+    .description("write SKILL.md to the project's skills folder, .claude/skills/mgw")
+    .option('--user', "write SKILL.md to the user's skills folder, ~/.claude/skills/mgw")
+    .addOption(single('--dir <folder>', 'write SKILL.md to this skills folder'))
     .option('--force', 'replace a modified SKILL.md')
     .addHelpText('after', examples)
     .action(() => run(command, () => install(command.opts())));

@@ -25,7 +25,8 @@ const explanation = `
   failed  accepted, but the generation failed; the gateway may refund it
   doubt   may have been accepted: mgw jobs ls --state unknown
 
-Rejected submissions are not counted, nor are calls of mgw responses and mgw api, which are not jobs. Times are in UTC.
+Rejected submissions are not counted. Calls of mgw responses and mgw api are not jobs, and are not counted either.
+Times are in UTC.
 
 Examples:
   $ mgw spend
@@ -95,7 +96,7 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   return outcome;
 }
 
-// Returns a file as an element of the JSON document's list.
+// Returns the JSON text of a file, for the list in the JSON document.
 function elementOf(file: DisputedFile, fields: readonly string[] | undefined): string {
   const document = jsonDocument({ json: { disputed: [file] } }, fields);
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));

@@ -84,7 +84,7 @@ async function runWorker(context: Context, { output, ...others }: WorkerOptions)
   const fleet = await fleetOf(context);
   if (output === undefined)
     throw usageError('-o is required, such as: mgw worker -o clips/{name}/{id}.{ext}');
-  // Queued rows have no columns, so no row can fill an unknown field.
+  // Queued rows have no extra columns, so a template field with an unknown name has no value.
   if (!isPerRow(placeOf(output, false).template))
     throw usageError(
       `--output: ${printableLine(output, 200)} specifies one file for all rows. Add a field such as {id}, or end the path with / to specify a folder.`,

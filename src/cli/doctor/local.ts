@@ -67,7 +67,10 @@ export function checkStateFolder(folder: string): Promise<Check> {
   );
 }
 
-/** Checks the state folder for events that are not yet in a shared ledger's database; undefined if there are none. */
+/**
+ * Returns a warning about events in the state folder that are not yet in the shared ledger's database; undefined if
+ * there are none.
+ */
 export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;
@@ -76,19 +79,19 @@ export function checkUnwritten(folder: string): Check | undefined {
   return warn(
     'unwritten',
     detail,
-    'When the database responds again, "mgw jobs ls" writes them. Keep the folder until then.',
+    'Keep the folder. When the database responds again, run mgw jobs ls to write the events.',
   );
 }
 
-/** Checks the state folder for results that are not yet uploaded; undefined if there are none. */
+/** Returns a warning about results in the state folder that are not yet uploaded; undefined if there are none. */
 export async function checkUploads(folder: string): Promise<Check | undefined> {
   const uploads = path.join(folder, 'uploads');
   const files = await readdir(uploads).catch((): string[] => []);
   const ids = new Set(files.flatMap((file) => /^(job_[a-z\d]+)-/.exec(file)?.[1] ?? []));
   const hasSpeech = files.some((file) => file.startsWith('tts-'));
   const hints = [
-    ...(ids.size > 0 ? [`"mgw jobs fetch ${[...ids].slice(0, 10).join(' ')}" uploads them at no cost.`] : []),
-    ...(hasSpeech ? ['The same "mgw tts" command uploads speech.'] : []),
+    ...(hasSpeech ? ['To upload speech, repeat its mgw tts command.'] : []),
+    ...(ids.size > 0 ? [`To upload results of jobs, free of charge: mgw jobs fetch ${[...ids].slice(0, 10).join(' ')}`] : []),
   ];
   if (hints.length === 0) return undefined;
   return warn('uploads', `results in ${uploads} are not uploaded yet`, hints.join(' '));
@@ -134,7 +137,7 @@ export function ok(name: string, detail: string): Check {
   return { name, status: 'ok', detail };
 }
 
-/** Returns a check with a warning. */
+/** Returns a check that found a problem but does not fail. */
 export function warn(name: string, detail: string, hint: string): Check {
   return { name, status: 'warn', detail, hint };
 }
@@ -150,7 +153,7 @@ export function skip(name: string, reason: string): Check {
   return { name, status: 'skip', detail: reason };
 }
 
-/** Runs a check. If it throws, the check has failed. */
+/** Runs a check. Returns a failed check with `hint` if `check` throws. */
 export async function attempt(
   name: string,
   hint: string,

@@ -32,7 +32,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
     const gateway = ok('gateway', 'the sandbox: offline and free of charge');
     return [gateway, ...(await checkKey(context))];
   }
-  const gateway = await attempt('gateway', '"mgw auth login --base-url https://…" sets one.', () => {
+  const gateway = await attempt('gateway', 'To set the gateway: mgw auth login --base-url https://…', () => {
     const url = requireBaseUrl(settings);
     return ok('gateway', `${url.href} (${settings.baseUrl ? originText(settings.baseUrl) : ''})`);
   });
@@ -40,7 +40,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   const url = requireBaseUrl(settings);
   const routeChecks = await checkRoute(url);
   const hasFailed = routeChecks.some(({ status }) => status === 'fail');
-  const key = await attempt('key', '"mgw auth login" stores one.', () => {
+  const key = await attempt('key', 'To store a key: mgw auth login', () => {
     requireKey(settings);
     return ok('key', '');
   });
@@ -109,7 +109,7 @@ function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, dura
   return warn(
     'connection',
     `${detail}; the certificate expires on ${new Date(expiresAt).toISOString()}`,
-    "Report this to the gateway's operator.",
+    "Report the expiry date to the gateway's operator.",
   );
 }
 
@@ -122,7 +122,7 @@ async function checkKey(context: Context): Promise<Check[]> {
     const requestError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
     return [fail('key', requestError, 'The gateway did not respond to GET /v1/models.')];
   }
-  // A gateway may quote the key that it rejects.
+  // The gateway's error may quote the rejected key.
   const hide = redactor([(await context.gateway()).key]);
   return [judgeListing(reply, hide), checkClock(reply, context.clock.now())];
 }
@@ -132,7 +132,9 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
   if ('failure' in listing) {
     const { code, message, requestId } = listing.failure;
     const hint =
-      code === 'auth' ? '"mgw auth login" stores another key.' : 'This is the response to GET /v1/models.';
+      code === 'auth'
+        ? 'To store a different key: mgw auth login'
+        : 'The message is the response to GET /v1/models.';
     const next = code === 'not_found' ? ['mgw', 'auth', 'login'] : undefined;
     return fail('key', new MgwError(code, hide(message), { requestId, next }), hint);
   }

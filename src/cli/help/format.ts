@@ -100,7 +100,7 @@ function frontPage(root: Command, help: Help, screen: Screen, extent: HelpExtent
       : groupTexts(options, screen);
   const block = screen.width < minLabelledWidth ? [] : [commandBlock(commands, screen)];
   const allCommandsHint =
-    extent === 'first' ? 'All commands, including those for many machines: mgw --help-all' : '';
+    extent === 'first' ? 'To list all commands, including those for many machines: mgw --help-all' : '';
   return joinSections([
     wrap(help.commandDescription(root), screen.width),
     ...block,
@@ -130,7 +130,7 @@ function commandPage(command: Command, help: Help, screen: Screen, extent: HelpE
     wrap(help.commandDescription(command), screen.width),
     ...groupTexts(groups, screen),
     hiddenCount === 0 ? '' : `${hiddenCount} more flags: mgw ${pathOf(command).join(' ')} --help-all`,
-    wrap(`Global options, see mgw --help: ${['-h', ...globalNames].join(' ')}`, screen.width),
+    wrap(`Global options (see mgw --help): ${['-h', ...globalNames].join(' ')}`, screen.width),
   ]);
 }
 

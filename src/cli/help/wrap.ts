@@ -68,7 +68,7 @@ function commentStart(command: string): number {
   return unquoted.search(/(?<=^|\s)#(?=\s)/);
 }
 
-/** Like {@link wrapCommand}, but for words that are quoted for a shell. The result begins with `start`. */
+/** Joins shell-quoted words into a command that begins with `start`, and wraps the command like {@link wrapCommand}. */
 export function wrapWords(words: readonly string[], width: number, start: string, indent: string): string {
   const lines: string[] = [];
   let current = '';

@@ -68,7 +68,8 @@ export class BatchDisplay {
   }
 
   /**
-   * Reports that a row has ended. `text` is the line to print, if any. On a terminal, a row that succeeded has no line.
+   * Reports that a row has ended. `text` is the line to print, if any. On a terminal, no line is printed for a row that
+   * succeeded.
    */
   rowEnded({ key }: PlannedRow, state: RowState, text: string | undefined): void {
     this.#rows.delete(key);
@@ -83,7 +84,7 @@ export class BatchDisplay {
     this.withSpinnerHidden(() => this.#printLine(text));
   }
 
-  /** Runs an action that uses the terminal while the block is hidden. */
+  /** Hides the block while `action` writes to the terminal. */
   withSpinnerHidden(action: () => void): void {
     const spinner = this.#spinner;
     if (spinner?.isSpinning !== true) action();

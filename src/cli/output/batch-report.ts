@@ -23,7 +23,7 @@ import { counted, printableLine } from '../../printable.ts';
 interface UnfinishedRow {
   line: number;
   id: string;
-  /** The text to print for the row, because its id may be generated. */
+  /** The row's name in messages: its id, or its prompt if the id is generated. */
   label: string;
   state: RowState;
   reason: string;
@@ -44,7 +44,7 @@ export class BatchReport {
   readonly #unfinished: UnfinishedRow[] = [];
   /** The amount spent so far; undefined until a row with a known price has been paid for. */
   #spent: Decimal | undefined;
-  /** The cost of planned rows that were, or may have been, paid for after the plan, by any run. */
+  /** The cost of planned rows that any run has paid for, or may have paid for, since the plan was made. */
   #paidSincePlan = zero;
   #unpriced = 0;
   #paidRows = 0;
@@ -227,7 +227,7 @@ export class BatchReport {
       ...(paid > 0 ? [`paid for ${counted(paid, 'row')} before that`] : []),
       ...(doubtful > 0 ? [`may have paid for ${counted(doubtful, 'row')} in doubt`] : []),
     ];
-    const text = `${stopError.message} This run ${texts.join(' and ')}; running it again does not pay for them again.`;
+    const text = `${stopError.message} This run ${texts.join(' and ')}. Running the command again does not pay for those rows again.`;
     const retry = stopError.retry === 'safe' ? 'resume' : stopError.retry;
     return stopError.with({ charged: paid > 0 ? 'yes' : 'maybe', retry, parts: 'rows' }, text);
   }
@@ -243,7 +243,8 @@ export class BatchReport {
     this.#unfinished.push({ line: row.line, id, label: labelOf(planned), ...unfinished, reason });
   }
 
-  // Returns the limit of the exceeded budget that the rest of the batch needs; undefined if no budget stopped the run.
+  // Returns the limit that the exceeded budget must have for the rest of the batch; undefined if no budget stopped the
+  // run.
   #neededLimit({ costs }: Plan, stopError: MgwError | undefined): string | undefined {
     const { limit, spent, reserved, exceeded_by: excess } = stopError?.budget ?? {};
     if (limit === undefined || excess === undefined) return undefined;

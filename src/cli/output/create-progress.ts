@@ -101,7 +101,7 @@ function transferStartText({ activity = 'downloading', total }: Transfer): strin
   return total === undefined ? activity : `${activity} ${size(total)}`;
 }
 
-// Whether to print a line. Prints one for each tenth of the total, which may be in the hundreds.
+// Whether to print a line. The total may be in the hundreds, so a line is printed only for each tenth of the total.
 function isWorthALine(done: number, total: number): boolean {
   return Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total);
 }
@@ -153,7 +153,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
     },
     calling: (what) => {
       if (showsNotesOnly) return () => undefined;
-      // Loads the spinner now, so that it can be drawn immediately later.
+      // Loads the spinner in advance, so that it can be drawn without delay.
       line.prepare();
       return showAfterDelay(what, calls, show);
     },
@@ -225,7 +225,8 @@ interface SpinningLine {
   hide(): void;
 }
 
-// Loads ora when there is something to display, and starts it only if there still is something to display.
+// Loads ora when there is something to display, and starts the spinner if there is still something to display when ora
+// is loaded.
 function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
   let spinner: Ora | undefined;
   let text = (): string => '';
@@ -235,7 +236,7 @@ function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Width
   const startSpinner = (): void => {
     if (spinner === undefined || !isShown) return;
     spinner.start(text());
-    // As the elapsed time grows, another line may be the longest that fits.
+    // As the elapsed time grows, a different line may be the longest that fits.
     redrawTimer ??= setInterval(() => {
       if (spinner !== undefined && isShown) spinner.text = text();
     }, redrawMs).unref();

@@ -88,7 +88,7 @@ function summaryLines(
   ];
 }
 
-// The delimiters are longer than any sequence of backticks in the text, so that none of them ends the span.
+// The delimiters are longer than any sequence of backticks in the text, so no backtick in the text ends the span.
 function codeSpan(text: string): string {
   const runs = text.match(/`+/g) ?? [];
   const delimiter = '`'.repeat(runs.reduce((longest, { length }) => Math.max(longest, length), 0) + 1);

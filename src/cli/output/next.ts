@@ -65,7 +65,7 @@ function correctedCommand(error: MgwError, argv: readonly string[]): string[] | 
   );
 }
 
-// Returns the typed command for each protocol that accepts it; none if it is not a video command.
+// Returns the typed command for each protocol that accepts it; an empty list if the command is not a video command.
 function commandsByProtocol(
   { code, protocols = [] }: MgwError,
   argv: readonly string[],

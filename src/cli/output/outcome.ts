@@ -65,8 +65,9 @@ function pickFields(value: unknown, fields: readonly string[]): unknown {
 }
 
 /**
- * Returns the names of `--fields` as unknown only if none of them is in the document. If one of them is, the others may
- * be optional members. If the document has an empty list, any name may be a member of its entries.
+ * Compares the names of `--fields` with the members of the document. Reports unknown names only if no name is in the
+ * document, because otherwise the unknown names may be optional members. Reports none if the document has an empty
+ * list, because any name may be a member of the list's entries.
  */
 export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
@@ -79,13 +80,13 @@ export function unknownFields(json: Record<string, unknown>, fields: readonly st
   return { unknown: isKnown ? [] : fields, known: [...known] };
 }
 
-/** The names of `--fields` that are not in a document, and the names that are. */
+/** The names of `--fields` that are not in a document, and the names that the document contains. */
 export interface UnknownFields {
   unknown: readonly string[];
   known: readonly string[];
 }
 
-/** Returns an error as a member of the JSON document. */
+/** Returns the JSON representation of an error. */
 export function errorView(error: MgwError): Record<string, unknown> {
   return {
     code: error.code,
@@ -138,7 +139,7 @@ export function isInterruption({ exitCode }: MgwError): boolean {
   return exitCode === exitCodes.interrupted || exitCode === exitCodes.terminated;
 }
 
-// Returns the first interruption, with a next command for the jobs of all of them.
+// Returns the first interruption, with a next command for the jobs of all interruptions.
 function combineInterruptions(first: MgwError, all: readonly MgwError[]): MgwError {
   const ids = all.flatMap(({ job }) => (job === undefined ? [] : [job.id]));
   const at = first.next?.indexOf(first.job?.id ?? '') ?? -1;

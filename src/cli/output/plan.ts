@@ -33,8 +33,9 @@ export async function reportProblems(context: Context, file: string, plan: Plan)
 
 /**
  * Builds the error for invalid rows (exit 2).
- * @param command the typed command. If unknown columns are the only problem, `next` repeats it with `--ignore-columns`;
- * if existing files are, with `--skip-bad`, or with another output if no row is valid.
+ * @param command the typed command. If all problems are unknown columns, `next` repeats the command with
+ * `--ignore-columns`. If all problems are existing files, `next` repeats it with `--skip-bad`, or with a different
+ * output if no row is valid.
  */
 export function invalidRowsError({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
@@ -53,7 +54,7 @@ export function invalidRowsError({ bad, rows, problems }: Plan, command: readonl
   return usageError(`${what}.${others}`, next);
 }
 
-/** Returns a plan for the JSON document. */
+/** Returns the JSON representation of a plan. */
 export function planView(
   { manifest, name }: Pick<Batch, 'manifest' | 'name'>,
   plan: Plan,
@@ -78,12 +79,12 @@ function sumOf(costs: readonly ModelCost[]): string {
 /** A row in the JSON document. */
 export type RowView = Record<string, unknown> & { line: number };
 
-/** Compares rows by line, because rows that wait for others are planned last. */
+/** Compares rows by line for sorting, because rows that wait for others are planned last. */
 export function byLine(one: RowView, other: RowView): number {
   return one.line - other.line;
 }
 
-/** Returns a row for the JSON document. */
+/** Returns the JSON representation of a row. */
 export function rowView(planned: PlannedRow): RowView {
   const { row, id, key, work, path, state, take, changes, waitsFor, because } = planned;
   return {
@@ -102,7 +103,7 @@ export function rowView(planned: PlannedRow): RowView {
   };
 }
 
-/** Formats the states of a plan's rows; `rows` are the unfinished ones. */
+/** Formats the states of a plan's rows. `rows` are the unfinished rows. */
 export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Globals): string {
   const lines = rows.map((row) => {
     const next = nextOf(row, globals);

@@ -13,13 +13,16 @@ export interface Progress {
   waiting(job: WaitingJob): void;
   /** Stops displaying a job. */
   ended(id: string): void;
-  /** Shows an outstanding call on a terminal if nothing else is shown. Returns the function that ends it. */
+  /**
+   * Shows an outstanding call on a terminal if nothing else is shown. Returns the function that stops displaying the
+   * call.
+   */
   calling(activity: string): () => void;
   /** Shows the progress of a transfer. */
   downloading(transfer: Transfer): void;
   /** Shows how many of several items are done. */
   counting(count: Count): void;
-  /** Runs an action that uses the terminal, for instance to write data, while the spinner is hidden. */
+  /** Hides the spinner while `action` uses the terminal, for example to write data. */
   withSpinnerHidden<T>(action: () => Promise<T>): Promise<T>;
   /** Shows only notes from now on, because another display uses the terminal. */
   showNotesOnly(): void;
@@ -76,8 +79,8 @@ export function waitingText(jobs: readonly WaitingJob[]): string {
 }
 
 /**
- * Returns {@link waitingText} in several lengths, the longest first. Omits the id first, and never the state or the
- * percentage.
+ * Returns the text of {@link waitingText} in several lengths, the longest first. Omits the id first, and never the
+ * state or the percentage.
  */
 export function waitingLines(jobs: readonly WaitingJob[], after: string, left: string): string[] {
   const full = `${waitingText(jobs)}${after}`;

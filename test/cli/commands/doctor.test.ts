@@ -144,7 +144,7 @@ describe('doctor', () => {
   it('suggests the command that sets a missing gateway', async () => {
     const { stdout } = await userHere().run(['doctor']);
     expect(stdout).toMatch(/gateway +fail/);
-    expect(stdout).toContain('→ "mgw auth login --base-url https://…" sets one.');
+    expect(stdout).toContain('→ To set the gateway: mgw auth login --base-url https://…');
   });
 });
 

@@ -19,7 +19,7 @@ Examples:
   $ mgw api GET /v1/models
   $ mgw api GET /v1/videos/TASK/content > video.mp4
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
-A POST may cost money. It is not recorded, and is retried only if it was certainly not handled.`;
+A POST may cost money. It is not recorded. It is retried only if the gateway cannot have processed it.`;
 
 /** `mgw api METHOD PATH`: makes a raw call with the same key, proxy and redaction as every other command. */
 export function registerApi(command: Command, run: Run): void {
@@ -62,7 +62,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     retry5xx: settings.submitRetry5xx.value,
     requestTimeoutMs: call.timeoutMs,
     lease: async () => (await context.ledger()).lease(),
-    // The cost of a raw call is unknown, so a budget forbids it.
+    // A budget forbids raw calls, because their cost is unknown.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
     // The first signal aborts the call, because a raw call has no job to resume.
@@ -86,13 +86,13 @@ async function api(context: Context, method: string, path: string, options: ApiO
 
 function interruptedError(signal: AbortSignal, method: string): MgwError {
   return method === 'POST'
-    ? interruptionError(signal, 'maybe', 'Interrupted: the request may have been handled.').with({
+    ? interruptionError(signal, 'maybe', 'Interrupted: the request may have been processed.').with({
         retry: 'never',
       })
     : interruptionError(signal, 'no', 'Interrupted.');
 }
 
-// Returns the error for a lost response. A GET can be repeated. A POST cannot, because the gateway may have handled it.
+// Returns the error for a lost response. A GET can be repeated. A POST cannot: the gateway may have processed it.
 function incompleteError(error: unknown, method: string): unknown {
   const isPost = method === 'POST';
   if (error instanceof MgwError && error.code === 'local_io' && isPost)
@@ -143,8 +143,8 @@ async function apiRequest(
 }
 
 /**
- * Returns a path below the base URL, percent-encoded, with its query. An absolute URL must have the origin of the base
- * URL, because mgw sends the key nowhere else.
+ * Returns a path below the base URL, percent-encoded and with its query. An absolute URL must have the base URL's
+ * origin, because mgw must not send the key to other origins.
  */
 export function pathBelow(baseUrl: URL, path: string): string {
   const prefix = baseUrl.pathname.replace(/\/$/, '');
@@ -156,12 +156,12 @@ export function pathBelow(baseUrl: URL, path: string): string {
   const isInside = url?.pathname === prefix || url?.pathname.startsWith(`${prefix}/`) === true;
   if (url?.origin !== baseUrl.origin || !isInside || url.username !== '' || url.password !== '')
     throw usageError(
-      `PATH: ${printableLine(path, 60)} is not below the base URL. mgw sends the key nowhere else.`,
+      `PATH: ${printableLine(path, 60)} is not below the base URL. mgw api sends the key only to paths below it.`,
     );
   return (url.pathname.slice(prefix.length) || '/') + url.search;
 }
 
-// Headers that `--header` rejects. Process lists would display credentials, and the transport sets the other headers.
+// Headers that `--header` rejects: credentials, which process lists would display, and headers that the transport sets.
 const credentialHeaders = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
 const transportHeaders =
   /^(host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive)$/i;

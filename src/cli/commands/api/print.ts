@@ -52,8 +52,8 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
- * Yields text without the key, each line as soon as it is complete. Decodes each byte as one character, so that text in
- * any encoding is unchanged.
+ * Yields text without the key, each line as soon as it is complete. Decodes each byte as one character, so text in any
+ * encoding is unchanged.
  */
 export async function* withoutKey(
   chunks: Chunks,
@@ -95,8 +95,8 @@ async function* forTerminal(
 }
 
 /**
- * Returns a response for the JSON document. The body is JSON if it can be parsed, else text. A binary body is in Base64, as
- * `body_base64`.
+ * Returns the JSON representation of a response. The body is JSON if it can be parsed, else text. A binary body is
+ * Base64 in `body_base64`.
  * @throws TransportError if the body is incomplete.
  */
 export async function answerView(
@@ -138,14 +138,14 @@ interface ApiAnswer {
   stream?: StreamedReply;
   /** What the response to a POST proves about the charge. */
   verdict?: SubmitVerdict;
-  /** How often a POST was sent. */
+  /** The number of times a POST was sent. */
   tries?: number;
 }
 
 /**
- * Makes a raw call. A GET is retried after 429, 5xx and network errors. A POST may cost money, and is retried only if
- * it was certainly not handled.
- * @throws MgwError: exit 6 if there is no response, 7 if a POST may have been handled, 130 or 143 if interrupted.
+ * Makes a raw call. A GET is retried after 429, 5xx and network errors. A POST may cost money, so it is retried only if
+ * the gateway cannot have processed it.
+ * @throws MgwError: exit 6 if there is no response, 7 if a POST may have been processed, 130 or 143 if interrupted.
  */
 export async function apiCall(
   exchange: Exchange,

@@ -86,7 +86,7 @@ function baseUrlCells({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Whether the gateway accepts the key; undefined if the response proves neither.
+// Whether the gateway accepts the key; undefined if the response does not show this.
 function isAccepted({ value, error }: AttemptResult<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;

@@ -130,8 +130,8 @@ async function askForKey(context: Context, layers: Layers, newAddress: string | 
   }
 }
 
-// Lists the models with the settings to be saved, and returns how many the key can use. Returns undefined in the
-// sandbox, which accepts any key.
+// Lists the models with the settings to be saved, and returns the number of models that the key can use. Returns
+// undefined in the sandbox, which accepts any key, and without a base URL.
 async function verifyKey(
   context: Context,
   layers: LoginLayers,
@@ -183,7 +183,7 @@ const failureTexts: Partial<Record<ErrorCode, string>> = {
 
 function notStoredError(error: MgwError, baseUrl: string, { flags }: LoginLayers): MgwError {
   const failureText = failureTexts[error.code] ?? 'did not list its models';
-  const text = `${baseUrl} ${failureText}: ${asSentence(error.message)} Nothing was stored. To store the key unchecked, use --no-verify.`;
+  const text = `${baseUrl} ${failureText}: ${asSentence(error.message)} Nothing was stored. To store the key without checking it, use --no-verify.`;
   const addressFlags = flags.baseUrl === undefined ? [] : ['--base-url', flags.baseUrl];
   return error.with({ next: ['mgw', 'auth', 'login', ...addressFlags] }, text);
 }

@@ -154,7 +154,7 @@ async function headOf(
 function noteChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
   for (const id of changed.slice(0, maxShown))
     context.progress.note(
-      `${printableLine(id, 100)}: already in the queue with different content, which is kept. To remake it: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
+      `${printableLine(id, 100)}: already in the queue with different content. The queued version is kept. To remake the row: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
     );
   if (changed.length > maxShown) context.progress.note(`… and ${changed.length - maxShown} more.`);
 }

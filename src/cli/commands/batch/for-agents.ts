@@ -36,12 +36,12 @@ import { openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { type BatchOptions, flagsAsTyped, paceOf, rowOptionsOf } from './options.ts';
 
-/** The maximum number of rows in an answer. An agent reads the whole answer, so it must be short. */
+/** The maximum number of rows in an answer. An agent reads the whole answer, so the answer must be short. */
 const maxRows = 200;
 
 /**
- * Returns the function behind the batch tools of `mgw mcp`. It shares its code with `mgw batch plan`, `run` and
- * `status`.
+ * Returns the function that implements the batch tools of `mgw mcp`. The function shares its code with `mgw batch
+ * plan`, `run` and `status`.
  */
 export function batchChecker(context: Context): CheckBatch {
   return async (request, { root, runs }, kind) => {
@@ -103,13 +103,13 @@ export function batchChecker(context: Context): CheckBatch {
   };
 }
 
-/** Jobs outside a batch that have the same requests as its rows. */
+/** Jobs outside a batch that have the same request as one of the batch's rows. */
 interface OutsideJobs {
   paidBy: Set<string>;
   doubts: RowInDoubt[];
 }
 
-// Adds the jobs outside the batch that have the same request as a row to be sent.
+// Adds the jobs outside the batch that have the same request as `planned`, if the row is to be sent.
 async function addOutsideJobs(
   { paidBy, doubts }: OutsideJobs,
   planned: PlannedRow,
@@ -132,7 +132,7 @@ function otherPayers({ state }: PlannedRow, name: string, jobs: readonly Job[]):
   });
 }
 
-// Returns the jobs outside the batch that block a row until a person or the agent knows their outcome.
+// Returns the jobs outside the batch that block the given row until their outcome is known.
 function doubtsOf({ id, work, take: { key } }: PlannedRow, jobs: readonly Job[]): RowInDoubt[] {
   return jobs.flatMap((job) => {
     const about = doubtForRow(job, key, isSpeech(work));
@@ -140,8 +140,8 @@ function doubtsOf({ id, work, take: { key } }: PlannedRow, jobs: readonly Job[])
   });
 }
 
-// Returns whether a job was charged. A failed job is treated as not charged, so that its request can be retried under
-// another name.
+// Returns whether the given job was charged. A failed job is treated as not charged, so that its request can be retried
+// under a different name.
 function chargeOf(job: Job): Charged {
   if (job.state === 'failed') return 'no';
   if (job.handle !== undefined) return 'yes';
@@ -152,7 +152,7 @@ function withAgentText<Problem extends { message: string }>(problem: Problem): P
   return { ...problem, message: agentText(problem.message) };
 }
 
-// Returns a row with its error, its cost and the tool to call next.
+// Returns the JSON representation of a row, with its error, whether it was charged, and the tool to call next.
 function rowForAgent(
   planned: PlannedRow,
   runError: MgwError | undefined,
@@ -182,7 +182,7 @@ function chargeOfRow({ state, take: { job } }: PlannedRow): Charged {
   return job === undefined ? 'no' : chargeOf(job);
 }
 
-// Returns a row's recorded error; undefined if it has none.
+// Returns the recorded error of the given row; undefined if the row has none.
 function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefined {
   if (job === undefined) return undefined;
   if (state === 'failed') return failedError(job);

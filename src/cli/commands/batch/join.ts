@@ -34,8 +34,8 @@ interface JoinOptions extends Omit<BatchOptions, 'output'> {
 }
 
 const helpText = `
-A speech row with over: ROW is mixed with the sound of that row's video. Videos with the same parameters are copied.
-Otherwise, all are re-encoded at the size of the first. Nothing is sent.
+A speech row with over: ROW is mixed with the sound of that row's video. If all videos have the same parameters, they
+are copied. Otherwise, all are re-encoded at the size of the first video. Nothing is sent to the gateway.
 
 Examples:
   $ mgw batch join story.csv -o film.mp4
@@ -68,7 +68,7 @@ async function join(
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
   for (const row of cut.missing)
     context.progress.note(
-      `Missing: ${printableLine(row.id, 100)} (line ${row.row.line}), which is ${row.state}.`,
+      `Missing: ${printableLine(row.id, 100)} (line ${row.row.line}), state ${row.state}.`,
     );
   if (cut.clips.length === 0 || (cut.missing.length > 0 && !skipMissing)) {
     const commands = commandsToMake(cut, { file, flags: flagsAsTyped(options) }, context.globals);
@@ -127,7 +127,7 @@ function filmPath(output: string | undefined): string {
   return resolve(output);
 }
 
-// Rejects a row's file as the output even with --force, because the file was paid for.
+// Throws if the output path is a row's file, even with --force, because that file was paid for.
 function checkNoInput(path: string, { clips }: JoinPlan): void {
   const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
   if (input !== undefined)

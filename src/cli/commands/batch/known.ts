@@ -11,9 +11,9 @@ import type { Context } from '../../context.ts';
 import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
 
-/** A batch given on the command line by its file or name. */
+/** A batch that the command line identifies by its file or its name. */
 export interface NamedBatch<T> {
-  /** The batch's file, or an enqueued batch's name. */
+  /** The path of the batch's file, or the name of an enqueued batch. */
   file: string;
   options: T;
   batch: Batch;
@@ -87,7 +87,7 @@ function withLastOptions<T extends BatchOptions>(known: KnownBatch, options: T, 
   };
 }
 
-/** Returns a batch's budget. Prints a note if it is the last run's budget. */
+/** Returns the budget of the given batch. Prints a note if the budget is taken from the last run. */
 export function budgetOf(
   { progress }: Context,
   typedOptions: BatchOptions,
@@ -98,7 +98,7 @@ export function budgetOf(
   return options.budget ?? batch.manifest.head.budget;
 }
 
-/** Records a run's options for {@link openNamed}. */
+/** Records the options of a run, which {@link openNamed} uses as defaults. */
 export async function rememberOptions(
   context: Context,
   { manifest, name, place, isPlaceGiven }: Batch & { isPlaceGiven?: boolean },
@@ -113,7 +113,7 @@ export async function rememberOptions(
   const previous = await recallBatch(folder, name);
   if (previous !== undefined && previous.file !== file)
     context.progress.note(
-      `The batch ${name} was last run from another file, ${previous.file}. Rows with the same id are the same jobs.`,
+      `The batch ${name} was last run from a different file, ${previous.file}. Rows with the same id are the same jobs.`,
     );
   const record = {
     name,

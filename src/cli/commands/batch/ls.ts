@@ -17,9 +17,9 @@ interface ListedBatch {
   name: string;
   /** The absolute path of the manifest; null if the batch was enqueued from another machine. */
   file: string | null;
-  /** The number of rows by the state of their latest job. Excludes rows that were never submitted. */
+  /** The number of rows per state of their latest job. Excludes rows that were never submitted. */
   states: Record<string, number>;
-  /** The amount spent on the batch, as in `spend`: `unknown` if a price is unknown. */
+  /** The amount spent on the batch, calculated as in `mgw spend`; `unknown` if a price is unknown. */
   spent: string;
   /** The creation time of the newest job, in ISO 8601; null if there is no job. */
   last: string | null;

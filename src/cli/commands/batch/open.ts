@@ -61,7 +61,8 @@ export async function openBatch(
 }
 
 /**
- * The maximum size of a manifest on standard input, in bytes. It is kept in memory because it is read more than once.
+ * The maximum size of a manifest on standard input, in bytes. The manifest is kept in memory, because it is read more
+ * than once.
  */
 const maxStdinBytes = 64 * 1024 * 1024;
 
@@ -95,8 +96,8 @@ function manifestPlace(place: OutputPlace, file: string): OutputPlace {
   );
 }
 
-// Returns the last run's output; undefined if the manifest's output has changed since, because the new output takes
-// precedence.
+// Returns the output of the last run. Returns undefined if the manifest's output has changed since then, because the
+// new output takes precedence.
 function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string | undefined {
   const isUnchanged = known?.written === null || known?.written === (head.output ?? '');
   return isUnchanged ? known?.output : undefined;

@@ -20,7 +20,7 @@ export interface BatchOptions {
   default?: string[];
   name?: string;
   force?: boolean;
-  /** Folders with files that rows may use, in addition to the manifest's folder and the current one. */
+  /** Folders with files that rows may use, in addition to the manifest's folder and the current folder. */
   allowFiles?: string[];
   /** Comma-separated names of columns to ignore, because they are not fields. */
   ignoreColumns?: string[] | undefined;
@@ -93,13 +93,13 @@ export function addRunOptions(command: Command): void {
   for (const option of budgetOptions('this batch')) command.addOption(option);
 }
 
-/** Returns `--strict` for commands that run rows. */
+/** Returns the `--strict` option of commands that run rows. */
 export function strictRowsOption(): Option {
   return strictOption('exit 11 if a video differs from its row; the video is kept, and never paid for again');
 }
 
 /**
- * Returns a batch's rate limiter, which all machines with the same ledger share.
+ * Returns the rate limiter of the given batch. All machines with the same ledger share the limiter.
  * @throws MgwError('unreachable') if a shared ledger does not respond.
  */
 export async function paceOf(

@@ -67,7 +67,7 @@ async function plan(
   const currency = currencyOf(await context.settings());
   for (const { label, limit, left } of exceeded)
     context.progress.note(
-      `This may cost up to ${formatDecimal(cost)} ${currency}, more than ${label} allows: ${formatDecimal(left)} of ${formatDecimal(limit)} left. A run stops at that limit.`,
+      `This may cost up to ${formatDecimal(cost)} ${currency}, more than ${label} allows: ${formatDecimal(left)} of ${formatDecimal(limit)} left. A run stops at the limit.`,
     );
   const json = {
     ...planView(batch, result),

@@ -17,8 +17,8 @@ import { dirname, isAbsolute, join, parse, relative, resolve, sep } from 'node:p
 import { printableLine } from '../../../printable.ts';
 
 /**
- * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do. It fetches the model
- * list once.
+ * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do. The function fetches the
+ * model list once.
  * @param isOffline whether to compose rows only to find their jobs, without checks or the model list
  */
 export function rowComposer(
@@ -40,8 +40,8 @@ export function rowComposer(
   };
 }
 
-// Reads the files that flag values refer to. `fromFiles` lists the flags, because file content must not be interpreted
-// as another file name.
+// Reads the files that flag values refer to. `fromFiles` names the flags whose text came from a file, because that text
+// must not be interpreted as a file name.
 async function readFlags(
   { kind, flags: flagValues }: Row,
   files: RowFiles,
@@ -126,15 +126,15 @@ export async function readableFolders(
 }
 
 /**
- * Reads the local files of a batch's rows, only from allowed folders, because the manifest may be untrusted (design
- * 13).
+ * Reads local files for the rows of a batch. Reads only from allowed folders, because the manifest may be untrusted
+ * (design 13).
  */
 class RowFiles {
   readonly #folders: readonly string[];
   readonly #base: string;
 
   /**
-   * @param folders real paths, from {@link readableFolders}
+   * @param folders the real paths of the allowed folders, from {@link readableFolders}
    * @param base the folder against which relative paths are resolved
    */
   constructor(folders: readonly string[], base = '.') {
@@ -143,21 +143,21 @@ class RowFiles {
   }
 
   /**
-   * Returns the bytes of a file.
-   * @throws MgwError('usage') if its real path is outside the folders, or it cannot be read. The error does not quote
-   * the file's content.
+   * Returns the bytes of the given file.
+   * @throws MgwError('usage') if the file's real path is outside the allowed folders, or the file cannot be read. The
+   * error does not quote the file's content.
    */
   async bytes(path: string, field: string): Promise<Uint8Array> {
     return readInputFile(await this.#permittedPath(path, field), field);
   }
 
-  /** Returns a file as text. @throws MgwError('usage') like {@link bytes}, or if it is not UTF-8. */
+  /** Returns the text of the given file. @throws MgwError('usage') like {@link bytes}, or if the text is not UTF-8. */
   async text(path: string, field: string): Promise<string> {
     return decodeUtf8(await this.bytes(path, field), `${field}: the file`);
   }
 
-  // Outside the folders, the error is the same for missing and existing files, so that it does not reveal whether a
-  // file exists.
+  // Outside the allowed folders, missing and existing files cause the same error. Otherwise, the error would reveal
+  // whether a file exists.
   async #permittedPath(path: string, field: string): Promise<string> {
     const requestedPath = resolve(this.#base, path);
     const shownPath = printableLine(path, 200);

@@ -124,7 +124,7 @@ async function resultsOf(context: Context, { results }: RunBatchOptions): Promis
   return results === undefined ? undefined : openResults(results, (text) => context.redact(text));
 }
 
-// Reports done rows that will be remade, because that may be a mistake.
+// Reports done rows that will be remade, because the user may have selected them by mistake.
 function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
   const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
   if (ids.length === 0) return;
@@ -164,7 +164,7 @@ function watcherOf(
       // A row interrupted at the end of the run has no result. The same command continues the row.
       const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
       if (!isInterrupted) await results?.add(report.resultLine(end, state));
-      // On the same terminal, the printed path already shows that the row is done.
+      // If stdout and stderr are the same output, the printed path already shows that the row is done.
       const isAlreadyShown =
         isOne && state === 'done' && end.files.every(({ mismatches }) => mismatches === undefined);
       display.rowEnded(

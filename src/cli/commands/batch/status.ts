@@ -27,7 +27,7 @@ Examples:
   $ mgw batch status clips.csv --json
   $ mgw batch status clips.csv -o clips/{id}.{ext}`;
 
-/** `mgw batch status NAME|FILE`: shows the state of every row according to the ledger. Queries no task. */
+/** `mgw batch status NAME|FILE`: shows the state of every row according to the ledger. Does not query the gateway. */
 export function registerBatchStatus(command: Command, run: Run): void {
   command.argument('<batch>', "the batch's file, or its name if it was run before");
   addBatchOptions(command);

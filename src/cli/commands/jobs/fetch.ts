@@ -17,7 +17,7 @@ interface FetchOptions extends OutputOptions {
 const explanation = `
 A template builds each file name from its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
 {slug} is made from the prompt, {index} counts the REFs, {name} is the batch, and {n} counts the files of one job.
-In a folder, the file is named after the job's key, or after its id if it has no key. Fetching is free.
+If -o is a folder, the file is named after the job's key, or after its id if it has no key. Fetching is free.
 
 Examples:
   $ mgw jobs fetch @last
@@ -64,8 +64,8 @@ function wordsOf(protocol: Protocol | undefined): string[] {
   return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'fetch'];
 }
 
-// The maximum number of jobs in progress. It is high, so that a few slow jobs do not block the others, but prevents a
-// thousand downloads from starting at once.
+// The maximum number of jobs in progress. High enough that a few slow jobs do not block the others; low enough that a
+// thousand downloads do not start at once.
 const maxConcurrent = 32;
 
 async function fetchJobs(

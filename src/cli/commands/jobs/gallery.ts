@@ -14,9 +14,9 @@ import { recordedJob } from '../../../jobs/ref.ts';
 const defaultLimit = 2000;
 
 const helpText = `
-The page links to the files in place, so keep it near them, or copy them next to it with --copy. It works from a
-disk, in a CI artifact and on a web server, and loads nothing from other hosts. --serve serves it on this machine
-only, until Ctrl-C, and saves ratings immediately.
+The page links to the saved files where they are. To copy the files next to the page, use --copy. The page works from
+a disk, in a CI artifact and on a web server, and loads nothing from other hosts. --serve serves the page on this
+machine only, until Ctrl-C, and saves ratings immediately.
 
 Examples:
   $ mgw jobs gallery -o review/
@@ -44,7 +44,7 @@ export function registerGallery(command: Command, run: Run): void {
     .option('--force', 'replace an index.html that is not a gallery')
     .option('--copy', 'copy the files to media/ next to the page')
     .option('--serve', 'serve the page on this machine until Ctrl-C, without writing a file')
-    .addOption(single('--port <n>', 'port of --serve (default: any free one)', wholeNumber(0, 65_535)))
+    .addOption(single('--port <n>', 'port of --serve (default: any free port)', wholeNumber(0, 65_535)))
     .addHelpText('after', helpText)
     .action((refs: string[]) => run(command, (context) => gallery(context, refs, command.opts())));
 }
@@ -67,7 +67,7 @@ function checkOptions(refs: readonly string[], options: GalleryOptions): void {
   if (output === '' || output === '-')
     throw usageError('--output must be a folder, or a file whose name ends in .html.');
   if (output !== undefined && isObjectUrl(output))
-    throw usageError('--output: a gallery is written to a local folder, not to a bucket.');
+    throw usageError('--output must be a local path, not a bucket.');
 }
 
 async function jobsOf(

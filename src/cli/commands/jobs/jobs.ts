@@ -25,7 +25,7 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./resolve.ts')).registerResolve,
     },
     rm: {
-      about: 'delete job records; saved files are kept, and a --key can be reused',
+      about: 'delete job records, so their keys can be reused; saved files are kept',
       load: async () => (await import('./prune.ts')).registerRm,
     },
     prune: {

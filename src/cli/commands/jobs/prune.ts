@@ -40,8 +40,8 @@ Examples:
   $ mgw jobs prune --older-than 90d --keys`;
 
 /**
- * `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger. Keeps jobs whose command would otherwise pay
- * again if repeated.
+ * `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger. Keeps a job if repeating its command would pay
+ * again without the job's record.
  */
 export function registerPrune(command: Command, run: Run): void {
   command

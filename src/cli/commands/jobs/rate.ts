@@ -90,7 +90,7 @@ function isSame(job: Job, { rating, note }: Rating): boolean {
   return job.rating === rating && (job.note ?? '') === (note ?? '').trim();
 }
 
-// Imports ratings. A job's latest rating takes precedence, regardless of the machine.
+// Imports ratings. The latest rating of a job takes precedence, regardless of the machine that recorded it.
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);

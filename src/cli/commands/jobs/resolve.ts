@@ -31,8 +31,8 @@ export function registerResolve(command: Command, run: Run): void {
     .argument('<ref>', 'job id, @key or @last')
     .addOption(single('--adopt <handle>', 'the task exists, and this is its handle'))
     .option('--not-created', 'the task does not exist; the same command may submit again')
-    .option('--resubmit', 'submit it again now; it may be charged twice');
-  addOutputOptions(command, 'wait for the task, and save its result here; - writes it to stdout');
+    .option('--resubmit', 'submit the task again now; it may be charged twice');
+  addOutputOptions(command, 'wait for the task, and save its result to this file; - writes it to stdout');
   addWaitOptions(command);
   for (const option of budgetOptions('this submission')) command.addOption(option);
   command

@@ -104,7 +104,7 @@ function textOf(event: RecordedEvent): string {
     case 'reply':
       return `attempt ${event.attempt}: the gateway responded with ${event.reply.status}${event.reply.complete ? '' : '; the body was not completely recorded'}`;
     case 'unavailable':
-      return `attempt ${event.attempt}: not handled, nothing was charged: ${errorText(event.error)}`;
+      return `attempt ${event.attempt}: not processed, nothing was charged: ${errorText(event.error)}`;
     case 'rejected':
       return `rejected, nothing was charged: ${errorText(event.error)}`;
     case 'unknown':
@@ -130,9 +130,9 @@ function textOf(event: RecordedEvent): string {
 }
 
 const resolutionTexts = {
-  adopted: 'resolved by a person: the task exists',
-  'not-created': 'resolved by a person: the task does not exist',
-  resubmit: 'resolved by a person: submit again',
+  adopted: 'resolved by the user: the task exists',
+  'not-created': 'resolved by the user: the task does not exist',
+  resubmit: 'resolved by the user: submit again',
 };
 
 const askTexts = { accept: 'accepted', finish: 'finished', file: 'saved' };

@@ -71,7 +71,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
     if (await ledger.create(id, events, true)) imported.push(id);
-    // Enrols even an existing job, because an earlier import may have been interrupted before enrolling it.
+    // Enrols the job even if it already existed, because an earlier import may have been interrupted before this step.
     const job = await ledger.read(id);
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
@@ -112,7 +112,7 @@ function importable(value: Json | undefined, line: number, schema: typeof export
 /**
  * Returns an imported event with its path confined to `folder` (design 4). Keeps a path whose real location is below
  * the folder, and reduces any other path to its file name. Keeps a saved object's URL, because the object is only read,
- * and only if its size and SHA-256 agree. Does not keep an output URL, because a rerun would write to it.
+ * and only if its size and SHA-256 match the record. Does not keep an output URL, because a rerun would write to it.
  */
 export function withSafePath(event: RecordedEvent, folder: string): RecordedEvent {
   if (event.type === 'file')

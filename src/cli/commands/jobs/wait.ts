@@ -31,8 +31,8 @@ const maxGapMs = 50;
 async function wait(context: Context, refArguments: string[]): Promise<Outcome> {
   const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
   const refs = await readRefs(refArguments, context.io);
-  // Spreads the first polls, and thereby all later ones, over one interval, so that a thousand polls are never sent at
-  // once.
+  // Spreads the first polls over one interval, which also spreads the later polls. Otherwise, a thousand polls could be
+  // sent at once.
   const gapMs = Math.min(maxGapMs, deps.pollIntervalMs / refs.length);
   let startedCount = 0;
   const waitAndPrint = async (ref: string): Promise<Outcome> => {

@@ -31,7 +31,7 @@ export function registerResponses(command: Command, run: Run): void {
   command
     .argument('[input]', 'the question; - reads it from stdin')
     .optionsGroup('Question:')
-    .addOption(single('-m, --model <name>', 'a model from mgw models'))
+    .addOption(single('-m, --model <name>', 'model (to list the models: mgw models)'))
     .option('--stream', 'print the text as it arrives')
     .addOption(single('--instructions <text>', 'how the model should answer'))
     .addOption(single('--file <file>', 'read the input from this file; - reads it from stdin'))
@@ -138,7 +138,7 @@ async function inputOf(
   return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
-/** Returns the outcome of a call. `text` is what arrived, for the JSON document. */
+/** Returns the outcome of a call. `text` is the received text, for the JSON document. */
 function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
   const json = {
@@ -178,8 +178,8 @@ function rethrowAsCharged(error: unknown): never {
 }
 
 /**
- * Prints the response: with `--stream` as it arrives, otherwise when it is complete. Control characters are removed for
- * a terminal.
+ * Prints the response: with `--stream` as it arrives, otherwise when it is complete. Removes control characters if
+ * stdout is a terminal.
  */
 class Printer {
   /** The text not yet printed; with `--json`, the entire text. */

@@ -32,7 +32,7 @@ export function registerExec(command: Command, run: Run): void {
     .argument('<command...>', 'the command and its arguments, after --')
     .option(
       '--verify',
-      'exit 5 if the script paid twice, polled too fast, sent the key to the file host, or exited 0 without fetching what it paid for',
+      'exit 5 if the script paid twice, polled too often, sent the key to the file host, or exited 0 without fetching what it paid for',
     )
     .addOption(
       single(
@@ -122,7 +122,7 @@ function findingsError(findings: readonly Finding[], scriptExitCode: number, tot
 }
 
 /**
- * Returns the database passwords and every configured key, in use or not: from MGW_API_KEY, the file of
+ * Returns the database passwords and every configured key, whether or not it is used: from MGW_API_KEY, the file of
  * MGW_API_KEY_FILE, and each profile.
  */
 function configuredSecrets(env: NodeJS.ProcessEnv, { profiles }: ConfigFile): string[] {
@@ -136,7 +136,7 @@ function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | unde
   try {
     return path ? keyOfFile(readKeyFile(path)).trim() : undefined;
   } catch {
-    // An unreadable file is often a CI secret that was not provided. It cannot leak.
+    // The file is often a CI secret that was not provided. A key that cannot be read cannot leak.
     return undefined;
   }
 }
@@ -149,11 +149,11 @@ interface ScriptFolder {
   /** The script's state directory, with the ledger and the sandbox. */
   state: string;
   config: string;
-  /** The first folder on the script's PATH, whose command `mgw` runs this installation. */
+  /** The first folder on the script's PATH. Its `mgw` command runs this installation. */
   bin: string;
 }
 
-/** Creates a script's folder, which only its owner can read. */
+/** Creates a folder for the script. Only its owner can read the folder. */
 async function makeScriptFolder(): Promise<ScriptFolder> {
   // The path is absolute, because the script may change its current folder.
   const path = await mkdtemp(join(resolve(tmpdir()), 'mgw-exec-'));
@@ -169,9 +169,9 @@ async function makeScriptFolder(): Promise<ScriptFolder> {
 }
 
 /**
- * Makes the script's mgw use the sandbox. Writes a start script for the script's PATH that sets the sandbox's address,
- * regardless of the environment. Writes a config file with the user's profile names, each with `pollMs`, the pause
- * between polls, as its only setting.
+ * Makes the `mgw` of the script use the sandbox. Puts a start script on the script's PATH that sets the sandbox's
+ * address regardless of the environment. Writes a config file with the user's profile names. The only setting of each
+ * profile is `pollMs`, the pause between polls.
  * @throws MgwError('usage') if the folder's path cannot be part of a PATH.
  */
 async function equipScript(
@@ -202,9 +202,9 @@ function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'ur
 }
 
 /**
- * Returns the script's environment: MGW_BASE_URL and MGW_API_KEY for programs that call the gateway themselves,
- * MGW_SANDBOX for other installations of mgw, the AWS variables of the sandbox's object storage, and a separate home
- * folder. No variable contains one of `secrets`.
+ * Returns the script's environment. Sets MGW_BASE_URL and MGW_API_KEY for programs that call the gateway themselves,
+ * and MGW_SANDBOX for other installations of mgw. Sets the AWS variables of the sandbox's object storage, and a
+ * separate home folder. No variable contains one of `secrets`.
  */
 function scriptEnvironment(
   env: NodeJS.ProcessEnv,
@@ -254,7 +254,7 @@ function runScript(
   stdio: StdioOptions,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
-    // Listen before the script starts. Otherwise, a signal in between would end mgw but not the script.
+    // Listen for signals before the script starts. Otherwise, an early signal would end mgw but not the script.
     for (const signal of signals) process.on(signal, forward);
     const child = spawn(file, args, { env, stdio });
     // A terminal sends Ctrl-C to the script too. Forwarding it would make the script receive it twice.

@@ -43,21 +43,21 @@ export function addServeOptions(command: Command): void {
     .addOption(
       single(
         '--concurrency <n>',
-        'maximum number of video tasks, and of speech streams, at a time; others get HTTP 429 (default: no limit)',
+        'maximum number of video tasks, and of speech streams, at a time; further calls get HTTP 429 (default: no limit)',
         wholeNumber(1),
       ),
     )
     .addOption(
       single(
         '--per-minute <n>',
-        'maximum number of paid calls in 60 s; others get HTTP 429 with Retry-After (default: no limit)',
+        'maximum number of paid calls in 60 s; further calls get HTTP 429 with Retry-After (default: no limit)',
         wholeNumber(1),
       ),
     )
     .addOption(
       repeatable('--key <key>', 'issue an additional key; KEY=MODEL,MODEL limits it to these models'),
     )
-    .addOption(repeatable('--voice <name>', "accept this speaker in addition to the sandbox's own"));
+    .addOption(repeatable('--voice <name>', "accept this speaker in addition to the sandbox's speakers"));
 }
 
 /**
@@ -89,7 +89,7 @@ export function gatewayFolder(sandbox: string): string {
 /** `mgw sandbox start`: prints the variables to export, and serves the sandbox until interrupted. */
 export function registerStart(command: Command, run: Run): void {
   command.addOption(
-    single('--port <n>', 'port to listen on (default: any free one)', wholeNumber(0, 65_535)),
+    single('--port <n>', 'port to listen on (default: any free port)', wholeNumber(0, 65_535)),
   );
   addServeOptions(command);
   command

@@ -35,7 +35,7 @@ export interface TtsOptions extends OutputOptions, BudgetOptions {
 
 /** A speech request that was composed and checked, but not sent. */
 export interface PreparedSpeech {
-  /** The body of each call; several with `--split`. */
+  /** The bodies of the calls: one, or several with `--split`. */
   bodies: JsonObject[];
   format: SpeechFormat;
   /** The sample rate in hertz. */
@@ -50,7 +50,7 @@ const defaultPieceLength = 1000;
 
 /**
  * Composes a speech request from text, flags and settings, and checks it.
- * @throws MgwError('usage') naming every wrong flag or field.
+ * @throws MgwError('usage') naming every invalid flag or field.
  */
 export async function prepareSpeech(
   context: Context,

@@ -105,8 +105,8 @@ function optionsFor(flag: Flag): Option[] {
 }
 
 /**
- * Returns the values of the protocol's flags by long name, with files read, and the names of the flags whose text came
- * from a file.
+ * Returns the values of the protocol's flags by long name, with the content of files in place of their names. Also
+ * returns the names of the flags whose text came from a file.
  */
 async function readFlags(
   protocol: Protocol,
@@ -151,7 +151,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
   };
 }
 
-/** Returns a dry run with the maximum total cost of its requests, provided that every price is known. */
+/** Adds the maximum total cost of the requests to the outcome of a dry run, if every price is known. */
 export async function withCost(
   outcome: Outcome,
   requests: readonly PriceQuery[],

@@ -19,7 +19,7 @@ import type { Ledger } from '../../../ledger/ledger.ts';
 import { elapsed, size } from '../../output/progress.ts';
 
 /**
- * Runs a flow, and returns its outcome. Its delivery is recorded only after the id or path is printed.
+ * Runs a flow, and returns its outcome. The delivery is recorded only after the id or path is printed.
  * @param describe returns text to print before the saved paths
  */
 export async function deliveredOutcome(
@@ -104,10 +104,10 @@ export function submitHooks(context: Context, account: string, options: { isWait
     ...hooks,
     onAccepted: (job, isResumed) => {
       const name = `${job.id} (handle ${job.handle ?? '?'})`;
-      // Warns if the job was submitted with another key. A new key of the same account can access the task, but a key
-      // of another account cannot.
+      // Warns if the job was submitted with a different key. A new key of the same account can access the task, but a
+      // key of a different account cannot.
       const hasOtherKey = job.record.account !== '' && job.record.account !== account;
-      const keyNote = hasOtherKey ? ' It was submitted with another API key.' : '';
+      const keyNote = hasOtherKey ? ' It was submitted with a different API key.' : '';
       context.progress.note(
         isResumed ? `Resuming ${name}; nothing is submitted again.${keyNote}` : `Accepted as ${name}.`,
       );

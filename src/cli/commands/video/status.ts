@@ -83,15 +83,15 @@ async function queryOnce(
 }
 
 /**
- * Returns `--model` for commands that accept REFs. The model determines the protocol of a handle that is not in the
- * ledger.
+ * Returns the `--model` option of commands that accept REFs. The model determines the protocol of a handle that is not
+ * in the ledger.
  */
 export function handleModelOption(): Option {
   return single('-m, --model <name>', 'the model of tasks that were submitted without mgw');
 }
 
 /**
- * Returns the protocol of `--model`; undefined without it.
+ * Returns the protocol of the model in `--model`; undefined without the flag.
  * @throws MgwError('usage') with the `protocols` to choose from.
  */
 export async function handleProtocol(

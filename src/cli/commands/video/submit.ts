@@ -62,8 +62,8 @@ const examples = [
 ];
 
 /**
- * `mgw video [X] submit [PROMPT|-]`: submits a task and prints its id; with `-o` or `--wait` it also waits. Without a
- * protocol, the model determines it.
+ * `mgw video [X] submit [PROMPT|-]`: submits a task and prints its id. With `-o` or `--wait`, also waits for the task.
+ * Without X, the model determines the protocol.
  */
 export function registerSubmit(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('[prompt]', 'what to generate; - reads it from stdin');
@@ -178,7 +178,7 @@ interface ChoiceOptions extends BodyOptions {
 
 const allProtocols: readonly Protocol[] = protocolNames.map(protocolNamed);
 
-const modelDescription = 'a model from mgw models; it determines the protocol';
+const modelDescription = 'model, which determines the protocol (to list the models: mgw models)';
 
 /** Adds the flags of every protocol to `mgw video submit`, each with the names of its protocols. */
 function addAllFlags(command: Command): void {
@@ -211,7 +211,7 @@ const allEndpoints = allProtocols.flatMap(({ endpoints = [] }) => endpoints);
 async function chooseProtocol(context: Context, options: ChoiceOptions, listing: Listing): Promise<Protocol> {
   const model = options.model ?? (await modelOfBody(context, options));
   if (model === undefined)
-    throw usageError(`--model is required: a model from mgw models`, ['mgw', 'models']);
+    throw usageError('--model is required. To list the models: mgw models', ['mgw', 'models']);
   const protocol = await protocolOfModel(context, model, listing, options);
   const optionNames = new Set(Object.keys(options));
   const stray = allProtocols
@@ -225,7 +225,7 @@ async function chooseProtocol(context: Context, options: ChoiceOptions, listing:
   throw usageError(text, ['mgw', 'video', protocol.name, 'submit', '--help']);
 }
 
-// Each protocol has a different name for the model field.
+// Returns the model in `--body` or `--set`. Tries every protocol, because each has a different name for the field.
 async function modelOfBody(
   context: Context,
   { body: source, set }: BodyOptions,
