@@ -11,7 +11,7 @@ export type Action = (context: Context) => Promise<Outcome | undefined>;
 /** Runs the given action in a context created from the global flags. */
 export type RunAction = (globals: Globals, action: Action) => Promise<void>;
 
-/** Runs a parsed command's action. */
+/** Runs the given action of a command that has been parsed. */
 export type Run = (command: Command, action: Action) => Promise<void>;
 
 /** Adds a command's arguments, flags and action, or a group's subcommands. */

@@ -122,7 +122,7 @@ function parseOption({ text, isFile }: OptionText, flag: string, parse: (text: s
   }
 }
 
-// V8 includes the position in only some messages.
+// Describes the position of a JSON error; '' if V8's message does not include the position.
 function positionIn(text: string, message: string): string {
   const [, position] = /at position (\d+)/.exec(message) ?? [];
   if (position === undefined) return '';

@@ -35,8 +35,8 @@ export function isOneOutput({ stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): 
 
 /**
  * Whether a stream was closed when the process started. In that case, Node opens /dev/null for reading and writing, as
- * does a program that discards the output of another (Python's `DEVNULL`). A shell's `> /dev/null` opens it only for
- * writing. Always false on Windows.
+ * does a program that discards the output of another program (Python's `DEVNULL`). A shell's `> /dev/null` opens the
+ * file only for writing. Always false on Windows.
  */
 export function isClosed({ fd }: Io['stdout']): boolean {
   try {
@@ -136,8 +136,8 @@ function withFilter<Stream extends Writable>(stream: Stream): Stream {
 }
 
 /**
- * Installs signal handlers. A first SIGINT, SIGTERM or SIGHUP requests a stop (`soft`), and a second one aborts
- * outstanding requests (`hard`). In between, the response to a paid request is awaited (design 5).
+ * Installs signal handlers. A first SIGINT, SIGTERM or SIGHUP requests a stop (`soft`), and a second signal aborts
+ * outstanding requests (`hard`). Between the two signals, mgw waits for the response to a paid request (design 5).
  */
 export function interruptions(): Signals {
   const soft = new AbortController();

@@ -24,8 +24,8 @@ export function isRepeatable(option: Option): boolean {
 }
 
 /**
- * Creates an option that may be repeated. Each value is parsed by `parse` (see {@link single}), and the results are
- * collected.
+ * Creates an option that may be repeated. Parses each value with `parse` (see {@link single}), and collects the
+ * results.
  */
 export function repeatable(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags.replace('...', ''), `${description} (repeatable)`);

@@ -133,7 +133,10 @@ export function markOption(): Option {
   );
 }
 
-/** Checks that `--sidecar`, `--mark` and `--strict` have an output file. @throws MgwError('usage') if not. */
+/**
+ * Checks that `--sidecar`, `--mark` and `--strict` have an output file.
+ * @throws MgwError('usage') if one of the flags is used without an output file.
+ */
 export function checkFileOptions({ sidecar, strict, mark, output }: OutputOptions): void {
   if (mark && output === undefined) throw usageError('--mark requires an output file: -o FILE.');
   if (strict && output === undefined) throw usageError('--strict requires an output file: -o FILE.');
@@ -141,7 +144,7 @@ export function checkFileOptions({ sidecar, strict, mark, output }: OutputOption
   throw usageError('--sidecar requires an output file: -o FILE.');
 }
 
-/** Returns the target of `-o`; undefined without the flag. @throws MgwError('usage') if it is empty. */
+/** Returns the target of `-o`; undefined without the flag. @throws MgwError('usage') if the value is empty. */
 export function targetOf(options: OutputOptions): Target | undefined {
   const { output } = options;
   if (output === undefined) return undefined;
@@ -184,7 +187,7 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
 /**
  * Checks that a paying command's output is not a template, because most values are not known before the job exists.
  * Allows `{n}`, the position of a file among several, and `{id}` if `hasId` (default: true for objects).
- * @throws MgwError('usage') if the output is a template.
+ * @throws MgwError('usage') if the output is a template, or a folder in a bucket.
  */
 export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
   const isObject = isObjectUrl(output);
@@ -218,14 +221,14 @@ export function noCheckOption(): Option {
   return new Option('--no-check', 'skip the local checks');
 }
 
-/** Returns the `--body` option and, if there are `paths`, the `--endpoint` option, which selects one of them. */
+/** Returns the `--body` option and, if there are `paths`, the `--endpoint` option, which selects a path. */
 export function bodyOptions(paths: readonly string[] = []): Option[] {
   const body = single(
     '--body <@file>',
     "the body as JSON, with the protocol's own field names: @file.json, or @- for stdin",
   );
   if (paths.length === 0) return [body];
-  return [body, oneOf(single('--endpoint <name>', 'choose one of the equivalent paths'), paths)];
+  return [body, oneOf(single('--endpoint <name>', 'choose one of the equivalent endpoint paths'), paths)];
 }
 
 function inGroup(group: string, options: Option[]): Option[] {

@@ -58,7 +58,7 @@ async function runChecks(context: Context, update: boolean): Promise<Check[]> {
       ...updateChecks,
     ];
   } catch (error) {
-    // The earlier checks have already reported an invalid config file.
+    // If the config file is invalid, the earlier checks have already reported it.
     if (earlyChecks.some(({ status }) => status === 'fail')) return earlyChecks;
     return [...earlyChecks, fail('settings', toMgwError(error), 'To list the settings: mgw config list')];
   }

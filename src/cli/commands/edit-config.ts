@@ -186,7 +186,8 @@ export async function checkDefault(path: KeyPath, words: readonly string[]): Pro
     throw usageError(
       `Protocol ${protocolName.toUpperCase()} has no default "${name}". Available: ${usable.map(longName).join(', ')}.`,
     );
-  if (flag.kind !== 'list' && words.length !== 1) throw usageError(`${path.join('.')} must be a single value.`);
+  if (flag.kind !== 'list' && words.length !== 1)
+    throw usageError(`${path.join('.')} must be a single value.`);
   for (const word of words) checkWord(flag, path, word);
   const given = flag.kind === 'list' ? [...words] : (words[0] ?? '');
   const value = flag.kind === 'switch' ? given === 'true' : given;

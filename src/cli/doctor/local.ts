@@ -91,7 +91,9 @@ export async function checkUploads(folder: string): Promise<Check | undefined> {
   const hasSpeech = files.some((file) => file.startsWith('tts-'));
   const hints = [
     ...(hasSpeech ? ['To upload speech, repeat its mgw tts command.'] : []),
-    ...(ids.size > 0 ? [`To upload results of jobs, free of charge: mgw jobs fetch ${[...ids].slice(0, 10).join(' ')}`] : []),
+    ...(ids.size > 0
+      ? [`To upload results of jobs, free of charge: mgw jobs fetch ${[...ids].slice(0, 10).join(' ')}`]
+      : []),
   ];
   if (hints.length === 0) return undefined;
   return warn('uploads', `results in ${uploads} are not uploaded yet`, hints.join(' '));

@@ -42,9 +42,9 @@ export function fittingPrefix(text: string, width: number, measure: Measure): st
 }
 
 /**
- * Wraps a command into lines of at most `width` columns that a POSIX shell still reads as one command: each line but
- * the last ends with a backslash. Keeps a flag and its value on one line, moves a comment to separate lines before the
- * command, and breaks a word only if it is longer than a line.
+ * Wraps a command into lines of at most `width` columns. Each line but the last ends with a backslash, so a POSIX shell
+ * reads the lines as one command. Keeps a flag and its value on one line. Moves a comment to separate lines before the
+ * command. Breaks a word only if the word is longer than a line.
  */
 export function wrapCommand(command: string, width: number, indent: string): string {
   if (command.length <= width) return command;

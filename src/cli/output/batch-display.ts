@@ -14,7 +14,7 @@ import { withoutSignatures } from '../../redact.ts';
 const heartbeatMs = 60_000;
 const maxRows = 8;
 
-/** Displays a batch run: a live block on a terminal that can show it, otherwise lines and a heartbeat. */
+/** Displays a batch run: as a live block on a terminal that supports it, otherwise as lines with a heartbeat. */
 export class BatchDisplay {
   readonly #options: ProgressOptions;
   readonly #tally: Tally;

@@ -243,8 +243,7 @@ export class BatchReport {
     this.#unfinished.push({ line: row.line, id, label: labelOf(planned), ...unfinished, reason });
   }
 
-  // Returns the limit that the exceeded budget must have for the rest of the batch; undefined if no budget stopped the
-  // run.
+  // Returns the budget limit that the rest of the batch needs; undefined if no budget stopped the run.
   #neededLimit({ costs }: Plan, stopError: MgwError | undefined): string | undefined {
     const { limit, spent, reserved, exceeded_by: excess } = stopError?.budget ?? {};
     if (limit === undefined || excess === undefined) return undefined;

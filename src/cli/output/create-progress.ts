@@ -218,7 +218,7 @@ type Widths = Pick<typeof TextWidth, 'widthOf' | 'cutToWidth'>;
 
 interface SpinningLine {
   prepare(): void;
-  /** If `atOnce`, draws immediately instead of when the next frame is due. */
+  /** Shows the current text: immediately if `atOnce`, otherwise in the next frame. */
   show(atOnce: boolean): void;
   printAbove(text: string): void;
   withSpinnerHidden<T>(action: () => Promise<T>): Promise<T>;

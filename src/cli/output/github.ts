@@ -15,7 +15,7 @@ interface WorkflowDeps {
 }
 
 interface JobView {
-  /** The job's REF, if the command had several. */
+  /** The job's REF, if the command had several REFs. */
   ref?: string;
   id?: string;
   state?: string;

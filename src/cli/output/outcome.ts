@@ -14,7 +14,7 @@ export interface Outcome {
   error?: MgwError;
   /** Records that the outcome was printed. Only outcomes of paid commands have this callback. */
   onPrinted?: () => Promise<void>;
-  /** Whether the command was charged; set only if repeating it would pay again. Reported if printing fails. */
+  /** Whether the command was charged. Set only if repeating the command would pay again. Reported if printing fails. */
   paid?: Charged;
   /** Whether the command ran jobs, so that its outcome is reported to a workflow. */
   isRun?: boolean;
@@ -103,8 +103,9 @@ export function errorView(error: MgwError): Record<string, unknown> {
 const defaultConcurrency = 8;
 
 /**
- * Returns the outcome of a command that accepts several REFs: a single outcome unchanged, several in their order, with
- * exit 11 if some failed (design 2). An interruption is reported once for all REFs: exit 130 or 143.
+ * Returns the outcome of a command that accepts several REFs. A single outcome is returned unchanged. Several outcomes
+ * are returned in the order of the REFs, with exit 11 if some failed (design 2). An interruption is reported once for
+ * all REFs: exit 130 or 143.
  */
 export async function runForRefs(
   refs: readonly string[],

@@ -70,7 +70,7 @@ export function planView(
   };
 }
 
-// Returns the sum of costs, which is unknown if any cost is unknown.
+// Returns the sum of the costs; `unknown` if any cost is unknown.
 function sumOf(costs: readonly ModelCost[]): string {
   if (costs.some(({ unknown }) => unknown > 0)) return 'unknown';
   return formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero));

@@ -6,7 +6,7 @@ const gap = 2;
 /** The maximum length of a cell, in characters. */
 const maxCellWidth = 200;
 const empty = '-';
-/** A word longer than this, in columns, may be broken. */
+/** Words that are longer than this number of columns may be broken. */
 const maxWordWidth = 24;
 
 /**

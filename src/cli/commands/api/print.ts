@@ -68,7 +68,7 @@ export async function* withoutKey(
       pending = pending.slice(end);
     }
   } catch (error) {
-    // Print what arrived before the connection broke.
+    // Print the text that arrived before the connection broke.
     if (pending !== '') yield Buffer.from(redact(pending), 'latin1');
     throw error;
   }

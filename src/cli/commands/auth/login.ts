@@ -58,7 +58,8 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
 
-// Adds a missing scheme to the address on the command line, as the prompt does for a typed address.
+// Returns the setting layers. Adds a missing scheme to the address on the command line, as the prompt does for a typed
+// address.
 async function loginLayers(context: Context): Promise<LoginLayers> {
   const layers = await readLayers(context);
   const { baseUrl } = layers.flags;

@@ -71,7 +71,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
     if (await ledger.create(id, events, true)) imported.push(id);
-    // Enrols the job even if it already existed, because an earlier import may have been interrupted before this step.
+    // Claims the names even if the job existed, because an interrupted import may not have claimed them.
     const job = await ledger.read(id);
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
@@ -84,7 +84,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
 interface Importable {
   id: string;
   key?: string;
-  /** `undefined` for a line that was unreadable on the other machine. */
+  /** The job's events; `undefined` for each line that was unreadable on the other machine. */
   events: (JobEvent | RecordedEvent | undefined)[];
 }
 

@@ -146,7 +146,7 @@ interface ScriptFolder {
   path: string;
   /** The script's home folder, with a config that contains no key. */
   home: string;
-  /** The script's state directory, with the ledger and the sandbox. */
+  /** The script's state folder, with the ledger and the sandbox. */
   state: string;
   config: string;
   /** The first folder on the script's PATH. Its `mgw` command runs this installation. */

@@ -62,7 +62,7 @@ export function addServeOptions(command: Command): void {
 
 /**
  * Starts a sandbox whose state is stored in `stateDir`.
- * @throws MgwError('usage') for an unknown fault, key or model, or a port in use.
+ * @throws MgwError('usage') if a fault or key is invalid, or the port is in use.
  */
 export async function serve(context: Context, stateDir: string, options: ServeOptions): Promise<Sandbox> {
   const { limitsOf, startSandbox } = await import('../../../flows/open-sandbox.ts');

@@ -127,7 +127,7 @@ interface SavedSummary {
   isReused?: boolean;
 }
 
-/** Describes saved files: the path or number, the size, the duration and, if known, the cost. */
+/** Describes saved files: the path or the number of files, the size, the duration and, if known, the cost. */
 export function savedText({ files, ms, cost, isReused = false }: SavedSummary): string {
   const [only, ...others] = files;
   if (only === undefined) return '';
