@@ -58,7 +58,9 @@ export function timeoutOption(
 export function addEndOptions(command: Command): void {
   command
     .addOption(
-      new Option('--notify', 'notify you at the end, or ring the bell (on a terminal)').helpGroup('Waiting:'),
+      new Option('--notify', 'show a notification at the end, or ring the bell (on a terminal)').helpGroup(
+        'Waiting:',
+      ),
     )
     .addOption(
       single(

@@ -14,7 +14,8 @@ export function registerCompletion(command: Command, run: Run): void {
 }
 
 const examples = `
-Models are completed from the last output of mgw models, without a request. For zsh, the folder must be on the fpath.
+Models are completed from the last output of mgw models, without a request. For zsh, ~/.zsh/completions
+must be on the fpath.
 
 Examples:
   $ mkdir -p ~/.local/share/bash-completion/completions && \\

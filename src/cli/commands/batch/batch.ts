@@ -25,7 +25,7 @@ export function registerBatch(batch: Command, run: Run): void {
       load: async () => (await import('./enqueue.ts')).registerEnqueue,
     },
     status: {
-      about: 'show the state of every row from local records; exit 0 if all are done, else 11',
+      about: 'show the recorded state of every row; exit 0 if all rows are done, else 11',
       load: async () => (await import('./status.ts')).registerBatchStatus,
     },
     ls: {

@@ -37,7 +37,7 @@ export function registerExec(command: Command, run: Run): void {
     .addOption(
       single(
         '--min-poll <duration>',
-        "with --verify: minimum pause between polls, including mgw's own (default: 5s, excluding mgw's own)",
+        'with --verify: minimum pause between polls, for mgw too (default: 5s, for other programs only)',
         parseDuration,
       ),
     );
