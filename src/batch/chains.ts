@@ -20,11 +20,11 @@ import type { Input, RowGraph } from './row-graph.ts';
 import type { Row } from './manifest/row.ts';
 import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 
-/** Functions with which {@link Chains} composes the rows that wait for others. */
+/** The functions that {@link Chains} uses to compose the requests of rows that wait for other rows. */
 export interface ChainDeps extends RowStatusDeps {
   /**
-   * Composes a row's request. `inputs` contains the assets that are other rows' results.
-   * @throws MgwError('usage') as the row's single command does.
+   * Composes a row's request. `inputs` contains the assets that are results of other rows.
+   * @throws MgwError('usage') if the row's single command would.
    */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
   /** Returns the assets that a job's record can provide, newest first. */
@@ -54,7 +54,7 @@ export class Chains {
     this.graph = graph;
   }
 
-  /** Records a row's state. Must be called before the rows that wait for the row are planned. */
+  /** Records a row's state. Must be called before planning the rows that wait for the given row. */
   record({ id, state, take: { job }, work, because }: PlannedRow): void {
     if (!this.graph.isNeeded(id)) return;
     const root = state === 'blocked' || state === 'stale' ? because : undefined;
@@ -79,13 +79,15 @@ export class Chains {
     return blocker === undefined ? undefined : (this.#sources.get(blocker)?.root ?? { id: blocker });
   }
 
-  /** Returns a placeholder for each of a row's inputs. The name of a row without an id depends on its placeholders. */
+  /**
+   * Returns a placeholder for each input of the given row. The name of a row without an id depends on its placeholders.
+   */
   placeholders(row: Row): Map<string, EarlierAsset> {
     return new Map(this.graph.inputsOf(row).map((input) => [input.ref, placeholderOf(input)]));
   }
 
   /**
-   * Determines the state of a row that waits for others.
+   * Determines the state of a row that waits for other rows.
    * @param named the row with its placeholders
    * @throws MgwError('usage') if a row that it waits for is done but has no saved video.
    */
@@ -141,7 +143,8 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // Returns the row with its paid job's inputs; undefined if anything besides the inputs has changed since then.
+  // Returns the row's request with the inputs of its paid job; undefined if that job's request is unknown or has a
+  // different number of files.
   #withPaidInputs(
     { work }: NamedRow,
     { take: { job } }: RowStatus,
@@ -171,7 +174,7 @@ function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
   return names;
 }
 
-// The hash includes the other row's id, because the placeholder determines the name of a row without an id.
+// Includes the input row's id in the hash, because the name of a row without an id depends on its placeholders.
 function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
   const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
   return {

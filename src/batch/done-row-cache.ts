@@ -57,9 +57,9 @@ export class DoneRowCache {
 
   /**
    * Opens a batch's cache; returns undefined if its folder cannot be used.
-   * @param path the beginning of the file's path
-   * @param about a value that represents everything else that affects a row. Rows cached
-   * under another value are discarded.
+   * @param path the prefix of the file's path
+   * @param about a value that represents everything else that affects a row. Rows cached under a different value are
+   * discarded.
    */
   static async open(path: string, about: unknown, place: OutputPlace): Promise<DoneRowCache | undefined> {
     const cachePath = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;
@@ -87,7 +87,7 @@ export class DoneRowCache {
       this.#starts.set(bytes.toString('latin1', start + markStart, start + markStart + markLength), start);
   }
 
-  /** Returns a row's hash; undefined if the row depends on its position or on a file that is read each time. */
+  /** Returns a row's hash; undefined if the row depends on its position, on a file or on another job. */
   contentHash({ fields }: ManifestRecord): string | undefined {
     if (this.#isByIndex || !fields.every(isSelfContained)) return undefined;
     const values = fields.map(({ name, value, isText }) => [name, value, isText]);
@@ -103,7 +103,7 @@ export class DoneRowCache {
     return text === undefined ? undefined : (JSON.parse(text) as DoneRow);
   }
 
-  /** Adds a done row. Rows are written in groups; {@link write} writes the last ones. */
+  /** Adds a done row. Rows are written in groups. Call {@link write} to write the last group. */
   add(key: string, row: DoneRow): void {
     this.#added.push(`${checkedLine({ mark: key, ...row })}\n`);
     if (this.#added.length === linesPerWrite) this.write();
@@ -119,7 +119,9 @@ export class DoneRowCache {
   }
 }
 
-/** Caches a row whose job has its files, unless the request depends on data outside the row. */
+/**
+ * Caches a row if its job has succeeded and all its files exist, unless the request depends on data outside the row.
+ */
 export async function rememberRow(
   planned: PlannedRow,
   job: Job,
@@ -131,7 +133,7 @@ export async function rememberRow(
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
-  // With --strict, a run must read the job of a file that differs from its request.
+  // With --strict, a run must read the job if a file differs from the request.
   if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
@@ -141,7 +143,7 @@ export async function rememberRow(
 /** Whether a row is still done: its job is unchanged, and the row has no retry. */
 export async function isStillDone(row: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
   if ((await ledger.version(row.job)) !== row.version || !row.files.every(isPresent)) return false;
-  // A later run that was killed may have left files, which are removed when the row is looked up.
+  // A killed run may have left temporary files. Looking up the row in the ledger removes them.
   if (row.files.some(({ path }) => pathExists(logOf(path)))) return false;
   const nextRetry = namedJob(ledger, keyOfRetry(key, row.take + 1));
   return nextRetry.then(
@@ -157,7 +159,10 @@ function needsListing(work: Work): boolean {
   return [userBody, body].some((each) => protocol.needsListing?.(each) !== undefined);
 }
 
-/** Whether rows with these defaults can be cached. They cannot if a default refers to a file. */
+/**
+ * Whether rows with the given defaults can be cached. False if a default depends on the row's position, on a file or on
+ * a job.
+ */
 export function canBeCached(fields: readonly WrittenField[]): boolean {
   return fields.every(isSelfContained);
 }

@@ -51,7 +51,7 @@ const toAac = ['-c:a', 'aac', '-b:a', '192k'];
 const toH264 = ['-c:v', 'libx264', '-crf', '18'];
 
 /**
- * Plans a film: copies the clips if their parameters match, or else re-encodes them to the size of the first clip.
+ * Plans a film. The clips are copied if their parameters match, or else re-encoded to the size of the first clip.
  * @throws MgwError('usage') if ffmpeg is not installed or cannot read a file.
  */
 export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Promise<Film> {
@@ -79,7 +79,7 @@ export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Pro
 }
 
 /**
- * Makes a film at a path, and overwrites any file there.
+ * Makes a film at the given path. Overwrites an existing file.
  * @throws MgwError('usage') if ffmpeg fails or the film's duration differs from that of the clips.
  */
 export async function makeFilm(

@@ -7,7 +7,7 @@ import { tryParseJson } from '../json.ts';
 
 const knownBatch = z.object({
   name: z.string(),
-  /** Whether the batch's name is from the command line. */
+  /** Whether the batch's name was given on the command line. */
   isNamed: z.boolean(),
   /** The manifest's absolute path. */
   file: z.string(),
@@ -30,7 +30,8 @@ const knownBatch = z.object({
 export type KnownBatch = z.infer<typeof knownBatch>;
 
 /**
- * Records the options of a batch's last run, under the batch's name and its manifest's path. `folder` is the ledger's.
+ * Records the options of a batch's last run, under the batch's name and its manifest's path. `folder` is the ledger's
+ * folder.
  */
 export async function rememberBatch(folder: string, batch: KnownBatch): Promise<void> {
   await makeFolder(join(folder, 'batches'));
@@ -49,14 +50,17 @@ export async function recallBatch(folder: string, key: string): Promise<KnownBat
 }
 
 /**
- * Returns the path prefix of a batch's files in the ledger. The path is valid on any file
- * system, even if the batch's name is not.
+ * Returns the path prefix of a batch's files in the ledger. The path is valid on any file system, even if the batch's
+ * name is not a valid file name.
  */
 export function pathOfBatch(folder: string, key: string): string {
   return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
 }
 
-/** Returns the options of every batch's last run, sorted by name. Skips unreadable files. `folder` is the ledger's. */
+/**
+ * Returns the options of every batch's last run, sorted by name. Skips unreadable files. `folder` is the ledger's
+ * folder.
+ */
 export async function knownBatches(folder: string): Promise<KnownBatch[]> {
   const files = await readdir(join(folder, 'batches')).catch(() => []);
   const byName = new Map<string, KnownBatch>();

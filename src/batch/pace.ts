@@ -25,8 +25,8 @@ export interface SendWindow {
 const maxDelayMs = 2000;
 
 /**
- * Returns the pause between two windows, in ms. It allows at most `perMinute` submissions in any minute, regardless of
- * when in its window each one is sent.
+ * Returns the pause between two windows, in ms. This pause allows at most `perMinute` submissions in any minute,
+ * regardless of when in its window each submission is sent.
  */
 export function gapOf(perMinute: number | undefined): number {
   return perMinute === undefined ? 0 : (60_000 + maxDelayMs) / perMinute;
@@ -49,7 +49,7 @@ export interface Pace {
   /** How much longer the gateway's `Retry-After` delays submissions, in ms. */
   readonly delayMs: number;
   /**
-   * Waits until another task may be in progress. Takes up to `max` slots (default 1), and returns their number.
+   * Waits until another task may start. Takes up to `max` slots (default 1), and returns the number of slots taken.
    * @throws the signal's reason.
    */
   enter(signal: AbortSignal, max?: number): Promise<number>;
@@ -62,8 +62,8 @@ export interface Pace {
   /** Reports that the gateway accepted a task. */
   reportAccepted(): void;
   /**
-   * Reports that the gateway accepts no more tasks for now (429, or its own 503). `window`
-   * is the refused submission's window.
+   * Reports that the gateway currently accepts no more tasks (429, or a 503 from the gateway itself). `window` is the
+   * refused submission's window.
    */
   reportLimited(window: SendWindow, retryAfterMs?: number): void;
   /** Delays this process's polls. */
@@ -87,7 +87,7 @@ export class LocalPace implements Pace {
   #limit: number;
   #inProgress = 0;
   #waiting: (() => void)[] = [];
-  /** The number of acceptances since the limit last changed. */
+  /** The number of tasks accepted since the limit last changed. */
   #accepted = 0;
   /**
    * The number of times the limit was lowered. A 429 for a submission sent before the last
@@ -181,12 +181,13 @@ export class LocalPace implements Pace {
   }
 }
 
-/** Lets calls pass one by one with a minimum pause between them, and lets none pass during a delay. */
+/** Lets calls pass one at a time, with a minimum pause between two calls. Blocks all calls during a delay. */
 export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
-  /** The time of the next call and the end of the current delay, in monotonic ms. */
+  /** The earliest time of the next call, in monotonic ms. */
   #next = 0;
+  /** The end of the current delay, in monotonic ms. */
   #delayedUntil = 0;
 
   /** `gapMs` is the minimum pause between two calls, in ms. */

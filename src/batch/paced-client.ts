@@ -29,7 +29,7 @@ export class Slot {
   }
 }
 
-// At most one minute, because the wait for a job has its own deadline.
+// Returns how long to delay polls, in ms: at most one minute, because the wait for a job has its own deadline.
 function pollHoldMs({ headers }: Pick<Reply, 'headers'>): number {
   return Math.min(retryAfter(headers) ?? 0, 60_000);
 }

@@ -41,13 +41,13 @@ export interface Batch {
   place: OutputPlace;
   /** Whether to replace existing output files. */
   force: boolean;
-  /** The real paths of the folders from which rows may use files. */
+  /** The real paths of the folders whose files rows may use. */
   readable: readonly string[];
-  /** The base folder for relative paths of such files; the current folder if absent. */
+  /** The folder that relative paths in rows are resolved against. Default: the current folder. */
   filesFrom?: string;
 }
 
-/** The cost of one model's rows that are still to be paid for. */
+/** The cost of one model's rows that have not been paid for. */
 export interface ModelCost {
   rows: number;
   /** The sum of the known costs. */
@@ -66,7 +66,7 @@ export interface Plan {
   bad: number;
   /** The number of done rows found in the cache. */
   known: number;
-  /** Rows with the same request as an earlier row but another name. Both rows are paid for. */
+  /** Rows with the same request as an earlier row but a different name. Both rows are paid for. */
   repeated: Problem[];
   /** The dependencies between rows. */
   chains: Chains;
@@ -78,7 +78,7 @@ export interface Plan {
 export type UseRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
- * Reads a manifest once, checks every row, and determines its state. Sends and writes nothing.
+ * Reads a manifest once, checks every row, and determines each row's state. Sends and writes nothing.
  * @param onRow receives each valid row that is not cached as done; rows that wait for others come last
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
@@ -111,7 +111,7 @@ export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): P
 
 /**
  * Returns a row's current state, regardless of an earlier plan.
- * @param chains the rows that it waits for; absent if there are none
+ * @param chains the dependencies between rows; absent if the row waits for no other row
  * @throws MgwError('usage') if the row is invalid.
  */
 export async function planRow(
@@ -167,7 +167,7 @@ class Planning {
     }
   }
 
-  /** Whether a row is cached and still done. Counts the row if it is. */
+  /** Whether a row is cached and still done. If so, counts the row. */
   async isKnown(record: ManifestRecord): Promise<boolean> {
     const { known, ledger } = this.#deps;
     const cached = known?.find(known.contentHash(record));
@@ -181,7 +181,10 @@ class Planning {
     return true;
   }
 
-  /** Returns the row with its state; undefined if it is invalid. `cacheKey` is its key in the cache of done rows. */
+  /**
+   * Returns the row with its state; undefined if the row is invalid. `cacheKey` is the row's key in the cache of done
+   * rows.
+   */
   async row(row: Row, cacheKey?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
     const named = work && this.#named(row, work);
@@ -256,7 +259,7 @@ class Planning {
       return false;
     }
     if (sameRequest !== undefined)
-      this.plan.repeated.push({ line, message: `same request as line ${sameRequest}; each is paid for` });
+      this.plan.repeated.push({ line, message: `same request as line ${sameRequest}; both are paid for` });
     return true;
   }
 
@@ -287,12 +290,12 @@ class Planning {
   }
 }
 
-// Removes the dashes of flags, because a row has fields instead.
+// Removes the dashes from flag names in a message, because a row has fields instead of flags.
 function asField(message: string): string {
   return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 
-/** Returns the earlier line that has the value. If there is none, records this line. */
+/** Returns the earlier line that has the given value. If there is no such line, records `line` for the value. */
 function earlierLine(lines: Map<string, number>, value: string, line: number): number | undefined {
   const earlier = lines.get(value);
   if (earlier === undefined) lines.set(value, line);

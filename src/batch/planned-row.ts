@@ -32,7 +32,7 @@ export function kindOf(work: Work): JobKind {
   return isSpeech(work) ? 'tts' : work.protocol.name;
 }
 
-/** Returns the values that identify a request's job and reveal changes. */
+/** Returns the values that identify a request's job and reveal changes to the request. */
 export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'userBody' | 'variant'> {
   const { body } = work;
   if (!isSpeech(work)) return { protocol: work.protocol.name, body, userBody: work.userBody };
@@ -157,7 +157,7 @@ export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>
   return typeof text === 'string' ? JSON.stringify(printableLine(text, 40)) : id;
 }
 
-/** The problem of a row whose output is a file that does not belong to it. */
+/** The problem of a row whose output path is taken by a file that does not belong to the row. */
 export const existsText = 'already exists; --force replaces it';
 
 /** The number of hash digits in the name of a row without an id. */

@@ -63,7 +63,7 @@ export class RowGraph {
     return [...this.#order, ...this.#cycles.keys()];
   }
 
-  /** Returns the reason why the row at a position can never run; undefined if it can. */
+  /** Returns the reason why the row at the given position can never run; undefined if the row can run. */
   cycleOf(index: number): string | undefined {
     return this.#cycles.get(index);
   }
@@ -82,7 +82,7 @@ export class RowGraph {
 
   /**
    * Returns a row's assets that are other rows' videos.
-   * @throws MgwError('usage') if a field does not accept that part of a row, or refers to `@last`.
+   * @throws MgwError('usage') if a field does not accept the video or frame that it refers to, or refers to `@last`.
    */
   inputsOf(row: Row): Input[] {
     return references(row).flatMap(({ ref, field }) => {
@@ -129,7 +129,7 @@ export class RowGraph {
 
 const maxDisplayed = 10;
 
-// Each remaining row waits for another remaining row, so following these references finds a cycle.
+// Each remaining row waits for another remaining row, so following the references finds a cycle.
 function cyclesOf(
   unmet: ReadonlyMap<Row, ReadonlySet<string>>,
   byId: ReadonlyMap<string, Row>,

@@ -26,13 +26,13 @@ export interface WorkerWatcher {
   updated: RunWatcher['updated'];
   /** Called when a row has ended on this worker. `isReturned` is true if the row went back to the queue for a retry. */
   ended(batch: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void>;
-  /** Called for a row that needs no work, or only work by the user. */
+  /** Called for a row that needs no work, or that only the user can continue. */
   skipped(batch: Batch, planned: PlannedRow): void;
   /** Called if a row is invalid, or if it went back to the queue (`isReturned`) because this worker cannot run it. */
   bad(batch: Batch, id: string, why: string, isReturned: boolean): void;
   /** Called when a row was quarantined because too many workers died while running it. */
   quarantined(batch: string, id: string): void;
-  /** `next` is the command that ends the reported situation, if one is known. */
+  /** `next` is the command that resolves the reported problem, if known. */
   note(text: string, next?: string[]): void;
   /** Called when the queue has responded. */
   alive(): void;
@@ -64,7 +64,7 @@ export class BatchRun {
   /** The number of rows in progress. */
   #open = 0;
   #onEnd: (() => void) | undefined;
-  /** The number of rows that have ended. A refused row may be tried again after this number has grown. */
+  /** The number of rows that have ended. A refused row may be retried after this number has increased. */
   #endedCount = 0;
   #unreachable = 0;
   #fatalError: MgwError | undefined;
@@ -88,7 +88,7 @@ export class BatchRun {
     return this.#fatalError;
   }
 
-  /** Whether the run starts no more rows. */
+  /** Whether the run has stopped starting rows. */
   get isOver(): boolean {
     return this.#fatalError !== undefined || this.#deps.signals.soft.aborted;
   }

@@ -3,7 +3,7 @@ import { keyOfRetry } from '../jobs/ref.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
 import { filesOf, pathFor, pathOfTake } from './row-state.ts';
 
-/** Selects the rows that a command covers, and those that it runs. */
+/** Selects the rows that a command covers, and the rows that the command runs. */
 export interface RowSelection {
   /** Row ids that must exist. */
   ids?: ReadonlySet<string>;
@@ -53,10 +53,10 @@ export interface RetriedRows {
 }
 
 /**
- * `batch retry` remakes the rows of {@link RetriedRows}, and pays for them. Remakes rows in `ids` even if
- * they are done. Continues open rows, and leaves rows in doubt unchanged. Keeps an earlier take's file,
- * and saves the new file next to it.
- * @param force replaces the earlier take's file
+ * `batch retry` remakes the rows of {@link RetriedRows}, and pays for them. Remakes rows in `ids` even if they are
+ * done. Continues open rows, and leaves rows in doubt unchanged. Keeps an earlier take's file, and saves the new file
+ * next to it.
+ * @param force whether to replace the earlier take's file
  */
 export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
   const { ids, isFailed = false, isChanged = false, isStale = false } = rows;
@@ -74,7 +74,8 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       const { state, take } = planned;
       if (openStates.has(state)) return planned;
       const isSelected = ids === undefined ? isOfKind(state) : settledStates.has(state);
-      // Another process has retried the row since then, and the user requested only one retry.
+      // If another process has retried the row since the plan was made, do not retry it again: the user requested one
+      // retry.
       if (!isSelected || take.number !== before) return undefined;
       return !force && isOccupied(planned) ? withNextTakePath(planned) : withNextTake(planned);
     },

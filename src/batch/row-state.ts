@@ -24,8 +24,8 @@ import {
 /** Dependencies for determining a row's state. */
 export interface RowStatusDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
   /**
-   * Whether files may be on other machines. If so, a delivery on any machine is
-   * valid; if not, the file must exist here.
+   * Whether files may be on other machines. If so, a delivery on any machine is valid. Otherwise, the file must exist
+   * on this machine.
    */
   isAnywhere?: boolean;
 }
@@ -40,8 +40,8 @@ export interface RowIdentity {
 }
 
 /**
- * Determines a row's state. If its job's record is lost, the state is `unknown`,
- * because the row may have been paid for.
+ * Determines a row's state. If the record of the row's job is lost, the state is `unknown`, because the row may have
+ * been paid for.
  */
 export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowStatusDeps): Promise<RowStatus> {
   const take = await latestRetry(deps.ledger, key).catch((error: unknown) => {
@@ -81,8 +81,8 @@ function stateOf(job: Job, path: string, count: number, deps: RowStatusDeps): Ro
   if (state !== 'succeeded') return 'running';
   const { ledger, isAnywhere = false } = deps;
   const isEnded = isDelivered(job);
-  // Other machines see the record but not the file. If a run died before recording the
-  // delivery, another run must record it.
+  // Other machines see the record but not the file. If a run died before recording the delivery, another run must
+  // record the delivery.
   const isHere = filesOf(job, path, count) !== undefined && (isEnded || fleetStateOf(ledger) === undefined);
   return isHere || (isAnywhere && isEnded) ? 'done' : 'running';
 }
@@ -111,7 +111,10 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
   return paths.length > 0 && present.length === paths.length ? present : undefined;
 }
 
-/** Removes leftovers of dead runs of a row whose job has ended, because runs skip such a row. */
+/**
+ * Removes files that dead runs left behind for a row whose job has ended. A run would not remove the files, because it
+ * skips the row.
+ */
 export async function removeRowLeftovers(
   { state, take, path, work }: CleanUpTarget,
   deps: Parameters<typeof removeJobLeftovers>[2],
@@ -126,8 +129,8 @@ type CleanUpTarget = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
 
 // Synchronous, because a batch checks all its files, and the thread pool takes ten times as long.
 /**
- * Whether a path is a regular file of this size. Always true for an object, which is
- * recorded only after the store has it.
+ * Whether the path is a regular file of the given size. Always true for an object, because an object is recorded only
+ * after it has been stored.
  */
 export function isPresent({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
   if (isObjectUrl(path)) return true;
@@ -139,7 +142,7 @@ export function isPresent({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boo
   }
 }
 
-// A record that has lost its beginning does not contain the request. Its row is in doubt, not changed.
+// A record whose beginning is lost does not contain the request. The row is then in doubt, not changed.
 function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefined {
   const { fingerprint, variant } = job.record;
   const submission = submissionOf(work);

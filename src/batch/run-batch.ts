@@ -28,8 +28,8 @@ export interface BatchWatcher extends RunWatcher {
 }
 
 /**
- * Plans a run. Sends nothing, but removes leftovers of dead runs of finished rows.
- * Counts only rows in the command's scope.
+ * Plans a run. Sends nothing, but removes the files that dead runs left behind for finished rows. Counts only rows in
+ * the command's scope.
  */
 export async function readyRun(
   batch: Batch,
@@ -124,7 +124,7 @@ export async function runBatch(
   return run.stoppedBy;
 }
 
-// Since the row was planned, another process may have worked on it, and a row that it waits for may have failed.
+// Plans a chosen row again, because another process may have run the row, or a row that it waits for may have failed.
 async function planChosen(
   { row, chosen, cacheKey }: WaitingRow,
   batch: Batch,
@@ -205,7 +205,7 @@ export class RunOrder {
     return this.#count > 0;
   }
 
-  /** Whether a row has to wait for another, in which case it is held back. A paid row does not wait. */
+  /** Whether a row has to wait for another row. If so, holds the row back. A paid row does not wait. */
   hasToWait(row: WaitingRow): boolean {
     const id = row.chosen.state === 'running' ? undefined : this.#awaitedBy(row);
     if (id === undefined) return false;
@@ -214,7 +214,7 @@ export class RunOrder {
     return true;
   }
 
-  /** Reports that a row has ended, so that rows that waited only for it are next. */
+  /** Reports that a row has ended. Rows that waited only for that row can run next. */
   settle(id: string): void {
     this.#awaited.delete(id);
     const rows = this.#waiting.get(id) ?? [];

@@ -94,8 +94,8 @@ async function makeFolderOf(path: string, root: string): Promise<void> {
   });
 }
 
-// A symbolic link may have appeared since the plan was made. This check runs before anything is sent,
-// and again before the result is saved.
+// A symbolic link may have been created since the plan was made. This check runs before anything is sent, and again
+// before the result is saved.
 function checkFolder(root: string, folder: string): void {
   try {
     checkLinks(root, folder);

@@ -116,8 +116,8 @@ export async function writeBudgetRows(
     const sum = (what: string): string => `coalesce(sum(${what}) FILTER (WHERE ${isIn}), 0) AS ${of}_${what}`;
     return `own.${of} AS ${of}, ${sum('held')}, ${sum('kept')}`;
   };
-  // Adjusts the sums by the differences that the entries make. The first entry of a later day or month
-  // resets the sums of the earlier one.
+  // Adjusts the sums by the differences that the entries make. The first entry of a new day or month resets the sums of
+  // the earlier day or month.
   const raised = (of: 'day' | 'month'): string => {
     const sum = (what: string): string =>
       `${of}_${what} = CASE WHEN b.${of} = total.${of} THEN b.${of}_${what} ELSE 0 END + total.${of}_${what}`;

@@ -12,7 +12,7 @@ export interface Limit {
 
 /** The maximum cost of one submission. */
 export interface Charge {
-  /** Identifies a run on a job. A later run on the same job makes another reservation. */
+  /** Identifies a run of a job. A later run of the same job makes a separate reservation. */
   id: string;
   amount: Decimal;
   /** The process that will send the submission. */
@@ -35,8 +35,8 @@ export type ChargeOutcome =
   | 'open';
 
 /**
- * Returns a reservation's outcome. Returns `none` only if its process can no longer send anything under it. If the
- * submission was accepted for an amount other than the reserved one, returns that final amount.
+ * Returns a reservation's outcome. Returns `none` only if the reservation's process can no longer send anything under
+ * the reservation. If the submission was accepted for an amount other than the reserved one, returns that final amount.
  */
 export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome | Decimal>;
 
@@ -60,17 +60,17 @@ export type Decision = { fits: true } | { fits: false; state: BudgetState };
 export interface Budget {
   /**
    * Reserves an amount before anything is sent. `limit` applies if the budget has no recorded limit.
-   * @throws MgwError('local_io') if the reservation cannot be recorded or the record is
-   * damaged; nothing may be sent then.
+   * @throws MgwError('local_io') if the reservation cannot be recorded or the record is damaged. Nothing may be sent in
+   * that case.
    */
   reserve(charge: Charge, limit?: Limit): Promise<Decision>;
   /**
-   * Records that the submission was accepted, so that the amount is spent. A final amount replaces the
-   * reserved one, even after an earlier `keep`. A final amount is durable when the call returns, because a
-   * settlement from the ledger cannot repeat it.
+   * Records that the submission was accepted, so the amount is spent. A final amount replaces the reserved one, even
+   * after an earlier `keep`. A final amount is durable when the call returns, because a later settlement from the
+   * ledger cannot restore it.
    */
   keep(id: string, amount?: Decimal): Promise<void>;
-  /** Records that the submission was definitely not accepted, so that the amount becomes available again. */
+  /** Records that the submission was definitely not accepted, so the amount becomes available again. */
   release(id: string): Promise<void>;
   /**
    * Settles every reservation whose outcome is proved. The settlement is durable if `outcomeOf` is given.

@@ -18,8 +18,8 @@ interface FileBudgetOptions {
   /** Returns milliseconds since 1970. */
   now: () => number;
   /**
-   * Returns a reservation's outcome as proved by the ledger; `none` only if its run
-   * can no longer send anything under it.
+   * Returns a reservation's outcome as proved by the ledger; `none` only if the reservation's run can no longer send
+   * anything under the reservation.
    */
   outcomeOf: OutcomeOf;
 }
@@ -32,7 +32,10 @@ interface FileBudgetOptions {
 export class FileBudget implements Budget {
   readonly #options: FileBudgetOptions;
   readonly #reservations = new Reservations();
-  /** This process's reservations: undefined until their line has been read back, then the decision. */
+  /**
+   * The decisions on this process's reservations. A decision is undefined until the reservation's line has been read
+   * back.
+   */
   readonly #pendingDecisions = new Map<string, Decision | undefined>();
   #reading: Promise<void> = Promise.resolve();
   #partialLine = '';
@@ -119,7 +122,7 @@ export class FileBudget implements Budget {
     return this.#options.log.append(text, sync);
   }
 
-  // Runs one read at a time. Each starts where the last one ended.
+  // Runs one read at a time. Each read starts where the previous read ended.
   #read(): Promise<void> {
     this.#reading = this.#reading.catch(() => undefined).then(() => this.#readNext());
     return this.#reading;
@@ -272,7 +275,7 @@ class FileLog implements BudgetLog {
 
   // If the file was replaced, the new file is a second budget that this process has not read.
   async #checkNotReplaced(): Promise<void> {
-    // The offset must be read before the status, because a concurrent read may advance it beyond the size found.
+    // Read the offset before the file's size, because a concurrent read may advance the offset beyond that size.
     const readOffset = this.#offset;
     const [opened, current] = await Promise.all([this.#file.stat(), stat(this.#path)]);
     if (opened.ino !== current.ino || opened.dev !== current.dev || opened.size < readOffset)

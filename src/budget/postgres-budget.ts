@@ -12,8 +12,8 @@ export interface PostgresBudgetOptions {
   kind: BudgetKind;
   name: string;
   /**
-   * Returns a reservation's outcome as proved by the ledger; `none` only if its run
-   * can no longer send anything under it.
+   * Returns a reservation's outcome as proved by the ledger; `none` only if the reservation's run can no longer send
+   * anything under the reservation.
    */
   outcomeOf: OutcomeOf;
   /**
@@ -25,7 +25,7 @@ export interface PostgresBudgetOptions {
 
 /**
  * A budget stored as one database row with its sums. A reservation increases the sums in one statement, up to the
- * limit, under the row lock. The first reservation of a new day or month resets the sums of the earlier one.
+ * limit, under the row lock. The first reservation of a new day or month resets the sums of the earlier day or month.
  */
 export class PostgresBudget implements Budget {
   readonly #options: PostgresBudgetOptions;
@@ -124,8 +124,7 @@ export class PostgresBudget implements Budget {
     return { fits: false, state: await this.#state(limit) };
   }
 
-  // If another process considers this one dead, it waits for this statement before it
-  // releases this process's reservations.
+  // A process that considers this process dead waits for this statement before releasing this process's reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raisedSums = (window: 'day' | 'month'): string =>
@@ -241,7 +240,8 @@ function amountsOf(held: string, kept: string): Pick<BudgetState, 'spent' | 'res
   return { spent, reserved: subtract(parseDecimal(held), spent) };
 }
 
-// The row's window is at least as late as any reservation in it.
+// Returns the SQL for the current day or month. A budget's recorded day or month is never earlier than that of its
+// reservations.
 function windowNow(window: 'day' | 'month'): string {
   return `left(moment.at, ${window === 'day' ? 10 : 7})`;
 }

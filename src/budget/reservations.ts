@@ -8,7 +8,10 @@ import type { Charge, Decision, Limit, Per, Reservation, BudgetState } from './b
 export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
-  /** Valid if it fits within `limit` at its position in the file. The default is the last limit set before it. */
+  /**
+   * A reservation is valid if it fits within `limit` at its position in the file. Default: the last limit set before
+   * that position.
+   */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
   /** A final amount replaces the reserved one. Older versions of mgw ignore the final amount. */
   | { type: 'keep'; id: string; amount?: Decimal }
@@ -27,14 +30,15 @@ export interface BudgetEntries {
 }
 
 /**
- * The state after reading a budget's lines in order. It depends only on the lines, so all processes
- * agree on whether a reservation fits.
+ * The state after reading a budget's lines in order. The state depends only on the lines, so all processes agree on
+ * whether a reservation fits.
  */
 export class Reservations {
   #limit: Limit | undefined;
   #entries = new Map<string, Entry>();
-  /** The sums of reserved and spent amounts, and of spent amounts alone: by day, by month and in total. */
+  /** The sums of reserved and spent amounts: by day, by month and in total. */
   #heldSums = new Map<string, Decimal>();
+  /** The sums of spent amounts: by day, by month and in total. */
   #spentSums = new Map<string, Decimal>();
 
   /** Applies a line. For a reservation, returns the decision on whether it fits. */
@@ -69,7 +73,7 @@ export class Reservations {
     return { limit: this.#limit, entries: [...this.#entries.values()].filter(isCounted) };
   }
 
-  /** Returns the budget's state at a time, ISO 8601 in UTC. */
+  /** Returns the budget's state at the given time, ISO 8601 in UTC. */
   state(at: string, limit = this.#limit): BudgetState {
     const spent = sumOf(this.#spentSums, limit?.per, at);
     return { limit, spent, reserved: subtract(sumOf(this.#heldSums, limit?.per, at), spent) };
@@ -122,7 +126,7 @@ function sumOf(sums: Sums, per: Per | undefined, at: string): Decimal {
   return sums.get(windowOf(per, at)) ?? zero;
 }
 
-// Returns the beginning of an ISO time: `2026-11-22`, `2026-11`, or nothing.
+// Returns the beginning of an ISO time: `2026-11-22` for a day, `2026-11` for a month, or '' without a period.
 function windowOf(per: Per | undefined, at: string): string {
   return at.slice(0, per === 'day' ? 10 : per === 'month' ? 7 : 0);
 }

@@ -21,7 +21,7 @@ interface Expense {
   /** The value of `--key`. */
   key?: string;
   budgets: readonly string[];
-  /** The id of the reservation in these budgets. */
+  /** The id of the attempt's reservation in `budgets`. */
   reservation?: string;
   /** The attempt's cost; absent if no price was known. */
   amount?: Decimal;
@@ -51,7 +51,8 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
   }));
 }
 
-// The gateway charges for interrupted speech, and for any speech that sent audio (design 8). Neither applies to a video.
+// The gateway may not charge for a failed task. But it charges for interrupted speech, and for any speech that sent
+// audio (design 8).
 function mayBeFree({ state, error, details }: Job): boolean {
   if (state !== 'failed') return false;
   return error?.code !== 'speech_incomplete' && at(details as Json, 'audio_bytes') === undefined;
@@ -83,7 +84,7 @@ function amountOf({ cost }: AttemptCharge): Decimal | undefined {
 export const spendGroups = ['model', 'day', 'batch', 'key', 'budget'] as const;
 export type SpendGroup = (typeof spendGroups)[number];
 
-/** Returns the groups to which an expense belongs; `['']` if there are none. */
+/** Returns the groups to which an expense belongs; `['']` if the expense belongs to no group. */
 export function groupsOf({ at: sentAt, model, key, budgets }: Expense, by: SpendGroup): readonly string[] {
   switch (by) {
     case 'model':
@@ -99,7 +100,7 @@ export function groupsOf({ at: sentAt, model, key, budgets }: Expense, by: Spend
   }
 }
 
-/** A sum of expenses. The sum is unknown if one of them has no price. */
+/** A sum of expenses. The sum is unknown if any expense has no price. */
 export class Sum {
   charges = 0;
   unpriced = 0;
@@ -134,8 +135,8 @@ interface AttemptCharge extends AttemptMoney {
   /** When the attempt was sent or, if that record is lost, when the attempt was discovered. */
   at: string;
   /**
-   * `none`: the attempt was refused, or a person found no task. `open`: it is being sent, or its outcome is unknown.
-   * `doubt`: the outcome remains unknown, because a person chose to send the job again.
+   * `none`: the attempt was refused, or the user found no task. `open`: the attempt is being sent, or its outcome is
+   * unknown. `doubt`: the outcome remains unknown, because the user chose to send the job again.
    */
   outcome: 'accepted' | 'none' | 'open' | 'doubt';
   /** True if the record of sending is lost. The attempt may have been sent under any reservation. */
@@ -143,8 +144,8 @@ interface AttemptCharge extends AttemptMoney {
 }
 
 /**
- * Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt. It was accepted if
- * the job has a handle that no other attempt explains.
+ * Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt. That attempt was
+ * accepted if the job has a handle that no other attempt explains.
  */
 export function chargesOf(events: readonly (RecordedEvent | undefined)[]): AttemptCharge[] {
   const charges: AttemptCharge[] = [];

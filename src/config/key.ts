@@ -46,8 +46,8 @@ export interface KeyFound extends Origin {
 
 /**
  * Finds the source of the key without reading it. The sources are, in order, the key that a program passes,
- * MGW_API_KEY, the file at MGW_API_KEY_FILE, and the profile. An empty variable is treated as the source: in CI, it is
- * a secret that was not passed on, and no other key may replace it.
+ * MGW_API_KEY, the file at MGW_API_KEY_FILE, and the profile. An empty variable is treated as the source: in CI, an
+ * empty variable is a secret that was not passed on, and no other key may replace that secret.
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
   const { flags, env, profile, profileName } = layers;

@@ -27,7 +27,7 @@ export interface Layers {
   profile: Profile;
 }
 
-/** Returns the unparsed value from the first layer that has one; undefined if none has. */
+/** Returns the unparsed value from the first layer that has one; undefined if no layer has a value. */
 export function lookUp(
   rule: Pick<Rule<unknown>, 'key' | 'path' | 'flag' | 'env'>,
   layers: Layers,
@@ -59,7 +59,7 @@ export type RuleSettings = {
   [Name in keyof typeof rules]: (typeof rules)[Name] extends Rule<infer T> ? Setting<T> : never;
 };
 
-/** Reads all settings. @throws the errors of {@link read}. */
+/** Reads all settings. @throws MgwError as {@link read} does. */
 export function readRules(layers: Layers): RuleSettings {
   const settings = Object.entries(rules).map(([name, rule]) => [name, read<unknown>(rule, layers)]);
   return Object.fromEntries(settings) as RuleSettings;

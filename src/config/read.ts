@@ -35,7 +35,7 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
 
 /**
  * Reads a config file's JSON without validating its members; undefined if there is no file. Follows symbolic links,
- * because users link their settings. Checks the same file that it opened.
+ * because users link their settings. The checks apply to the opened file, even if its path changes.
  * @throws MgwError('config') if the file is not a regular file, belongs to another user, is not a JSON object, contains
  * a member such as `__proto__`, is writable by others, or contains a key and is readable by others.
  */

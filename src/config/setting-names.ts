@@ -83,7 +83,7 @@ export function storedValue(path: KeyPath, words: readonly string[], profile: Pr
   return typeof parsed === 'boolean' || isCount(name) ? (parsed as boolean | number) : word;
 }
 
-/** Whether the path is that of a model's price, which consists of several words, each a rate. */
+/** Whether the path is that of a model's price. A price consists of several words, one for each rate. */
 export function isPrice(path: KeyPath): boolean {
   return path[0] === 'prices' && (path.length === 3 || path[1] === 'tts');
 }

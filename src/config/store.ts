@@ -35,8 +35,8 @@ export async function changeConfig(
 /**
  * Replaces the whole config file, even an invalid one, with a file of mode 0600.
  * @param before the bytes that the caller read from the file; undefined if there was no file
- * @throws MgwError('config') if another process has changed the file since;
- * MgwError('local_io') if it cannot be written.
+ * @throws MgwError('config') if another process has changed the file since it was read; MgwError('local_io') if it
+ * cannot be written.
  */
 export async function replaceConfig(
   file: string,
@@ -93,7 +93,7 @@ async function locked(file: string): Promise<() => Promise<void>> {
   }
 }
 
-/** Changes one profile, like {@link changeConfig}. Creates the profile if it does not exist. */
+/** Changes one profile as {@link changeConfig} changes the file. Creates the profile if it does not exist. */
 export function changeProfile(
   env: Env,
   name: string,

@@ -185,7 +185,7 @@ function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] |
   }
 }
 
-// Speech cannot be fetched again, because the gateway does not store it.
+// Returns the command that gets the result. Speech must be made again, because the gateway does not store speech.
 function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
 }

@@ -45,8 +45,8 @@ export interface GalleryItem {
   /** The currency of the price. */
   currency?: string;
   /**
-   * Whether the price was spent: `failed` if the task failed, which the gateway may or
-   * may not charge; `doubt` if unknown.
+   * Whether the price was spent. `failed`: the task failed, and the gateway may or may not have charged for it.
+   * `doubt`: unknown.
    */
   charge?: 'spent' | 'failed' | 'doubt';
   /** The reason why there is no result. */

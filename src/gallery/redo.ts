@@ -11,8 +11,8 @@ import { speechFlags } from '../speech/flags.ts';
 type Redo = { row: JsonObject } | { why: string };
 
 /**
- * Returns the manifest row that remakes a job's result. The row's id depends only on the job. It is therefore the same
- * in every page, and a row that runs twice is paid for once.
+ * Returns the manifest row that remakes a job's result. The row's id depends only on the job. The id is therefore the
+ * same in every page, and a row that runs twice is paid for once.
  * @param redact removes secrets and signatures from a string. A request that contains any has no row.
  */
 export function redoRow(job: Job, redact: (text: string) => string): Redo {

@@ -36,7 +36,8 @@ const ratingsPath = 'ratings';
 
 /**
  * Serves a gallery on 127.0.0.1 (port 0 chooses a free port). The URL contains a random token, so that neither another
- * user of the machine nor a page from another origin can read or rate. Refuses requests with any other host name.
+ * user of the machine nor a page from another origin can read or rate the results. Refuses requests with any other host
+ * name.
  * @throws MgwError('usage') if the port is in use.
  */
 export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {

@@ -155,7 +155,10 @@ export function publicJob(job: Job): Job {
   return jobView(job) as Job;
 }
 
-/** Returns a call's dependencies, with its own signals, and its own budgets, which are closed when the call ends. */
+/**
+ * Returns a call's dependencies, including the call's own signals and budgets. The budgets are closed when the call
+ * ends.
+ */
 export async function depsOf({ session, signals }: Call): Promise<FlowDeps> {
   const [deps, client] = await Promise.all([session.jobDeps(), session.client()]);
   return { ...deps, client, signals, openBudget: (kind, name) => session.budget(kind, name) };
@@ -176,7 +179,7 @@ function flagsOf(options: ClientOptions): SettingFlags {
   return Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
 }
 
-// No flags set these folders, so the command line reads them from the environment too.
+// Returns the environment, with the client's folders as variables. Folders are set only by variables, not by flags.
 function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions): NodeJS.ProcessEnv {
   return {
     ...env,
@@ -185,7 +188,7 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
   };
 }
 
-// Returns the words with which a printed command uses the client's folders.
+// Returns the words to put before a suggested command, so that it uses the client's folders.
 function commandPrefixOf({ stateDir, configDir }: ClientOptions): string[] {
   if (process.platform === 'win32' || (stateDir ?? configDir) === undefined) return [];
   const folders = Object.entries({ MGW_STATE_DIR: stateDir, MGW_CONFIG_DIR: configDir });

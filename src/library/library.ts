@@ -78,7 +78,7 @@ export interface Client {
 }
 
 /**
- * Creates a client. Reads, opens and requests nothing before the client's first use.
+ * Creates a client. Does not read, open or request anything before the client is first used.
  * @throws MgwError('usage') for an unknown option; MgwError('config') if the runtime is not Node.
  */
 export function createClient(options: ClientOptions = {}): Client {

@@ -83,7 +83,7 @@ export async function* watch(
   const signal =
     options.signal === undefined ? abandoned.signal : AbortSignal.any([options.signal, abandoned.signal]);
   const emitter = new EventEmitter();
-  // After the loop has been left, errors from its wait are ignored.
+  // Ignore errors that arrive after the caller has left the loop.
   emitter.on('error', () => undefined);
   const updates = on(emitter, 'update', { close: ['end'] }) as AsyncIterable<[Job]>;
   const waiting = wait(calls, ref, { ...options, signal }, (job) => emitter.emit('update', job)).then(

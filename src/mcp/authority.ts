@@ -6,7 +6,7 @@ import type { Session } from '../flows/session.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import { printableLine } from '../printable.ts';
 
-/** A person's permission for a server to spend (design 16). */
+/** The user's permission for a server to spend money (design 16). */
 export interface Grant {
   /** The total amount that all servers with the same root folder may spend, as an exact decimal. */
   budget?: string | undefined;
@@ -16,7 +16,7 @@ export interface Grant {
   hasBudgetName: boolean;
 }
 
-/** The agent's authority to spend money. Without a person's grant, the agent cannot spend anything. */
+/** The agent's authority to spend money. Without the user's grant, the agent cannot spend anything. */
 export class Authority {
   readonly #session: Session;
   readonly #grant: Grant;
@@ -50,7 +50,7 @@ export class Authority {
     if (budget === undefined && !hasBudgetName) await refuse();
   }
 
-  /** Returns the flags with which a person's command spends from the same standing budget. */
+  /** Returns the flags that make a user's command spend from the same standing budget. */
   async flags(): Promise<string[]> {
     const { budget } = await this.#session.settings();
     const isGranted = this.#grant.hasBudgetName && budget.value !== undefined;
@@ -128,7 +128,7 @@ async function isUsed(budget: Budget): Promise<boolean> {
 
 function refuse(): Promise<never> {
   const text =
-    'This server cannot spend anything, because it was started without a budget. Nothing was sent. A person can start it with "mgw mcp --budget AMOUNT" or "mgw mcp --budget-name NAME".';
+    'This server cannot spend anything, because it was started without a budget. Nothing was sent. The user can start it with "mgw mcp --budget AMOUNT" or "mgw mcp --budget-name NAME".';
   return Promise.reject(
     new MgwError('budget', text, { retry: 'safe', next: ['mgw', 'mcp', '--budget', 'AMOUNT'] }),
   );

@@ -28,7 +28,7 @@ const batchFields = () => ({
   output: z.optional(z.string().describe('template of the file paths, such as clips/{id}.{ext}')),
 });
 
-/** The maximum number of rows whose errors are stored, which is also the number that an answer contains. */
+/** The maximum number of rows whose errors are stored, and included in an answer. */
 const maxErrors = 200;
 
 /** The `batch_plan`, `batch_run` and `batch_status` tools. */
@@ -157,7 +157,7 @@ const maxNamed = 5;
 function unknownRows(rows: readonly RowInDoubt[]): MgwError {
   const rowTexts = rows.slice(0, maxNamed).map(({ id, job }) => `${printableLine(id, 60)} (${job.id})`);
   const more = rows.length > maxNamed ? `, and ${rows.length - maxNamed} more` : '';
-  const text = `The requests of these rows were submitted as other jobs, and may have been charged: ${rowTexts.join(', ')}${more}. Nothing was sent. A person can find out whether the tasks exist, and resolve each job.`;
+  const text = `The requests of these rows were submitted as other jobs, and may have been charged: ${rowTexts.join(', ')}${more}. Nothing was sent. The user can check whether the tasks exist, and resolve each job.`;
   const next = rows[0] && resolveCommand(rows[0].job);
   return new MgwError('submit_unknown', text, { charged: 'no', retry: 'never', next });
 }

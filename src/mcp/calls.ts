@@ -59,7 +59,7 @@ export class Calls {
 
   /**
    * @param interrupted the process's signals
-   * @param flags the server's flags, which are added to commands for a person
+   * @param flags the server's flags, which are added to commands for the user
    */
   constructor(session: Session, interrupted: Signals, flags: ServerFlags = {}) {
     this.#session = session;
@@ -95,7 +95,7 @@ export class Calls {
         this.background(async (signals) => {
           const isAwaited = !answered.signal.aborted && !soft.signal.aborted;
           const wasReceived = isAwaited && (await this.#wasRead(context.mcpReq, signals.soft));
-          // Without this record, mgw assumes that the client did not receive the answer, which costs nothing.
+          // Without this record, mgw assumes that the client did not receive the answer. That assumption costs nothing.
           await record(wasReceived).catch(() => undefined);
         }),
     };
@@ -143,7 +143,7 @@ export class Calls {
     while (this.#inProgress.size > 0) await Promise.allSettled(this.#inProgress);
   }
 
-  // The person's command must use this server's gateway and ledger.
+  // A command for the user must use this server's gateway and ledger.
   async #withFlags(answer: Answer): Promise<Answer> {
     if (answer.command === undefined) return answer;
     const settings = await this.#session.settings().catch(() => undefined);

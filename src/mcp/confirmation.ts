@@ -14,7 +14,7 @@ import * as z from 'zod';
 import { printableLine } from '../printable.ts';
 import type { Answer } from './result.ts';
 
-/** A payment that a person is asked to confirm. The answer applies only to this payment. */
+/** A payment that the user is asked to confirm. The answer applies only to this payment. */
 export interface PaymentQuestion {
   tool: string;
   key: string;
@@ -24,7 +24,7 @@ export interface PaymentQuestion {
   amount: string;
 }
 
-/** The signed state that a client returns with the person's answer. */
+/** The signed state that a client returns with the user's answer. */
 const stateSchema = z.object({
   id: z.string(),
   tool: z.string(),
@@ -38,10 +38,10 @@ const capabilitiesSchema = z.looseObject({
   [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({ elicitation: z.looseObject({}) }),
 });
 
-/** The maximum time for a person's answer, in seconds. It is shorter than a client's timeout. */
+/** The time limit for the user's answer, in seconds. It is shorter than a client's timeout. */
 const maxAnswerSeconds = 45;
 
-const cannotAskText = 'This client cannot ask a person to confirm.';
+const cannotAskText = 'This client cannot ask the user to confirm.';
 
 const confirmationForm = {
   type: 'object' as const,
@@ -49,17 +49,17 @@ const confirmationForm = {
   required: ['pay'],
 };
 
-/** Asks a person, through the client, to confirm a payment that exceeds an amount (design 16). */
+/** Asks the user, through the client, to confirm a payment that exceeds an amount (design 16). */
 export class Confirmation {
-  /** The amount above which a person is asked, as an exact decimal. */
+  /** The amount above which the user is asked, as an exact decimal. */
   readonly over: string;
   readonly #codec: RequestStateCodec = createRequestStateCodec({ key: randomBytes(32) });
   readonly #folder: string;
   readonly #usedStates = new Set<string>();
 
   /**
-   * @param folder the root folder, in which the person must run the command, because a
-   * manifest may contain relative paths
+   * @param folder the root folder, in which the user must run the command, because a manifest may contain relative
+   * paths
    */
   constructor(over: string, folder: string) {
     this.over = over;
@@ -70,8 +70,8 @@ export class Confirmation {
   readonly verify: RequestStateCodec['verify'] = (state, context) => this.#codec.verify(state, context);
 
   /**
-   * Returns undefined if the person agrees, or else the answer to give instead of the payment.
-   * @param command the command line with which a person can make the payment
+   * Returns undefined if the user agrees, or else the answer to give instead of the payment.
+   * @param command the command line with which the user can make the payment
    */
   async ask(
     question: PaymentQuestion,
@@ -91,7 +91,7 @@ export class Confirmation {
     } catch (error) {
       return this.#refusal(command, `${message} ${explainNoAnswer(error)}`);
     }
-    return this.#refusal(command, `${message} The person declined.`);
+    return this.#refusal(command, `${message} The user declined.`);
   }
 
   // The client asks its user, and repeats the call with the user's answer.
@@ -112,7 +112,7 @@ export class Confirmation {
     ) {
       this.#usedStates.add(state.data.id);
       if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
-      return this.#refusal(command, `${message} The person declined.`);
+      return this.#refusal(command, `${message} The user declined.`);
     }
     const capabilities = capabilitiesSchema.safeParse(mcpReq.envelope);
     if (!capabilities.success) return this.#refusal(command, `${message} ${cannotAskText}`);
@@ -129,7 +129,7 @@ export class Confirmation {
   }
 
   #refusal(command: string[], message: string): Answer {
-    const text = `${message} Nothing was sent. A person can run the command in ${printableLine(this.#folder, 200)}.`;
+    const text = `${message} Nothing was sent. The user can run the command in ${printableLine(this.#folder, 200)}.`;
     return {
       ok: false,
       charged: 'no',
@@ -145,8 +145,8 @@ function explainNoAnswer(error: unknown): string {
   const code = error instanceof SdkError ? error.code : undefined;
   if (code === SdkErrorCode.CapabilityNotSupported) return cannotAskText;
   return code === SdkErrorCode.RequestTimeout
-    ? `The person did not answer within ${maxAnswerSeconds} s. The same call asks again.`
-    : 'The client could not ask the person.';
+    ? `The user did not answer within ${maxAnswerSeconds} s. To ask again, repeat the call.`
+    : 'The client could not ask the user.';
 }
 
 function isSamePayment(state: PaymentQuestion, question: PaymentQuestion): boolean {

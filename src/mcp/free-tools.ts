@@ -45,7 +45,7 @@ export const freeTools = [
     name: 'jobs',
     title: 'Jobs',
     description:
-      'Lists jobs, newest first, including those from earlier sessions and those started by people.',
+      'Lists jobs, newest first, including jobs from earlier sessions and jobs that the user started.',
     effect: 'look',
     isLocal: true,
     fields: () => ({

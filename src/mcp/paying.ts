@@ -22,7 +22,7 @@ export interface PaymentRequest {
   key: string;
   /** The arguments, including the key. */
   args: Arguments;
-  /** The arguments with absolute paths, for a command line that a person can run in any folder. */
+  /** The arguments with absolute paths, for a command line that the user can run in any folder. */
   absoluteArgs: Arguments;
   /** The request to pay for. */
   order: PriceQuery;
@@ -32,7 +32,7 @@ export interface PaymentRequest {
   next: (job: Job) => NextCall | null;
 }
 
-/** Pays once for a tool call's request, or finds the job with its key. Asks the person first if needed. */
+/** Pays once for a tool call's request, or finds the job with its key. Asks the user first if necessary. */
 export async function pay(request: PaymentRequest, call: Call, tools: Tools): Promise<ToolOutcome> {
   checkKeyName(request.key, false);
   const deps = await payingDeps(tools, call);
@@ -45,7 +45,7 @@ export async function pay(request: PaymentRequest, call: Call, tools: Tools): Pr
     return otherKeyAnswer(error, request);
   }
   const { job, files, isResumed, delivered } = paid;
-  // A client that gave up does not know of the job, so the job must not be recorded as delivered.
+  // A client that gave up does not know about the job, so the job must not be recorded as delivered.
   call.onAnswered(delivered);
   return {
     ok: true,

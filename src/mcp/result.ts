@@ -18,7 +18,7 @@ export interface Answer {
   charged: Charged;
   retry: Retry;
   next: NextCall | null;
-  /** A command line for a person, if no tool can perform the next step. */
+  /** A command line for the user, if no tool can perform the next step. */
   command?: string[];
   /** True if an earlier call paid for the job. */
   resumed?: true;
@@ -28,7 +28,7 @@ export interface Answer {
   [member: string]: unknown;
 }
 
-/** A tool's result: its answer, or a question for the person. */
+/** A tool's result: its answer, or a question for the user. */
 export type ToolOutcome = Answer | InputRequiredResult;
 
 /** The schema of every answer. It accepts unknown members, so that an answer about money is never rejected. */
@@ -41,7 +41,7 @@ export const answerSchema = z.looseObject({
   next: z
     .nullable(z.looseObject({ tool: z.string(), arguments: z.record(z.string(), z.unknown()) }))
     .describe('the tool to call next'),
-  command: z.optional(z.array(z.string()).describe('a command line for the person')),
+  command: z.optional(z.array(z.string()).describe('a command line for the user')),
   resumed: z.optional(z.boolean().describe('an earlier call with this key paid for the job')),
   pending: z.optional(z.boolean().describe('not finished yet; make the call in next')),
   error: z.optional(
@@ -85,7 +85,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
   };
 }
 
-// Flags that only the person who starts a server can set.
+// Flags that only the user who starts the server can set.
 const personFlags = [
   'budget',
   'budget-name',

@@ -32,7 +32,7 @@ export interface ServeOptions extends Grant {
   root: string;
   checkBatch: CheckBatch;
   readFile: ReadFile;
-  /** The amount above which a payment requires a person's confirmation, as an exact decimal. */
+  /** The amount above which a payment requires the user's confirmation, as an exact decimal. */
   confirmOver?: string | undefined;
   /** Called with transport errors, which do not affect money. */
   note: (text: string) => void;

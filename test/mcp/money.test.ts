@@ -94,7 +94,7 @@ describe('an agent', () => {
     const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '3']);
     const answer = await agent.call('submit_video', { key: 'one', ...video });
     expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
-    expect(answer.error?.message).toContain('This client cannot ask a person to confirm.');
+    expect(answer.error?.message).toContain('This client cannot ask the user to confirm.');
     expect(server.posts()).toBe(0);
     const [mgw, ...words] = answer.command ?? [];
     expect(mgw).toBe('mgw');

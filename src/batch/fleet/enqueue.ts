@@ -19,7 +19,7 @@ import { addBatch, addRows, type NewRow } from './row-queue.ts';
 export interface Enqueued {
   plan: Plan;
   added: number;
-  /** The number of rows whose earlier content in the queue was replaced, because it must not be paid for. */
+  /** The number of queued rows whose content was replaced, so that the earlier content is not paid for. */
   replaced: number;
   /** The ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
@@ -27,11 +27,11 @@ export interface Enqueued {
 
 /** Dependencies for enqueueing rows. */
 export interface EnqueueDeps extends PlanDeps {
-  /** Whether a program uploads the files. Only a machine that has the files can run such a program. */
+  /** Whether a program uploads the files. Only a machine that has the files can run the program. */
   usesProgram: boolean;
 }
 
-/** The maximum number of rows and bytes in one statement. */
+/** The maximum numbers of rows and bytes in one statement. */
 const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
 
 /**
@@ -45,7 +45,7 @@ export function checkRows(batch: Batch, deps: EnqueueDeps): Promise<Plan> {
 /**
  * Enqueues the valid rows of a batch. Memory use does not grow with their number. Rows that are already queued are not
  * added again, so an interrupted call can be repeated.
- * @throws MgwError('usage') if a batch with this name is enqueued for another gateway; MgwError('unreachable').
+ * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway; MgwError('unreachable').
  */
 export async function enqueue(
   batch: Batch,
@@ -68,7 +68,7 @@ export async function enqueue(
     );
     result.added += added;
     for (const { row, planned } of rows.filter(({ row: { id } }) => changed.includes(id))) {
-      // Unless the state is `changed`, nothing was sent for the row, or its latest job has the new content.
+      // If the state is not `changed`, either nothing was sent for the row or its latest job has the new content.
       const { state } = await rowStatusOf(planned, { ...deps, isAnywhere: true });
       const options = {
         canRequeue: ['new', 'running', 'rejected'].includes(state),
@@ -136,7 +136,7 @@ function updatedRow(planned: NamedRow, deps: PlanDeps): NewRow | { problem: stri
 }
 
 /**
- * Replaces a row's content in the queue if it differs. Returns whether it did.
+ * Replaces a row's content in the queue if the new content differs. Returns whether the content was replaced.
  * @param canRequeue whether to requeue the row if it has ended
  * @param canReplaceClaimed whether to replace the content if a worker has claimed the row and may be sending it
  */
@@ -159,7 +159,7 @@ function withoutLedger(deps: PlanDeps): PlanDeps {
   return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
-// Reads a row's files into the row, because workers cannot read them.
+// Embeds the content of a row's files in the row, because workers cannot read the files.
 function newRow(
   { id, row, work, waitsFor = [] }: NamedRow,
   { usesProgram, redact }: EnqueueDeps,

@@ -13,8 +13,8 @@ interface Database {
 }
 
 /**
- * Runs a statement and returns its rows. `{name}` in the statement is replaced by the full name of a
- * table. The statement may run twice.
+ * Runs a statement and returns its rows. `{name}` in the statement is replaced by the full name of the table `name`. A
+ * retry may run the statement a second time.
  * @throws MgwError('unreachable') if the database does not respond.
  */
 export type Query = <T extends Record<string, unknown>>(
@@ -29,7 +29,7 @@ export interface FleetState {
   /** Combines calls into one statement; see `Database.combine`. */
   combine: <K, V>(query: (keys: K[]) => Promise<Map<K, V>>) => (key: K) => Promise<V | undefined>;
   /**
-   * Returns the id of this process's lease on its rows and slots. When the lease ends, they become free.
+   * Returns the id of this process's lease on its rows and slots. When the lease ends, the rows and slots become free.
    * @throws MgwError('unreachable') if no lease can be acquired.
    */
   lease: () => Promise<string>;
@@ -58,7 +58,7 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
   };
 }
 
-/** Returns an SQL condition: the lease in a table's column `lease` has not ended. */
+/** Returns the SQL condition that the lease in the given table's `lease` column has not ended. */
 export function isLive(table: string): string {
   return `exists (select from {leases} held where held.id = ${table}.lease and held.until > clock_timestamp())`;
 }

@@ -33,7 +33,7 @@ const common = {
   tags: z.array(z.string().refine(isKeyName)).max(32),
 };
 
-// No field refers to a file, because the row contains the file's content.
+// No field refers to a file, because the row contains the content of its files.
 const rowSchema = z.discriminatedUnion('kind', [
   z.strictObject({
     ...common,
@@ -86,7 +86,7 @@ export function parseRow(id: string, text: string): Row {
 }
 
 /**
- * Whether an invalid row in the queue would be valid with another `-o`. If so, the worker's own template is the
+ * Whether an invalid row in the queue would be valid with a different `-o`. If so, the worker's own template is the
  * problem, and another worker may run the row.
  */
 export async function isValidElsewhere(
@@ -110,7 +110,7 @@ interface QueuedReason {
   why: string | null;
 }
 
-/** A batch's rows in the queue that are not done. */
+/** A batch's rows in the queue that are not done, by state. */
 export interface QueueCounts {
   waiting: number;
   taken: number;
@@ -147,7 +147,7 @@ export async function queuedManifest(query: Query, name: string): Promise<Manife
       );
       for (const { id, content } of rows) {
         index += 1;
-        // Numbers the rows again, because two files that were enqueued under one name both have a first row.
+        // Renumbers the rows, because two files that were enqueued under the same name both have a row 1.
         const item = itemOf(id, content, index);
         if ('problems' in item || (await isSkipped?.(item.record, index)) !== true) yield item;
       }
@@ -198,7 +198,7 @@ export async function queueCounts(query: Query, name: string): Promise<QueueCoun
   };
 }
 
-/** Requeues a batch's rows that are quarantined or ended unpaid. Returns their number. */
+/** Requeues the batch's rows that are quarantined or have ended unpaid. Returns the number of requeued rows. */
 export async function requeueRows(query: Query, batch: string): Promise<number> {
   const requeued = await query<{ id: string }>(
     `update {batch_rows} set state = 'waiting', lost = 0, why = null, not_before = null where batch = $1

@@ -6,7 +6,7 @@ import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 export interface QueuedBatch {
   name: string;
   head: QueuedHead;
-  /** The time until a row can be tried again, in ms, if no row is available now. */
+  /** The time until a row can be retried, in ms; absent if a row is available now. */
   retryMs?: number;
 }
 
@@ -28,7 +28,7 @@ export interface ClaimedRow {
   content: string;
 }
 
-/** A row that this process no longer holds. It has ended, or returns to the queue after `delayMs`. */
+/** A row that this process no longer holds. The row has ended, or returns to the queue after `delayMs`. */
 interface Released {
   row: ClaimedRow;
   outcome?: string;
@@ -45,7 +45,7 @@ export interface AddedRows {
 
 /**
  * The rows of enqueued batches, assigned to workers one by one. A row belongs to its worker's lease. When the lease
- * ends, another worker claims the row, and the first worker can no longer write to it. A row is quarantined if five
+ * ends, another worker claims the row, and the earlier worker can no longer change it. A row is quarantined if five
  * workers died while running it. Assigning a row twice costs nothing, because the ledger prevents a second payment.
  */
 export class RowQueue {
@@ -97,7 +97,8 @@ export class RowQueue {
   async claim(batch: string, max: number): Promise<ClaimedRow[]> {
     const lease = await this.#fleet.lease();
     const claimedIds = [...this.#claimed].filter((row) => row.batch === batch).map(({ id }) => id);
-    // If a server crash undoes this, another worker claims the row too, which is safe.
+    // If a server crash undoes the claim, another worker may claim the same row. That is safe, because the ledger
+    // prevents a second payment.
     const values = [batch, lease, claimedIds, max];
     const rows = await this.#fleet.query<{ id: string; content: string }>(claimRows, values, 'soon');
     const claimed = rows.map(({ id, content }) => ({ batch, id, lease, content }));
@@ -105,7 +106,7 @@ export class RowQueue {
     return claimed;
   }
 
-  /** Reclaims rows from leases that have ended. Returns the rows that it quarantines. */
+  /** Reclaims rows whose lease has ended. Returns the rows that were quarantined as a result. */
   async recover(): Promise<{ batch: string; id: string }[]> {
     await this.#fleet.flush();
     const rows = await this.#fleet.query<{ batch: string; id: string; state: string }>(recoverRows);
@@ -135,7 +136,7 @@ export class RowQueue {
     return new Map();
   }
 
-  /** Stops holding a row whose end could not be recorded. This worker or another claims it again. */
+  /** Stops holding a row whose end could not be recorded. This worker or another one will claim the row again. */
   drop(row: ClaimedRow): void {
     this.#claimed.delete(row);
   }
@@ -143,7 +144,7 @@ export class RowQueue {
 
 /**
  * Adds a batch to the queue, or changes its options.
- * @throws MgwError('usage') if a batch with this name is enqueued for another gateway.
+ * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway.
  */
 export async function addBatch(query: Query, { name, head }: QueuedBatch): Promise<void> {
   const [existing] = await query<{ gateway: string }>(insertBatch, [
@@ -154,19 +155,19 @@ export async function addBatch(query: Query, { name, head }: QueuedBatch): Promi
   if (existing?.gateway === head.gateway) return;
   throw new MgwError(
     'usage',
-    `A batch named ${name} is already enqueued for another gateway. Use another --name for this one.`,
+    `A batch named ${name} is already enqueued for a different gateway. Use a different --name for this batch.`,
   );
 }
 
-/** Changes the budget of an enqueued batch. Workers read it when they next start the batch. */
+/** Changes the budget of an enqueued batch. Workers read the new budget when they next start the batch. */
 export async function setBatchBudget(query: Query, name: string, budget: string): Promise<void> {
   const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
   if (entry !== undefined) await addBatch(query, { name, head: { ...parseHead(name, entry.head), budget } });
 }
 
 /**
- * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues those in doubt, because the
- * ledger may have their handles by now.
+ * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues rows in doubt, because the
+ * ledger may now contain their handles.
  */
 export async function addRows(query: Query, batch: string, rows: readonly NewRow[]): Promise<AddedRows> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
@@ -179,11 +180,9 @@ export async function addRows(query: Query, batch: string, rows: readonly NewRow
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
-/**
- * The pause before retrying a row or batch that first needs a change (a higher budget, a free output), and the usual
- * pause before retrying a row, in ms.
- */
+/** The pause before retrying a row or batch that first needs a change (a higher budget, a free output), in ms. */
 export const stuckRetryMs = 60_000;
+/** The usual pause before retrying a row, in ms. */
 export const defaultRetryMs = 15_000;
 
 /**
@@ -240,7 +239,7 @@ update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)
 returning id, content`;
 
-// Under the lock, a row must still have the lease that was found to have ended.
+// After locking a row, checks that the row still has the ended lease.
 const recoverRows = `
 with ended as materialized (
   select batch, id, lease from {batch_rows} queued where state = 'taken' and not ${isLive('queued')})
@@ -253,8 +252,8 @@ where (batch, id) in (
 returning batch, id, state`;
 
 // A worker that releases a row after its lease has ended did not die, but was disconnected or suspended. The death that
-// was counted for it is therefore subtracted. If another worker found the row in doubt before this worker recorded the
-// handle, the row is requeued (outcome `again`).
+// was counted for it is therefore subtracted. If another worker found the row in doubt before the releasing worker
+// recorded the handle, the row is requeued (outcome `again`).
 const releaseRows = `
 with input as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])

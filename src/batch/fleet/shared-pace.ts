@@ -31,7 +31,7 @@ export class SharedPace implements Pace {
   readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
   readonly #readPace: () => Promise<SendWindowRow | undefined>;
-  /** Writes that have not finished. */
+  /** The writes that have not finished. */
   readonly #writes = new Set<Promise<void>>();
   #limit: number;
   /** The end of the delay that the gateway requested, in monotonic ms. */
@@ -159,7 +159,7 @@ export class SharedPace implements Pace {
 
 const afterMs = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`;
 
-// If no process has a slot, a limit that the gateway set in an earlier run is discarded.
+// Discards the limit that the gateway set in an earlier run if no process has a slot.
 const resetPace = `
 insert into {paces} as pace (batch, most) values ($1, $2)
 on conflict (batch) do update set most = excluded.most, accepted = 0

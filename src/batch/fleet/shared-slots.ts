@@ -26,8 +26,8 @@ export class SharedSlots {
   readonly #held = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // Runs one statement at a time, so that `#held` is exact for each. The statement also releases
-  // slots that this process no longer uses.
+  // Runs one statement at a time, so that `#held` is exact for each statement. Each statement also releases the slots
+  // that this process no longer uses.
   readonly #exchange: (request: { max: number }) => Promise<{ taken: number; most: number } | undefined>;
 
   constructor(options: SharedSlotsOptions) {
@@ -83,7 +83,7 @@ export class SharedSlots {
     );
   }
 
-  // Releases every slot that this process does not use. Retries until the database has recorded it.
+  // Releases every slot that this process does not use. Retries until the database has recorded the release.
   async #return(): Promise<void> {
     const { clock, note } = this.#options;
     try {
@@ -100,9 +100,9 @@ export class SharedSlots {
 }
 
 // Slots that this process holds but does not use come first: their tasks have ended, or an earlier statement's response
-// was lost. Those that the process does not need are released. Free slots follow, up to the limit: this statement locks
-// them, and other processes skip them. Under the lock, a slot must still have the lease that was found to have ended. A
-// process whose lease has ended acquires no slots.
+// was lost. The slots that the process does not need are released. Free slots follow, up to the limit. The statement
+// locks the free slots, and other processes skip locked slots. A locked slot must still have the ended lease. A process
+// whose lease has ended acquires no slots.
 const exchangeSlots = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (

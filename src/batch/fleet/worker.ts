@@ -46,7 +46,7 @@ export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
   readonly #activeBatches = new Map<string, Promise<void>>();
-  /** Batches without an available row. Each waits for a new row, or for one of its rows to end. */
+  /** Wakes the batches that have no available row, and wait for a new row or for one of their rows to end. */
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
@@ -96,7 +96,7 @@ export class Worker {
     } catch (thrown) {
       const error = toMgwError(thrown);
       if (error.code === 'config') this.#fatalError ??= error;
-      // A database that does not respond may contain rows, so this is not idle time.
+      // A database that does not respond may contain rows, so waiting for the database is not idle time.
       this.#postponeIdle(0);
       this.#watcher.note(`${error.message} Retrying.`);
     }
@@ -154,7 +154,7 @@ export class Worker {
         try {
           if (capacity > 0) taken.push(...(await this.#take(queued.name, capacity)));
         } catch (error) {
-          // Rows that were claimed despite the error are under this worker's lease, and the next call finds them.
+          // Rows that were claimed despite the error are under this worker's lease, and the next claim returns them.
           this.#watcher.note(`${messageOf(error)} Retrying.`);
         }
         for (const slot of slots.slice(taken.length)) slot.leave();
@@ -286,7 +286,7 @@ export class Worker {
     for (const wake of this.#awaitingCapacity.splice(0)) wake();
   }
 
-  // A budget belongs to one batch. Any other error that ends a run would end the runs of all batches.
+  // A spent budget or an unreachable server only pauses the batch. Any other error that ends a run stops the worker.
   #handleError(name: string, error: MgwError): void {
     if (this.#isOver) return;
     const isSpent = error.code === 'budget';

@@ -14,7 +14,7 @@ interface CsvRecord {
 /**
  * Reads CSV (RFC 4180) as spreadsheets write it. The first row contains the field names. Commas, semicolons or tabs
  * separate cells. An empty cell is an absent field. Ignores empty rows, and empty cells and columns at the end.
- * @throws Unreadable at a misplaced quote, after which cell boundaries are unknown.
+ * @throws Unreadable if a quote is misplaced, because later cell boundaries are then unknown.
  */
 export async function* readCsv(
   source: Source,

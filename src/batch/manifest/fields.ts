@@ -48,7 +48,7 @@ export function rowId(written: string): string {
 
 const remarks = ['note', 'notes', 'comment', 'comments', 'remark', 'remarks'];
 
-/** Whether a column's name marks the column as a comment for people who edit the file, such as `#Mood` or `Notes`. */
+/** Whether a column's name marks the column as a comment for the file's readers, such as `#Mood` or `Notes`. */
 export function isRemark(written: string): boolean {
   return written.trim().startsWith('#') || remarks.includes(fieldName(written));
 }
@@ -77,7 +77,7 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
   return `unknown field ${printableName}; ${nameHint(name, [...known], 'set.PATH')}`;
 }
 
-/** Suggests the most similar known name for an unknown one, or else lists all names. */
+/** Suggests the known name that is most similar to an unknown name. If none is similar, lists all names. */
 export function nameHint(name: string, known: readonly string[], ...others: readonly string[]): string {
   const nearest = nearestKnown(name, known);
   return nearest === undefined

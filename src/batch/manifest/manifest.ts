@@ -26,7 +26,7 @@ export interface Manifest {
   /** Default fields for every row, including those from the command line. */
   defaults: readonly WrittenField[];
   /**
-   * Reads the file from its beginning each time. Skips records for which `isSkipped`
+   * Yields the items in file order. Each call reads the file from its beginning. Skips records for which `isSkipped`
    * returns true. Positions start at 1.
    * @throws MgwError('usage') if the file cannot be read, or was changed since it was opened.
    */

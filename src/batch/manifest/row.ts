@@ -105,7 +105,7 @@ export function parseDefaults(assignments: readonly string[], columns?: Readonly
   return fields;
 }
 
-/** Parses a record as a row, and reports all its problems. Returns undefined if there are any. */
+/** Parses a record as a row, and reports all its problems. Returns undefined if the record has any problem. */
 export function readRow(
   record: ManifestRecord,
   index: number,

@@ -190,7 +190,7 @@ export function manifestJsonSchema(): JsonObject {
   return schema as unknown as JsonObject;
 }
 
-// zod cannot express additional members that match a pattern, or alternative spellings of a name.
+// Adds what zod cannot express: members whose names match a pattern, and alternative spellings of a name.
 function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
   const { properties } = schema;
   if (properties?.['protocol'] === undefined) return;

@@ -5,7 +5,7 @@ import type { WrittenField } from './fields.ts';
 import { maxLineBytes } from './source.ts';
 
 const token = /\{\{|\}\}|\{([^{}]*)\}|\{/g;
-/** The maximum number of placeholders and doubled braces in a template, and of problems reported for it. */
+/** The maximum number of placeholders and doubled braces in a template, and of problems reported for a template. */
 const [maxPlaceholders, maxFaults] = [10_000, 10];
 const templates = ['prompt', 'text', 'output'];
 

@@ -36,9 +36,9 @@ const maxNodes = 100_000;
 const maxTotalNodes = 1_000_000;
 
 /**
- * Parses a YAML 1.2 manifest. An unquoted scalar keeps its written form, so that version 2.0 remains 2.0. Throws the
- * last problem, and reports those before it.
- * @throws Unreadable if the text is not YAML, or not a manifest.
+ * Parses a YAML 1.2 manifest. An unquoted scalar keeps its written form, so version 2.0 remains 2.0. Throws the last
+ * problem, and reports all earlier problems.
+ * @throws Unreadable if the text is not valid YAML or not a manifest.
  */
 export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {
   const lineCounter = new LineCounter();

@@ -154,7 +154,7 @@ export class CompareView {
     this.#said({ again: !this.#marks.of(id).again });
   }
 
-  // Starts no player before all players are ready, because a late player would lag from the first frame.
+  // Starts the players only when all are ready, because a late player would lag from the first frame.
   #start(): void {
     const shown = this.#shown;
     const all = this.#panes.flatMap(({ media }) => (media === undefined ? [] : [ready(media)]));

@@ -9,9 +9,9 @@ interface Kept extends Mark {
 const prefix = 'mgw:';
 
 /**
- * The user's ratings and notes. They are stored in the browser, separately for each job, so that two
- * pages or windows do not overwrite each other's. If mgw serves the page, they are stored in the ledger
- * too. The latest rating takes precedence.
+ * The user's ratings and notes. They are stored in the browser, separately for each job, so that two pages or windows
+ * do not overwrite each other's marks. If mgw serves the page, they are stored in the ledger too. The latest rating
+ * takes precedence.
  */
 export class Marks {
   readonly #items: Map<string, GalleryItem>;

@@ -129,7 +129,8 @@ export function nameOf({ id, key }: GalleryItem): string {
 }
 
 /**
- * Returns the items to compare: the item itself, then those with the same prompt, or with the same row id in any batch.
+ * Returns the items to compare: the item itself, then the items with the same prompt, or with the same row id in any
+ * batch.
  */
 export function relatives(item: GalleryItem, items: readonly GalleryItem[]): GalleryItem[] {
   const [prompt, row] = [promptOf(item), item.key?.split('/')[1]];
