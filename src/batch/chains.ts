@@ -42,7 +42,7 @@ interface Source {
   root: Root;
 }
 
-/** States of rows that a run skips. Rows that wait for them are blocked. */
+/** States in which a run skips a row. Rows that wait for a skipped row are blocked. */
 const blockingStates = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
 /** Stores the rows that other rows wait for, and determines the states of the waiting rows. */

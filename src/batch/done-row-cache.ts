@@ -25,7 +25,7 @@ export interface DoneRow {
   isNamed: boolean;
   /** The hash of the row's request. */
   hash: string;
-  /** The output path in the plan. */
+  /** The row's output path in the plan. */
   path: string;
   take: number;
   job: string;

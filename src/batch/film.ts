@@ -116,7 +116,7 @@ function differenceOf(clips: readonly Clip[], probes: readonly Probe[]): string 
     const id = printableLine(clips[index]?.id ?? '', 100);
     const prefix = `${id} differs from ${printableLine(clips[0]?.id ?? '', 100)}`;
     if ((each.audio === undefined) !== (first?.audio === undefined))
-      return `${prefix}: only one of them has audio`;
+      return `${prefix}: only one of the clips has audio`;
     const property =
       videoProperties.find((name) => !isSame(each.video?.[name], first?.video?.[name])) ??
       audioProperties.find((name) => !isSame(each.audio?.[name], first?.audio?.[name]));

@@ -47,7 +47,7 @@ export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFil
     if (track === undefined) joinPlan.missing.push(planned);
     else clips.set(planned.id, { ...track, speech: [] });
     if (track !== undefined && countOf(planned.work) > 1)
-      joinPlan.notes.push(`${planned.id} has ${countOf(planned.work)} videos: using the first.`);
+      joinPlan.notes.push(`${planned.id} has ${countOf(planned.work)} videos. Only the first is used.`);
   }
   for (const planned of rows) {
     const { row, work } = planned;

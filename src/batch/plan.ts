@@ -181,10 +181,7 @@ class Planning {
     return true;
   }
 
-  /**
-   * Returns the row with its state; undefined if the row is invalid. `cacheKey` is the row's key in the cache of done
-   * rows.
-   */
+  /** Returns the row with its state; undefined if the row is invalid. `cacheKey` is the row's key in the cache. */
   async row(row: Row, cacheKey?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
     const named = work && this.#named(row, work);

@@ -39,7 +39,7 @@ export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'use
   return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
 }
 
-/** Returns the hash of a request, which does not depend on the row's name. */
+/** Returns the hash of a request. The hash does not depend on the row's name. */
 export function hashOf(work: Work): string {
   const { protocol, body, userBody = body, variant = '' } = submissionOf(work);
   return createHash('sha256')

@@ -58,7 +58,9 @@ export class RowGraph {
     return this.#needed.has(id);
   }
 
-  /** The positions of rows that wait for others, in an order in which they can run. Rows in cycles come last. */
+  /**
+   * The positions of rows that wait for other rows, in an order in which the rows can run. Rows in cycles come last.
+   */
   get order(): readonly number[] {
     return [...this.#order, ...this.#cycles.keys()];
   }
@@ -90,7 +92,7 @@ export class RowGraph {
       if (id !== undefined) return [{ ref, id, part: partOf(ref, field) }];
       if (keyIn(ref) === 'last')
         throw usageError(
-          `${field}: @last refers to another job after each run, so each run would pay again. Write a row id, @KEY or a job id.`,
+          `${field}: @last refers to a different job after each run, so each run would pay again. Write a row id, @KEY or a job id.`,
         );
       return [];
     });
@@ -172,7 +174,7 @@ const assetFields = new Set(
   ),
 );
 
-/** Whether a field may refer to a job: it is an asset, and one of its words begins with an `@`. */
+/** Whether a field may refer to a job. True for an asset field in which a word begins with `@`. */
 export function mayRefer({ name, value }: Pick<WrittenField, 'name' | 'value'>): boolean {
   const hasReference = [value].flat().some((each) => typeof each === 'string' && /(^|\s)@/.test(each));
   return hasReference && assetFields.has(fieldName(name));

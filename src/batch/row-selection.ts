@@ -5,7 +5,7 @@ import { filesOf, pathFor, pathOfTake } from './row-state.ts';
 
 /** Selects the rows that a command covers, and the rows that the command runs. */
 export interface RowSelection {
-  /** Row ids that must exist. */
+  /** The row ids that must exist in the manifest. */
   ids?: ReadonlySet<string>;
   /** Whether a row affects the exit code. */
   isInScope(planned: PlannedRow): boolean;
@@ -44,7 +44,7 @@ export function retryOfRated(maxRating: number): RowSelection {
   };
 }
 
-/** The rows to retry: those in `ids`, or the selected kinds of rows (failed, changed or stale). */
+/** The rows to retry: the rows in `ids`, or the selected kinds of rows (failed, changed or stale). */
 export interface RetriedRows {
   ids?: ReadonlySet<string> | undefined;
   isFailed?: boolean;
@@ -85,7 +85,7 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
   };
 }
 
-// If the output was changed and then changed back, the file at its path belongs to an earlier take.
+// If the row's `output` was changed and then changed back, the file at its path belongs to an earlier take.
 function isOccupied({ take: { job }, path, work }: PlannedRow): boolean {
   if (job === undefined) return false;
   const count = countOf(work);

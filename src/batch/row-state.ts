@@ -171,7 +171,7 @@ export class Tally {
     if (isChosen) this.chosen += 1;
   }
 
-  /** Moves a row from one state's count to another's. */
+  /** Moves a row from the count of state `from` to the count of state `to`. */
   move(from: RowState, to: RowState): void {
     this.counts[from] -= 1;
     this.counts[to] += 1;

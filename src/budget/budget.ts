@@ -40,7 +40,7 @@ export type ChargeOutcome =
  */
 export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome | Decimal>;
 
-/** A budget's state, for the current day or month if its limit has such a period. */
+/** A budget's state, for the current day or month if its limit has a period. */
 export interface BudgetState {
   /** Absent if no limit was set, or if the budget was removed. */
   limit?: Limit;

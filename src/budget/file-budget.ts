@@ -183,7 +183,7 @@ export function budgetPath(ledgerFolder: string, kind: BudgetKind, name: string)
   return join(budgetFolder(ledgerFolder, kind), `${fileName}.jsonl`);
 }
 
-/** Returns the names of the budgets in these files, except names that were too long for a file name. */
+/** Returns the names of the budgets in the given files, except names that were too long for a file name. */
 export function budgetNames(files: readonly string[]): string[] {
   return files
     .filter((file) => file.endsWith('.jsonl'))

@@ -51,8 +51,8 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
   }));
 }
 
-// The gateway may not charge for a failed task. But it charges for interrupted speech, and for any speech that sent
-// audio (design 8).
+// A failed task may be free. However, the gateway charges for interrupted speech, and for any speech that sent audio
+// (design 8).
 function mayBeFree({ state, error, details }: Job): boolean {
   if (state !== 'failed') return false;
   return error?.code !== 'speech_incomplete' && at(details as Json, 'audio_bytes') === undefined;
@@ -180,7 +180,7 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
   }
 }
 
-// Marks the newest attempt that may have been accepted: an open one, or else one that seemed to be refused.
+// Marks the newest attempt that may have been accepted: an open attempt, or else an attempt that seemed to be refused.
 function markAccepted(charges: AttemptCharge[]): void {
   const acceptedCharge =
     charges.findLast(({ outcome }) => outcome === 'open') ??

@@ -2,13 +2,16 @@ import type { MgwError } from '../errors.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import { badSetting, type Layers, lookUp, type Setting } from './layers.ts';
 
-/** A normalized base URL, or the reason why the configured one cannot be used. */
+/** A normalized base URL, or the reason why the configured base URL cannot be used. */
 interface BaseUrl {
   baseUrl?: Setting<string>;
   baseUrlProblem?: MgwError;
 }
 
-/** Returns the configured base URL, or the reason why it cannot be used. Returns neither if none is configured. */
+/**
+ * Returns the configured base URL, or the reason why it cannot be used. Returns an empty object if no base URL is
+ * configured.
+ */
 export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
   const found = lookUp(baseUrlRule, layers);
   if (found === undefined) return {};

@@ -96,7 +96,7 @@ export function checkProfileName(name: string): string {
 }
 
 /**
- * Returns the name of the profile in use, whether or not the profile exists: from the flag, from MGW_PROFILE, from
+ * Returns the name of the profile in use, even if the profile does not exist. The name is from the flag, MGW_PROFILE or
  * the config file, or else `default`.
  * @throws MgwError('usage') if the name is invalid.
  */

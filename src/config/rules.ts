@@ -205,7 +205,7 @@ function amount(given: unknown): string {
 function speechFormatName(given: unknown): string {
   const name = String(given);
   if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
-    throw new Error('mp3, wav, pcm or ogg_opus (set any other with --format)');
+    throw new Error('mp3, wav, pcm or ogg_opus (for any other format, use --format)');
   return name;
 }
 

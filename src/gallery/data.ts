@@ -46,7 +46,7 @@ export interface GalleryItem {
   currency?: string;
   /**
    * Whether the price was spent. `failed`: the task failed, and the gateway may or may not have charged for it.
-   * `doubt`: unknown.
+   * `doubt`: it is unknown whether the price was spent.
    */
   charge?: 'spent' | 'failed' | 'doubt';
   /** The reason why there is no result. */

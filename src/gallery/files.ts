@@ -22,7 +22,8 @@ export class Links {
 
   /**
    * Returns a file's URL relative to the page, percent-encoded. Returns undefined if the URL would reveal this
-   * machine's folders: if the file is on another drive, or the page and the file share only the root folder.
+   * machine's folders. That is the case if the file is on a different drive, or if the page and the file share only the
+   * root folder.
    */
   to(path: string): string | undefined {
     const way = relative(this.#from, join(this.#realFolder(dirname(path)), basename(path)));

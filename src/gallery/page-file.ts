@@ -68,9 +68,9 @@ async function isOwn(path: string): Promise<boolean> {
 const mediaFolder = 'media';
 
 /**
- * Copies a job's files to a folder next to a page, as hard links if possible. Returns a map from their old paths to
- * their new ones. Skips a file that does not have the recorded content, because an imported record may refer to any of
- * the user's files.
+ * Copies a job's files to a folder next to a page, as hard links if possible. Returns a map from the old paths to the
+ * new paths. Skips a file that does not have the recorded content, because an imported record may refer to any of the
+ * user's files.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function copyFiles(job: Job, page: string): Promise<Map<string, string>> {

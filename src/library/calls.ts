@@ -28,7 +28,7 @@ export interface Call {
   deadline: Deadline;
 }
 
-/** The call's options that determine `next` in its errors. */
+/** The options of a call that determine `next` in the call's errors. */
 export interface CallInput extends CallOptions {
   output?: string | undefined;
   force?: boolean | undefined;

@@ -36,7 +36,10 @@ export interface ClientOptions {
   retries?: number | undefined;
   /** The standing budget to spend from. */
   budgetName?: string | undefined;
-  /** The environment variables from which settings are read. `{}` means none. Default: those of the process. */
+  /**
+   * The environment variables from which settings are read. `{}` means no variables. Default: the process's
+   * environment.
+   */
   env?: Readonly<Record<string, string | undefined>> | undefined;
   /** Called with each line that the command line would write to stderr, without secrets. */
   onNote?: ((text: string) => void) | undefined;
@@ -84,7 +87,7 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   /** The request body, with the protocol's own field names. */
   body: Body;
   check?: true | undefined;
-  /** Protocol C only: one of its two equivalent paths. */
+  /** Protocol C only: which of its two equivalent paths to use. */
   endpoint?: 'generations' | 'videos' | undefined;
   /** If true, waits until the video is ready, but saves nothing. */
   wait?: boolean | undefined;
@@ -162,7 +165,7 @@ export interface Submitted {
   job: Job;
   /** The files that this call saved. */
   files: JobFile[];
-  /** True if an earlier run had paid for the video, so that nothing was submitted. */
+  /** True if an earlier run had paid for the video, so nothing was submitted. */
   resumed: boolean;
 }
 
@@ -176,6 +179,6 @@ export interface Fetched {
 export interface Spoken {
   job: Job;
   file: JobFile;
-  /** True if an earlier run had paid for the speech, so that nothing was sent. */
+  /** True if an earlier run had paid for the speech, so nothing was sent. */
   resumed: boolean;
 }

@@ -23,7 +23,7 @@ const batchFields = () => ({
       "path of the manifest in the server's folder: .csv, .jsonl or .yaml. A row has an id and the arguments of submit_video without key, or of speak (text, speaker)",
     ),
   name: z.optional(
-    z.string().describe("name of the batch, with which its jobs' keys begin (default: the file name)"),
+    z.string().describe("name of the batch, which begins its jobs' keys (default: the file name)"),
   ),
   output: z.optional(z.string().describe('template of the file paths, such as clips/{id}.{ext}')),
 });
@@ -59,7 +59,7 @@ export const batchTools = [
     name: 'batch_run',
     title: 'Run a batch',
     description:
-      'Starts the open rows of a batch and returns. This costs money. The same batch name and row id are always the same job: after a timeout or an error, call it again, and no row is paid for twice. Never choose another name to retry: rows that a batch of another name has paid for are rejected. Then call batch_status.',
+      'Starts the open rows of a batch and returns. This costs money. The same batch name and row id are always the same job: after a timeout or an error, call this tool again, and no row is paid for twice. Never choose another name to retry: rows that a batch with a different name has paid for are rejected. Then call batch_status.',
     effect: 'pay',
     fields: () => ({
       ...batchFields(),
@@ -67,7 +67,7 @@ export const batchTools = [
         z
           .boolean()
           .describe(
-            'pay again for rows that a batch of another name has paid for; use it only to make them again',
+            'pay again for rows that a batch with a different name has paid for; use it only to remake the rows',
           ),
       ),
     }),
@@ -77,7 +77,7 @@ export const batchTools = [
     name: 'batch_status',
     title: 'Batch status',
     description:
-      'Returns the state of the batch and of every unfinished row, with its error, whether it was charged (charged) and its next call; the ids of rows whose video differs from the request (mismatched); and whether this server is still running the batch. Call it again while pending is true.',
+      'Returns the state of the batch and of every unfinished row, with its error, whether it was charged (charged) and its next call; the ids of rows whose video differs from the request (mismatched); and whether this server is still running the batch. Call this tool again while pending is true.',
     effect: 'look',
     isLocal: true,
     fields: () => ({

@@ -82,7 +82,7 @@ export const freeTools = [
     name: 'budget',
     title: 'Budgets',
     description:
-      "Returns this server's budgets, and the amounts left. Without a budget, nothing can be paid for.",
+      "Returns this server's budgets, and the amount left in each. Without a budget, nothing can be paid for.",
     effect: 'look',
     isLocal: true,
     fields: () => ({}),
@@ -97,7 +97,7 @@ export const freeTools = [
     name: 'wait',
     title: 'Wait for jobs',
     description:
-      'Waits until jobs have finished, for at most 50 s; if pending is true, call it again. It is free.',
+      'Waits until jobs have finished, for at most 50 s. If pending is true, call this tool again. It is free of charge.',
     effect: 'look',
     fields: () => ({
       ref: z.optional(z.string().describe(refText)),
@@ -113,7 +113,7 @@ export const freeTools = [
     name: 'fetch',
     title: 'Save a result',
     description:
-      'Waits for a job and saves its file, for at most 50 s; if pending is true, call it again. It is free, and never overwrites a file.',
+      'Waits for a job and saves its file, for at most 50 s. If pending is true, call this tool again. It is free of charge, and never overwrites a file.',
     effect: 'save',
     fields: () => ({
       ref: z.string().describe(refText),
@@ -121,7 +121,7 @@ export const freeTools = [
         z
           .string()
           .describe(
-            "path of the file, or of a folder with / at its end, in the server's folder (default: a file named after the job's id)",
+            "path of the file, or of a folder, ending in /, in the server's folder (default: a file named after the job's id)",
           ),
       ),
       strict: z.optional(

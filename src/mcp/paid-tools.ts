@@ -44,7 +44,7 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   );
 }
 
-/** The tools that pay for a video or speech, and `price`, which returns the cost. */
+/** The tools that pay for a video or speech, and the `price` tool, which returns the cost. */
 export const paidTools = [
   tool({
     name: 'submit_video',
@@ -58,7 +58,7 @@ export const paidTools = [
     name: 'price',
     title: 'Price a request',
     description:
-      'Returns the maximum cost of a video (with the arguments of submit_video except key) or of speech (with text), and the amounts left in the budgets. Nothing is sent.',
+      'Returns the maximum cost of a video (with the arguments of submit_video except key) or of speech (with text), and the amount left in each budget. Nothing is sent.',
     effect: 'look',
     fields: () => ({ ...videoFields(), text: z.optional(z.string().describe('the text to speak')) }),
     run: async (...asked) => (await import('./videos.ts')).runPrice(...asked),

@@ -58,7 +58,7 @@ export async function pay(request: PaymentRequest, call: Call, tools: Tools): Pr
   };
 }
 
-// Returns the answer for a request that was submitted with another key, which the client may not know.
+// Returns the answer for a request that was submitted with a different key. The client may not know that key.
 function otherKeyAnswer(error: unknown, { tool, key, args }: PaymentRequest): Answer {
   const other = error instanceof MgwError && error.code === 'conflict' ? error.job?.key : undefined;
   if (!(error instanceof MgwError) || other === undefined || other === key) throw error;

@@ -113,7 +113,7 @@ export function agentText(text: string): string {
   );
 }
 
-/** Returns a job for an agent, without its request, which the `job` tool returns. */
+/** Returns a job for an agent, without its request. The `job` tool returns the request. */
 export function agentView(job: Job): JobView {
   return { ...jobView(job), request: undefined, details: undefined };
 }

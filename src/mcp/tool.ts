@@ -43,7 +43,7 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
 
 /** The part that the descriptions of all paying tools share. */
 export const sameKey =
-  'The same key is always the same job: after a timeout or an error, call it again with the same key and arguments, and nothing is paid twice.';
+  'The same key is always the same job: after a timeout or an error, call the tool again with the same key and arguments, and nothing is paid for twice.';
 
 /** The argument that every paying tool requires. */
 export const keyField = (): z.ZodString =>
@@ -126,7 +126,7 @@ export interface CheckedBatch {
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
-  /** The error for invalid rows, which prevent a run. */
+  /** The error to report if invalid rows prevent a run. */
   refusal: MgwError | undefined;
   /** The error for `strict` if a done row's video differs from its request; undefined if none does. */
   differing: MgwError | undefined;

@@ -219,7 +219,7 @@ describe('references between rows', () => {
     [
       'the newest job',
       [['s1'], ['s2', '@last:last']],
-      /:3: image: @last refers to another job after each run/,
+      /:3: image: @last refers to a different job after each run/,
     ],
     ['a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: this flag requires an image/],
     [

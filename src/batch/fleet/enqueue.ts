@@ -120,7 +120,7 @@ export async function queueUpdater(
     );
     if (stale.length > 0)
       note(
-        `${updated.problem} The queue keeps the row's earlier content: use the file, not the name ${name}, to retry this row.`,
+        `${updated.problem} The queue keeps the row's earlier content. To retry the row, use the file, not the name ${name}.`,
       );
   };
 }
@@ -171,11 +171,11 @@ function newRow(
       : 'it uses a frame from an earlier job';
   if (waitsFor.length > 0 || needsFrame(work))
     throw usageError(
-      `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have that file. Run the batch on each machine instead: mgw batch run`,
+      `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have the required video. Run the batch on each machine instead: mgw batch run`,
     );
   if (usesProgram && needsUrls(work))
     throw usageError(
-      `line ${line}: the row ${id} cannot be enqueued: a worker does not have its file, and store.command can only upload from that file. Configure a store instead: mgw config set store s3://BUCKET/PREFIX`,
+      `line ${line}: the row ${id} cannot be enqueued: a worker does not have the row's file, and store.command can upload only from that file. Configure a store instead: mgw config set store s3://BUCKET/PREFIX`,
     );
   const sharedFields = { id, index, line, output, tags };
   const queuedRow: QueuedRow = isSpeech(work)

@@ -52,7 +52,8 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
     flush: () => ledger.flush(),
     lease: async () => {
       const { owner } = await ledger.lease();
-      if (owner.lease === undefined) throw new MgwError('internal', 'The shared ledger granted no lease.');
+      if (owner.lease === undefined)
+        throw new MgwError('internal', 'The shared ledger did not grant a lease.');
       return owner.lease;
     },
   };

@@ -66,7 +66,7 @@ function isDecimal(text: string): boolean {
   }
 }
 
-/** Parses an enqueued batch's options. @throws MgwError('local_io') if they are damaged. */
+/** Parses an enqueued batch's options. @throws MgwError('local_io') if the options are damaged. */
 export function parseHead(batch: string, text: string): QueuedHead {
   const parsed = headSchema.safeParse(tryParseJson(text));
   if (parsed.success && isKeyName(batch)) return parsed.data;

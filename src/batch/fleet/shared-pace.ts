@@ -21,8 +21,9 @@ type SendWindowRow = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 const [minCheckMs, maxCheckMs] = [100, 1000];
 
 /**
- * The pace of a batch across all machines that run it, by the database's clock. One database row per batch stores the
- * limit, the delay that the gateway requested, and the time of the next submission. Each process limits its own polls.
+ * The pace of a batch across all machines that run it, measured by the database's clock. One database row per batch
+ * stores the limit, the delay that the gateway requested, and the time of the next submission. Each process limits its
+ * own polls.
  */
 export class SharedPace implements Pace {
   readonly isShared = true;

@@ -36,12 +36,12 @@ export function isPath(name: string): boolean {
   return /^\s*set\./i.test(name);
 }
 
-/** Returns a column's name as templates use it: `#Animal` becomes `animal`. */
+/** Returns a column's name as used in templates: `#Animal` becomes `animal`. */
 export function variableName(written: string): string {
   return fieldName(written.trim().replace(/^#/, ''));
 }
 
-/** Returns a row's id as its key uses it: spaces become `-`. */
+/** Returns a row's id as used in the row's key: spaces become `-`. */
 export function rowId(written: string): string {
   return written.trim().replace(/\s+/g, '-');
 }
@@ -53,7 +53,7 @@ export function isRemark(written: string): boolean {
   return written.trim().startsWith('#') || remarks.includes(fieldName(written));
 }
 
-/** Whether a column is not a field of any row and does not resemble one. */
+/** Whether a column's name is not that of a field and does not resemble one. */
 export function isStray(written: string): boolean {
   return (
     !isPath(written) &&
@@ -105,9 +105,9 @@ export interface WrittenField {
   value: Json;
   /** The line number; 0 if the field is from the command line. */
   line: number;
-  /** The line of the field's name if it is on another line: in CSV, the header. */
+  /** The line of the field's name if the name is on a different line, such as a CSV header. */
   nameLine?: number;
-  /** True if the value is text from a CSV cell or the command line, which has no JSON type. */
+  /** True if the value is text without a JSON type, from a CSV cell or the command line. */
   isText?: true;
 }
 

@@ -56,7 +56,10 @@ export interface OpenOptions {
   content?: Buffer | undefined;
   /** The names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
-  /** Finds a model's protocol, for rows without one. @throws MgwError('usage') if the model does not determine it. */
+  /**
+   * Finds the protocol of the given model, for rows without a protocol.
+   * @throws MgwError('usage') if the model does not determine the protocol.
+   */
   kindOf?: ((model: string) => Promise<JobKind>) | undefined;
 }
 

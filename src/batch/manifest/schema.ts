@@ -116,7 +116,7 @@ const file = z.optional(plainText.check(checkBy(checkNotEmpty), z.describe('a fi
 const over = z.optional(
   z
     .pipe(textOrNumber, z.transform(rowId))
-    .check(checkBy(checkNotEmpty), z.describe('the row over whose clip batch join lays the speech')),
+    .check(checkBy(checkNotEmpty), z.describe('id of the row whose clip batch join lays the speech over')),
 );
 
 function kindFields(kind: JobKind): Record<string, z.ZodMiniType> {

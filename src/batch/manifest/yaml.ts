@@ -32,7 +32,7 @@ export const maxYamlBytes = 2 * 1024 * 1024;
 const maxProducts = 1_000_000;
 const maxDepth = 32;
 const maxNodes = 100_000;
-/** The maximum number of nodes in all rows together, including those that aliases repeat. */
+/** The maximum number of nodes in all rows together, including nodes that aliases repeat. */
 const maxTotalNodes = 1_000_000;
 
 /**

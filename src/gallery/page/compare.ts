@@ -189,7 +189,7 @@ export class CompareView {
   }
 
   // Slows down or pauses the players that are ahead. Seeking in the late players would delay them further, because they
-  // would have to decode the frames that they already could not decode in time.
+  // would have to decode more frames than they can decode in time.
   #keepStep(): void {
     if (!this.#isPlaying) return;
     const running = this.#panes.flatMap(({ media }) => (media && isRunning(media) ? [media] : []));

@@ -54,7 +54,7 @@ export function onKeys(element: EventTarget, keysNow: () => Keys): void {
   });
 }
 
-/** Returns the actions of keys 1 to 5, which rate, and of key 0, which removes the rating. */
+/** Returns the actions of the rating keys: keys 1 to 5 set the rating, and key 0 removes it. */
 export function ratingKeys(rate: (rating: number | undefined) => unknown): Keys {
   const digits = [0, 1, 2, 3, 4, 5].map((digit) => [String(digit), () => rate(digit || undefined)] as const);
   return Object.fromEntries(digits);

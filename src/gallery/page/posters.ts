@@ -1,6 +1,6 @@
 /** The maximum number of posters to make concurrently, because each needs a decoder. */
 const atOnce = 3;
-/** The maximum number of cached posters. The least recently used ones are removed. */
+/** The maximum number of cached posters. The least recently used posters are removed. */
 const maxKept = 400;
 const width = 480;
 const patienceMs = 15_000;

@@ -159,7 +159,7 @@ export function priceText({ price, currency = '', charge }: GalleryItem): string
   if (charge === undefined) return undefined;
   const amount = price === undefined ? 'price unknown' : `${price} ${currency}`.trim();
   if (charge === 'spent') return amount;
-  return charge === 'failed' ? `${amount}, or refunded` : `${amount}, if it was charged`;
+  return charge === 'failed' ? `${amount}, unless refunded` : `${amount}, if it was charged`;
 }
 
 /** Returns the facts about an item to display on one line. */
