@@ -67,8 +67,8 @@ export async function budgetsIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Finds the open reservations in all budgets of the session's ledger. Skips damaged budgets, because nothing can be
- * sent under them.
+ * Finds the open reservations in all budgets of the session's ledger. Skips damaged budgets, because no submission can
+ * use them.
  * @returns a function that opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
@@ -164,7 +164,7 @@ export interface Remainder {
 
 /**
  * Returns the remaining amounts of the budgets that a batch would run under: the standing budget, and the batch's own
- * if `amount` is set. Creates no budget.
+ * budget if `amount` is set. Creates no budget.
  * @throws MgwError('local_io') if a budget cannot be read.
  */
 export async function remaindersFor(
@@ -195,8 +195,8 @@ export async function remaindersFor(
 }
 
 /**
- * Returns deps with which a command or batch pays under the standing budget, and under its own budget if `amount` (an
- * exact decimal) is set. Its own budget includes everything ever paid under `name`.
+ * Adds to `deps` the budgets that limit a command or a batch: the standing budget, and its own budget if `amount` (an
+ * exact decimal) is set. Its own budget counts every charge ever made under `name`.
  * @param raiseCommand see {@link Allowance}
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */
@@ -221,9 +221,9 @@ export async function withBudget<D extends FlowDeps>(
 /** The budgets under which a job was paid for, according to its events. */
 export interface RecordedBudgets {
   standing: string[];
-  /** Whose `--budget` applied: the command's, or that of the named batch; undefined if there was none. */
+  /** Whether `--budget` was set for the command or for a batch; undefined if it was not set. */
   own?: 'command' | { batch: string };
-  /** The limit of `--budget`; undefined if there was none or an older mgw did not record it. */
+  /** The limit set with `--budget`; undefined if no limit was set, or if an older mgw did not record the limit. */
   limit?: string;
 }
 
@@ -240,7 +240,8 @@ export function recordedBudgets(events: Parameters<typeof chargesOf>[0]): Record
 }
 
 /**
- * Returns deps for sending a job again, under the budgets that paid for it before and those of the command.
+ * Adds to `deps` the budgets that limit the resubmission of a job: the job's recorded budgets and the command's
+ * budgets.
  * @param amount replaces the limit of the job's own budget
  * @throws MgwError('usage') if the limit of the job's own budget is unknown; otherwise as {@link withBudget} does.
  */

@@ -16,9 +16,9 @@ import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from '.
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   /** Whether to run the local checks. Default: true. */
   check?: boolean | undefined;
-  /** Whether this is a dry run, which fetches the listing only to fill in a missing field. */
+  /** Whether this is a dry run. A dry run fetches the listing only to fill in a missing field. */
   dryRun?: boolean | undefined;
-  /** One of the protocol's equivalent request paths. */
+  /** The request path to use, if the protocol has several equivalent paths. */
   endpoint?: string | undefined;
   /** Whether to check the status, type and size of each asset before the video is paid for. */
   checkAssets?: boolean | undefined;
@@ -172,7 +172,7 @@ function violationsBeforeListing(checks: Checks, body: JsonObject, mayFill: bool
 }
 
 // With --dry-run or --no-check, fetches the listing only if the body lacks a field. Adds advice to `unlisted` if the
-// listing lacks the model and the protocol does not refuse such a model.
+// listing lacks the model and the protocol accepts unlisted models.
 async function completeFromListing(
   session: Session,
   protocol: Protocol,
@@ -209,7 +209,8 @@ async function completeFromListing(
   }
 }
 
-// Returns 'check' even if the protocol does not need the listing, unless the protocol is known to serve the model.
+// Returns what the listing is needed for. If the protocol does not need the listing, the listing is still used to check
+// the model, unless the protocol is known to serve the model.
 async function listingUse(
   session: Session,
   protocol: Protocol,

@@ -71,7 +71,7 @@ export function budgetsOfDatabase(database: Database): CopiedBudgets {
  * target's budgets and leaves the limits of those budgets unchanged. If a copy is interrupted, the next call continues
  * it.
  * @param repeat the command that repeats the copy
- * @param keepKeys whether a key that names another job in the target continues to name that job
+ * @param keepKeys whether a key that names a different job in the target stays with that job
  * @throws MgwError, with nothing written: 'local_io' if a budget is damaged; 'conflict' if a process is working on a
  * job, a job was changed in both ledgers, or a key names different jobs in the two ledgers.
  */
@@ -185,7 +185,7 @@ async function refuseConflicts(
       `${counted(changed.length, 'job')} changed in ${source} and in ${target}`,
       changed,
       ', ',
-      'Remove each job from one of the two with mgw jobs rm.',
+      'Remove each job from one of the two ledgers with mgw jobs rm.',
       ['mgw', 'jobs', 'show', changed[0] ?? ''],
     );
   if (keys.length > 0)
@@ -193,12 +193,12 @@ async function refuseConflicts(
       `${counted(keys.length, 'key')} would name two jobs`,
       keys,
       '; ',
-      `With --keep-keys, each key continues to name its job in ${target}. The other job can then be found only by its id.`,
+      `With --keep-keys, each key stays with the job that it has in ${target}. The copied job can then be found only by its id.`,
       [...repeat, '--keep-keys'],
     );
 }
 
-// A running process may pay for this job or another one after the copy.
+// A running process may still submit this job, or a new one, after the copy.
 function refuseInUse(job: Job): void {
   const run = job.record.runs.find(({ owner }) => job.record.lifeOf(owner) === 'alive');
   if (run === undefined) return;
@@ -221,8 +221,8 @@ async function isChanged(job: Job, from: Ledger, to: Ledger): Promise<boolean> {
   return JSON.stringify(there.slice(0, events.length)) !== JSON.stringify(events);
 }
 
-// Returns the id of the other job that this job's key names in the target; undefined if there is none, or if the key
-// does not name this job in the source.
+// Returns the id of the job that this job's key names in the target, if that is a different job. Undefined if it is
+// not, or if the key does not name this job in the source.
 async function otherJobOfKey(
   { id, key, record: { fingerprint } }: Job,
   from: Ledger,

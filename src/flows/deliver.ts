@@ -20,16 +20,19 @@ export interface DeliveryOptions {
   target?: Target | undefined;
   /** Whether to overwrite files at the target. */
   force: boolean;
-  /** Whether to exit 9, with the files kept, if a file differs from the request. */
+  /** Whether to exit 9 if a file differs from the request. The files are kept. */
   strict?: boolean | undefined;
-  /** Whether to write the origin "made by a trained algorithm" into each MP4. */
+  /** Whether to mark each MP4 as made by a trained algorithm (AI). */
   mark?: boolean | undefined;
   deadline: Deadline;
 }
 
-/** Callbacks to the front end that are called while a flow runs. */
+/** Callbacks that report a flow's progress to the front end. */
 export interface FlowHooks {
-  /** Called when the gateway has the job and waiting begins. `isResumed`: whether an earlier run submitted the job. */
+  /**
+   * Called when the gateway has accepted the job and waiting begins. `isResumed`: whether an earlier run submitted the
+   * job.
+   */
   onAccepted?: ((job: Job, isResumed: boolean) => void) | undefined;
   /** Called after each poll. */
   onUpdate?: ((job: Job) => void) | undefined;
@@ -45,10 +48,11 @@ export interface Delivered {
   /** The job, as recorded at the end of the flow. */
   job: Job;
   files: JobFile[];
-  /** Whether an earlier run had paid for the result, so that this run submitted nothing. */
+  /** Whether an earlier run had paid for the result, so this run submitted nothing. */
   isResumed: boolean;
   /**
-   * Records whether the result was reported to the user. If so, repeating the command makes a second take (design 4).
+   * Records whether the result was reported to the user. If it was reported, repeating the command makes, and charges
+   * for, a new result (design 4).
    */
   delivered: (isReported?: boolean) => Promise<void>;
 }

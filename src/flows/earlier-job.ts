@@ -18,7 +18,10 @@ import { type Session, transferDeadline } from './session.ts';
 
 /** An asset from an earlier job: its video or a frame of the video. */
 export interface EarlierAsset {
-  /** `sha256:HEX.mp4`, with the video's hash. A frame adds `#first` or `#last`, because its bytes depend on ffmpeg. */
+  /**
+   * `sha256:HEX.mp4`, with the video's hash. A frame's name also ends in `#first` or `#last`, because the bytes of a
+   * frame depend on ffmpeg.
+   */
   name: string;
   /** Returns the bytes to send: the video, or the frame as a PNG. */
   read: () => Promise<Uint8Array>;
@@ -71,7 +74,7 @@ export function partOf(ref: string, flag: string): Part {
  * 17). A missing file is fetched again, which costs nothing.
  * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
  * it; exit 9 if the result can no longer be fetched.
- * @param isDryRun fetches nothing: the recorded file counts, although it is missing
+ * @param isDryRun whether to use the recorded file even if it is missing, and fetch nothing
  */
 export async function earlierAsset(
   session: Session,
@@ -154,7 +157,7 @@ async function videoOf(
     const [recordedFile] = filesOfSample(job, index, count);
     const fetch = ['mgw', 'jobs', 'fetch', job.id];
     if (recordedFile === undefined) throw usageError(`${label}: ${job.id} has not been saved.`, fetch);
-    session.note(`${label}: the file is missing. The command fetches it again without --dry-run.`);
+    session.note(`${label}: the file is missing. Without --dry-run, the command fetches it again.`);
     return recordedFile;
   }
   session.note(`${label}: the file is missing. Fetching it again.`);

@@ -104,16 +104,16 @@ export interface FetchOptions {
   /** Whether to overwrite files at the target. */
   force: boolean;
   deadline: Deadline;
-  /** Whether to exit 9, with the files kept, if a file differs from the request. */
+  /** Whether to exit 9 if a file differs from the request. The files are kept. */
   strict?: boolean | undefined;
-  /** Whether to write the origin "made by a trained algorithm" into each MP4. */
+  /** Whether to mark each MP4 as made by a trained algorithm (AI). */
   mark?: boolean | undefined;
-  /** If false, queries the gateway once and throws exit 8 if the job has not finished. */
+  /** Whether to wait. If false, the gateway is queried once, and an unfinished job is an error (exit 8). */
   wait?: boolean | undefined;
 }
 
 /**
- * Waits for a job and saves its result. Never pays. Speech is copied from an intact saved file, because the gateway
+ * Waits for a job and saves its result. Costs nothing. Speech is copied from an intact saved file, because the gateway
  * keeps no audio.
  * @throws MgwError: exit 3 key refused, 5 failed, 6 never sent, 7 unknown, 8 not finished at the deadline, 9 no result,
  * 10 cannot be saved, 130/143 interrupted.

@@ -81,7 +81,7 @@ function unknownHandle(ref: string): never {
 
 /**
  * Returns the protocol of a video job.
- * @throws MgwError('usage') if this version of mgw has no such protocol, or the job's record has lost it.
+ * @throws MgwError('usage') if this version of mgw has no such protocol, or the job's record has lost the protocol.
  */
 export function protocolOf(job: Job): Protocol {
   if (job.protocol !== lostProtocol) return protocolNamed(job.protocol);
@@ -113,7 +113,7 @@ export function checkGateway(
 }
 
 // Returns the flags that make a command use a job's gateway. Undefined if the key in use belongs to another gateway's
-// profile: that key must not be sent to the job's gateway unless it paid for the job there.
+// profile: that key must not be sent to the job's gateway unless the job was submitted with it.
 function gatewayFlags({ base_url: jobGateway, record }: Job, settings: GatewayChoice): string[] | undefined {
   // The sandbox's name in records is not a URL.
   if (!URL.canParse(jobGateway)) return ['--sandbox'];

@@ -27,8 +27,8 @@ const maxPages = 100;
 const maxLength = 16 * 1024 * 1024;
 
 /**
- * Fetches all models that the key can use, or one by its id (specification 2.7). Follows the pages of a list, and notes
- * if it remains incomplete. Retries 429, 5xx and network errors with backoff.
+ * Fetches all models that the key can use, or one by its id (specification 2.7). Follows the pages of a list, and
+ * prints a note if the list remains incomplete. Retries 429, 5xx and network errors with backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 all retries failed.
  */
 export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
@@ -47,7 +47,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     length += reply.text.length;
     if (result.nextPage === undefined) break;
     page = result.nextPage;
-    // A gateway that does not know the query returns the same page again.
+    // A gateway that ignores the page in the query returns the same page again.
     const isStuck = models.length === count;
     if (isStuck || pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0)
       return incomplete(models, page, session);

@@ -10,7 +10,7 @@ import { isObjectUrl } from '../store-url.ts';
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
-/** The server's flags that a command suggested to a person needs. */
+/** The server's flags that a command suggested to the user must repeat. */
 export type ServerFlags = Globals & Pick<SettingFlags, 'budgetName'>;
 
 /** Returns the global flags that choose the gateway or the ledger, each with its value, for a suggested command. */
@@ -42,8 +42,8 @@ function commandWithGlobals(command: readonly string[], globals: Globals): strin
 }
 
 /**
- * Returns a command for a person to run, with the server's gateway, ledger and standing budget. The person's shell may
- * lack the server's environment, so its values become flags.
+ * Returns a command for the user to run, with the server's gateway, ledger and standing budget. The user's shell may
+ * lack the server's environment, so the environment's values become flags.
  * @param settings undefined if the settings are invalid
  */
 export function commandForPerson(
@@ -68,7 +68,10 @@ export interface KeptFlags {
   budgetName?: string | undefined;
 }
 
-/** Adds to a suggested command those flags of the failed command that it accepts and lacks. */
+/**
+ * Adds the failed command's flags to a suggested command. Omits flags that the suggested command already has or does
+ * not accept.
+ */
 export function withKeptFlags(command: readonly string[], flags: KeptFlags): string[] {
   if (command.includes('--not-created')) return [...command];
   const { output, force, strict, mark, budget, budgetName } = flags;
@@ -92,8 +95,8 @@ export function withKeptFlags(command: readonly string[], flags: KeptFlags): str
 }
 
 /**
- * Returns a command's error with a `next` that saves the result at the command's output instead of only waiting. That
- * `next` pays no more than the command's budgets allow.
+ * Returns a command's error with a `next` that saves the result at the command's output instead of only waiting. The
+ * suggested command spends no more than the failed command's budgets allow.
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
@@ -108,12 +111,12 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
     : error.with({ next: withKeptFlags(command, flags) });
 }
 
-// Retrying the same path cannot succeed after these errors.
+// After these errors, a retry with the same path cannot succeed.
 const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
 
 /**
  * Returns an output to use instead of one that failed: a free path next to an existing file, or a path in the current
- * folder if no file can be created at `output`. Undefined if another output would not help.
+ * folder if no file can be created at `output`. Undefined if a different output would not help.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);
@@ -125,7 +128,7 @@ export function alternativeOutput(error: MgwError, output: string): string | und
   return dir === '' || existsSync(pathHere) ? freePath(pathHere) : pathHere;
 }
 
-/** Returns the command to run if a paid job could not be saved at an output; undefined if none is known. */
+/** Returns the command to run if a paid job could not be saved at the given output; undefined if none is known. */
 export function nextForOutput(error: MgwError, job: Job, output: string): string[] | undefined {
   const folder = error.path === undefined ? '' : dirname(error.path);
   if (systemCode(error.cause) === 'ENOENT' && folder !== '' && !existsSync(folder))

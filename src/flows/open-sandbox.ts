@@ -34,8 +34,8 @@ export function limitsOf(settings: Settings, flags: Limits = {}): Limits {
 
 /**
  * Starts a sandbox.
- * @throws MgwError: `usage` for an invalid fault, key or model or a port that is not free, `local_io` if the folder
- * cannot be used.
+ * @throws MgwError: `usage` for an invalid fault, key or model, or for a port in use; `local_io` if the folder cannot
+ * be used.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const server = await import('../sandbox/server.ts');

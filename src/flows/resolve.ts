@@ -25,8 +25,9 @@ import type { Ledger } from '../ledger/ledger.ts';
 export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
- * Settles a submission whose response was lost, based on what a person found out (design 4). If the task exists and a
- * target is set, waits for the task and saves its result. `resubmit` pays again, and only at the job's gateway.
+ * Settles a submission whose response was lost, based on what the user found out (design 4). If the task exists and a
+ * target is set, waits for the task and saves its result. `resubmit` submits, and pays for, the job again, but only at
+ * the job's gateway.
  * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve;
  * otherwise as `submitVideo` and `fetch` do.
  */
@@ -215,18 +216,17 @@ async function checkBudgets(
   await reservation.settle('none');
 }
 
-/** A person's decision about an `unknown` job (design 4). */
+/** The user's decision about an `unknown` job (design 4). */
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
 
-// Whether a person may resolve the job. An adopted handle may be wrong until the gateway has returned its task.
+// Whether the user may resolve the job. An adopted handle may be wrong until the gateway has returned its task.
 function isInDoubt({ state, record }: Job): boolean {
   return state === 'unknown' || record.isUnconfirmed === true;
 }
 
 /**
- * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that the
- * submission should be sent again. Replaces an earlier decision if the gateway has never returned its task. Sends
- * nothing.
+ * Records the user's decision about a submission in doubt: it has a task (with its handle), it has no task, or it is to
+ * be sent again. Replaces an earlier decision if the gateway has never returned its task. Sends nothing.
  * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
@@ -241,7 +241,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
       `The record of ${job.id} is damaged. Run its command again with ${newTakeFlag(job)} instead.`,
     );
   }
-  // If two people decide at once, the later decision must not undo an attempt that the earlier one began.
+  // If two users decide at once, the later decision must not undo an attempt that the earlier decision started.
   const { how } = resolution;
   const correction = job.handle !== undefined && { instead_of: job.handle };
   const attempt = await lastAttempt(ledger, job);

@@ -58,7 +58,7 @@ export interface Session {
   objects(): Promise<ObjectStore>;
   /** Closes everything except the ledger: idle connections and the embedded sandbox. */
   close(): Promise<void>;
-  /** Closes the ledger after the last record. Other processes then see at once that this process has finished. */
+  /** Closes the ledger after its last write. Other processes then see at once that this process has finished. */
   closeLedger(): Promise<void>;
 }
 

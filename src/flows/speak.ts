@@ -42,9 +42,9 @@ export interface SpeechSubmission {
   force: boolean;
   /** Whether to write a sidecar next to the file. */
   sidecar: boolean;
-  /** Whether to write the origin "made by a trained algorithm" into an MP3. */
+  /** Whether to mark an MP3 as made by a trained algorithm (AI). */
   mark?: boolean | undefined;
-  /** Whether this is a deliberate second take. */
+  /** Whether to pay for a new take even if the same request was paid for before. */
   fresh: boolean;
   /**
    * If set, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
@@ -54,7 +54,7 @@ export interface SpeechSubmission {
   deadline: Deadline;
   /** A key that permanently names the job. */
   key?: string | undefined;
-  /** Words for finding the job. */
+  /** Words by which the user can find the job. */
   tags?: string[] | undefined;
   /** The maximum that all runs with this text may spend in total, as an exact decimal. */
   budget?: string | undefined;

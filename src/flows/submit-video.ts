@@ -20,9 +20,9 @@ import type { FlowDeps } from './settings.ts';
 export interface VideoSubmission extends DeliveryOptions {
   /** A key that permanently names the job. */
   key?: string | undefined;
-  /** Words for finding the job. */
+  /** Words by which the user can find the job. */
   tags?: string[] | undefined;
-  /** Whether this is a deliberate second take. */
+  /** Whether to pay for a new take even if the same request was paid for before. */
   fresh: boolean;
   /**
    * If set, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until

@@ -19,7 +19,7 @@ export interface PrunedInputs {
   kept: Record<KeepReason, number>;
 }
 
-/** Which files to prune. */
+/** Options that select the files to prune. */
 export interface PruneInputs {
   /** Only files uploaded before this time are removed, in ms since 1970. */
   before: number;

@@ -49,7 +49,7 @@ function amountUnder(
 
 /**
  * Replaces the reserved amount of paid speech with the final cost, based on the usage that the gateway reported
- * (specification 8). Notes a failure instead of throwing, because the speech is paid for.
+ * (specification 8). If this fails, prints a note instead of throwing, because the speech is paid for.
  * @param job the job with its usage, in its final state
  */
 export async function chargeUsage(
@@ -72,7 +72,7 @@ export async function chargeUsage(
   }
 }
 
-// Adds the acceptance if it could not be recorded.
+// Adds an `accepted` event if the acceptance could not be recorded.
 function withAcceptance(events: (RecordedEvent | undefined)[]): (RecordedEvent | undefined)[] {
   const isRecorded = chargesOf(events).some(({ outcome }) => outcome === 'accepted');
   return isRecorded ? events : [...events, { type: 'accepted', handle: '', at: '' }];
@@ -104,7 +104,7 @@ export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }
 
-/** This process's claims under which nothing was or will be sent, even if the ledger does not prove it. */
+/** The claims of this process under which nothing was sent, or will be sent. The ledger may not prove this. */
 const abandonedClaims = new Set<string>();
 
 /** Marks a claim of this process as one under which nothing was or will be sent. */

@@ -28,7 +28,7 @@ type Deps = Pick<JobDeps, 'ledger' | 'gateway' | 'startedAt'>;
 interface LookupResult {
   /** The job to continue with. */
   job?: Job;
-  /** Set if another process is claiming the key for another submission, whose job does not exist yet. */
+  /** Set if another process is claiming the key for a different submission whose job does not exist yet. */
   conflict?: MgwError;
   /** The earlier job, if a new job would be its second take. */
   secondTakeOf?: Job;
@@ -39,8 +39,8 @@ interface LookupResult {
   /** The ids of the jobs that had been delivered to the output when the command began. */
   deliveredBefore?: ReadonlySet<string>;
   /**
-   * The name that a new job claims, and the job's id if the name is claimed for an id without a job. Empty if a new job
-   * does not claim a name.
+   * `name`: the name that a new job claims; absent if it claims none. `id`: the new job's id, if the name is already
+   * claimed for an id without a job.
    */
   newClaim: { name?: string; id?: string };
 }
@@ -52,9 +52,9 @@ interface LookupResult {
  * (design 4). Claims a name with the new job's id first, so that only one of several processes creates a job and the
  * others find it. If the new job is a second take, notifies the user first. If an earlier run on another machine may be
  * alive, waits until its lease is renewed or ends.
- * @throws MgwError: exit 2 if the key belongs to another request, or if the key or the output contains the API key;
- * exit 7 if the record of an earlier job is lost; exit 8 at the deadline; exit 10 if nothing can be recorded; and what
- * `beforeSending` throws.
+ * @throws MgwError: exit 2 if the key belongs to a different request, or if the key or the output contains the API key;
+ * exit 7 if the record of an earlier job is lost; exit 8 at the deadline; exit 10 if nothing can be recorded; or the
+ * error from `beforeSending`.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: Began): Promise<Job> {
   checkNoSecret('--key', order.key, deps.redact);
@@ -164,7 +164,7 @@ function secondTakeNote(job: Job): string {
  * whose run has ended, or an `unknown` job that blocks the submission. It may also be a job that another process makes
  * for the same file, or delivered to that file after the command began.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key belongs
- * to another request.
+ * to a different request.
  * @param alive leases on other machines that were renewed in the meantime
  * @param deliveredBefore the jobs that had been delivered to the output when the command began; determined if absent
  */
@@ -201,7 +201,7 @@ export async function findEarlier(
   return { secondTakeOf, newClaim: keyLookup?.newClaim ?? newClaim, deliveredBefore };
 }
 
-/** Returns the jobs with a fingerprint, newest first. */
+/** Returns the jobs with the given fingerprint, newest first. */
 export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
   return (await findTakes(fingerprint, deps)).jobs;
 }
@@ -264,14 +264,14 @@ async function lookUpLink(
   if (fate === 'removed') return undefined;
   if (fate === 'lost') throw lostRecord(`the job with the key ${key}`, holder.job);
   if (fate === 'unmade' && holder.fingerprint !== fingerprint) {
-    // If the claiming process died before it created the job, the id is free. Otherwise the key will soon belong to
-    // another submission.
+    // If the claiming process died before it created the job, the id is free. Otherwise the key will soon belong to a
+    // different submission.
     if ((await ledger.lifeOf(holder.owner)) === 'dead' && (await ledger.forbid(holder.job))) return undefined;
-    const text = `The key ${key} is being claimed for another submission (${holder.job}). Choose another key.`;
+    const text = `The key ${key} is being claimed for a different submission (${holder.job}). Choose another key.`;
     return { newClaim, conflict: new MgwError('conflict', text, { next: showCommand({ id: holder.job }) }) };
   }
   if (job === undefined) return { newClaim };
-  // A removed job may have been imported again, with another body.
+  // A removed job may have been imported again with a different body.
   const isLost = job.record.fingerprint === lostFingerprint;
   const recordedFingerprint = isLost ? holder.fingerprint : job.record.fingerprint;
   if (recordedFingerprint !== fingerprint || (!isLost && job.record.variant !== order.variant))

@@ -42,7 +42,7 @@ export function resolveCommand(job: {
   return ['mgw', 'jobs', 'resolve', job.id, ...(handle === undefined ? [] : ['--adopt', handle])];
 }
 
-/** Returns the flag with which a job's command pays for another take. A key permanently names one submission. */
+/** Returns the flag that makes a job's command pay for another take. A key permanently names one submission. */
 export function newTakeFlag({ key }: { key?: string | undefined }): string {
   return key === undefined ? '--new' : 'another --key';
 }
@@ -60,7 +60,7 @@ export function unknownError(job: Job, reason: string, requestId?: string): MgwE
   });
 }
 
-/** Exit 2: the same request was submitted under another key, perhaps unknown to the caller. Nothing was sent. */
+/** Exit 2: the same request was submitted under a different key, which the caller may not know. Nothing was sent. */
 export function otherKeyError(job: Job, doubt: 'sending' | 'untold'): MgwError {
   const name = job.key === undefined ? 'without a key' : `under the key ${job.key}`;
   const state =
@@ -146,7 +146,7 @@ export function unrecordedHandleError(handle: string, job: Job, cause: unknown):
 
 /**
  * Returns the error of a run whose job was removed in the meantime. Only the handle still identifies the task, so the
- * user must see the handle. The same command would pay again.
+ * user must see the handle. Repeating the command would pay again.
  */
 export function removedJobError(error: MgwError, job: Job): MgwError {
   const { id, protocol, handle } = job;
@@ -170,7 +170,7 @@ export function noHandleError(job: Job): MgwError {
   const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');
   const text = isRunning
     ? `Job ${job.id} has not been sent yet. The command that created it is still running and will send it.`
-    : `Job ${job.id} was never sent. Run the command that created it again to send it.`;
+    : `Job ${job.id} was never sent. To send it, repeat the command that created it.`;
   return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
 }
 

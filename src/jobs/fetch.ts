@@ -41,8 +41,8 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
     return;
   }
   const paths = pathsAt(target.path, count);
-  // Numbered files next to a folder of that name would be unexpected. A trailing slash also means a folder, but is lost
-  // when the path is resolved.
+  // If the target is a folder, numbered files next to that folder would be unexpected. A trailing slash also means a
+  // folder, but is lost when the path is resolved.
   const isMeantAsFolder = target.path.endsWith('/') || (count > 1 && isFolder(target.path));
   if (isMeantAsFolder) checkOutput(target.path, { force });
   for (const path of paths) checkOutput(path, { force });
@@ -59,8 +59,8 @@ function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]
 /**
  * Waits for a job and saves its results. Each file is complete, verified and recorded, and its name never comes from
  * the server. Intact files of an earlier run are not replaced. A failure never causes another submission (design 6).
- * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3 if its URL
- * requires the key but is not trusted with it.
+ * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3 if the result's
+ * URL requires the key but is not trusted.
  */
 export async function fetchResults(
   job: Job,

@@ -43,7 +43,7 @@ export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, befo
   );
 }
 
-/** Whether another live process was the first to start the job. */
+/** Whether the live process that began the job first is a different process. */
 export function isRunElsewhere(job: Job, { instance }: Owner): boolean {
   const [first] = runsOf(job);
   return first !== undefined && first.owner.instance !== instance;
@@ -54,7 +54,7 @@ function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
 }
 
 /**
- * Whether the same command continues with a job (design 4).
+ * Whether repeating the same command continues with the given job (design 4).
  * @param isNewest whether no later job of the submission was paid for
  */
 export function continuesWith(
@@ -81,8 +81,8 @@ function isOfBatch({ key: otherKey = '' }: Job, key: string): boolean {
 }
 
 /**
- * Returns why a job with the same request under another key blocks a row of an agent's batch; undefined if it does not
- * block the row.
+ * Returns why a job with the same request under a different key blocks a row of an agent's batch; undefined if it does
+ * not block the row.
  */
 export function doubtForRow(
   job: Job,
@@ -95,8 +95,9 @@ export function doubtForRow(
 }
 
 /**
- * Returns why a job with the same request under another key blocks an agent's submission: it is being sent, or it was
- * accepted but the caller was never notified. An agent that did not get the result may try again under another key.
+ * Returns why a job with the same request under a different key blocks an agent's submission: it is being sent, or it
+ * was accepted but the caller was never notified. An agent that did not get the result may try again under a different
+ * key.
  */
 export function doubtAbout(
   job: Job,
@@ -118,8 +119,8 @@ export function doubtAbout(
 }
 
 /**
- * If a job's process died after recording the response but before reading it, reads the response and returns the job
- * with the verdict. Only for agents, because the job may have been accepted under another key.
+ * If a job's process died after recording the response but before interpreting it, interprets the response and returns
+ * the job with the verdict. Used only for agents, because the job may have been accepted under a different key.
  * @throws MgwError('local_io') if the verdict cannot be recorded.
  */
 export async function withReadReply(

@@ -15,8 +15,8 @@ export interface LockRequest {
 }
 
 /**
- * The identity of all speech outputs. They need no identity for each job, because partial audio is never resumed and
- * the job's record contains its path.
+ * The identity of all speech outputs. Jobs need no separate identities, because partial audio is never resumed and the
+ * job's record contains its path.
  */
 export const speechIdentity = 'speech';
 

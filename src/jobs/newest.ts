@@ -20,7 +20,7 @@ export interface JobFilter {
 
 /**
  * Returns the newest jobs that match, and the number of older ids that were not read. Reads only as many records as it
- * needs, so that listing is fast in a ledger of any size.
+ * needs, so listing is fast in a ledger of any size.
  */
 export async function newestJobs(
   ledger: Ledger,

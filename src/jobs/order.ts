@@ -49,9 +49,9 @@ export interface Order {
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** A key that permanently names the job. */
   key?: string;
-  /** Words for finding the job. */
+  /** Words by which the user can find the job. */
   tags?: string[];
-  /** Whether this is a deliberate second take, which ignores earlier jobs with the same body. */
+  /** Whether to pay for a new take, regardless of earlier jobs with the same body. */
   fresh: boolean;
   /**
    * If set, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job that
@@ -110,9 +110,9 @@ function nameOfGateway(gateway: string): string {
 }
 
 /**
- * Returns the body to record, without the API key. In a large body, each long string is replaced with its hash; if that
- * is not enough, so is the whole body. `elided` is set if the recorded body differs from the sent one and therefore
- * cannot be sent again.
+ * Returns the body to record, without the API key. In a large body, replaces each long string with its hash. If the
+ * body is still too large, replaces the whole body with its hash. `elided` is set if the recorded body differs from the
+ * sent one and therefore cannot be sent again.
  * @param redact removes the API key from a string
  */
 export function recordedBody(
@@ -162,8 +162,8 @@ export interface JobDeps extends PayDeps {
   /** The command's start time, in ms since 1970. Default: the time of the first search for the job. */
   startedAt?: number | undefined;
   /**
-   * Set if processes take turns to submit. A job is then left to the live process that began it first, so that no other
-   * process uses a turn for it. Called when this process starts to wait for that process.
+   * Called when this process starts to wait for the live process that began the job first. Set only if processes take
+   * turns to submit: a waiting process then uses no turn for the job.
    */
   onWaitForOther?: () => void;
 }

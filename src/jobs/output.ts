@@ -37,8 +37,8 @@ export function goalOf(command: Goal['command'], ask: Milestone, target: Target 
 }
 
 /**
- * Returns the absolute path of the output that the job's command specified, preferring an output that has not been
- * delivered. Undefined if the command specified none.
+ * Returns the absolute path of the output that the job's command specified. Prefers an output that has not been
+ * delivered. Undefined if the command specified no output.
  */
 export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
@@ -53,7 +53,7 @@ export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
 
-/** Whether two absolute outputs are the same name in the same folder, after symbolic links are resolved. */
+/** Whether two absolute output paths have the same file name and the same folder, after symbolic links are resolved. */
 export function isSameOutput(one: string, other: string): boolean {
   if (one === other) return true;
   if (!isAbsolute(one) || !isAbsolute(other) || basename(one) !== basename(other)) return false;

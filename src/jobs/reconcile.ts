@@ -47,8 +47,8 @@ export function shownState(job: Job): Job['state'] {
 }
 
 /**
- * Updates a job whose run died to the state that its record proves (design 4). Reads a response that was recorded but
- * not read. A submission without a recorded response becomes `unknown`. Other jobs are unchanged.
+ * Updates a job whose run died to the state that its record proves (design 4). Interprets a response that was recorded
+ * but not interpreted. A submission without a recorded response becomes `unknown`. Other jobs are unchanged.
  * @throws MgwError('local_io') if the state cannot be recorded.
  */
 export async function reconcile(

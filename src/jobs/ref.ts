@@ -90,12 +90,14 @@ export function lostRecord(subject: string, id: string): MgwError {
  * @param key the key that was claimed, if any
  */
 export function lostClaim(name: string, key?: string): MgwError {
-  const advice = key === undefined ? '--new submits it anyway.' : 'Another --key submits it anyway.';
+  const advice = key === undefined ? '--new submits it anyway.' : 'A different --key submits it anyway.';
   const text = `The claim ${name} is damaged, so a submission may have been accepted and charged. It is not sent again. ${advice}`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** Returns the error (exit 2) for a key that belongs to a job with another request. It lists the differences. */
+/**
+ * Returns the error (exit 2) for a key that belongs to a job with a different request. The error lists the differences.
+ */
 export function keyConflict(key: string, job: Job, body: Json): MgwError {
   const changes = differences(job.request as Json, recordedBody(body).request).slice(0, 8);
   const changeText = changes.length > 0 ? changes.join('; ') : 'the gateway, the protocol or the file format';
@@ -144,11 +146,11 @@ export function keyOfRetry(key: string, number: number): string {
 }
 
 /**
- * Returns the latest job for a row's key; number 1, without a job, if there is none.
+ * Returns the latest job for a row's key; if there is none, returns number 1 without a job.
  * @throws MgwError('submit_unknown') if the record of one of the row's jobs is lost.
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
-  // Look for the second job even if a person removed the first.
+  // Look for the second job even if the user removed the first.
   const [job, second] = await Promise.all([namedJob(ledger, key), namedJob(ledger, keyOfRetry(key, 2))]);
   let latest: Retry = { number: 1, key, job };
   for (let next = second; next !== undefined;) {

@@ -27,7 +27,7 @@ export interface SaveOptions {
   onProgress?: (progress: DownloadProgress) => void;
   /** If false, the file is temporary and is not recorded. */
   record?: boolean;
-  /** Whether to write the origin "made by a trained algorithm" into an MP4. */
+  /** Whether to mark an MP4 as made by a trained algorithm (AI). */
   mark?: boolean | undefined;
 }
 
@@ -54,8 +54,8 @@ const minVideoBytes = 8;
 /**
  * Saves one result of a finished job at `place`, measures it and records it. Requests a new URL if one has expired, and
  * waits for a result that is not ready.
- * @throws MgwError: exit 9 gone or broken, 10 cannot be saved here, 3 its URL requires the key but is not trusted with
- * it, 8 not ready at the deadline.
+ * @throws MgwError: exit 9 gone or broken, 10 cannot be saved here, 3 the result's URL requires the key but is not
+ * trusted, 8 not ready at the deadline.
  */
 export async function saveResult(
   watched: WatchedJob,

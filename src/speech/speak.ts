@@ -23,9 +23,9 @@ export interface SpeechOrder {
   /** Distinguishes jobs with the same body: a piece of a longer text, or a WAV file made from PCM. */
   variant?: string;
   key?: string;
-  /** Words for finding the job. */
+  /** Words by which the user can find the job. */
   tags?: string[];
-  /** Whether this is a deliberate second take. */
+  /** Whether to pay for a new take even if the same request was paid for before. */
   fresh: boolean;
   /**
    * If given, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job

@@ -133,7 +133,7 @@ it('a key that belongs to another job in the target is refused before anything i
   await expect(copyJobs(from, to)).rejects.toMatchObject({
     code: 'conflict',
     exitCode: 2,
-    message: `1 key would name two jobs: boat names ${next} in one, and ${other} in two. Nothing was copied. With --keep-keys, each key continues to name its job in two. The other job can then be found only by its id.`,
+    message: `1 key would name two jobs: boat names ${next} in one, and ${other} in two. Nothing was copied. With --keep-keys, each key stays with the job that it has in two. The copied job can then be found only by its id.`,
     next: ['mgw', 'state', 'copy', '--keep-keys'],
   });
   expect(await to.ids()).toEqual([other]);

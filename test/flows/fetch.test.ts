@@ -72,7 +72,7 @@ it('a command that waits for a job prints the handle if the job is removed, beca
 });
 
 it.each<[string, JobEvent[], RegExp]>([
-  ['no process works on is sent by the same command', [], /Run the command that created it again to send it/],
+  ['no process works on is sent by the same command', [], /To send it, repeat the command that created it/],
   // Running the same command again would pay for a second take.
   ['a live process works on is sent by that process', [running], /is still running and will send it/],
 ])('an unsent job that %s', async (_, events, message) => {

@@ -575,7 +575,7 @@ describe('a repeated command', () => {
 
   it.each<[string, string | undefined, Partial<Order>, RegExp]>([
     ['--new', undefined, { fresh: true }, /--new submits it anyway/],
-    ['another key', 'k', { key: 'l' }, /Another --key submits it anyway/],
+    ['another key', 'k', { key: 'l' }, /A different --key submits it anyway/],
   ])(
     'exits 7 if its claim is damaged and has no job, but submits anyway with %s',
     async (_, key, other, way) => {
