@@ -227,7 +227,7 @@ export interface RecordedBudgets {
   limit?: string;
 }
 
-/** Returns the budgets of all attempts that were or may have been accepted. */
+/** Returns the budgets of every attempt that was, or may have been, accepted. */
 export function recordedBudgets(events: Parameters<typeof chargesOf>[0]): RecordedBudgets {
   const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
   const names = [...new Set(charges.flatMap(({ budgets = [] }) => budgets))];

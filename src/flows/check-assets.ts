@@ -157,7 +157,7 @@ function descriptionFrom(headers: Record<string, string>, length: string | undef
   return { mime: headers['content-type'] ?? '', bytes: Number.isNaN(bytes) ? undefined : bytes };
 }
 
-// Hides the query, which may contain a signature.
+// Returns the URL for messages, without its query, because the query may contain a signature.
 function displayUrl(value: string): string {
   return printableLine(value.replace(/[?#].*$/s, '?…'), 200);
 }

@@ -23,7 +23,7 @@ const toPng = ['-an', '-frames:v', '1', '-c:v', 'png', '-f', 'image2pipe', '-'];
 
 /**
  * Extracts a frame of a video as a PNG, using the ffmpeg on the PATH.
- * @throws MgwError('usage') if there is no ffmpeg, or it finds no frame.
+ * @throws MgwError('usage') if ffmpeg is missing or finds no frame.
  */
 export async function takeFrame(path: string, place: FramePlace, signal: AbortSignal): Promise<Uint8Array> {
   const frame = (args: string[]): Promise<Buffer> =>
@@ -43,7 +43,7 @@ export async function takeFrame(path: string, place: FramePlace, signal: AbortSi
 /**
  * Encodes or copies media into a file with ffmpeg, overwriting the file.
  * @param list ffmpeg's standard input
- * @throws MgwError('usage') if there is no ffmpeg, or it fails.
+ * @throws MgwError('usage') if ffmpeg is missing or fails.
  */
 export async function encode(path: string, args: string[], signal: AbortSignal, list = ''): Promise<void> {
   const allArguments = ['-y', '-xerror', ...args, '-movflags', '+faststart', '-f', 'mp4', `file:${path}`];
@@ -70,7 +70,7 @@ export interface Probe {
 
 /**
  * Returns the streams and the duration of a media file.
- * @throws MgwError('usage') if there is no ffprobe, or it cannot read the file.
+ * @throws MgwError('usage') if ffprobe is missing or cannot read the file.
  */
 export async function probe(path: string, input: string[], signal: AbortSignal): Promise<Probe> {
   const args = ['-show_data_hash', 'sha256', '-show_streams', '-show_format', '-of', 'json'];

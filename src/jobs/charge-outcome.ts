@@ -10,7 +10,7 @@ import { names, readOwner } from '../ledger/names.ts';
 /**
  * Returns what the ledger proves about a job's reservation. `accepted`: an attempt under the reservation was accepted.
  * `none`: no such attempt was accepted, and none can follow, because the process is dead or the job was accepted under
- * another reservation. A final amount: an attempt was accepted, and its reported usage costs more or less than the
+ * a different reservation. A final amount: an attempt was accepted, and its reported usage costs more or less than the
  * reserved amount. `open`: anything else.
  * @throws MgwError('local_io') if the ledger cannot be read.
  * @param isClosed whether the caller has claimed the job's next attempt, so that no process can send it

@@ -186,7 +186,7 @@ async function saveAll(
   return files;
 }
 
-// Whether an error affects only one file, so that the other files are still fetched. A full disk affects all of them.
+// Whether an error affects only one file, so the other files are still fetched. A full disk affects all of them.
 function isLoss(error: unknown): error is MgwError {
   const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && lossExitCodes.includes(error.exitCode);

@@ -22,7 +22,7 @@ export function isRunning(job: Job): boolean {
   return runsOf(job).length > 0;
 }
 
-/** Whether a live process is saving the job to the same file, so that this run joins that process. */
+/** Whether a live process is saving the job to the same file. If so, this run joins that process. */
 export function isRunningFor(job: Job, { output }: Goal): boolean {
   if (output === undefined || output === '-') return false;
   return runsOf(job).some((run) => run.output !== undefined && isSameOutput(run.output, output));

@@ -81,7 +81,7 @@ async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
 
 /** Exit 7: a claim belongs to a job whose record is lost, so it is unknown whether the job was paid for. */
 export function lostRecord(subject: string, id: string): MgwError {
-  const text = `The record of ${subject} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then resolve the job.`;
+  const text = `The record of ${subject} (${id}) is lost, so the job may have been accepted and charged. It is not sent again. Find out whether the task exists, then resolve the job.`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: resolveCommand({ id }) });
 }
 

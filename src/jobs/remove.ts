@@ -216,7 +216,7 @@ function isExistingPiece({ files, record: { fingerprint } }: Job): boolean {
   return files.some(({ path }) => isPiece(path) && existsSync(path));
 }
 
-// Speech that was charged but ended early blocks another payment, unless a later job replaced it.
+// Speech that was charged but ended early blocks a second payment, unless a later job replaced it.
 async function blocksSpeech({ id, state, record }: Job, ledger: Ledger): Promise<boolean> {
   if (state !== 'failed') return false;
   const siblingIds = await ledger.lookup('fingerprint', record.fingerprint);

@@ -21,8 +21,8 @@ export interface RunResult<T> {
   /** The job, as recorded at the end of the run. */
   job: Job;
   /**
-   * Records that the run ended, and whether the result was reported to the user. If so, repeating the command makes a
-   * second take (design 4).
+   * Records that the run ended, and whether the result was reported to the user. If it was reported, repeating the
+   * command makes, and charges for, a new result (design 4).
    */
   delivered: (isReported?: boolean) => Promise<void>;
 }
@@ -100,8 +100,8 @@ export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job
 const maxRemovalMs = 5000;
 
 /**
- * Begins a run on a job that another run left. Waits while a process that is removing the job decides whether to keep
- * it. A job in doubt is not changed: this run only reports it.
+ * Begins a run on an existing job. Waits while a process that is removing the job decides whether to keep it. A job in
+ * doubt is not changed: this run only reports it.
  * @returns undefined if the job was removed in the meantime
  */
 export async function continueRun(
@@ -115,7 +115,7 @@ export async function continueRun(
   try {
     return await waitForRemover(job, deadline, deps);
   } catch (error) {
-    // Otherwise, this run would be treated as alive until its process ends.
+    // Without this record, the run would be treated as alive until its process ends.
     await detach(job, began.run, error, deps);
     throw error;
   }
@@ -138,7 +138,7 @@ async function waitForRemover(
 }
 
 // A process that removes a job claims the job's next attempt or, if the job was sent, begins a run. It then checks for
-// other runs a last time and may have missed this one.
+// other runs a last time and may have missed this run.
 async function isBeingRemoved(job: Job, ledger: Ledger): Promise<boolean> {
   const { runs, lifeOf } = job.record;
   if (job.handle !== undefined)

@@ -21,7 +21,7 @@ const maxRecordedReply = 64 * 1024;
 /** An accepted job. */
 export interface SubmittedJob {
   job: Job;
-  /** Whether an earlier submission was resumed, so that this run sent nothing. */
+  /** Whether an earlier submission was resumed, so this run sent nothing. */
   isResumed: boolean;
 }
 
@@ -166,8 +166,8 @@ class Attempts implements PaymentRecord {
     await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
-  // Notes a failure instead of throwing: the verdict's event does not depend on this record and may still fit on a
-  // nearly full disk.
+  // If this fails, prints a note instead of throwing. The verdict's event does not depend on this record and may still
+  // fit on a nearly full disk.
   async reply(reply: Reply): Promise<void> {
     const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
     await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {

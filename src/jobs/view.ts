@@ -54,7 +54,7 @@ function visibleDetails({ details, files }: Job): unknown {
 export const maxNoteLength = 4000;
 
 /**
- * Records a person's rating of a job's result, replacing any earlier rating. Does nothing if the rating is unchanged.
+ * Records the user's rating of a job's result, replacing any earlier rating. Does nothing if the rating is unchanged.
  * @throws MgwError('usage') if there is no such job, MgwError('local_io') if the rating cannot be recorded.
  */
 export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rating): Promise<Job> {

@@ -9,7 +9,7 @@ import { failedError, interruptedError, noResultError, pendingError, shortMessag
 import type { JobDeps } from './order.ts';
 import { hasResult, observe, type PollResult, type OpenSink } from './observe.ts';
 
-/** How long after a submission "not found" proves nothing, in ms (design 6). */
+/** The time after a submission during which "not found" proves nothing, in ms (design 6). */
 const notFoundGraceMs = 60_000;
 
 /** How long to wait, and how often to poll. */
@@ -137,7 +137,7 @@ export function refusedError(failure: Failure, job: Job): MgwError {
  */
 export function lostTaskError(failure: Failure, job: Job): MgwError {
   const { isUnconfirmed = false } = job.record;
-  const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
+  const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with a different key): ${failure.message}`;
   const advice = ` The gateway has never returned a task for this adopted handle. If the handle is wrong, resolve the job again.`;
   return new MgwError('not_found', isUnconfirmed ? `${asSentence(text)}${advice}` : text, {
     exit: 'incomplete',
@@ -148,7 +148,7 @@ export function lostTaskError(failure: Failure, job: Job): MgwError {
   });
 }
 
-// The last pause ends at the deadline, so that one more poll follows.
+// The last pause ends at the deadline, so one more poll follows.
 async function pause(
   deps: JobDeps,
   job: Job,

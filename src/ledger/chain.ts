@@ -45,7 +45,7 @@ export async function follow(
   }
 }
 
-/** Returns the job with an id, or the reason why there is none. */
+/** Returns the job with the given id, or the reason why there is none. */
 export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob> {
   for (;;) {
     const job = await ledger.read(id);
@@ -75,7 +75,7 @@ async function holderByJobs(
  * Claims the names of a job that has no claims, because it was imported or its claims were lost. Any number of
  * processes may do so at once, with the same result.
  * @param from a name in the chain before the job's name, if one is known
- * @returns the name that follows the job's
+ * @returns the name that follows the job's name in the chain
  */
 export async function enrol(claims: Claims, job: Job, owner: Owner, from?: string): Promise<string> {
   const { fingerprint, attempts, sentBy = owner } = job.record;

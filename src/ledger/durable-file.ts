@@ -59,8 +59,8 @@ async function writeNew(path: string, text: string, isDurable = true): Promise<v
 /** Options for {@link appendFile}. */
 export interface AppendOptions {
   /**
-   * The text that ends a torn last line. Default: a newline. A torn line is not truncated, because other processes may
-   * have appended after it.
+   * The text that terminates a torn last line. Default: a newline. A torn line is not truncated, because other
+   * processes may have appended after it.
    */
   tornEnd?: string;
   isDurable?: boolean;

@@ -2,7 +2,7 @@ import { crc32 } from 'node:zlib';
 import { isObject, type JsonObject } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 
-/** The record format's version. A line of a later version cannot be read, which makes its job `unknown`. */
+/** The record format's version. A line of a later version cannot be read, so its job is `unknown`. */
 const version = 1;
 
 /**
@@ -14,13 +14,13 @@ export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: nu
   return `${checkedLine({ v: version, at: new Date(now).toISOString(), ...event })}\n`;
 }
 
-/** The text that ends a torn line. JSON never contains its first character. */
+/** The text that terminates a torn line. Its first character never occurs in JSON. */
 export const tornEnd = '\u0018\n';
 
 /**
- * Decodes a log. A line that cannot be read becomes `undefined`. Skips a torn line, even if it was ended later: the
- * process that wrote it received no confirmation and did not act on it. Text without a complete line has lost its first
- * line, so one unreadable line is returned.
+ * Decodes a log. A line that cannot be read becomes `undefined`. Skips a torn line, even if a later process terminated
+ * it: its writer got no confirmation and did not act on it. If there is no complete line, returns one `undefined`,
+ * because the first line was lost.
  */
 export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
   const lines = text.split('\n');

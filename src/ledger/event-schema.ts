@@ -69,8 +69,8 @@ const money = {
 };
 
 /**
- * The schema of an exported job's events (`RecordedEvent` in job.ts). The events may come from a stranger, so each
- * member is checked. `null` represents a line that could not be read when the job was exported.
+ * The schema of an exported job's events (`RecordedEvent` in job.ts). The events may come from an untrusted source, so
+ * each member is checked. `null` represents a line that could not be read when the job was exported.
  */
 export const exportedEvents = z
   .array(

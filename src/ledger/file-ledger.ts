@@ -145,7 +145,7 @@ async function claimState(
   if (fate !== undefined) return fate;
   const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
   if (!isSent && !(await index.isAccepted(id))) return 'unmade';
-  // Another process may have created the record and sent the job since the first check.
+  // Another process may have created the record and sent the job since this function's first check.
   return recordedState() ?? 'lost';
 }
 
@@ -169,7 +169,7 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
 
 // Returns a function that makes the folders durable, to be called before the first claim. This is needed even for
 // existing folders, because the process that created them may have died before its sync. A command that claims nothing
-// does not wait for it.
+// does not wait for the sync.
 async function openFolders(stateDir: string, inner: string[], run: Local): Promise<() => Promise<void>> {
   const make = async (): Promise<void> => {
     await makeOwnFolder(stateDir, true);

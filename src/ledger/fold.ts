@@ -18,7 +18,7 @@ type LifeOf = JobRecord['lifeOf'];
 
 /**
  * Computes a job from the events in its log; `undefined` is a line that could not be read. A job with such a line and
- * no handle is `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined
+ * no handle is `unknown`, never "not sent", unless the user resolved it after that line (design 4). Returns undefined
  * if the first line is not a readable `prepared`. Calls `lifeOf` at most once for each of the job's processes.
  */
 export function foldJob(
@@ -179,8 +179,8 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   else if (job.handle === undefined) endAttempt(job, event);
 }
 
-// Whether an event belongs to an earlier attempt. Two processes may settle a dead process's attempt, and the slower
-// one's event must not end the next attempt.
+// Whether an event belongs to an earlier attempt. Two processes may settle a dead process's attempt, and the event of
+// the slower process must not end the next attempt.
 function isLate(job: Job, event: SubmissionEvent): boolean {
   return event.type !== 'sending' && 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
 }
@@ -206,7 +206,7 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
   if (job.handle === undefined) job.state = 'sending';
 }
 
-// The first handle takes precedence: if a person chose to send the job again, the second task does not silently replace
+// The first handle takes precedence: if the user chose to send the job again, the second task does not silently replace
 // the first. A handle can be corrected only if the gateway has never returned its task.
 function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (job.handle !== undefined && !isCorrection(job, event)) return;
@@ -230,7 +230,7 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   job.record.isUnconfirmed = undefined;
   job.state = how === 'not-created' ? 'rejected' : 'prepared';
   if (how === 'not-created')
-    job.error = { code: 'invalid_request', message: 'A person resolved this job as not created.' };
+    job.error = { code: 'invalid_request', message: 'The user resolved this job as not created.' };
   job.record.damaged = 0;
 }
 

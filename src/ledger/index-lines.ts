@@ -118,7 +118,7 @@ export class IndexLines {
     this.#table.clear();
   }
 
-  /** Returns free space for a number of bytes. After writing to that space, call {@link add}. */
+  /** Returns free space for the given number of bytes. After writing to that space, call {@link add}. */
   reserve(bytes: number): Buffer {
     const length = this.#length + bytes;
     if (length > this.#buffer.length) {
@@ -152,7 +152,7 @@ export class IndexLines {
     [this.#checkedLength, this.#count] = [at, count];
   }
 
-  /** Returns the ids of jobs with a fingerprint or handle, in line order. */
+  /** Returns the ids of jobs with the given fingerprint or handle, in line order. */
   find(kind: IndexKind, value: string): string[] {
     const mark = marks[kind].charCodeAt(0);
     const wantedHash = shortHash(value);
@@ -163,7 +163,7 @@ export class IndexLines {
 
   /**
    * Returns the ids of all jobs that were not removed, highest first, except jobs that succeeded according to
-   * `outcomes`. An id is decoded only when it is read, because callers read few of 100,000.
+   * `outcomes`. An id is decoded only when it is read, because callers read only a few of up to 100,000 ids.
    */
   ids(outcomes?: IndexLines): Ids {
     const addedStarts: number[] = [];
@@ -199,7 +199,7 @@ export class IndexLines {
     return ids;
   }
 
-  /** Whether a job has a line of this kind. */
+  /** Whether a job has a line of the given kind. */
   has(kind: IndexKind, id: string): boolean {
     const mark = marks[kind].charCodeAt(0);
     return this.#starts.some((start) => this.#buffer[start + kindAt] === mark && this.#idAt(start) === id);
@@ -267,7 +267,8 @@ export class IndexLines {
   }
 }
 
-// Returns the first six characters of a hash as a 48-bit integer, which a number holds exactly.
+// Returns the first six characters of a hash as a 48-bit integer. A JavaScript number represents such an integer
+// exactly.
 function hashKey(bytes: Buffer, at: number): number {
   return bytes.readUIntBE(at, 6);
 }

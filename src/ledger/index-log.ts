@@ -58,7 +58,9 @@ export class JobIndex {
     await this.#jobs.restore(id);
   }
 
-  /** Returns the ids of jobs with a fingerprint or handle, newest line first. Their records may no longer exist. */
+  /**
+   * Returns the ids of jobs with the given fingerprint or handle, newest line first. Their records may no longer exist.
+   */
   async find(kind: IndexKind, value: string): Promise<string[]> {
     const lines = await this.#logOf(kind).completeLines();
     return [...new Set(lines.find(kind, value).reverse())];
@@ -132,7 +134,7 @@ class IndexLog {
     };
   }
 
-  // Does not read the log. A log that has lost lines still has fewer lines than its count afterwards.
+  // Does not read the log. If the log has lost lines, it still has fewer lines than its count after this write.
   async #writeQueued(): Promise<Stats> {
     await this.#completeUnless(() => sizeOf(this.#countPath) > 0 || isEmpty(this.#jobs.folder));
     const lines = this.#queue.splice(0);

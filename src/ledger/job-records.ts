@@ -167,7 +167,7 @@ function missingError(id: string): Error {
 // Errors that are unrelated to the file: this process has too many open files or too little memory.
 const shortageCodes = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
-// Combines values that change with every write, because records are only appended to or replaced.
+// Combines file attributes that change with every write: a record is only appended to or replaced.
 function versionOf({ ino, size, mtimeMs, ctimeMs }: Stats): string {
   return `${ino} ${size} ${mtimeMs} ${ctimeMs}`;
 }

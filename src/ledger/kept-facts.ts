@@ -21,8 +21,8 @@ const factTypes = new Set<JobEvent['type']>([
 ]);
 
 /**
- * Whether an event that cannot be recorded is kept, to be recorded later. A person's decision is not kept, because the
- * person sees the error and can decide again.
+ * Whether an event that cannot be recorded is kept, to be recorded later. A user's decision is not kept, because the
+ * user sees the error and can decide again.
  */
 export function isFact({ type }: JobEvent): boolean {
   return factTypes.has(type);

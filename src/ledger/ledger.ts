@@ -39,15 +39,15 @@ export interface Ledger {
     restores?: boolean,
   ): Promise<boolean>;
   /**
-   * Adds an event to a job. Only `delivered` may be lost in a power failure, which does no harm.
+   * Adds an event to a job. A power failure may lose only a `delivered` event, and that loss is harmless.
    * @throws MgwError('local_io') if the event was not recorded, for example because the job was removed. If the event
    * is a fact, it is kept, and {@link flush} and later calls try to record it again.
    */
   append(id: string, event: JobEvent): Promise<void>;
   /**
    * Tries to record the facts that could not be recorded before, for example because the disk was full. A process that
-   * waits for another process calls this, because that process may be waiting for these facts. Facts that still cannot
-   * be recorded are kept.
+   * waits for another process calls this, because the other process may be waiting for these facts. Facts that still
+   * cannot be recorded are kept.
    * @throws MgwError('unreachable') if the ledger's database is unreachable.
    */
   flush(): Promise<void>;
@@ -78,16 +78,16 @@ export interface Ledger {
   /** Returns a claim's content: '' if the claim is damaged, undefined if the name is free. */
   claimed(name: string): Promise<string | undefined>;
   /**
-   * Records that the work under a claim is about to begin. A power failure may lose this record, so callers first
-   * record what must survive one.
+   * Records that the work under a claim is about to begin. A power failure may lose this record. Callers must record
+   * beforehand everything that must survive a power failure.
    * @throws MgwError('local_io') if the work must not begin.
    */
   confirm(name: string): Promise<void>;
   /** Whether the work under a claim may have begun, even if there is no event for it. */
   isConfirmed(name: string): Promise<boolean>;
   /**
-   * Returns the ids of jobs with a fingerprint or a handle, newest first. The result may miss a job, or include one
-   * whose record no longer exists, so no payment depends on it.
+   * Returns the ids of jobs with the given fingerprint or handle, newest first. The result may miss a job, or include
+   * one whose record no longer exists, so no payment depends on it.
    */
   lookup(kind: 'fingerprint' | 'handle', value: string): Promise<string[]>;
   /**

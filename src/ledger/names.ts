@@ -35,13 +35,13 @@ export const names = {
   /** A submission's first job, by its `--key` or else its fingerprint. */
   first: ({ key, fingerprint }: { key?: string | undefined; fingerprint: string }): string =>
     key === undefined ? `take.${fingerprint}` : `key.${key}`,
-  /** The job that follows another one under the same name: a second take, or the next job after a removed one. */
+  /** The next job under the same name after the given job: a second take, or the successor of a removed job. */
   after: (id: string): string => `take.${id}`,
   /** An attempt to send a job, numbered from 1. */
   attempt: (id: string, attempt: number): string => `send.${id}.${attempt}`,
 };
 
-/** Whether a claimed name is that of an attempt to send a job. */
+/** Whether a claimed name belongs to an attempt to send a job. */
 export function isAttempt(name: string): boolean {
   return name.startsWith('send.');
 }

@@ -27,7 +27,8 @@ export function currentOwner(): Owner {
 
 /**
  * Whether a process is still running. Unless a sender is known to be `alive`, the outcome of its attempt is unknown. A
- * process must be known to be `dead` before another process takes over its file, because it may still be writing.
+ * process must be known to be `dead` before another process takes over its file, because a live process may still be
+ * writing to it.
  */
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
@@ -58,9 +59,9 @@ function thisHost(): string {
   return host;
 }
 
-// Returns a process's start time, which is compared too, because process ids are reused. The fields of stat are counted
-// after the name in parentheses: the state is the first, the start time the twentieth. A zombie has ended although its
-// id is still in use.
+// Returns a process's start time. Processes are compared by id and start time, because ids are reused. The fields of
+// stat are counted after the name in parentheses: the state is the first, the start time the twentieth. A zombie has
+// ended although its id is still in use.
 function startOf(pid: number): string | undefined {
   if (process.platform !== 'linux') return startByPs(pid);
   const stat = readSystem(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));

@@ -27,7 +27,7 @@ export function notAcceptedError(
     const text = `${asSentence(message)} The gateway may have accepted and charged the request; it is not sent again.`;
     return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', requestId });
   }
-  const text = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
+  const text = `Not accepted after ${tries} ${tries === 1 ? 'attempt' : 'attempts'}: ${message}`;
   return new MgwError(code, withRetryDelay(text, failure), { exit: 'unavailable', retry: 'safe', requestId });
 }
 
@@ -39,6 +39,6 @@ export function unsentError(message: string, cause?: unknown): MgwError {
 /** Exit 6: the next attempt would be after the deadline. `at` is the time of that attempt, in ms since 1970. */
 export function waitTooLongError(reason: string, code: ErrorCode, at: number): MgwError {
   const isoTime = new Date(Math.min(at, 8.64e15)).toISOString();
-  const text = `${reason}; the next try would be at ${isoTime}, after the wait ends.`;
+  const text = `${reason}; the next attempt would be at ${isoTime}, after the wait ends.`;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe' });
 }

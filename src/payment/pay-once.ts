@@ -21,7 +21,7 @@ export interface PayDeps {
   requestTimeoutMs?: number;
   /** Maximum number of retries if a request was not sent or the gateway did not handle it. */
   retries: number;
-  /** Whether a complete 5xx proves that nothing was handled (the setting `submit.retry_5xx`). */
+  /** Whether a complete 5xx response proves that the request was not handled (setting `submit.retry_5xx`). */
   retry5xx?: boolean;
   /** Returns this process's lease. */
   lease: () => Promise<Lease>;
@@ -38,7 +38,7 @@ export interface Signals {
 /** Default timeout of one submission, in ms. */
 const submitTimeoutMs = 120_000;
 
-/** A request that costs money, and the function that reads its response. */
+/** A request that costs money, and the function that interprets its response. */
 export interface Payment {
   exchange: Exchange;
   purchase: Purchase;
@@ -61,7 +61,7 @@ export interface PaymentRecord {
    * first byte is sent. If this method throws, nothing is sent.
    */
   sending?(money: AttemptMoney, owner: Owner): Promise<void>;
-  /** Records the raw response before it is read. */
+  /** Records the raw response before it is interpreted. */
   reply?(reply: Reply): Promise<void>;
   /** Records the outcome of the attempt. */
   verdict?(verdict: SubmitVerdict): Promise<void>;
@@ -79,9 +79,9 @@ export interface PaymentResult {
 }
 
 /**
- * The only way in which mgw spends money: reserve the maximum cost, connect, record `sending`, send, record the raw
- * response, read it, record the outcome (design 5, 14). Retries with backoff only if nothing was sent, or the gateway
- * reports that nothing was handled. Any other outcome is final.
+ * The only function that spends money. Reserves the maximum cost, connects, records `sending` and sends the request.
+ * Then records the raw response, interprets it, and records the outcome (design 5, 14). Retries with backoff only if
+ * nothing was sent, or the gateway reports that nothing was handled. Any other outcome is final.
  * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; or the errors of
  * `record`.
  */
@@ -218,7 +218,8 @@ async function exchange(
       try {
         lease?.assertLease();
       } catch (error) {
-        // The ledger refuses the next attempt, unless the lease was merely renewed late.
+        // Report that nothing was sent. If the lease was lost and not merely renewed late, the ledger refuses the next
+        // attempt.
         throw TransportError.abortedBeforeSend(messageOf(error));
       }
     },
@@ -242,7 +243,7 @@ function failureBeforeSending(error: unknown, hasBegun: boolean, { signals }: Pa
 }
 
 // `submit.retry_5xx` is for gateways that are known to create nothing if they respond with 5xx (design 5). The code
-// `rate_limited` is for calls that may be sent again, so a definite rejection because of a limit gets another code.
+// `rate_limited` is for calls that may be sent again, so a definite rejection because of a limit gets a different code.
 function adjustVerdict(verdict: SubmitVerdict, reply: Reply, retry5xx: boolean): SubmitVerdict {
   if (verdict.kind === 'rejected' && verdict.failure.code === 'rate_limited')
     return { ...verdict, failure: { ...verdict.failure, code: 'invalid_request' } };

@@ -32,7 +32,7 @@ export interface PricedOrder {
 
 /** A payment to reserve in budgets. */
 export interface Purchase extends PricedOrder {
-  /** The name in reservations: the job's id, by which the ledger proves the outcome. */
+  /** The reservation's name: the job's id, under which the ledger records the outcome. */
   name: string;
 }
 

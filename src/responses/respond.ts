@@ -103,8 +103,8 @@ async function readResponseBody(
 }
 
 /**
- * Reads a body as events or as a document. The first character determines which, because relays may declare the wrong
- * type: no event begins with a brace, and no document with a letter. The declared type is used only for an empty body.
+ * Reads a body as events or as a document. The first character decides, because relays may declare the wrong type. No
+ * event begins with a brace, and no document begins with a letter. The declared type is used only for an empty body.
  */
 async function readEventsOrDocument(
   body: AsyncGenerator<Uint8Array, void>,
@@ -173,7 +173,7 @@ const maxEventBytes = 16 * 1024 * 1024;
 
 /**
  * Reads the server-sent events of a response, in chunks that may end anywhere. Passes on each piece of text as it
- * arrives. Only a terminal event proves the end, and nothing after it is read.
+ * arrives. Only a terminal event proves that the response has ended. Nothing after that event is read.
  */
 export class ResponseStream {
   /** The end of the response, if known. */
@@ -219,7 +219,8 @@ export class ResponseStream {
     if (event.kind === 'end') this.end = this.#complete(event.end);
   }
 
-  // Passes on the text that a part's deltas lacked. Relays may change a part's position between its events.
+  // Passes on the text of a part that was missing from its deltas. Relays may change a part's position between its
+  // events.
   #completePart(whole: string, place: string): void {
     const part = this.#parts.get(place);
     if (part?.isDone) return;
@@ -253,21 +254,22 @@ export class ResponseStream {
     if (end > 0) this.#onText(text.slice(0, end));
   }
 
-  // Passes on text that is only in the last event, which contains the whole text unless the gateway omits it.
+  // Passes on text that only the last event contains. That event contains the whole text, unless the gateway omits it.
   #complete(end: ResponseEnd): ResponseEnd {
     if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
     const { text, response } = end;
     if (text.startsWith(this.#text)) this.#emit(text.slice(this.#text.length), 'end');
     else if (text !== '' && !this.#isSameText(text)) {
       this.#emit(`\n${text}`, 'end');
-      return { kind: 'cut', why: 'some of its events were damaged; its whole text follows them', response };
+      return { kind: 'cut', why: 'some events were damaged, so the complete text is printed again', response };
     }
     if (end.kind === 'completed' && this.#text === '' && this.#refusal !== '')
       return refusedEnd(this.#refusal, response);
     return end;
   }
 
-  // Ignores white space, which relays may trim, and the order of parts that arrived interleaved.
+  // Whether the text equals the received text. Ignores white space, because relays may trim it, and the order of
+  // interleaved parts.
   #isSameText(text: string): boolean {
     const parts = [...this.#parts.values()].map((part) => part.text).join('');
     return [this.#text, parts].some((arrived) => arrived.replace(/\s/g, '') === text.replace(/\s/g, ''));

@@ -2,7 +2,7 @@ import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.
 import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
 import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 
-/** How a response ended. Specification 4.5 does not define its format. */
+/** How a response ended. Specification 4.5 does not define the format of a response. */
 export type ResponseEnd =
   /** `text` is the text of every message; empty if the model did something else, such as calling a tool. */
   | { kind: 'completed'; text: string; response?: JsonObject }
@@ -23,7 +23,7 @@ export function responsesExchange(body: JsonObject): Exchange {
 
 /** Interprets a complete response, from a document or from a stream's last event. Never throws. */
 export function readResponse(json: Json | undefined): ResponseEnd {
-  if (!isObject(json)) return { kind: 'cut', why: 'the reply has no response object' };
+  if (!isObject(json)) return { kind: 'cut', why: 'the reply contains no response object' };
   const { status } = json;
   if (isError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
     return failedEnd(json, json);

@@ -24,7 +24,7 @@ export interface SpeechDeps extends JobDeps {
   onAudio?: (bytes: number) => void;
 }
 
-/** Returns dependencies for several concurrent streams, which print each note once, not once per stream. */
+/** Returns dependencies for several concurrent streams. Each note is printed once, not once per stream. */
 export function withoutRepeats(deps: SpeechDeps): SpeechDeps {
   const shownNotes = new Set<string>();
   const note = (text: string): void => {
@@ -77,7 +77,10 @@ export async function finishStream(
   return file;
 }
 
-/** Saves a stream whose start could not be recorded. Returns the error that reports both. */
+/**
+ * Saves a stream whose start could not be recorded. Returns the error that reports the missing record and the saved
+ * audio.
+ */
 export async function saveUnrecorded(
   audio: AudioStream,
   cause: unknown,

@@ -62,7 +62,7 @@ function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, setti
     req_params: {
       text,
       ...(speaker !== undefined && { speaker }),
-      // Defaults may differ between versions, so send both explicitly (specification 9).
+      // Defaults may differ between versions, so send the format and the sample rate explicitly (specification 9).
       audio_params: { format: format.wire, sample_rate: sampleRate },
     },
   };

@@ -58,8 +58,8 @@ function hasEnded(job: Job): boolean {
   return job.files.length > 0 || unpublishedFile(job).length === 0;
 }
 
-// Whether another live process has the stream: only the process that sent the request has it. Other processes wait for
-// that process and must not wait for each other.
+// Whether another live process is reading the stream. Only the process that sent the request can read it. Other
+// processes wait for that process and must not wait for each other.
 function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string): boolean {
   return runs.some(
     ({ run: other, owner }) =>
@@ -76,15 +76,15 @@ function isFailedStream(job: Job): boolean {
 
 // Records that the process reading the stream died. The file that the process wrote is kept.
 async function recordCutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
-  const error = { code: 'speech_incomplete', message: 'the run ended inside the stream' };
+  const error = { code: 'speech_incomplete', message: 'the run ended before the stream was complete' };
   const details = part === undefined ? undefined : { part };
   await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error, details });
   return incompleteError(job, interruptedReason, part, { hasAudio: part !== undefined });
 }
 
-const interruptedReason = 'an earlier run of this command ended inside the stream';
+const interruptedReason = 'an earlier run of this command ended before the stream was complete';
 
-// A run that died has recorded no part.
+// A run that died has not recorded the path of its partial audio.
 function partOf({ state, details, record: { goals } }: Job): string | undefined {
   if (state === 'failed') return textAt(details as Json, 'part');
   const parts = goals.map(({ output = '-' }) => (output === '-' ? undefined : leftoverAt(output)));
@@ -110,7 +110,7 @@ export function savedSpeech(job: Job): SavedAudio[] {
   return [...job.files, ...unpublishedFile(job)];
 }
 
-// Returns the file of complete audio that was not published, from the record of the stream's end.
+// Returns the unpublished file with the complete audio, as recorded when the stream ended.
 function unpublishedFile(job: Job): SavedAudio[] {
   const recorded = at(job.details as Json, 'kept');
   const [path, sha256, bytes] = [textAt(recorded, 'path'), textAt(recorded, 'sha256'), at(recorded, 'bytes')];
@@ -120,11 +120,11 @@ function unpublishedFile(job: Job): SavedAudio[] {
 }
 
 /**
- * Copies the audio of a succeeded job to another place, from any complete copy on this machine. The gateway stores no
+ * Copies the audio of a succeeded job to a new place, from any complete copy on this machine. The gateway stores no
  * speech, so it is not queried.
  * @returns the file; undefined if the audio went to a stream
- * @throws MgwError: exit 9 if no copy exists, 8 if another process locks the output until the deadline, 10 if the audio
- * cannot be saved.
+ * @throws MgwError: exit 9 if no copy exists, 8 if another process still holds the lock of the output at the deadline,
+ * 10 if the audio cannot be saved.
  */
 export async function deliverSaved(
   job: Job,

@@ -96,7 +96,8 @@ function chargedDetails(job: Job): {
   };
 }
 
-// Returns the gateway's id for the call; undefined if mgw generated the handle, which means nothing to the gateway.
+// Returns the gateway's id for the call; undefined if mgw generated the handle, because the gateway does not know such
+// a handle.
 function gatewayIdOf({ handle }: Job): string | undefined {
   return handle !== undefined && isOwnCallId(handle) ? undefined : handle;
 }
@@ -122,7 +123,7 @@ interface PiecesState {
   completeCount: number;
   count: number;
   folder: string;
-  /** The maximum cost of the missing pieces, without pieces whose price is unknown. */
+  /** The maximum cost of the missing pieces, excluding pieces whose price is unknown. */
   missingCost: Decimal;
   /** Whether this run paid for any complete piece. */
   isPaid: boolean;
@@ -185,8 +186,8 @@ export async function costOfAll(
   return costs.reduce((sum, cost) => add(sum, cost), zero);
 }
 
-// Suggests a limit that covers all missing pieces: a limit that allows only the next piece would stop each rerun at
-// another piece.
+// Suggests a limit that covers all missing pieces: a limit that allows only the next piece would stop every rerun at
+// the piece after it.
 function withWholeCost(error: MgwError, { missingCost }: PiecesState): MgwError {
   const { limit, exceeded_by: excess, cost_at_most: cost } = error.budget ?? {};
   if (error.budget === undefined || limit === undefined || excess === undefined || cost === undefined)

@@ -220,8 +220,8 @@ export class FileSink implements AudioSink {
     await file?.close();
   }
 
-  // Completes a WAV file. RIFF requires padding after a chunk of odd length, which 16-bit samples have only if the
-  // stream was cut off.
+  // Completes a WAV file. RIFF requires padding after a chunk of odd length. With 16-bit samples, the length is odd
+  // only if the stream was cut off.
   async #endWav(file: HashedFile): Promise<void> {
     const { wavRate } = this.#options;
     if (wavRate === undefined) return;
@@ -234,8 +234,8 @@ export class FileSink implements AudioSink {
 }
 
 /**
- * The path of the incomplete audio that a run left at an output; undefined if there is none.
- * @param part the name of its file; read from the log of the output's lock if absent
+ * Returns the path of the incomplete audio that a run left at an output; undefined if there is none.
+ * @param part the name of the audio file; read from the log of the output's lock if absent
  */
 export function leftoverAt(target: string, part = partInLog(target)): string | undefined {
   const paths = [partPath(target, part ?? ''), `${target}.part`];

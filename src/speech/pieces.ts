@@ -91,7 +91,7 @@ class Pieces {
   readonly #folder: PiecesFolder;
   readonly #jobs: (Job | undefined)[] = [];
   readonly #failures: PieceFailure[] = [];
-  /** The file of each piece, in order. Its worker settles the promise. */
+  /** The file of each piece, in order. A piece's worker settles the piece's promise. */
   readonly #files: Promise<JobFile>[];
   readonly #settle: { resolve: (file: JobFile) => void; reject: (error: Error) => void }[] = [];
   #next = 0;

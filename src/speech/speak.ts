@@ -43,7 +43,7 @@ export interface SpeechResult {
   job: Job;
   /** The file, unless the audio went to a stream. */
   file?: JobFile;
-  /** Whether an earlier run had paid for the speech, so that nothing was sent. */
+  /** Whether an earlier run had paid for the speech, so nothing was sent. */
   isResumed: boolean;
   /** Records whether the result was reported to the user (see `inRun`). */
   delivered: (isTold?: boolean) => Promise<void>;
@@ -129,7 +129,7 @@ async function accept(
         deps,
       );
     await sink.abandon();
-    // The run that this one joined may have sent the call and published the audio while this one waited for the output.
+    // The run that this run joined may have sent the call and published the audio while this run waited for the output.
     const latest = await deps.ledger.read(prepared.id);
     const isOutputTaken = error instanceof MgwError && error.code === 'output_exists';
     if (isOutputTaken && prepared.handle === undefined && latest?.handle !== undefined) return latest;
@@ -147,7 +147,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     auth: xApiKey,
     read: (reply) => readSpeechHead(reply, order.body),
     send: async (client, request, options) => {
-      // If the run that this one has joined died before it sent anything, the output is not open.
+      // If this run joined a run that died before it sent anything, the output is not open yet.
       await open();
       return call.send(client, request, options);
     },

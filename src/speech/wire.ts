@@ -57,7 +57,7 @@ export type Frame =
   | { kind: 'text'; usage?: JsonObject }
   /** The successful end. Audio in this frame, if any, precedes the end. */
   | { kind: 'end'; bytes?: Buffer; usage?: JsonObject }
-  /** The synthesis failed, possibly under HTTP 200. */
+  /** The synthesis failed, possibly with HTTP 200. */
   | { kind: 'error'; failure: Failure; usage?: JsonObject }
   /** Not a frame of specification 2.6. Nothing in the response is reliable. */
   | { kind: 'fault'; why: string };
@@ -123,7 +123,7 @@ function decodeBase64(data: string, room: Buffer | undefined): Buffer | undefine
   return bytes.length === length ? bytes : undefined;
 }
 
-// The gateway's own errors may have another envelope, even under HTTP 200.
+// The gateway's own errors may have a different envelope, even with HTTP 200.
 function readFrameWithoutCode(json: Json, code: Json | undefined): Frame {
   const error = at(json, 'error');
   if (isObject(error) || typeof error === 'string')
@@ -260,8 +260,8 @@ export function speechHttpFailure(reply: Reply): Failure {
   };
 }
 
-// Returns the text of a response; '' for a document. A proxy's page may contain "load balancer", which is not about a
-// balance.
+// Returns the text of a response; '' for a document. A proxy's error page may contain "load balancer", which must not
+// be taken for an account balance.
 function plainText({ text }: Reply): string {
   return /^\s*[<{[]/.test(text) ? '' : text.slice(0, 1000);
 }

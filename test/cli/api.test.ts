@@ -192,7 +192,7 @@ describe('mgw api POST', () => {
     const busy = say(429, '{"error":{"message":"slow down"}}', { 'retry-after-ms': '1' });
     const { user, server } = await bench(busy, busy);
     const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--retries', '1']);
-    expect(run.stderr).toContain('Not accepted after 2 tries: HTTP 429: slow down');
+    expect(run.stderr).toContain('Not accepted after 2 attempts: HTTP 429: slow down');
     expect([run.code, server.requests.length]).toEqual([6, 2]);
   });
 

@@ -76,7 +76,7 @@ describe('a job in doubt', () => {
     const settled = await resolveJob(deps.ledger, job, { how: 'not-created' });
     expect([settled.state, settled.error?.message]).toEqual([
       'rejected',
-      'A person resolved this job as not created.',
+      'The user resolved this job as not created.',
     ]);
     expect((await deps.ledger.events(job.id)).at(-1)).toMatchObject({ type: 'resolved', attempt: 2 });
   });

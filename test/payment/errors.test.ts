@@ -13,8 +13,8 @@ it.each([
   ['rejected', 'auth', 1, 3, 'no', 'never', 'busy'],
   ['rejected', 'invalid_request', 1, 4, 'no', 'never', 'busy'],
   ['unknown', 'server_error', 1, 7, 'maybe', 'never', 'busy. The gateway may'],
-  ['unavailable', 'rate_limited', 1, 6, 'no', 'safe', 'Not accepted after 1 try: busy'],
-  ['unavailable', 'server_error', 3, 6, 'no', 'safe', 'Not accepted after 3 tries: busy'],
+  ['unavailable', 'rate_limited', 1, 6, 'no', 'safe', 'Not accepted after 1 attempt: busy'],
+  ['unavailable', 'server_error', 3, 6, 'no', 'safe', 'Not accepted after 3 attempts: busy'],
 ] as const)(
   'a payment that is %s (%s) at attempt %i causes exit %i',
   (kind, code, tries, exitCode, charged, retry, words) => {
@@ -30,7 +30,7 @@ it('an error contains the time to retry if the gateway sent one', () => {
     { kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } },
     1,
   );
-  expect(message).toMatch(/^Not accepted after 1 try: busy\..*7/);
+  expect(message).toMatch(/^Not accepted after 1 attempt: busy\..*7/);
 });
 
 it.each([

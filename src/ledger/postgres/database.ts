@@ -51,7 +51,7 @@ export class Database {
       allowExitOnIdle: true,
       keepAlive: true,
     });
-    // Ignore a broken idle connection: the next statement opens another one.
+    // Ignore a broken idle connection: the next statement opens a new connection.
     this.#pool.on('error', () => undefined);
   }
 
@@ -124,7 +124,7 @@ export class Database {
       return true;
     } catch {
       client.release(true);
-      // Throws if the database is unreachable; otherwise transactions are not supported.
+      // This query throws if the database is unreachable. If it succeeds, transactions are not supported.
       await this.query('SELECT');
       return false;
     }
@@ -208,7 +208,10 @@ const certificateCodes = /CERT|SELF_SIGNED|UNABLE_TO_/;
 const missingPasswordPattern = /client password must be/;
 const noTlsPattern = /does not support SSL/;
 
-/** Whether PostgreSQL refused a row because its key exists. `error` may be one that {@link Database.query} threw. */
+/**
+ * Whether PostgreSQL refused a row because its key exists. Also recognizes the errors that {@link Database.query}
+ * throws.
+ */
 export function isDuplicate(error: unknown): boolean {
   return systemCode(error instanceof MgwError ? error.cause : error) === '23505';
 }
@@ -233,9 +236,9 @@ function shortMessage(error: unknown): string {
     .slice(0, 300);
 }
 
-// Returns a statement that sets the search path. Otherwise, PostgreSQL could choose an operator or function that
-// another role created in `public`. The setting lasts for one transaction, because a pool may run the next one on
-// another connection. OFFSET 1 returns no row, to save time.
+// Returns a statement that sets the search path. Without the search path, PostgreSQL could use an operator or function
+// that another role created in `public`. The setting lasts for one transaction, because a pool may run the next
+// transaction on a different connection. OFFSET 1 returns no row, to save time.
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
   if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;

@@ -29,17 +29,20 @@ const maxCachedJobs = 512;
 
 /**
  * Writes events. An event with an owner announces an action of that process, and is written only if the process still
- * holds its lease, which the same statement checks. Any other event is a fact and needs no lease. If the database is
- * unreachable, a fact is saved in a local file and written later.
+ * holds its lease. The same statement checks the lease. Any other event is a fact and needs no lease. If the database
+ * is unreachable, a fact is saved in a local file and written later.
  */
 export class EventWriter {
   readonly #database: Database;
   readonly #facts: UnwrittenEvents;
   readonly #now: () => number;
   readonly #cachedLines = new Map<string, CachedLines>();
-  /** Jobs to which this process has written in this turn of the event loop, so that their cached lines are current. */
+  /** Jobs to which this process has written in this turn of the event loop, so their cached lines are current. */
   readonly #justWritten = new Set<string>();
-  /** The number of facts that this process saved in local files, and how many of those are known to be written. */
+  /**
+   * The number of facts that this process saved in local files, and how many of these facts are known to be in the
+   * database.
+   */
   #savedFacts = 0;
   #writtenFacts = 0;
   readonly #createAll: (job: NewJob) => Promise<Created | undefined>;
@@ -137,7 +140,7 @@ export class EventWriter {
     this.#writtenFacts = savedCount;
   }
 
-  // Requeues a job's row, because a worker may have skipped it while the job was in doubt, or may be about to.
+  // Requeues a job's row, because a worker may have skipped it while the job was in doubt, or may be about to skip it.
   async #requeueRow(job: string): Promise<void> {
     const [events, rows] = ['events', 'batch_rows'].map((name) => this.#database.table(name));
     const first = `SELECT line FROM ${events} WHERE job = $1 ORDER BY n LIMIT 1`;
@@ -262,7 +265,7 @@ function announcingOwner(event: GivenEvent): Owner | undefined {
   return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
 }
 
-/** Returns the hash by which jobs with a fingerprint or a handle are looked up. Values may have any length. */
+/** Returns the hash of a fingerprint or handle, by which jobs are looked up. The value may have any length. */
 export function nameHash({ kind, value }: Pick<IndexEntry, 'kind' | 'value'>): string {
   return hash('sha256', `${kind}\n${value}`).slice(0, 32);
 }

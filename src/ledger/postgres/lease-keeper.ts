@@ -49,8 +49,8 @@ class ProcessLease implements Lease {
 /** Returns the error (exit 6) for a process suspended for so long that other processes may have declared it dead. */
 export function leaseLostError(): MgwError {
   const text =
-    'This process was suspended, or cut off from the ledger, for longer than its lease. Another process may have continued its work, so this one does not send or save anything more. Run the same command again to continue.';
-  // The typed command lacks nothing: a new process has its own lease.
+    'This process was suspended, or cut off from the ledger, for longer than its lease. Another process may have continued its work, so this process does not send or save anything more. Run the same command again to continue.';
+  // Repeating the typed command is enough: a new process has its own lease.
   return new MgwError('unreachable', text, { retry: 'safe', lacks: [] });
 }
 
@@ -149,7 +149,7 @@ export class LeaseKeeper {
     const owner = currentOwner();
     for (;;) {
       const sentAt = { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
-      // If the response is lost, the row expires.
+      // If the response is lost, the new lease row expires.
       const [row] = await this.#database.query<{ id: string }>(
         `INSERT INTO ${this.#leases} (instance, host, pid, until)
          VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 millisecond') RETURNING id::text`,

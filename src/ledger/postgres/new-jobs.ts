@@ -73,7 +73,7 @@ export async function createJobs(
     'durable',
   );
   const results = new Map(rows.map((row) => [firstById.get(row.id), row]));
-  // If two jobs have the same id, only the first is inserted, and the second finds it.
+  // If two jobs have the same id, only the first is inserted. The second is reported as existing.
   const duplicate = { created: false, held: true, there: true };
   return new Map(newJobs.map((job) => [job, results.get(job) ?? duplicate]));
 }

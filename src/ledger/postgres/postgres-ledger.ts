@@ -222,7 +222,7 @@ function claimsIn(database: Database): ClaimMethods {
       for (;;) {
         const holder = await claimAll(request);
         if (holder !== undefined) return holder.token === request.token ? undefined : holder.content;
-        // A row that was inserted while this statement ran is not visible to it, so look again.
+        // The statement does not see rows that were inserted while it ran, so try again.
       }
     },
     // The database refuses `sending` from a process that was declared dead, so without that event nothing was sent.

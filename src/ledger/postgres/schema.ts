@@ -14,7 +14,7 @@ export interface LedgerIdentity {
 
 /**
  * Reads the identity of the ledger in a database, after checking that no other role can run code through its tables.
- * @throws MgwError('config') if there is no ledger or its tables have another version; or the errors of {@link
+ * @throws MgwError('config') if there is no ledger or its tables have a different version; or the errors of {@link
  * requireSafe}
  */
 export async function identityOf(database: Database): Promise<LedgerIdentity> {
@@ -65,7 +65,7 @@ async function requireSafe(database: Database): Promise<void> {
   if (row?.encoding !== 'UTF8')
     throw new MgwError(
       'config',
-      `The database ${displayUrl} has the encoding ${row?.encoding ?? 'unknown'}, which cannot represent every text. Create one with the encoding UTF8, and use its address.`,
+      `The database ${displayUrl} has the encoding ${row?.encoding ?? 'unknown'}, which cannot represent every text. Create one with the encoding UTF8, and use its URL.`,
       { next: createCommand(database) },
     );
   if (row.foreign_names === null) return;
@@ -88,7 +88,7 @@ function createCommand({ url: { href } }: Database): string[] {
 
 /**
  * Creates the missing tables. Any number of processes may do so at once. Existing tables are not changed.
- * @throws MgwError('config') if the existing tables have another version; or the errors of {@link Database.query}
+ * @throws MgwError('config') if the existing tables have a different version; or the errors of {@link Database.query}
  */
 export async function createTables(database: Database): Promise<LedgerIdentity> {
   await requireSafe(database);
