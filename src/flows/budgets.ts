@@ -163,8 +163,8 @@ export interface Remainder {
 }
 
 /**
- * Returns the remaining amounts of the budgets that a batch would run under: the standing budget, and the batch's own
- * budget if `amount` is set. Creates no budget.
+ * Returns the remaining amount of each budget that would limit a batch. These are the standing budget and, if `amount`
+ * is set, the batch's own budget. Creates no budget.
  * @throws MgwError('local_io') if a budget cannot be read.
  */
 export async function remaindersFor(
@@ -195,8 +195,8 @@ export async function remaindersFor(
 }
 
 /**
- * Adds to `deps` the budgets that limit a command or a batch: the standing budget, and its own budget if `amount` (an
- * exact decimal) is set. Its own budget counts every charge ever made under `name`.
+ * Adds to `deps` the budgets that limit a command or a batch. These are the standing budget and, if `amount` (an exact
+ * decimal) is set, its own budget. Its own budget counts every charge ever made under `name`.
  * @param raiseCommand see {@link Allowance}
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */

@@ -209,8 +209,8 @@ async function completeFromListing(
   }
 }
 
-// Returns what the listing is needed for. If the protocol does not need the listing, the listing is still used to check
-// the model, unless the protocol is known to serve the model.
+// Returns what the listing is needed for. Even a protocol that needs no listing uses it to check the model, unless the
+// protocol is known to serve the model.
 async function listingUse(
   session: Session,
   protocol: Protocol,

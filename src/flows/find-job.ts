@@ -113,7 +113,7 @@ export function checkGateway(
 }
 
 // Returns the flags that make a command use a job's gateway. Undefined if the key in use belongs to another gateway's
-// profile: that key must not be sent to the job's gateway unless the job was submitted with that key.
+// profile and the job was not submitted with it: mgw must not send that key to the job's gateway.
 function gatewayFlags({ base_url: jobGateway, record }: Job, settings: GatewayChoice): string[] | undefined {
   // The sandbox's name in records is not a URL.
   if (!URL.canParse(jobGateway)) return ['--sandbox'];

@@ -118,8 +118,8 @@ function commandWords({ id }: Job, resolution: Resolution): string[] {
   return ['jobs', 'resolve', id, how, ...handle];
 }
 
-// The verdict on a response that cannot be read: a speech response is audio, which is not recorded, and a response
-// whose protocol is lost cannot be parsed.
+// The verdict on a response that cannot be read. The audio of a speech response is not recorded, and a response whose
+// protocol is lost cannot be parsed.
 const unreadReply: SubmitVerdict = {
   kind: 'unknown',
   failure: { code: 'submit_unknown', message: 'The process ended before the response was read.' },
@@ -225,8 +225,8 @@ function isInDoubt({ state, record }: Job): boolean {
 }
 
 /**
- * Records the user's decision about a submission in doubt: it has a task (with its handle), it has no task, or it is to
- * be sent again. Replaces an earlier decision if the gateway has never returned its task. Sends nothing.
+ * Records the user's decision about a submission in doubt: the task's handle, that no task exists, or that the
+ * submission is sent again. Replaces an earlier decision if the gateway has never returned its task. Sends nothing.
  * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {

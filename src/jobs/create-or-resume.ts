@@ -48,7 +48,7 @@ interface LookupResult {
 /**
  * Finds an order's job, or creates one. Uses an existing job if an earlier run of the same command left it open, or if
  * it has the key given by `--key`. Also uses a job that another process makes for the same output file, if that process
- * is alive or delivered the file after this command began. Records the job, with this run, before anything is sent
+ * is alive or has delivered the file since this command began. Records the job, with this run, before anything is sent
  * (design 4). Claims a name with the new job's id first, so that only one of several processes creates a job and the
  * others find it. If the new job is a second take, notifies the user first. If an earlier run on another machine may be
  * alive, waits until its lease is renewed or ends.
@@ -206,8 +206,8 @@ export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
   return (await findTakes(fingerprint, deps)).jobs;
 }
 
-// Returns the jobs in the chain of claims, and those that only the index lists: jobs with a key, and jobs whose record
-// lost its first lines.
+// Returns the jobs in the chain of claims and the jobs that only the index lists. The latter have a key, or a record
+// that lost its first lines.
 async function findTakes(
   fingerprint: string,
   { ledger }: Deps,

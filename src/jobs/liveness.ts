@@ -95,7 +95,7 @@ export function doubtForRow(
 }
 
 /**
- * Returns why a job with the same request under a different key blocks an agent's submission: it is being sent, or it
+ * Returns why a job with the same request under a different key blocks an agent's submission. The job is being sent, or
  * was accepted but the caller was never notified. An agent that did not get the result may try again under a different
  * key.
  */

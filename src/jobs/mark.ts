@@ -25,9 +25,9 @@ interface Edit {
 
 /**
  * Makes a marked copy of a complete file next to the output (design 19). The mark is the IPTC term for media made by a
- * trained algorithm. It is written as XMP at the end of an MP4, so no offsets change, or into a TXXX frame of an MP3's
- * ID3v2 tag. An existing XMP packet or tag is extended. The same file always produces the same copy. If the process
- * dies, the copy is removed with the lock.
+ * trained algorithm. In an MP4, it is XMP at the end of the file, so no offsets change. In an MP3, it is a TXXX frame
+ * of the ID3v2 tag. An existing XMP packet or tag is extended. The same file always produces the same copy. If the
+ * process dies, the copy is removed with the lock.
  * @param note called with the reason if the file remains unchanged
  * @returns undefined if the file remains unchanged
  * @throws MgwError('local_io'), exit 10; the file is paid for.

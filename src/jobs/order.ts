@@ -43,8 +43,8 @@ export interface Order {
   /** Interprets the response. Never throws. */
   read: (reply: Reply, body: unknown) => SubmitVerdict;
   /**
-   * Makes the call and returns the part of the response that determines the verdict: the whole exchange (the default),
-   * or only the head if the response is a stream that the caller reads.
+   * Makes the call and returns the part of the response that determines the verdict. Default: the whole response. For a
+   * stream that the caller reads, it is only the head.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** A key that permanently names the job. */

@@ -191,8 +191,8 @@ export function sidecarPath(path: string): string {
 }
 
 /**
- * Checks, before anything is paid for, that the sidecars of `count` files can be written: no file except an older
- * sidecar exists at their paths.
+ * Checks that the sidecars of `count` files can be written: their paths must be free or contain older sidecars. Call
+ * this before anything is paid for.
  * @throws MgwError('output_exists'), exit 10.
  */
 export async function checkSidecarsFree(target: Target, count: number, force: boolean): Promise<void> {

@@ -33,8 +33,8 @@ export function checkKeyName(key: string | undefined, fresh: boolean | undefined
 }
 
 /**
- * Finds the job that a REF names in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if
- * one is given), or a handle. Undefined if nothing matches.
+ * Finds the job that a REF names in the ledger. A REF is a job id or a unique part of one, `@key`, `@last`, or a
+ * handle. If a protocol is given, `@last` is the newest job of that protocol. Undefined if nothing matches.
  * @param gateway the configured gateway, whose job is preferred if several gateways have a task with the handle
  * @throws MgwError('usage') if a part or a handle matches several jobs, or there is no job for a job id, `@key` or
  * `@last`.
@@ -68,8 +68,8 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
 }
 
 /**
- * Returns the job with an id. If the job's record is lost and the job may have been paid for, creates a record, so that
- * the job can be shown, removed and resolved like any other. Undefined if the ledger has no trace of the job.
+ * Returns the job with an id. If the record is lost and the job may have been paid for, creates a new record. The job
+ * can then be shown, removed and resolved like any other. Undefined if the ledger has no trace of the job.
  * @throws MgwError('local_io') if the record cannot be created.
  */
 async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {

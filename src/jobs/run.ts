@@ -30,8 +30,8 @@ export interface RunResult<T> {
 /**
  * Runs a command on a job. Records `began` before `work`, and `detached` if `work` fails, so that the same command
  * resumes the job. The caller records the delivery once the result has been reported to the user. All work is done
- * under the lease with which the run began, because other processes may have continued the job if this process was
- * suspended for longer than the lease. `work` receives that lease in its deps.
+ * under the lease with which the run began: if this process is suspended for longer, another process may continue the
+ * job. `work` receives that lease in its deps.
  * @param begin finds the job and records its argument, or leaves a job in doubt unchanged
  * @throws what `begin` throws; what `work` throws, with the current job.
  */

@@ -20,8 +20,8 @@ import { regularFileFlags } from '../files/whole-file.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 
-// All calls except the syncs are synchronous: a direct call takes a tenth of the time of a call in the thread pool, and
-// each job needs dozens of calls.
+// All calls except the syncs are synchronous. A synchronous call takes a tenth of the time of a call in the thread
+// pool, and each job needs dozens of calls.
 
 /** A change to the disk that is about to be made. */
 export type Step = (change: 'write' | 'append' | 'link' | 'rename', path: string) => Promise<void> | void;

@@ -17,8 +17,8 @@ import { currentOwner, lifeOf } from './owner.ts';
 import { appendFile, createExclusively, createFile, readTail } from './durable-file.ts';
 
 /**
- * Opens a ledger of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` a claim (an exclusively
- * created file), and `index.log` and `handles.log` are indexes of the jobs. There are no lock files (design 4).
+ * Opens a ledger of plain files. `jobs/<id>.jsonl` is a job's event log. `claims/<name>` is a claim, an exclusively
+ * created file. `index.log` and `handles.log` are indexes of the jobs. There are no lock files (design 4).
  * @throws MgwError('local_io') if the folder cannot be created.
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {

@@ -19,8 +19,8 @@ export interface JobSource {
 const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };
 
 /**
- * A ledger's index. It only speeds up searches; payments depend on claims. It has two logs, so that a submission reads
- * only a third of the index: `index.log` lists the jobs, and `handles.log` lists their handles and successes.
+ * A ledger's index. It only speeds up searches; payments depend on claims. `index.log` lists the jobs; `handles.log`
+ * lists their handles and successes. With two logs, a submission reads only a third of the index.
  */
 export class JobIndex {
   readonly #jobs: IndexLog;

@@ -46,8 +46,8 @@ export interface Payment {
   /** Interprets the response. Never throws. */
   read: (reply: Reply) => SubmitVerdict;
   /**
-   * Makes the call and returns the part of the response that determines the verdict: the whole exchange (the default),
-   * or only the head if the response is a stream that the caller reads.
+   * Makes the call and returns the part of the response that determines the verdict. Default: the whole response. For a
+   * stream that the caller reads, it is only the head.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Limits the attempts and the pauses between them. */

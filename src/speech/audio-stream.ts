@@ -201,8 +201,8 @@ interface StreamLimits extends TimeLimits {
 }
 
 /**
- * Reads a speech stream up to its end frame, its first fault or its end, and passes each piece of audio to `write` as
- * it arrives, in order. Time spent in `write` is not idle time. Nothing after the end frame is read.
+ * Reads a speech stream up to its end frame, its first fault or its end. Passes each piece of audio to `write` as it
+ * arrives, in order. Time spent in `write` is not idle time. Nothing after the end frame is read.
  * @throws errors from `write`.
  */
 export async function receive(

@@ -186,8 +186,8 @@ export async function costOfAll(
   return costs.reduce((sum, cost) => add(sum, cost), zero);
 }
 
-// Suggests a limit that covers all missing pieces: a limit that allows only the next piece would stop every rerun at
-// the piece after it.
+// Suggests a limit that covers all missing pieces. With a limit that allows only the next piece, every rerun would stop
+// at the piece after it.
 function withWholeCost(error: MgwError, { missingCost }: PiecesState): MgwError {
   const { limit, exceeded_by: excess, cost_at_most: cost } = error.budget ?? {};
   if (error.budget === undefined || limit === undefined || excess === undefined || cost === undefined)

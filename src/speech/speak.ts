@@ -51,8 +51,9 @@ export interface SpeechResult {
 
 /**
  * Speaks text with one paid call (specification 4.4, design 8). Records it like every submission, writes the audio as
- * it arrives, and never repeats the call once the stream has begun. If an earlier run of the same order has paid, or a
- * concurrent run with the same output is about to pay, delivers that run's audio or throws its error.
+ * it arrives, and never repeats the call once the stream has begun. If an earlier run of the same order has paid,
+ * delivers that run's audio or throws its error. Does the same if a concurrent run with the same output is about to
+ * pay.
  * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without an end frame, 10 if the audio
  * cannot be saved.
  */

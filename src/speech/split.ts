@@ -16,9 +16,10 @@ const cutPatterns: readonly RegExp[] = [
 const maxSpaces = 256;
 
 /**
- * Cuts text into pieces of at most `maxCharacters` code points. Each cut is at the last place that fits: the end of a
- * paragraph, a line, a sentence (including 。！？), a clause or a word, or else between two graphemes. Omits white space
- * around a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in order.
+ * Cuts text into pieces of at most `maxCharacters` code points. Each cut is at the last end of a paragraph that fits,
+ * else of a line, a sentence (including 。！？), a clause or a word. If none fits, the cut is between two graphemes. Omits
+ * white space around a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in
+ * order.
  */
 export function splitText(text: string, maxCharacters: number): string[] {
   return cutText(text, maxCharacters)
@@ -37,7 +38,7 @@ export function cutText(text: string, maxCharacters: number): string[] {
   return pieces;
 }
 
-// Returns an offset in UTF-16 code units.
+// Returns the end of the first piece, as an offset in UTF-16 code units.
 function pieceEnd(text: string, maxCharacters: number): number {
   const limit = offsetOf(text, maxCharacters);
   if (limit >= text.length) return text.length;
@@ -60,7 +61,7 @@ function lastPlace(text: string, limit: number, pattern: RegExp): number | undef
   return end;
 }
 
-/** Returns the offset after a number of code points, or the length of shorter text. */
+/** Returns the offset after the given number of code points, or the length of a shorter text. */
 function offsetOf(text: string, characters: number): number {
   if (text.length <= characters) return text.length;
   let offset = 0;

@@ -23,8 +23,8 @@ const idleMs = 5000;
 
 /**
  * The database behind a ledger. Each statement is one transaction, so that a transaction pool (PgBouncer) may be in
- * front of the database. Each statement may be repeated: if a connection breaks or cannot be made, the statement is
- * sent on another connection, until the URL's connect_timeout has passed.
+ * front of the database. If a connection breaks or cannot be made, the statement is sent again on a new connection,
+ * until the URL's connect_timeout has passed. So every statement must be repeatable.
  */
 export class Database {
   readonly url: StateUrl;

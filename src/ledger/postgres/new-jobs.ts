@@ -18,8 +18,8 @@ export interface NewJob {
 }
 
 /**
- * The result for one job: whether the job was created, whether its process holds a valid lease, and whether a job with
- * the same id existed before.
+ * The result for one job: whether it was created, whether its process holds a valid lease, and whether its id already
+ * existed.
  */
 export interface Created extends Record<string, unknown> {
   created: boolean;

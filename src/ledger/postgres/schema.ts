@@ -166,9 +166,8 @@ function tables(schema: string): string[] {
     `CREATE INDEX IF NOT EXISTS batch_rows_order ON ${schema}.batch_rows (batch, position)`,
     `CREATE INDEX IF NOT EXISTS batch_rows_waiting ON ${schema}.batch_rows (batch, position) WHERE state = 'waiting'`,
     `CREATE INDEX IF NOT EXISTS batch_rows_taken ON ${schema}.batch_rows (lease) WHERE state = 'taken'`,
-    // The pace of a batch across all machines: the maximum number of tasks in progress, the time of the next
-    // submission, and the end of a delay that the gateway requested. A row of `places` is a task in progress until its
-    // lease ends.
+    // The pace of a batch across all machines: maximum number of tasks in progress, time of the next submission, and
+    // end of a delay requested by the gateway. A row of `places` is a task in progress until its lease ends.
     `CREATE TABLE IF NOT EXISTS ${schema}.paces (
        batch text COLLATE "C" PRIMARY KEY, most integer NOT NULL, accepted integer NOT NULL DEFAULT 0,
        epoch bigint NOT NULL DEFAULT 0, next_turn timestamptz NOT NULL DEFAULT clock_timestamp(),
