@@ -51,7 +51,7 @@ export async function configuredBudgets(session: Pick<Sources, 'settings' | 'dat
 }
 
 /**
- * Returns the names of the budgets in a folder; empty if the folder does not exist.
+ * Returns the names of the budgets in the given folder; empty if the folder does not exist.
  * @throws MgwError if the folder cannot be read.
  */
 export async function budgetsIn(folder: string): Promise<string[]> {

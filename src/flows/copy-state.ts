@@ -44,7 +44,10 @@ export interface CopiedBudgets {
 
 const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
 
-/** Returns the budgets in a folder. Both methods throw MgwError('local_io') if a budget file cannot be used. */
+/**
+ * Returns the budgets in the given folder. Both methods of the result throw MgwError('local_io') if a budget file
+ * cannot be used.
+ */
 export function budgetsOfFolder(folder: string): CopiedBudgets {
   return {
     read: async () => {
@@ -58,7 +61,7 @@ export function budgetsOfFolder(folder: string): CopiedBudgets {
   };
 }
 
-/** Returns the budgets in a database. */
+/** Returns the budgets in the given database. */
 export function budgetsOfDatabase(database: Database): CopiedBudgets {
   return {
     read: () => readBudgetRows(database),

@@ -17,11 +17,12 @@ export interface FoundJob {
 }
 
 /**
- * Finds the job that a REF names, which must belong to the configured gateway. If a protocol is given, imports a handle
- * that is not in the ledger once the gateway has confirmed it (design 1).
- * @param words the command that takes the REF, such as `jobs wait`; the error about another gateway suggests it
- * @throws MgwError('usage') if there is no such job, or it belongs to another gateway or protocol; exit 9, 3 or 6 if
- * the gateway does not confirm the handle.
+ * Finds the job that a REF names. The job must belong to the configured gateway. If a protocol is given, imports a
+ * handle that is not in the ledger once the gateway has confirmed it (design 1).
+ * @param words the command that takes the REF, such as `jobs wait`; the error about a different gateway suggests that
+ * command
+ * @throws MgwError('usage') if there is no such job, or the job belongs to a different gateway or protocol; exit 9, 3
+ * or 6 if the gateway does not confirm the handle.
  */
 export async function findJobHere(
   ref: string,
@@ -47,9 +48,10 @@ export async function findJobHere(
 /**
  * Returns the recorded job that a REF names, for a command that does not need a gateway. If a gateway is configured,
  * the job must belong to it.
- * @param wordsOf returns the typed command for a job, without `mgw`; the error about another gateway suggests it
+ * @param wordsOf returns the typed command for a job, without `mgw`; the error about a different gateway suggests that
+ * command
  * @param sendsKey whether the command may send the key
- * @throws MgwError('usage') if there is no such job, or it belongs to another gateway.
+ * @throws MgwError('usage') if there is no such job, or the job belongs to a different gateway.
  */
 export async function recordedJobHere(
   session: Pick<Session, 'ledger' | 'settings'>,
@@ -90,7 +92,7 @@ export function protocolOf(job: Job): Protocol {
 }
 
 /**
- * Refuses a job of another gateway: the configured gateway does not know the job and would charge for it again.
+ * Refuses a job of a different gateway: the configured gateway does not know the job and would charge for it again.
  * @param words the typed command, without `mgw`
  * @throws MgwError('usage') with both URLs and the command that works.
  */

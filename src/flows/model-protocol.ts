@@ -73,7 +73,7 @@ export function isKnownToServe(protocol: Protocol, model: string, settings: Sett
 const modelCache = new WeakMap<Settings, readonly ListedModel[]>();
 
 /**
- * Refuses a model of another protocol before anything is sent.
+ * Refuses a model of a different protocol before anything is sent.
  * @param models the listing; empty if it was not fetched
  * @param isQuoted whether the message may quote the model; a value from a file must not be quoted
  * @throws MgwError('usage') with the `protocols` that serve the model.

@@ -28,8 +28,8 @@ export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadlin
  * Settles a submission whose response was lost, based on what the user found out (design 4). If the task exists and a
  * target is set, waits for the task and saves its result. `resubmit` submits, and pays for, the job again, but only at
  * the job's gateway.
- * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve;
- * otherwise as `submitVideo` and `fetch` do.
+ * @throws MgwError('usage') if there is no such job, the job belongs to a different gateway, or there is nothing to
+ * resolve; otherwise as `submitVideo` and `fetch` do.
  */
 export async function resolve(
   session: Session,
@@ -73,7 +73,7 @@ export interface Doubt {
 
 /**
  * Finds a job in doubt. Changes nothing.
- * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or it is not in doubt.
+ * @throws MgwError('usage') if there is no such job, or the job belongs to a different gateway or is not in doubt.
  */
 export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
   const job = await recordedJobHere(session, ref, ({ id }) => ['jobs', 'resolve', id]);

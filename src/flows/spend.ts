@@ -46,7 +46,7 @@ export async function spendBy(
   return spendView(by, await addUp(ledger, by, start));
 }
 
-/** Returns the members of a report's JSON document. */
+/** Returns the JSON representation of a report. */
 export function spendView(by: SpendGroup, { groups, total }: SpendReport): Record<string, unknown> {
   return {
     by,

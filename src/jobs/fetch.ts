@@ -151,7 +151,7 @@ async function fetchTo(
   return withoutLeftovers(files, job, deps);
 }
 
-// Removes leftovers of earlier runs, which are useless once the files exist.
+// Removes the leftovers of earlier runs, because leftovers are useless once the files exist.
 async function withoutLeftovers(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
   const paths = files.map(({ path }) => path);
   await removeJobLeftovers(job, paths, deps);
@@ -202,7 +202,7 @@ function requestedCount({ request }: Job, protocol: Protocol): number {
   return isObject(request) ? (protocol.countOf?.(request) ?? 1) : 1;
 }
 
-/** Returns a job's files at a target, if an earlier run saved all of them and all are intact. */
+/** Returns a job's files at the given target if an earlier run saved all of them and all are intact. */
 async function findSavedFiles(
   job: Job,
   protocol: Protocol,

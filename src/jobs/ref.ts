@@ -68,8 +68,8 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
 }
 
 /**
- * Returns the job with an id. If the record is lost and the job may have been paid for, creates a new record. The job
- * can then be shown, removed and resolved like any other. Undefined if the ledger has no trace of the job.
+ * Returns the job with the given id. If the record is lost and the job may have been paid for, creates a new record.
+ * The job can then be shown, removed and resolved like any other. Undefined if the ledger has no trace of the job.
  * @throws MgwError('local_io') if the record cannot be created.
  */
 async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {

@@ -148,7 +148,7 @@ export type KeepReason = (typeof keepReasons)[number];
 interface PruneOptions {
   /** Only jobs whose last event is before this time are removed, in ms since 1970. */
   before: number;
-  /** Whether to remove even jobs with a key, whose command would then pay again. */
+  /** Whether to remove even jobs with a key. Repeating the command of such a job would then pay again. */
   keys: boolean;
   /** Whether to only report what would be removed. */
   dryRun: boolean;

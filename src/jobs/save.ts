@@ -236,8 +236,8 @@ async function pause(rounds: number, failure: Failure, { job, deps, options }: W
   if (deadline.remainingMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
 }
 
-// Returns new sources only if the job is still reported as succeeded: another status does not invalidate the result.
-// Media in the new response are discarded, so that they cannot replace media saved from the first response.
+// Returns new sources only if the job is still reported as succeeded: a different status does not invalidate the
+// result. Media in the new response are discarded, so that they cannot replace media saved from the first response.
 async function refreshSources(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
   const { verdict } = await observe(job, protocol, deps);
   const isSuccess = verdict.kind === 'observation' && verdict.state === 'succeeded';

@@ -247,7 +247,7 @@ class FileClaims {
   }
 
   // Claims a name without a sync, because 100,000 syncs would take minutes. Creating the marker file makes the names
-  // durable. A power failure may leave such a claim without its content, which is then derived from the jobs.
+  // durable. If a power failure leaves a claim without its content, the content is derived from the jobs.
   async #reclaim(name: string, content: string): Promise<string | undefined> {
     const creation = createFile(this.#pathOf(name), withChecksum(content), false);
     const isCreated = await creation.then(() => true, ignoreExisting);

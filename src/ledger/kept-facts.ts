@@ -82,8 +82,8 @@ export class UnwrittenEvents {
   }
 
   /**
-   * Saves an event to a file, which is durable when the call returns.
-   * @throws file system errors. The event is then kept in memory.
+   * Saves an event to a file. The file is durable when the call returns.
+   * @throws file system errors; the event is then kept in memory.
    */
   async keep(fact: UnwrittenEvent): Promise<void> {
     this.#unsaved.add(fact);

@@ -6,7 +6,8 @@ export interface Lease {
   owner: Owner;
   /**
    * Checks the lease. Call this immediately before an action that cannot be undone.
-   * @throws MgwError('unreachable') if other processes may consider this one dead, for example after it was suspended.
+   * @throws MgwError('unreachable') if other processes may consider this process dead, for example after it was
+   * suspended.
    */
   assertLease(): void;
 }

@@ -7,7 +7,7 @@ const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 /** Matches a job id: `job_`, nine characters for the time, and five random characters. Ids sort by time. */
 export const jobIdPattern = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
 
-/** An ordered list of ids, which may decode each id only when it is read. */
+/** An ordered list of ids. An implementation may decode each id only when it is read. */
 export type Ids = Pick<readonly string[], 'at' | 'length' | 'slice'>;
 
 /** Creates a job id for a time in ms since 1970, higher than `last`. */

@@ -65,7 +65,7 @@ export async function respond(
   return end;
 }
 
-// Returns the error for an abandoned response, which cannot be resumed.
+// Returns the error for an abandoned response. An abandoned response cannot be resumed.
 function abandonedError(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
   return interruptionError(signal, charged, 'Interrupted: the response was abandoned.').with({
     retry: 'never',

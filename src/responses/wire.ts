@@ -14,7 +14,7 @@ export type ResponseEnd =
   /** Nothing proves that the response is complete. */
   | { kind: 'cut'; why: string; response?: JsonObject };
 
-/** Returns the request for a body. */
+/** Returns the request with the given body. */
 export function responsesExchange(body: JsonObject): Exchange {
   const headers: Record<string, string> = { ...jsonHeaders };
   if (body['stream'] === true) headers['accept'] = 'text/event-stream, application/json;q=0.9';
@@ -120,8 +120,8 @@ function isError(error: Json | undefined): boolean {
   return (isObject(error) && Object.keys(error).length > 0) || (typeof error === 'string' && error !== '');
 }
 
-// Relays may send a string in place of a list. `output_text` at the top level is an addition of client libraries, which
-// some relays send.
+// Relays may send a string in place of a list. Client libraries add `output_text` at the top level, and some relays
+// send it.
 function outputOf(response: JsonObject | undefined): { text: string; refusal: string } {
   const items = listAt(response, 'output').filter((item) => at(item, 'type') === 'message');
   const parts = items.flatMap((item): Json[] => {

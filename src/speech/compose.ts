@@ -70,7 +70,7 @@ function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, setti
   return withAdditions(body);
 }
 
-// Converts `additions` to a string of JSON, which the gateway requires. --set parses the same text as an object.
+// Converts `additions` to a JSON string, as the gateway requires. --set parses the same text as an object.
 function withAdditions(body: JsonObject): JsonObject {
   const params = body['req_params'];
   if (!isObject(params) || !isObject(params['additions'])) return body;

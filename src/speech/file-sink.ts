@@ -15,7 +15,10 @@ import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import type { AudioSink, RecoveredAudio, SavedAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
-/** Files up to this size in bytes are hashed without a thread, because starting one would take longer than it saves. */
+/**
+ * Files up to this size in bytes are hashed without a thread, because starting a thread would take longer than hashing
+ * the file.
+ */
 const maxHashedInline = 64 * 1024 * 1024;
 
 /** Options for writing a speech file. */

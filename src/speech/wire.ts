@@ -10,7 +10,7 @@ export const speechModel = 'speech-tts-2.0';
 
 const endOfSynthesis = 20_000_000;
 
-/** Returns the request for a body of specification 2.6. */
+/** Returns the request with the given body (specification 2.6). */
 export function speechExchange(body: JsonObject): Exchange {
   return {
     method: 'POST',
@@ -81,8 +81,8 @@ const dataStart = '"data":"';
 const quote = 0x22;
 const placeholder = 'mgw:data';
 
-// Parses a frame without its audio, because nearly all of a frame is audio, and parsing that as JSON would double the
-// work. Returns undefined for an unusual frame, which is then parsed as a whole.
+// Parses a frame without its audio. Nearly all of a frame is audio, and parsing it as JSON would double the work.
+// Returns undefined for an unusual frame, so the caller parses the whole frame.
 function separateData(frame: Buffer): { json: Json; data: string } | undefined {
   const start = frame.indexOf(dataStart) + dataStart.length;
   const end = frame.indexOf(quote, start);
