@@ -159,7 +159,7 @@ function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> 
 
 const maxShown = 8;
 
-// Checks all jobs before anything is copied.
+// Checks all jobs for conflicts before anything is copied.
 async function refuseConflicts(
   { name: source, ledger: from }: CopyPlace,
   { name: target, ledger: to }: CopyPlace,
@@ -201,7 +201,7 @@ async function refuseConflicts(
     );
 }
 
-// A running process may still submit this job, or a new one, after the copy.
+// Throws if a process is working on the job, because the process may submit jobs after the copy.
 function refuseInUse(job: Job): void {
   const run = job.record.runs.find(({ owner }) => job.record.lifeOf(owner) === 'alive');
   if (run === undefined) return;

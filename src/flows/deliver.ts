@@ -22,7 +22,7 @@ export interface DeliveryOptions {
   force: boolean;
   /** Whether to exit 9 if a file differs from the request. The files are kept. */
   strict?: boolean | undefined;
-  /** Whether to mark each MP4 as made by a trained algorithm (AI). */
+  /** Whether to mark each MP4 as AI-generated. */
   mark?: boolean | undefined;
   deadline: Deadline;
 }
@@ -58,7 +58,7 @@ export interface Delivered {
 }
 
 /**
- * Waits until an accepted job reaches the milestone of the options, and saves its files. Costs nothing.
+ * Waits until an accepted job reaches the requested milestone, and saves its files. Costs nothing.
  * @throws MgwError as `watch` and `fetchResults` do.
  */
 export async function deliver(

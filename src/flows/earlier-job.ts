@@ -70,8 +70,8 @@ export function partOf(ref: string, flag: string): Part {
 }
 
 /**
- * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design
- * 17). A missing file is fetched again, which costs nothing.
+ * Finds the video of an earlier job by its reference: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second
+ * sample (design 17). A missing file is fetched again, which costs nothing.
  * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
  * it; exit 9 if the result can no longer be fetched.
  * @param isDryRun whether to use the recorded file even if it is missing, and fetch nothing

@@ -17,7 +17,7 @@ import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './settings.ts';
 import { isTooNew, refusedError } from '../jobs/watch.ts';
 
-/** A job after one query, and its error, if any. */
+/** A job after one query, and the error to report, if any. */
 export interface QueriedJob {
   job: Job;
   error?: MgwError | undefined;
@@ -106,7 +106,7 @@ export interface FetchOptions {
   deadline: Deadline;
   /** Whether to exit 9 if a file differs from the request. The files are kept. */
   strict?: boolean | undefined;
-  /** Whether to mark each MP4 as made by a trained algorithm (AI). */
+  /** Whether to mark each MP4 as AI-generated. */
   mark?: boolean | undefined;
   /** Whether to wait. If false, the gateway is queried once, and an unfinished job is an error (exit 8). */
   wait?: boolean | undefined;
@@ -137,7 +137,7 @@ export async function fetch(
   );
 }
 
-/** Delivers a job that was submitted before. @throws MgwError as {@link fetch} does. */
+/** Delivers the result of a job that was submitted earlier. @throws MgwError as {@link fetch} does. */
 export async function deliverFound(
   job: Job,
   protocol: Protocol,

@@ -21,7 +21,7 @@ import { uploadFor } from './uploads.ts';
 import { names } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
-/** Options for saving a resolved job's result, or for paying again. */
+/** Options for saving a resolved job's result, or for submitting the job again. */
 export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
@@ -227,7 +227,7 @@ function isInDoubt({ state, record }: Job): boolean {
 /**
  * Records the user's decision about a submission in doubt: the task's handle, that no task exists, or that the
  * submission is sent again. Replaces an earlier decision if the gateway has never returned its task. Sends nothing.
- * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
+ * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has a different handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
   if (resolution.how === 'adopted' && job.handle === resolution.handle) return job;

@@ -42,7 +42,7 @@ export interface SpeechSubmission {
   force: boolean;
   /** Whether to write a sidecar next to the file. */
   sidecar: boolean;
-  /** Whether to mark an MP3 as made by a trained algorithm (AI). */
+  /** Whether to mark an MP3 as AI-generated. */
   mark?: boolean | undefined;
   /** Whether to pay for a new take even if the same request was paid for before. */
   fresh: boolean;

@@ -39,11 +39,11 @@ export interface VideoSubmission extends DeliveryOptions {
 
 /**
  * Submits a video, then waits for it and saves it if the options require that. Resumes the job that another run of the
- * same submission has paid for. If there is none, creates a job and pays for it (design 4, 5). Before it pays, checks
- * that the result can be saved.
- * @throws MgwError: exit 2 if the key belongs to another request, 3 or 4 rejected, 5 failed, 6 never sent, 7 unknown, 8
- * not finished at the deadline, 9 no result or a strict mismatch, 10 cannot be recorded or saved, 12 over a budget,
- * 130/143 interrupted.
+ * same submission has paid for. If there is none, creates a job and pays for it (design 4, 5). Before anything is paid
+ * for, checks that the result can be saved.
+ * @throws MgwError: exit 2 if the key belongs to a different request, 3 or 4 rejected, 5 failed, 6 never sent, 7
+ * unknown, 8 not finished at the deadline, 9 no result or a strict mismatch, 10 cannot be recorded or saved, 12 over a
+ * budget, 130/143 interrupted.
  */
 export async function submitVideo(
   video: ComposedVideo,

@@ -49,7 +49,7 @@ function amountUnder(
 
 /**
  * Replaces the reserved amount of paid speech with the final cost, based on the usage that the gateway reported
- * (specification 8). If this fails, prints a note instead of throwing, because the speech is paid for.
+ * (specification 8). If the cost cannot be recorded, prints a note instead of throwing, because the speech is paid for.
  * @param job the job with its usage, in its final state
  */
 export async function chargeUsage(
@@ -104,10 +104,10 @@ export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }
 
-/** The claims of this process under which nothing was sent, or will be sent. The ledger may not prove this. */
+/** Claims of this process under which nothing has been or will be sent, even if the ledger does not prove it. */
 const abandonedClaims = new Set<string>();
 
-/** Marks a claim of this process as one under which nothing was or will be sent. */
+/** Marks a claim of this process: nothing has been or will be sent under it. */
 export function abandonClaim(claim: string): void {
   abandonedClaims.add(claim);
 }

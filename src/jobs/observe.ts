@@ -56,7 +56,7 @@ export async function recordObservation(job: Job, observation: Observation, deps
   return (await deps.ledger.read(job.id)) ?? job;
 }
 
-// If an observation cannot be recorded, the next poll makes it again, and the paid job continues.
+// If an observation cannot be recorded, the next poll makes the observation again, and the paid job continues.
 async function record(job: Job, event: JobEvent, deps: JobDeps): Promise<void> {
   try {
     await deps.ledger.append(job.id, event);

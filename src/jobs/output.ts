@@ -43,7 +43,8 @@ export function goalOf(command: Goal['command'], ask: Milestone, target: Target 
 export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
   const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
-  // Only keys of batch rows contain a slash. Their outputs are templates in which only the job's id is missing.
+  // Only keys of batch rows contain a slash. The outputs of batch rows are templates in which only the job's id is
+  // missing.
   if (key?.includes('/')) return output?.replaceAll('{job}', id);
   return output === undefined ? undefined : outputOf(output, id);
 }

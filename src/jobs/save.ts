@@ -27,7 +27,7 @@ export interface SaveOptions {
   onProgress?: (progress: DownloadProgress) => void;
   /** If false, the file is temporary and is not recorded. */
   record?: boolean;
-  /** Whether to mark an MP4 as made by a trained algorithm (AI). */
+  /** Whether to mark an MP4 as AI-generated. */
   mark?: boolean | undefined;
 }
 

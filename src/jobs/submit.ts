@@ -166,8 +166,8 @@ class Attempts implements PaymentRecord {
     await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
-  // If this fails, prints a note instead of throwing. The verdict's event does not depend on this record and may still
-  // fit on a nearly full disk.
+  // If the response cannot be recorded, prints a note instead of throwing. The verdict's event does not depend on this
+  // record and may still fit on a nearly full disk.
   async reply(reply: Reply): Promise<void> {
     const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
     await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {

@@ -49,7 +49,7 @@ type StreamEnd = StreamOutcome | { kind: 'unwritable'; error: unknown; usage?: u
 type FailedEnd = Exclude<StreamEnd, { kind: 'whole' }>;
 
 /**
- * Reads a stream to its end, records how it ended, and publishes the audio if it is whole.
+ * Reads a stream to its end, records how it ended, and publishes the audio if it is complete.
  * @returns the file; undefined if the audio went to a stream
  * @throws MgwError: exit 5, 9 or 10. The message contains the path of the saved audio.
  */
@@ -102,7 +102,7 @@ export async function saveUnrecorded(
   );
 }
 
-/** How a stream ended, the audio file if the audio is whole, and the number of audio bytes received. */
+/** How a stream ended, the audio file if the audio is complete, and the number of audio bytes received. */
 interface Received {
   end: StreamEnd;
   kept?: JobFile;

@@ -16,8 +16,8 @@ import type { AudioSink, RecoveredAudio, SavedAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
 /**
- * Files up to this size in bytes are hashed without a thread, because starting a thread would take longer than hashing
- * the file.
+ * Files up to this size in bytes are hashed without a thread, because a thread would take longer to start than it
+ * saves.
  */
 const maxHashedInline = 64 * 1024 * 1024;
 
@@ -36,7 +36,7 @@ export interface FileSinkOptions {
    */
   part?: string;
   /**
-   * If set, an MP3 is labelled as AI-generated when it is published (see `markedCopy`). Called with the reason if the
+   * If set, an MP3 is marked as AI-generated when it is published (see `markedCopy`). Called with the reason if the
    * file remains unchanged.
    */
   mark?: ((text: string) => void) | undefined;
@@ -86,7 +86,7 @@ export class FileSink implements AudioSink {
     await this.#openFile().write([...header, audio]);
   }
 
-  // If this fails, the file stays open, and `abandon` keeps what was written.
+  // If an error occurs here, the file stays open, and `abandon` keeps what was written.
   async complete(): Promise<JobFile> {
     const file = this.#openFile();
     await this.#endWav(file);

@@ -32,7 +32,7 @@ export class FrameSplitter {
   /** The start of a frame that continues in the next chunk, and the memory for the next such frame. */
   #partial: ByteBuffer;
   #spare: ByteBuffer;
-  /** The text between frames on the current line, from its first word; one character for each byte. */
+  /** The text between frames on the current line, starting at its first word. Each character represents one byte. */
   #line = '';
   readonly #limit: number;
   readonly #clean: (text: string) => string;
@@ -74,7 +74,7 @@ export class FrameSplitter {
     else this.#endLine();
   }
 
-  // Returns the index of the next frame's opening brace, or of the end of the chunk.
+  // Returns the index of the next frame's opening brace, or the length of the chunk if there is none.
   #skip(bytes: Buffer, from: number): number {
     for (let at = from; at < bytes.length; at += 1) {
       const byte = bytes[at] ?? 0;
@@ -115,7 +115,7 @@ export class FrameSplitter {
     this.fault ??= `the stream contains an invalid frame: ${excerpt}${pageNote}`;
   }
 
-  // Returns the index after the frame's closing brace, or of the end of the chunk.
+  // Returns the index after the frame's closing brace, or the length of the chunk if there is none.
   #scan(bytes: Buffer, from: number): number {
     let at = from;
     while (at < bytes.length) {
@@ -135,8 +135,8 @@ export class FrameSplitter {
     return at;
   }
 
-  // Returns the index after the string's closing quote, or of the end of the chunk. Uses a native search, because
-  // frames consist almost entirely of strings.
+  // Returns the index after the string's closing quote, or the length of the chunk if there is none. Uses a native
+  // search, because frames consist almost entirely of strings.
   #stringEnd(bytes: Buffer, from: number): number {
     const start = this.#escaped ? from + 1 : from;
     this.#escaped = false;

@@ -11,7 +11,7 @@ import { createJobs, heldLeases, leaseCondition, type Created, type NewJob } fro
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
 
-/** A job's lines when they were last read or written, from which the state after a new event is computed. */
+/** A job's lines when they were last read or written. The state after a new event is computed from these lines. */
 interface CachedLines {
   n: number;
   lines: string;

@@ -184,7 +184,7 @@ function foldLines(id: string, lines: readonly string[], lifeOf?: (owner: Owner)
   return foldJob(id, events, lifeOf) ?? damagedJob(id, text, events, lifeOf);
 }
 
-// Returns the processes whose lives affect the job's state.
+// Returns the processes whose liveness affects the job's state.
 function ownersIn({ record: { sender, runs } }: Job): Owner[] {
   return [...(sender ? [sender] : []), ...runs.map(({ owner }) => owner)];
 }
