@@ -261,7 +261,11 @@ export class ResponseStream {
     if (text.startsWith(this.#text)) this.#emit(text.slice(this.#text.length), 'end');
     else if (text !== '' && !this.#isSameText(text)) {
       this.#emit(`\n${text}`, 'end');
-      return { kind: 'cut', why: 'some events were damaged, so the complete text is printed again', response };
+      return {
+        kind: 'cut',
+        why: 'some events were damaged, so the complete text is printed again',
+        response,
+      };
     }
     if (end.kind === 'completed' && this.#text === '' && this.#refusal !== '')
       return refusedEnd(this.#refusal, response);
