@@ -138,9 +138,9 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
 }
 
 /**
- * Returns a free path next to an existing one: `boat-2.mp4` for `boat.mp4`; undefined for a template, a folder without a
- * name, or a device. For an object, returns the URL with the next number, because only the store knows whether that URL
- * is free.
+ * Returns a free path next to an existing path: `boat-2.mp4` for `boat.mp4`. Undefined for a template, a folder without
+ * a name, or a device. For an object, returns the URL with the next number, because only the store knows whether that
+ * URL is free.
  */
 function freePath(existingPath: string): string | undefined {
   const { dir, name, ext } = parse(existingPath);
