@@ -73,7 +73,7 @@ describe('an amount', () => {
     );
   });
 
-  it('never becomes negative when another amount is subtracted', () => {
+  it('cannot become negative: subtracting a larger amount throws a RangeError', () => {
     expect(() => subtract(parseDecimal('1'), parseDecimal('1.01'))).toThrow(RangeError);
   });
 });

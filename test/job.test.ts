@@ -43,7 +43,7 @@ describe('isFinal', () => {
     ['succeeded', true],
     ['failed', true],
     ['rejected', true],
-  ])('returns for %s: %s', (state, final) => {
+  ])('for %s returns %s', (state, final) => {
     expect(isFinal(state)).toBe(final);
   });
 });

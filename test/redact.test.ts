@@ -55,7 +55,7 @@ function holdsInBase64(text: string, secret: string): boolean {
 }
 
 describe('secretRedactor', () => {
-  it.each(Object.keys(spellings))('hides a key that is %s', (name) => {
+  it.each(Object.keys(spellings))('hides a key in the spelling: %s', (name) => {
     const spell = spellings[name] as (secret: string) => string;
     fc.assert(
       fc.property(keyText, fc.string(), fc.string(), (secret, before, after) => {

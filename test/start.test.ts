@@ -153,7 +153,7 @@ describe('the compile cache', () => {
     expect(run()).toBe(42);
   });
 
-  it('is part of an executable, which does not write it', () => {
+  it('is built into an executable, so starting the executable writes no cache', () => {
     const script =
       'const [load, ...folders] = process.argv.slice(1); for (const folder of folders) for (const name of ["main", "part"]) require(load).compile(`dist/${name}.cjs`, folder);';
     const carried = ['compiled', 'again'].map((name) => join(home, name));

@@ -28,7 +28,7 @@ async function textOf(log: BudgetLog): Promise<string> {
 }
 
 describe('a budget log', () => {
-  it('is created with its folder, with access only for its owner', async () => {
+  it('is created together with its folder, and both are accessible only to their owner', async () => {
     const path = join(freshFolder(), 'budgets', 'a.jsonl');
     await (await openBudgetLog(path)).close();
     expect(statSync(path).mode & 0o777).toBe(0o600);
@@ -105,23 +105,23 @@ describe('a budget log', () => {
   });
 
   it.runIf(process.platform === 'linux').each<[string, (path: string) => Promise<unknown>]>([
-    ['a log that is closed', async (path) => (await openBudgetLog(path)).close()],
+    ['closing a log', async (path) => (await openBudgetLog(path)).close()],
     [
-      'a budget that is closed',
+      'closing a budget',
       async (path) => {
         const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
         await (await openBudget(path, { now: () => 0, outcomeOf })).close();
       },
     ],
-    ['a copied budget', (path) => writeBudgetFile(path, { entries: [] })],
+    ['copying a budget', (path) => writeBudgetFile(path, { entries: [] })],
     [
-      'a FIFO in its place',
+      'refusing a FIFO',
       async (path) => {
         execFileSync('mkfifo', [path]);
         await expect(openBudgetLog(path)).rejects.toThrow(MgwError);
       },
     ],
-  ])('is closed, like its folder, after the test of %s', async (_, use) => {
+  ])('leaves no file or folder open after %s', async (_, use) => {
     const folder = freshFolder();
     await use(join(folder, 'a.jsonl'));
     const open = readdirSync('/proc/self/fd').map((file) => {

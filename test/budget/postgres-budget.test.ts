@@ -310,7 +310,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
   });
 
   // Otherwise the other process could release the amount before this process sends.
-  it('makes a process that declares its sender dead wait until the reservation is recorded', async () => {
+  it('makes a process that declares the sender dead wait until the reservation is recorded', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const { owner } = await ledger.lease();
@@ -396,7 +396,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     ['released twice', ['release', 'release'], { spent: '0', reserved: '0' }],
     ['released and kept', ['release', 'keep'], { spent: '1', reserved: '0' }],
     ['kept and released', ['keep', 'release'], { spent: '1', reserved: '0' }],
-  ])('includes a reservation once if it is %s at the same time', async (_, ways, standing) => {
+  ])('includes a reservation once if it is %s concurrently', async (_, ways, standing) => {
     const place = await newPlace();
     const { database } = await place.open();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');

@@ -61,7 +61,7 @@ describe("a body's maximum cost", () => {
     [undefined, { duration: null }],
     [undefined, { duration: 0 }],
     [undefined, { seconds: '' }],
-  ])('is %s under Protocol C, from the longer of two durations: %j', (most, body) => {
+  ])('is %s under Protocol C for %j, because the longer duration counts', (most, body) => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
   });
 
@@ -72,7 +72,7 @@ describe("a body's maximum cost", () => {
     expect(cost('c', price, { model: 'vendor-h3', duration: 5, seconds: 15 })).toBe('3');
   });
 
-  it('is the highest price of all durations under Protocol C if an omitted one has only a maximum', () => {
+  it('is the highest price of any duration under Protocol C if an omitted duration has no default', () => {
     const price = 'video=1; duration=10: video=5';
     expect(cost('c', price, { model: 'vendor-h3-mini' })).toBe('5');
     expect(cost('c', 'second=0.1; duration=10: second=0.7', { model: 'vendor-h3-mini' })).toBe('10.5');
@@ -97,7 +97,7 @@ describe("a body's maximum cost", () => {
     expect(cost('a', 'video=1', a({ sampleCount: 2.5 }, [{}, {}]))).toBeUndefined();
   });
 
-  it("uses the specification's default, or the largest allowed value if there is none", () => {
+  it("uses the specification's default for an omitted field, or the largest allowed value without a default", () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
@@ -120,7 +120,7 @@ describe("a body's maximum cost", () => {
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
-  it('includes non-free reference images under either name under Protocol C, but not the frames', () => {
+  it('includes the reference images beyond the free ones, in both fields of Protocol C, but not the frames', () => {
     const price = 'second=0.12 reference_image=0.20 free_reference_images=5 minimum=0.50';
     const urls = (count: number): string[] =>
       Array.from({ length: count }, (_, at) => `https://a.test/${at}`);
@@ -180,19 +180,19 @@ describe("a body's maximum cost", () => {
     expect(cost('a', price, a({ durationSeconds: 2, resolution: '480p' }))).toBe('1');
   });
 
-  it('is the highest of equally matching rates', () => {
+  it('uses the highest of the rates that match equally well', () => {
     expect(
       cost('b', 'resolution=720P: video=1; duration=5: video=2', b({ Resolution: '720P', Duration: 5 })),
     ).toBe('2');
   });
 
-  it("matches a boolean in the protocol's spelling, and a ratio with its colon", () => {
+  it("uses a rate that matches a boolean in the protocol's spelling, or a ratio with a colon", () => {
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Enabled' }))).toBe('2');
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Disabled' }))).toBe('1');
     expect(cost('b', 'video=1; aspect_ratio=16:9: video=3', b({ AspectRatio: '16:9' }))).toBe('3');
   });
 
-  it('includes code points rather than bytes of speech', () => {
+  it('counts the code points of speech, not the bytes', () => {
     const price = parsePrice('10k_characters=2.5', []);
     const of = (text: string): string => {
       const found = costAtMost(price, speechQuantity({ req_params: { text } }), []);
@@ -209,7 +209,7 @@ describe("a body's maximum cost", () => {
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
   });
 
-  it("is returned for speech with the price of 10,000 characters, by which the gateway's count is multiplied", () => {
+  it("includes the price of 10,000 characters for speech, to price the gateway's count", () => {
     const quantity = speechQuantity({ req_params: { text: 'abc' } });
     const factors = { group: parseAmount('1.5') };
     const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);
@@ -225,7 +225,7 @@ describe("a body's maximum cost", () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
   });
 
-  it('is readable with any number of digits', () => {
+  it('can be parsed again, regardless of its number of digits', () => {
     const factor = fc.stringMatching(/^\d{1,12}\.\d{1,12}$/);
     fc.assert(
       fc.property(factor, factor, factor, fc.nat(30_000), (price, group, user, length) => {

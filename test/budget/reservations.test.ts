@@ -91,14 +91,14 @@ describe('budget lines', () => {
   const other: BudgetEvent = { ...reserve, id: 'b', amount: parseDecimal('0.26') };
 
   it.each<[string, BudgetEvent[], string]>([
-    ['reserve', [limit, reserve], '1 0 0.25 a'],
-    ['spend once', [limit, reserve, keep, keep], '1 0.25 0'],
-    ['release once', [limit, reserve, release, release], '1 0 0'],
-    ['spend an amount that was released before', [limit, reserve, release, keep], '1 0.25 0'],
+    ['reserve an amount', [limit, reserve], '1 0 0.25 a'],
+    ['spend an amount once', [limit, reserve, keep, keep], '1 0.25 0'],
+    ['release an amount once', [limit, reserve, release, release], '1 0 0'],
+    ['spend an amount that was released earlier', [limit, reserve, release, keep], '1 0.25 0'],
     ['replace a reserved amount', [limit, reserve, more], '1 0.75 0'],
     ['replace a spent amount once', [limit, reserve, keep, more, more], '1 0.75 0'],
-    ['replace a spent amount by a lower one', [limit, reserve, keep, less], '1 0.1 0'],
-    ['replace an amount that was released before', [limit, reserve, release, more], '1 0.75 0'],
+    ['replace a spent amount with a lower one', [limit, reserve, keep, less], '1 0.1 0'],
+    ['replace an amount that was released earlier', [limit, reserve, release, more], '1 0.75 0'],
     ['do not undo a final amount', [limit, reserve, more, keep, release], '1 0.75 0'],
     [
       'refuse a reservation for which a final amount leaves no room',
@@ -108,7 +108,7 @@ describe('budget lines', () => {
     ['do not release an amount that was spent', [limit, reserve, keep, release], '1 0.25 0'],
     ['have no effect for an id that was never reserved', [limit, keep, release], '1 0 0'],
     [
-      'forget everything once the budget is removed',
+      'have no effect after the budget is removed',
       [limit, reserve, keep, { type: 'removed' }, limit],
       '1 0 0',
     ],
@@ -119,7 +119,7 @@ describe('budget lines', () => {
   });
 });
 
-it('a reservation, a limit and a final amount are synced; another settlement is not, because it can be repeated', async () => {
+it('reservations, limits and final amounts are synced; other settlements are not, because they can be repeated', async () => {
   const synced: string[] = [];
   let text = '';
   const log: BudgetLog = {
@@ -155,7 +155,7 @@ it('a reservation, a limit and a final amount are synced; another settlement is 
   ]);
 });
 
-it("a budget file's lines are synced when required, and its name is synced when it is opened", async () => {
+it("a budget file's lines are synced if required, and its name is synced when the file is opened", async () => {
   const path = join(freshFolder(), 'budget.jsonl');
   const syncs: string[] = [];
   onEnd(() => watchDisk(undefined));

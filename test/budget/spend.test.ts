@@ -151,7 +151,7 @@ it.each<[string, JobEvent, string[]]>([
   expect(chargesOf(events).map(({ outcome }) => outcome)).toEqual(fates);
 });
 
-it('an attempt whose record is lost has the time of the first event, or no time', () => {
+it('an attempt whose record is lost has the time of the first event, or no time if every event is lost', () => {
   const charge = { attempt: 0, outcome: 'open', isLost: true };
   expect(chargesOf([undefined, { ...prepared(), at }])).toEqual([{ ...charge, at }]);
   expect(chargesOf([undefined])).toEqual([{ ...charge, at: '' }]);
@@ -183,7 +183,7 @@ it('a job never has more accepted attempts than handles, regardless of the order
   );
 });
 
-it('an expense belongs to its model, batch, key, day and each of its budgets', () => {
+it('an expense is grouped by its model, batch, key, day and each of its budgets', () => {
   const expense = {
     at,
     job: 'j',

@@ -17,7 +17,7 @@ it("mgw's folders follow the XDG variables, except relative values", () => {
   expect(stateFolder({ XDG_STATE_HOME: 'x' }, host).path).toBe('/home/ann/.local/state/mgw');
 });
 
-it("mgw's folder variables take precedence, and are relative to the current folder", () => {
+it("mgw's folder variables take precedence over the XDG variables", () => {
   const env = {
     MGW_CONFIG_DIR: '/srv/conf/',
     MGW_STATE_DIR: '/s',
@@ -36,7 +36,7 @@ it('the error for a missing home folder lists the variables to set, unless all f
   expect(stateFolder({ MGW_STATE_DIR: '/s' }, nowhere).path).toBe('/s');
 });
 
-it('the application folders are used only on Windows', () => {
+it('APPDATA and LOCALAPPDATA are used only on Windows', () => {
   const env = { APPDATA: '/roaming', LOCALAPPDATA: '/local' };
   expect(configFolder(env, { ...host, platform: 'win32' }).path).toBe('/roaming/mgw');
   expect(stateFolder(env, { ...host, platform: 'win32' }).path).toBe('/local/mgw');
@@ -48,7 +48,7 @@ it.each([
   ['MGW_STATE_DIR', '~/state', '/srv/~/state'],
   ['MGW_CONFIG_DIR', '.', '/srv'],
 ])(
-  '%s=%s is refused, because it would refer to a different folder in each current folder',
+  '%s=%s is refused, because a relative path would depend on the current folder',
   (name, value, meant) => {
     const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
     expect(() => look({ [name]: value }, host)).toThrow(

@@ -130,7 +130,7 @@ describe('profiles', () => {
 });
 
 describe('the base URL', () => {
-  it('is reported as missing only if it is needed, with both commands that set it', () => {
+  it('is reported as missing only if it is needed, and the error suggests mgw auth login and --sandbox', () => {
     const error = refusal(() => requireBaseUrl(resolve()));
     expect(error).toMatchObject({
       code: 'config',
@@ -156,7 +156,7 @@ describe('the base URL', () => {
     expect(error.message).not.toContain('sesame');
   });
 
-  it('may use http:// on loopback, or elsewhere with permission', () => {
+  it('may use http:// on loopback, or elsewhere if the user allows it', () => {
     const flags = { baseUrl: 'http://10.0.0.1' };
     expect(refusal(() => requireBaseUrl(resolve({ flags }))).message).toContain('--allow-http');
     expect(requireBaseUrl(resolve({ flags: { ...flags, allowHttp: true } })).href).toBe('http://10.0.0.1/');
@@ -219,8 +219,8 @@ describe('the key', () => {
   );
 });
 
-describe('polling', () => {
-  it('may be faster than every 5 s only on loopback', () => {
+describe('setting values', () => {
+  it('include poll intervals below 5 s only on loopback', () => {
     const flags = { pollInterval: '50ms' };
     const remote = { MGW_BASE_URL: 'https://gateway.example' };
     expect(resolve({ flags, env: { MGW_BASE_URL: 'http://127.0.0.1:1' } }).pollIntervalMs.value).toBe(50);
@@ -249,18 +249,18 @@ describe('polling', () => {
     [{ profile: { c: { auth_scheme: 'a b' } } }, 'c.auth_scheme in profile default a b: '],
     [{ flags: { trustOrigin: ['https://h/p'] } }, '--trust-origin https://h/p: must be an origin'],
     [{ profile: { tts: { sample_rate: 0 } } }, 'tts.sample_rate in profile default 0: '],
-  ] satisfies [Given, string][])('cannot be configured by %j', (given, message) => {
+  ] satisfies [Given, string][])('are refused: %j', (given, message) => {
     const error = refusal(() => resolve(given));
     expect(error.exitCode).toBe(2);
     expect(error.message).toContain(message);
   });
 
-  it('accepts a duration that the command line has parsed into milliseconds', () => {
+  it('may be durations that the command line has parsed into milliseconds', () => {
     expect(resolve({ flags: { timeout: 90_000 } }).timeoutMs.value).toBe(90_000);
   });
 });
 
-describe('other settings', () => {
+describe('the settings', () => {
   it('disable prompts in CI, by flag or by variable', () => {
     expect(resolve({ env: { CI: 'true' } }).noInput).toEqual({ value: true, source: 'env', name: 'CI' });
     expect(resolve({ env: { CI: 'woodpecker' } }).noInput.value).toBe(true);

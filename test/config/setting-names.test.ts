@@ -125,7 +125,7 @@ describe('storedValue', () => {
     expect(() => kept('prices.group_multiplier', '1', '2')).toThrow('one value');
   });
 
-  it('returns a default unchanged', () => {
+  it('converts a default to a number or boolean only if its text is preserved', () => {
     const name = 'defaults.video.a.veo-3.duration';
     expect(kept(name, '8')).toBe(8);
     expect(kept(name, '-1.5')).toBe(-1.5);

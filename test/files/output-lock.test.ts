@@ -47,7 +47,7 @@ describe('an output lock', () => {
     ['the same result', undefined, { bytes: 4, sha256: 'ab' }],
     ['another result', 'other', undefined],
   ])(
-    'passes on, for %s, the file that its holder published while other processes waited',
+    'passes the published file on to waiting processes only if they make the same result (%s)',
     async (_, of, sealed) => {
       const first = await ctx.lock(as(1), of);
       const others = [2, 3].map(async (pid) => {
@@ -71,7 +71,7 @@ describe('an output lock', () => {
     await expect(ctx.lock({ ...as(2, 1), signal })).rejects.toBe('SIGINT');
   });
 
-  it('is acquired by only one at a time of the processes that find its holder dead', async () => {
+  it('is acquired by one process at a time if many processes find its holder dead', async () => {
     await ctx.lock(as(1));
     const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
     let held = 0;
@@ -89,7 +89,7 @@ describe('an output lock', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('starts a new file if its holder lost the lease, because that process may resume with the file open', async () => {
+  it('requires a new temporary file if its holder lost the lease, because the holder may resume with the old file open', async () => {
     const own = claimantOf(1);
     const first = await ctx.lock({ claimant: { ...own, owner: { ...own.owner, lease: '7' } } });
     const left = await filled(first);
@@ -116,7 +116,7 @@ describe('an output lock', () => {
     );
   });
 
-  it('does not block if its holder cannot be checked, and the next process uses other file names', async () => {
+  it('does not block if its holder cannot be checked, and the next process uses different file names', async () => {
     const path = await filled(await ctx.lock(as(1)));
     const lock = await ctx.lock({ claimant: claimantOf(2, [], [1]) });
     const own = await opened(lock);
@@ -137,7 +137,7 @@ describe('an output lock', () => {
 });
 
 describe('a temporary file', () => {
-  it('is reused by a process that makes the same file, and not removed by one that fails', async () => {
+  it('is kept by a process that fails, and reused by the next process that makes the same file', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
     first.release();
@@ -160,7 +160,7 @@ describe('a temporary file', () => {
     expect(await readFile(ctx.part, 'utf8')).toBe('paid for');
   });
 
-  it('is not changed if an unknown file has replaced it', async () => {
+  it('is not changed if an unknown file has the recorded name', async () => {
     const lock = await ctx.lock(as(1));
     await lock.note({ part: 'film.mp4.part' });
     await writeFile(ctx.part, 'of a browser');

@@ -124,7 +124,7 @@ describe('publish', () => {
     expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
-  it('returns the caller-supplied charge in errors', async () => {
+  it("includes the caller's charge in errors", async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, { force: false, charged: 'maybe' })).rejects.toMatchObject({
       charged: 'maybe',
@@ -142,7 +142,7 @@ describe('publish', () => {
   );
 
   it.each([
-    ['was written to', async () => writeFile(part.path, 'NEW')],
+    ['was overwritten', async () => writeFile(part.path, 'NEW')],
     ['was truncated', async () => truncate(part.path, 1)],
     [
       'was replaced',
@@ -158,8 +158,8 @@ describe('publish', () => {
         await symlink(join(folder, 'elsewhere'), part.path);
       },
     ],
-    ['is gone', async () => rm(part.path)],
-  ])('publishes nothing if the temporary file %s since it was written', async (_, change) => {
+    ['was removed', async () => rm(part.path)],
+  ])('publishes nothing if the temporary file %s after it was completed', async (_, change) => {
     await change();
     for (const options of [once, force])
       await expect(publish(part, target, options)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });

@@ -44,7 +44,7 @@ const deps = (links: Links): CollectDeps => ({
   currency: 'EUR',
 });
 
-describe('an item', () => {
+describe('a gallery item', () => {
   it('contains no key, no signed address and no local path', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'mgw-gallery-'));
     const name = 'a #?%"<b>.mp4';
@@ -141,7 +141,7 @@ describe('a row that remakes a job', () => {
     expect(composed(row)).toEqual(request);
   });
 
-  it('of speech contains the WAV format in which the speech was saved', () => {
+  it('of speech contains the format of the saved WAV file', () => {
     const request = {
       req_params: {
         text: 'A boat.',
@@ -158,7 +158,7 @@ describe('a row that remakes a job', () => {
     });
   });
 
-  it('is written to redo.jsonl only if it is marked or has a low rating, with a seed only on request', () => {
+  it('is written to redo.jsonl only if the job is marked or has a low rating, and includes the seed only on request', () => {
     const items = ['a', 'b', 'c'].map(
       (each) =>
         ({
@@ -213,7 +213,7 @@ it('a gallery view contains the items that match all of its filters, in the requ
   ]);
 });
 
-it("a waveform has the samples' loudness", async () => {
+it('a waveform shows the loudness of the samples', async () => {
   const path = join(mkdtempSync(join(tmpdir(), 'mgw-gallery-')), 'a.wav');
   const samples = Int16Array.from({ length: 960 }, (_, index) => (index < 480 ? 0 : 20_000));
   writeFileSync(path, Buffer.concat([wavHeader(8000, 1920), Buffer.from(samples.buffer)]));

@@ -66,7 +66,7 @@ test('a job whose response arrived too late for its client is not paid for again
   expect(server.posts()).toBe(1);
 });
 
-test("a key requested while another is being sent waits, and is paid for once the other's outcome is delivered", async () => {
+test('a call with a second key waits while the first is being sent, and pays after the first outcome is delivered', async () => {
   const { server, next } = await slowGateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const first = agent.call('submit_video', one);
@@ -101,7 +101,7 @@ test.each(['the client', 'the server', 'both'])(
   },
 );
 
-test('a job that a person started under a key, and whose outcome they know, does not prevent an agent from paying', async () => {
+test('a job whose outcome was delivered to a person does not prevent an agent from paying under another key', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const { model, prompt, duration } = video;

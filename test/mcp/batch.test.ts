@@ -141,7 +141,7 @@ test('a request in doubt is not paid for as a batch row until a person resolves 
   await expect.poll(() => server.posts()).toBe(3);
 });
 
-test("a running batch's row is not sent if its request has come into doubt since the batch was checked", async () => {
+test('a row of a running batch is not sent if the outcome of its request has become unknown since the batch was checked', async () => {
   let reject = (): void => undefined;
   let isTaken = false;
   const server = await gateway((seen, response) => {
@@ -208,7 +208,7 @@ test("a batch's state contains each row's error, the cost so far, and the next c
   ]);
 });
 
-test("a batch is limited by the server's maximum amount and by its budget", async () => {
+test("a batch is refused without a budget, and pays nothing if the server's budget is too low", async () => {
   const none = await agentWith([]);
   expect(await none.agent.call('batch_run', batch)).toMatchObject({
     ok: false,
@@ -222,7 +222,7 @@ test("a batch is limited by the server's maximum amount and by its budget", asyn
   expect(states.filter((state) => state !== 'prepared')).toEqual([]);
 });
 
-test("an agent receives a batch's mismatching videos, as an error in strict mode, and pays for none again", async () => {
+test("an agent receives the list of a batch's mismatching videos, as an error in strict mode, and pays for no video again", async () => {
   const { agent, cwd, stateDir } = await agentWith(['--budget', '1000'], rows, ['short-videox1']);
   await agent.call('batch_run', batch);
   const status = await ended(agent);

@@ -17,7 +17,7 @@ function passed(text: string, size: number, max: number): { out: string; dropped
   return { out: readAll(lines).toString(), dropped };
 }
 
-test('the line reader returns complete messages and drops long or endless ones, regardless of how they are split', () => {
+test('the line reader returns complete messages and drops messages that are too long, regardless of how the input is split', () => {
   const message = fc.string({ maxLength: 30 }).map((method) => JSON.stringify({ jsonrpc: '2.0', method }));
   fc.assert(
     fc.property(fc.array(message), message, fc.integer({ min: 1, max: 80 }), (messages, rest, size) => {
@@ -44,7 +44,7 @@ test.each([
   // JavaScript would round this id.
   ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
   ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
-])('the line reader refuses %j, which is not a message, with %i', (line, code, id) => {
+])('the line reader refuses the invalid message %j with the error %i', (line, code, id) => {
   const { out, dropped } = passed(`${line}\n`, 64, 1000);
   expect(out).toBe('');
   expect(dropped.map((each) => JSON.parse(each) as unknown)).toMatchObject([{ id, error: { code } }]);

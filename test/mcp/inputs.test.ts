@@ -69,7 +69,7 @@ test("the server's environment becomes flags in the command suggested to a perso
   expect(lost.command).toEqual(['mgw', '--base-url', server.url, 'jobs', 'resolve', lost.job?.id]);
 });
 
-test('an image is read only below the root, and no FIFO, device or outside link is opened', async () => {
+test('an image is read only below the root: FIFOs, devices and links to files outside are never opened', async () => {
   const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(server.url);
   const at = (name: string): string => join(user.cwd, name);
@@ -131,7 +131,7 @@ test("an earlier job's video is a valid input only if it was saved below the roo
   expect(early.error?.message).toContain('has not finished');
 });
 
-test('invalid arguments cause an ordinary error, and nothing is charged', async () => {
+test('invalid arguments cause a usage error, and nothing is charged', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   for (const given of [{}, { key: 5, ...video }, { key: 'one', ...video, set: 'a=1' }])
@@ -143,7 +143,7 @@ test('invalid arguments cause an ordinary error, and nothing is charged', async 
   expect(server.posts()).toBe(0);
 });
 
-test("errors contain arguments instead of flags, and no tool has an inherited member's name", async () => {
+test('errors refer to arguments instead of flags, and inherited members such as __proto__ are not tools', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const { error } = await agent.call('submit_video', { key: 'one', ...video, duration: -1 });

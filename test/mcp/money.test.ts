@@ -118,7 +118,7 @@ describe('an agent', () => {
     }
   });
 
-  test("is limited by the profile's budget, which is not sufficient by itself", async () => {
+  test("needs its own budget, and is also limited by the profile's budget", async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     await user.run(['budget', 'set', 'cap', '4']);
@@ -221,7 +221,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(3);
   });
 
-  test('receives neither the key nor signatures from its server, which writes only messages to stdout', async () => {
+  test('receives neither the key, signatures nor control characters from its server', async () => {
     const server = await gateway((_, response) =>
       sendJson(
         response,

@@ -100,14 +100,14 @@ describe('measureMp4', () => {
     expect(measured(ftyp, movie({ edits: [edit([0, 40, 0x10000])] }))).toMatchObject({ duration: 2 });
   });
 
-  it("returns a variable frame rate's average", () => {
+  it('returns the average of a variable frame rate', () => {
     expect(measured(ftyp, movie({ stts: words(0, 2, 10, 40, 20, 80) }))).toMatchObject({
       duration: 2,
       fps: 15,
     });
   });
 
-  it('adds up fragments, whose durations may be in the track, the fragment or the samples', () => {
+  it('adds up the durations of fragments, from the track, the fragment or the samples', () => {
     const mvex = nest('mvex', box('mehd', words(0, 9999)), box('trex', words(0, 7, 1, 40, 0, 0)));
     const fragment = (tfhd: Buffer, trun: Buffer): Buffer =>
       nest('moof', nest('traf', box('tfhd', tfhd), box('trun', trun)));

@@ -70,8 +70,8 @@ describe('the media spool', () => {
     ['the name inside a string', '{"a":"\\"encodedVideo\\":\\"QQ==\\""}'],
     ['a number, null and the empty string', '[{"encodedVideo":1},{"encodedVideo":null},{"encodedVideo":""}]'],
     ['a name that is too long', `{"${'encodedVideo'.repeat(100)}":"QQ=="}`],
-    ['a name with an escape that JSON does not know', '{"encodedVide\\o":"QQ=="}'],
-    ['no JSON', '<html>"encodedVideo" ":" "QQ=="</html>'],
+    ['a name with an escape that is invalid in JSON', '{"encodedVide\\o":"QQ=="}'],
+    ['text that is not JSON', '<html>"encodedVideo" ":" "QQ=="</html>'],
   ])('does not divert %s', async (_, body) => {
     const result = await spool(body, { cuts: everyByte(body.length) });
     expect(result).toMatchObject({ text: body, spooled: [], overflow: false });
@@ -170,7 +170,7 @@ describe('Base64 in the media spool', () => {
   });
 });
 
-describe('an incomplete body in the media spool', () => {
+describe('a body in the media spool', () => {
   const body = inline('QUJDREVG');
 
   test('contains incomplete media, and is never treated as complete, if it is truncated at any byte', async () => {
@@ -190,7 +190,7 @@ describe('an incomplete body in the media spool', () => {
     expect(result.text).toHaveLength(1000);
   });
 
-  test('is measured without its media', async () => {
+  test('has a length limit that does not include its media', async () => {
     const result = await spool(inline('QUJD'.repeat(100_000)), { maxTextBytes: 100 });
     expect(result.overflow).toBe(false);
     expect(result.spooled[0]?.bytes).toBe(300_000);
@@ -201,7 +201,7 @@ describe('an incomplete body in the media spool', () => {
     expect(result).toMatchObject({ overflow: true, closed: 256 });
   });
 
-  test("throws the sink's error, and closes the sink", async () => {
+  test("fails with the sink's error, and the sink is closed", async () => {
     let closed = 0;
     const write = (): Promise<void> => Promise.reject(new Error('ENOSPC'));
     const openSink = () => Promise.resolve({ write, close: () => Promise.resolve(void (closed += 1)) });
@@ -210,7 +210,7 @@ describe('an incomplete body in the media spool', () => {
     expect(closed).toBe(2);
   });
 
-  test('sends large media to the sink in pieces of less than 1 MiB', async () => {
+  test('with large media is written to the sink in pieces of less than 1 MiB', async () => {
     const sizes: number[] = [];
     const parts: Buffer[] = [];
     const write = (bytes: Uint8Array): void => {

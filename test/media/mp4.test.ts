@@ -66,7 +66,7 @@ describe('mp4In', () => {
     ['media without an index', [box('ftyp', 16), box('mdat', 50)]],
     ['an index without media', [box('ftyp', 16), box('moov', 300)]],
     ['an index with empty media', [box('ftyp', 16), box('moov', 300), box('mdat')]],
-  ])('finds nothing to play in only %s', (_, boxes) => {
+  ])('finds nothing to play in a file that contains only %s', (_, boxes) => {
     expect(flawOf(Buffer.concat(boxes))).toMatch(/nothing to play/);
   });
 
@@ -80,7 +80,7 @@ describe('mp4In', () => {
     ['zeros after the last box', Buffer.concat([film, Buffer.alloc(64)]), /no box/],
     ['one byte too many', Buffer.concat([film, Buffer.alloc(1)]), /header is truncated/],
     [
-      'a 64-bit header that is cut',
+      'a truncated 64-bit header',
       Buffer.concat([film, box('mdat', 0, 'long').subarray(0, 12)]),
       /header is truncated/,
     ],
@@ -91,7 +91,7 @@ describe('mp4In', () => {
       /smaller/,
     ],
     [
-      'a 64-bit size beyond all files',
+      'a 64-bit size larger than any file',
       Buffer.concat([film, Buffer.from('\0\0\0\x01free\xff\xff\xff\xff\xff\xff\xff\xff', 'latin1')]),
       /beyond/,
     ],
@@ -160,7 +160,7 @@ describe('mimeOf', () => {
     [false, 'Video/WebM; codecs="vp9"', 'video/webm'],
     [false, 'binary/octet-stream', undefined],
     [false, 'video/<script>', undefined],
-  ])('returns for a file (MP4: %s) declared as %s: %s', (isMp4, type, mime) => {
+  ])('for a file (MP4: %s) declared as %s returns %s', (isMp4, type, mime) => {
     expect(mimeOf(isMp4, type)).toBe(mime);
   });
 });

@@ -99,7 +99,7 @@ it.each(['moov', 'udta', 'meta'])(
   },
 );
 
-it('the search for a label returns only a few of many packets', () => {
+it('the search for a label returns fewer than ten of many packets', () => {
   writeFileSync(path, Buffer.concat([ftyp, Buffer.alloc(100_000 * 24, xmp(''))]));
   const file = openSync(path, 'r');
   expect(originsIn(file).packets.length).toBeLessThan(10);

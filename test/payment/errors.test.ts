@@ -16,7 +16,7 @@ it.each([
   ['unavailable', 'rate_limited', 1, 6, 'no', 'safe', 'Not accepted after 1 attempt: busy'],
   ['unavailable', 'server_error', 3, 6, 'no', 'safe', 'Not accepted after 3 attempts: busy'],
 ] as const)(
-  'a payment that is %s (%s) at attempt %i causes exit %i',
+  'a payment that is %s (%s) at attempt %i leads to exit %i',
   (kind, code, tries, exitCode, charged, retry, words) => {
     const error = notAcceptedError({ kind, failure: { ...failure, code } }, tries);
     expect(error).toMatchObject({ exitCode, charged, retry, requestId: 'r1' });
@@ -25,7 +25,7 @@ it.each([
   },
 );
 
-it('an error contains the time to retry if the gateway sent one', () => {
+it('the error contains the time of the next attempt if the gateway sent one', () => {
   const { message } = notAcceptedError(
     { kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } },
     1,

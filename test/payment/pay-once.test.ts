@@ -119,7 +119,7 @@ describe('a payment', () => {
     ['accepted', accepted, 'accepted'],
     ['rejected', rejected, 'none'],
     ['in doubt', unknown, 'none at all'],
-  ])('that is %s is settled after one attempt', async (_, verdict, settled) => {
+  ])('that is %s ends after one attempt', async (_, verdict, settled) => {
     const ran = await pay({ verdicts: [verdict] });
     expect(ran.result).toEqual({ verdict, reply: replyOf(), tries: 1 });
     expect(ran.steps).toEqual(['sending', 'reply 200', verdict.kind]);
@@ -170,18 +170,18 @@ describe('a payment', () => {
     expect([ran.steps.at(-1), ran.settled]).toEqual(['unavailable', 'none']);
   });
 
-  it.each(['certificate', 'private_address'] as const)('is not retried after %s', async (reason) => {
+  it.each(['certificate', 'private_address'] as const)('is not retried after the connection error %s', async (reason) => {
     const ran = await pay({ exchange: [fails(unsent(reason))] });
     expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', 6]);
   });
 
   it.each<[string, Exchange, 'none at all' | 'none']>([
     ['breaks after it may have been sent', breaks(new Error('reset')), 'none at all'],
-    ['has no response in time', breaks(new TransportError('sent', 'timeout', 'reset')), 'none at all'],
+    ['receives no response in time', breaks(new TransportError('sent', 'timeout', 'reset')), 'none at all'],
     // Without a record, nothing can have been sent, so the amount is released.
-    ['fails in the phase of sending', fails(new TransportError('sent', 'timeout', 'reset')), 'none'],
+    ['fails without a record', fails(new TransportError('sent', 'timeout', 'reset')), 'none'],
   ])(
-    'is in doubt, and an amount that may be charged remains reserved, if it %s',
+    'that %s is in doubt, and its amount remains reserved if it may be charged',
     async (_, exchange, settled) => {
       const ran = await pay({ exchange: [exchange] });
       expect(ran.result).toMatchObject({
@@ -246,7 +246,7 @@ describe('a payment', () => {
   });
 });
 
-it('a refusal because of a limit is not reported as a rate limit, which would allow a retry', async () => {
+it('a rejection because of a limit is reported as an invalid request, because a rate limit would allow a retry', async () => {
   const limit = { code: 'rate_limited', message: 'too many tasks' } as const;
   const ran = await pay({ verdicts: [{ kind: 'rejected', failure: limit }] });
   expect(ran.result).toMatchObject({ verdict: { failure: { code: 'invalid_request' } }, tries: 1 });
@@ -257,7 +257,7 @@ describe('a response that leaves the outcome in doubt', () => {
 
   it.each<[string, Partial<PayDeps>, Partial<Reply>, SubmitVerdict, SubmitVerdict['kind']]>([
     [
-      'is treated as a temporary refusal under submit.retry_5xx',
+      'is treated as a temporary refusal with submit.retry_5xx',
       again,
       { status: 500 },
       unknown,
@@ -294,7 +294,7 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
   });
 
-  it('makes mgw send nothing, and record that, while the attempt is being recorded', async () => {
+  it('while the attempt is being recorded prevents the request, and the record shows that nothing was sent', async () => {
     const [soft, steps] = [new AbortController(), [] as string[]];
     const record: PaymentRecord = {
       sending: () => {
@@ -325,7 +325,7 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled]).toEqual([[], 'none']);
   });
 
-  it('ends the payment without another attempt during a pause', async () => {
+  it('during a pause ends the payment without another attempt', async () => {
     const soft = new AbortController();
     let connections = 0;
     const refused: Exchange = (options) => {
@@ -338,7 +338,7 @@ describe('an interruption', () => {
     expect([connections, ran.settled]).toEqual([1, 'none']);
   });
 
-  it('prints one note while the response is pending if the next interruption would stop waiting', async () => {
+  it('while the response is pending prints one note if the next interruption would stop the wait', async () => {
     const interrupting =
       (soft: AbortController): Exchange =>
       async (options) => {

@@ -116,12 +116,12 @@ describe('a payment that exceeds a budget', () => {
     expect((await refused(stateOf(1, 0, limit), { raiseCommand: raise })).next).toEqual([...raise, '1.4']);
   });
 
-  it('is refused even if it would fit now, because another process has released an amount', async () => {
+  it('is refused even if another process has since released a sufficient amount', async () => {
     const { budget } = await refused(stateOf(0, 0, limit), { raiseCommand: raise });
     expect(budget).toMatchObject({ left: '1', cost_at_most: '0.4', exceeded_by: '0' });
   });
 
-  it('causes an error that suggests the flag under --budget', async () => {
+  it('causes an error that suggests a higher --budget if the flag set the limit', async () => {
     const error = await refused(stateOf(0, 1), { limit }, { ...purchase, currency: 'USD' });
     expect(error.message).toMatch(
       /^--budget 1 is too low: .* 0\.4 USD, and 0 is left .* --budget 1\.4 would allow it\.$/,

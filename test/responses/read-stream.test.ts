@@ -83,14 +83,14 @@ describe("a streamed response's text", () => {
     expect(read(sse(delta('Hel')) + lost + sse(completed('Hello'))).text).toBe('Hello');
   });
 
-  test('is not proven, and is printed completely at the end, if a piece in the middle is lost', () => {
+  test('is not confirmed, and is printed completely at the end, if a piece in the middle is lost', () => {
     expect(read(sse(delta('He'), delta('o'), completed('Hello')))).toMatchObject({
       text: 'Heo\nHello',
       end: { kind: 'cut', response: { status: 'completed' } },
     });
   });
 
-  test('may differ in white space or in the order of interleaved parts', () => {
+  test('may differ from the final text in white space or in the order of interleaved parts', () => {
     const other = (text: string): object => ({ ...delta(text), output_index: 1 });
     for (const stream of [
       sse(delta('Hello '), completed('Hello')),

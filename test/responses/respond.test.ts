@@ -76,7 +76,7 @@ test.each([
   ['a document after blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
   ['a stream', done, 'application/json'],
   ['a stream after a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
-])('%s is recognised under a wrong content type', async (_, text, type) => {
+])('%s is recognised despite a wrong content type', async (_, text, type) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'completed',
     text: 'Hello',
@@ -89,7 +89,7 @@ test('a JSON response is read up to 64 MiB', async () => {
   expect(await endOf(200, ofMiB(64))).toMatchObject({ kind: 'cut' });
 });
 
-test("a failure under HTTP 200 in the gateway's envelope is an error", async () => {
+test("a failure in the gateway's envelope with HTTP 200 is an error", async () => {
   expect(await endOf(200, { success: false, message: 'get user group failed' })).toMatchObject({
     kind: 'failed',
     failure: { message: 'get user group failed' },
@@ -136,7 +136,7 @@ describe('a failed Responses request', () => {
     expect((await call(client)).end).toMatchObject({ kind: 'completed' });
   });
 
-  test('exits 6, and is safe to run again, if it always receives 429', async () => {
+  test('leads to exit 6, and is safe to repeat, if every response is a 429', async () => {
     const { gateway, client } = nockGateway();
     gateway
       .post('/v1/responses')
@@ -157,7 +157,7 @@ describe('a failed Responses request', () => {
   test.each([
     [500, { error: { message: 'oops' } }],
     [302, ''],
-  ])('with %i exits 7, because it may have been charged', async (status, answer) => {
+  ])('with HTTP %i leads to exit 7, because the call may have been charged', async (status, answer) => {
     await expect(endOf(status, answer)).rejects.toMatchObject(unknown);
   });
 
@@ -174,7 +174,7 @@ describe('a failed Responses request', () => {
       { error: { message: 'The model m does not exist', code: 'model_not_found' } },
       { code: 'not_found', exitCode: 4 },
     ],
-  ])('with %i is a refusal', async (status, answer, expected) => {
+  ])('with HTTP %i is a refusal', async (status, answer, expected) => {
     await expect(endOf(status, answer)).rejects.toMatchObject({
       ...expected,
       charged: 'no',
@@ -182,7 +182,7 @@ describe('a failed Responses request', () => {
     });
   });
 
-  test('is reported as a wrong base path if that caused it', async () => {
+  test('is reported as a wrong base URL if the URL contains /v1', async () => {
     const answer = { error: { message: 'Invalid URL (POST /v1/v1/responses)' } };
     await expect(endOf(404, answer)).rejects.toThrow(/root of the gateway, without \/v1/);
   });
@@ -262,7 +262,7 @@ describe('a connection', () => {
     });
   });
 
-  test('ends immediately with exit 130 if it is interrupted, and the call was charged', async () => {
+  test('ends immediately with exit 130, and the call is reported as charged, if it is interrupted', async () => {
     const delta = { type: 'response.output_text.delta', delta: 'stop' };
     const { client } = await served((response) => {
       response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);

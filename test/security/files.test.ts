@@ -121,7 +121,7 @@ describe('files', () => {
     ['a link to a file', (path, other) => symlinkSync(other, path)],
     ['a link to nothing', (path) => symlinkSync('nothing', path)],
     ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-  ])('in place of the output are refused unchanged before payment: %s', async (_, put) => {
+  ])('in place of the output are refused before payment, and remain unchanged: %s', async (_, put) => {
     const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
     writeFileSync(other, 'precious');
     put(output, other);
@@ -152,7 +152,7 @@ describe('files', () => {
     },
   );
 
-  it('are never given a name by a server', async () => {
+  it('are never named by a server', async () => {
     gateway.script.content.push(({ response }) => {
       const disposition = 'attachment; filename="../../evil.mp4"; filename*=UTF-8\'\'%2e%2e%2fevil.mp4';
       response.writeHead(200, { 'content-type': 'video/mp4', 'content-disposition': disposition });

@@ -66,7 +66,7 @@ describe('an imported job', () => {
     expect(readdirSync(outside)).toEqual([]);
   });
 
-  it('does not add a file to a gallery that mgw did not write', async () => {
+  it('does not add its file to a gallery if the content differs from the record', async () => {
     const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret.toUpperCase() });
     writeFileSync(join(other.cwd, 'loot.mp4'), secret);
     for (const [folder, ...more] of [['linked'], ['copied', '--copy']] as const) {
@@ -79,7 +79,7 @@ describe('an imported job', () => {
     }
   });
 
-  it('is saved as a copy of a linked file, not as a link', async () => {
+  it('adds a linked file to a gallery as a copy, not as a link', async () => {
     const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret });
     writeFileSync(join(other.cwd, 'film.mp4'), secret);
     symlinkSync('film.mp4', join(other.cwd, 'loot.mp4'));
@@ -88,7 +88,7 @@ describe('an imported job', () => {
     expect(textBelow(join(other.cwd, 'page', 'media'))).toBe(secret);
   });
 
-  it('has its file served only if the file has the recorded content', async () => {
+  it('serves its file in a gallery only if the file has the recorded content', async () => {
     const path = join(user.cwd, 'a.mp4');
     writeFileSync(path, 'film');
     const sha256 = createHash('sha256').update('film').digest('hex');
@@ -151,8 +151,8 @@ describe('an imported job', () => {
   });
 });
 
-describe('the key inside a request', () => {
-  it('is not written to any file in plain, Base64 or escaped form', async () => {
+describe('the API key', () => {
+  it('in a prompt is not written to any file in plain, Base64 or escaped form', async () => {
     const spellings = {
       plain: canaryKey,
       base64: Buffer.from(canaryKey).toString('base64'),
@@ -178,7 +178,7 @@ describe('the key inside a request', () => {
     for (const spelling of Object.values(spellings)) expect(written).not.toContain(spelling);
   });
 
-  it('is not recorded if it is in tags, a model or member names', async () => {
+  it('in tags, a model or member names is not recorded', async () => {
     const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', tags: [canaryKey] };
     const body = { [canaryKey]: 'x' };
     writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify({ ...row, body }));
@@ -223,7 +223,7 @@ describe('the key inside a request', () => {
   }
 
   it.each(['MGW_API_KEY', 'MGW_API_KEY_FILE'])(
-    'from %s is not recorded if it is in a note, a rating or an import',
+    'from %s is not recorded if a note, a rating or an import contains it',
     async (source) => {
       const env = keyIn(source);
       await user.run([...submit, 'a boat']);
@@ -272,7 +272,7 @@ describe('the key inside a request', () => {
     },
   );
 
-  it("is not recorded if it is in a served gallery's note, even if the key comes from a file", async () => {
+  it('in the note of a served gallery is not recorded, even if the key comes from a file', async () => {
     await user.run([...submit, 'a boat']);
     const [job] = (await user.run(['jobs', 'ls', '--json'])).json['jobs'] as { id: string }[];
     const env = keyIn('MGW_API_KEY_FILE');
@@ -322,7 +322,7 @@ describe('the key inside a request', () => {
   });
 });
 
-it('sidecars and batch results are readable only by their owner, and contain no signed URL, nor do galleries', async () => {
+it('sidecars, batch results and galleries contain no signed URL, and only the owner can read sidecars and batch results', async () => {
   const image = 'https://files.example/a.png?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef0123';
   const prompt = 'a boat as in https://files.example/b.png?auth_key=0123456789abcdef0123';
   const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt, image };

@@ -45,7 +45,7 @@ describe('no prototype is polluted', () => {
     await gateway.close();
   });
 
-  it('by a config file, which is refused', async () => {
+  it('by a config file, and the file is refused', async () => {
     const user = newUser('http://127.0.0.1:9');
     const folder = join(user.cwd, 'config');
     mkdirSync(folder, { mode: 0o700 });

@@ -12,7 +12,7 @@ const evil =
 const unsafe =
   /[\0-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/u;
 
-describe('text from a gateway is printed but never executed', () => {
+describe('text from a gateway never controls the terminal', () => {
   it.each(reflections)(
     "in the gateway's %s, on stdout and stderr, as text and as JSON",
     async (reflection) => {

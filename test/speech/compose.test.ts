@@ -13,7 +13,7 @@ describe('a speech body', () => {
     [params({ audio_params: { format: 'aac', speech_rate: 10 }, additions: '{}' })],
     [params({ text: '你好' })],
     [params({ text: '7' })],
-  ])('may be: %j', (body) => {
+  ])('is valid: %j', (body) => {
     expect(checkSpeech(body as never)).toEqual([]);
   });
 
@@ -30,11 +30,11 @@ describe('a speech body', () => {
     [params({ audio_params: { sample_rate: '24000' } }), 'req_params.audio_params.sample_rate'],
     [params({ audio_params: { sample_rate: 0.5 } }), 'req_params.audio_params.sample_rate'],
     [{ ...params({}), model: 'speech-tts-2.0' }, 'model'],
-  ])('may not be: %j', (body, field) => {
+  ])('is invalid: %j', (body, field) => {
     expect(checkSpeech(body as never)).toMatchObject([{ field }]);
   });
 
-  test('contains text that the check and the splitter classify identically', () => {
+  test('is valid exactly if the splitter finds text that can be spoken', () => {
     for (const text of ['a', '!', '😀', '€', '. . .', '其', '+', '\n'])
       expect([text, splitText(text, 10).length > 0]).toEqual([
         text,

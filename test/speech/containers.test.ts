@@ -26,7 +26,7 @@ function headerFrame(version: 1 | 2, mono: boolean, tag: string): Buffer {
 }
 
 describe('the MP3 frame reader', () => {
-  test('returns a file without other data unchanged', () => {
+  test('does not change a file that contains only audio frames', () => {
     expect(mp3Frames(audio)).toEqual(audio);
   });
 
@@ -40,7 +40,7 @@ describe('the MP3 frame reader', () => {
     ['a stereo header of MPEG 2', Buffer.concat([headerFrame(2, false, 'Info'), audio])],
     ['a VBRI header', Buffer.concat([headerFrame(1, true, 'VBRI'), audio])],
     [
-      'all of them',
+      'two tags and a header',
       Buffer.concat([id3(7), headerFrame(1, true, 'Info'), audio, Buffer.from('TAG'), Buffer.alloc(125)]),
     ],
   ])('removes %s', (_, file) => {
@@ -113,7 +113,7 @@ function joined(...files: Buffer[]): Buffer {
 const [one, two] = [spoken('A paper boat at sea.'), spoken('It floats.')];
 
 describe('joined Ogg Opus', () => {
-  test('is the file itself if there is only one', () => {
+  test('is identical to the input if there is only one file', () => {
     expect(joined(one)).toEqual(one);
   });
 
@@ -133,14 +133,14 @@ describe('joined Ogg Opus', () => {
   });
 
   test.each([
-    ['nothing', Buffer.alloc(0)],
-    ['no Ogg', Buffer.from('no Ogg at all')],
-    ['a truncated page', one.subarray(0, one.length - 1)],
+    ['empty', Buffer.alloc(0)],
+    ['not in an Ogg container', Buffer.from('no Ogg at all')],
+    ['truncated inside a page', one.subarray(0, one.length - 1)],
     [
-      'Ogg of another kind',
+      'Ogg with a different codec',
       Buffer.from(one.toString('latin1').replace('OpusHead', 'Something'.slice(1)), 'latin1'),
     ],
-  ])('is unchanged for %s', (_, file) => {
+  ])('is identical to an input that is %s', (_, file) => {
     expect(joined(file)).toEqual(file);
   });
 });

@@ -62,9 +62,9 @@ const reply: JobEvent = {
 const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
 
 test.each([
-  ['before the head was read', [sending, reply]],
+  ['before the response head was read', [sending, reply]],
   ['inside the stream', [sending, reply, accepted]],
-])('speech killed %s exits 9, is reported once, and sends nothing', async (_, events) => {
+])('a rerun of speech that was killed %s exits 9 and sends nothing', async (_, events) => {
   const { run, server, target, deps } = await after(...events);
   writeFileSync(`${target}.part`, 'some');
   const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', requestId: 'log9' };
@@ -79,7 +79,7 @@ test.each([
   expect(server.requests).toHaveLength(0);
 });
 
-test('speech killed inside the stream is reported with its file by every command, before it is run again', async () => {
+test('the error for speech that was killed inside the stream contains the saved file, even before a rerun', async () => {
   const { target, deps } = await after(sending, reply, accepted);
   const [id = ''] = await deps.ledger.ids();
   const job = await deps.ledger.read(id);
@@ -95,7 +95,7 @@ test('speech killed inside the stream is reported with its file by every command
   });
 });
 
-describe('a run that was killed', () => {
+describe('the files of a killed run', () => {
   const killed = async (target: string, write?: Buffer): Promise<void> => {
     const claimant = { ...claimantOf(0), owner: { ...currentOwner(), pid: dead.pid } };
     const held = await lockAs(claimant, target, 'speech');
@@ -111,14 +111,14 @@ describe('a run that was killed', () => {
     linkSync(kept.path, target);
   };
 
-  test('leaves no files once another run has published, if it was killed before any audio arrived', async () => {
+  test('are removed when the next run publishes the output, if no audio had arrived', async () => {
     const { run, target, folder } = await after();
     for (let kill = 0; kill < 3; kill += 1) await killed(target);
     await run();
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('leaves no other files once another run has found the output, if it was killed while publishing', async () => {
+  test('are removed when the next run finds the output, if the run was killed while publishing', async () => {
     const bench = await after(sending, reply, accepted);
     const { run, target, folder, deps } = bench;
     await killed(target, audio);
@@ -139,7 +139,7 @@ describe('a run that was killed', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('leaves a file that the next run keeps and reports, if it was killed after audio arrived', async () => {
+  test('are kept and reported by the next run if audio had arrived', async () => {
     const { run, target, folder } = await after(sending, reply, accepted);
     writeFileSync(`${target}.part`, '');
     await killed(target, audio);
@@ -152,7 +152,7 @@ describe('a run that was killed', () => {
   });
 });
 
-describe('after a run was killed while marking an MP3', () => {
+describe('the run after a run that was killed while marking an MP3 file', () => {
   const mp3 = Buffer.from(renderSpeech({ text: 'a boat', format: 'mp3', sampleRate: 24_000 }));
   const killed = async (
     { target, deps }: Bench,
@@ -185,10 +185,10 @@ describe('after a run was killed while marking an MP3', () => {
   };
 
   test.each([
-    ['before it published', []],
-    ['before it recorded the file', ['output']],
-    ['before it removed the part', ['output', 'record']],
-  ] as const)('%s, the next run delivers the marked file without sending anything', async (_, written) => {
+    ['before publishing the file', []],
+    ['before recording the file', ['output']],
+    ['before removing the temporary file', ['output', 'record']],
+  ] as const)('delivers the marked file and sends nothing (killed %s)', async (_, written) => {
     const bench = await after(sending, reply, accepted);
     const { again, marked } = await killed(bench, ...written);
     const file = {
@@ -204,7 +204,7 @@ describe('after a run was killed while marking an MP3', () => {
   });
 });
 
-test('a run does not wait for another run that waits for the same file', async () => {
+test('a finished file is delivered even if another run is waiting for the same file', async () => {
   const bench = await after(sending, reply, accepted);
   const { server, target, folder, deps } = bench;
   writeFileSync(target, audio);
@@ -224,7 +224,7 @@ test('a run does not wait for another run that waits for the same file', async (
   expect(server.requests).toHaveLength(0);
 });
 
-test("speech is saved, with exit 10, if the ledger's disk fills up after the response head arrives", async () => {
+test("speech is saved, and mgw exits 10, if the ledger's disk fills up after the response head arrives", async () => {
   const { run, server, target, deps } = await after();
   const { ledger } = deps;
   let broken = false;

@@ -33,7 +33,7 @@ const second = '{"code":20000000,"message":"ok","data":null,"usage":{"text_words
 
 describe('speech frames', () => {
   test.each([
-    ['adjacent', first + second],
+    ['no separators', first + second],
     ['newlines', `${first}\n${second}\n`],
     ['CRLF and blank lines', `\r\n${first}\r\n\r\n${second}`],
     ['byte order marks', `\ufeff${first}\n\ufeff${second}`],
@@ -42,7 +42,7 @@ describe('speech frames', () => {
     ['a closing event', `data: ${first}\n\ndata: ${second}\n\ndata: [DONE]\n\n`],
     ['commas, record separators and NUL', `${first},\x1e${second}\0 ,\n`],
     ['a comment without an end', `${first}${second}\n: bye`],
-  ])('are found between other data: %s', (_, stream) => {
+  ])('are found in a stream with %s', (_, stream) => {
     const expected = { frames: [first, second], fault: undefined };
     expect(split(stream)).toEqual(expected);
     expect(split(stream, everyByte(stream))).toEqual(expected);
@@ -69,7 +69,7 @@ describe('speech frames', () => {
     .map((value) => JSON.stringify(value));
   const gap = fc.constantFrom('', '\n', '\r\n', ' ', '\n\n', '\ndata: ', '\nevent: 352\ndata:', '\ufeff');
 
-  test('are found with any gaps and any chunks', () => {
+  test('are found regardless of separators and chunk boundaries', () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(gap, frame)), fc.array(fc.nat()), (parts, cuts) => {
         const stream = parts.flat().join('');
@@ -86,38 +86,38 @@ describe('speech frames', () => {
   });
 });
 
-describe('an invalid stream of frames', () => {
+describe('an error in a stream of frames', () => {
   test.each([
-    ['a page', '<html><body>Please sign in</body></html>', /an invalid frame: <html>/],
+    ['a web page', '<html><body>Please sign in</body></html>', /an invalid frame: <html>/],
     ['text between frames', `${first}oops\n${second}`, /an invalid frame: oops/],
     ['an unknown prefix', `dat: ${first}`, /an invalid frame: dat:/],
     ['an array', `[${first},${second}]`, /an invalid frame: \[/],
     ['a truncated frame', `${first}${second.slice(0, 30)}`, /ends inside a frame/],
     ['a truncated string', '{"code":0,"data":"SGVs\\', /ends inside a frame/],
     ['a line without an end', 'x'.repeat(20_000), /an invalid frame: x{200}$/],
-  ])('is reported: %s', (_, stream, fault) => {
+  ])('is reported for %s', (_, stream, fault) => {
     expect(split(stream).fault).toMatch(fault);
     expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);
   });
 
-  test('yields no frame after an error', () => {
+  test('is followed by no further frame', () => {
     const splitter = new FrameSplitter();
     expect(splitter.push(Buffer.from(`${first}<${first}`)).map(String)).toEqual([first]);
     expect(splitter.push(Buffer.from(second))).toEqual([]);
   });
 
-  test('is not reported for an empty stream', () => {
+  test('is not reported if the stream is empty', () => {
     expect(split('')).toEqual({ frames: [], fault: undefined });
   });
 
-  test('is reported if a frame exceeds the limit, even before its end arrives', () => {
+  test("is reported if a frame exceeds the limit, even before the frame's end arrives", () => {
     const frame = `{"data":"${'A'.repeat(100)}"}`;
     expect(split(frame, [], frame.length).fault).toBeUndefined();
     expect(split(frame, [], frame.length - 1).fault).toMatch(/exceeds 110 bytes/);
     expect(split(frame, [50], frame.length - 1)).toMatchObject({ frames: [] });
   });
 
-  test('is abandoned at 16 MiB if it contains an endless frame', () => {
+  test('is reported after 16 MiB of an endless frame', () => {
     const splitter = new FrameSplitter();
     const chunk = Buffer.alloc(1024 * 1024, 'A');
     splitter.push(Buffer.from('{"data":"'));

@@ -103,7 +103,7 @@ const broken = (response: ServerResponse): boolean => {
   return true;
 };
 
-test('every piece is its own job, and the output is complete and in order', async () => {
+test('every piece is a separate job, and the output contains all pieces in order', async () => {
   const held: (() => void)[] = [];
   let most = 0;
   const server = await speechServer((response, seen) => {
@@ -146,7 +146,7 @@ describe('a failed piece', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'three'].sort());
   });
 
-  test('is paid for again only with --new, and alone, if its stream was truncated', async () => {
+  test('is the only piece that is paid for again, and only with --new, if its stream was truncated', async () => {
     let cut = true;
     const server = await speechServer(speaker((text, response) => text === 'two' && cut && broken(response)));
     const { run, target } = await bench(server.url);
@@ -158,7 +158,7 @@ describe('a failed piece', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'two'].sort());
   });
 
-  test('with an unknown outcome does not prevent the missing pieces from being spoken', async () => {
+  test('with an unknown outcome does not prevent a rerun from speaking the missing pieces', async () => {
     let down = true;
     const server = await speechServer(
       speaker((text, response) => {
@@ -194,7 +194,7 @@ describe('a failed piece', () => {
     });
   });
 
-  test("is reported in the text's order, and the folder is removed if no piece is complete", async () => {
+  test('is reported by its position in the text, and the pieces folder is removed if no piece is complete', async () => {
     const open = new Map<string, ServerResponse>();
     const server = await speechServer((response, seen) => {
       open.set(textOf(seen), response);
@@ -207,7 +207,7 @@ describe('a failed piece', () => {
     expect(existsSync(pieces)).toBe(false);
   });
 
-  test('lets running pieces finish, but no new piece start', async () => {
+  test('lets running pieces finish, but prevents new pieces from starting', async () => {
     let release: (() => void) | undefined;
     const server = await speechServer(
       speaker((text, response) => {
@@ -232,7 +232,7 @@ describe('a failed piece', () => {
   });
 });
 
-test('an error about a budget that is too low contains the amount that all missing pieces need', async () => {
+test('the error for an insufficient budget contains the limit that would cover all missing pieces', async () => {
   const server = await speechServer(speaker());
   const { run, deps, target } = await bench(server.url);
   const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
@@ -281,8 +281,8 @@ test('an existing output is refused before anything is paid', async () => {
   expect(readFileSync(target, 'utf8')).toBe('mine');
 });
 
-describe("a file that is not mgw's", () => {
-  test('is not removed from the pieces folder, nor is the folder', async () => {
+describe('a file that mgw did not create', () => {
+  test('is not removed from the pieces folder, and the folder is kept', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     mkdirSync(join(pieces, 'takes'), { recursive: true });
@@ -295,7 +295,7 @@ describe("a file that is not mgw's", () => {
       expect(readFileSync(join(pieces, name), 'utf8')).toBe(`mine: ${name}`);
   });
 
-  test('is not reached through a link in place of the folder, which causes exit 10 before anything is paid', async () => {
+  test('is not reached through a link that replaces the pieces folder: mgw exits 10 before anything is paid', async () => {
     const server = await speechServer(speaker());
     const { run, pieces } = await bench(server.url);
     const elsewhere = freshFolder();
@@ -305,7 +305,7 @@ describe("a file that is not mgw's", () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  test('is not overwritten through a link in place of the joined part', async () => {
+  test('is not overwritten through a link that replaces the temporary output', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     const victim = join(freshFolder(), '.bashrc');
@@ -321,7 +321,7 @@ describe("a file that is not mgw's", () => {
 });
 
 describe('the run after a killed run', () => {
-  test('reports the output once and pays nothing if the killed run had not reported it', async () => {
+  test('reports the output once and pays nothing if the killed run had not reported the output', async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();
@@ -385,7 +385,7 @@ test('two concurrent processes pay once and deliver the same output', async () =
   expect(server.requests).toHaveLength(texts.length);
 });
 
-test('only formats that can be joined have a joiner', () => {
+test('pieces of PCM, Ogg Opus and MP3 can be joined, but pieces of AAC cannot', () => {
   const piece = Buffer.from('x');
   expect(joinerFor('pcm')?.(piece, true)).toBe(piece);
   expect(joinerFor('ogg_opus')).toBeDefined();

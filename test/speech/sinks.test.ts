@@ -48,7 +48,7 @@ describe('a speech file', () => {
     expect(published).toEqual({ path: target, bytes: 50, sha256: sha256(expected), mime: 'audio/x' });
   });
 
-  test('leaves a playable part, or nothing, if it is abandoned', async () => {
+  test('leaves a playable temporary file, or no file without audio, if it is abandoned', async () => {
     const folder = freshFolder();
     const file = await sink(join(folder, 'a.wav'), 16_000);
     await file.open();
@@ -62,7 +62,7 @@ describe('a speech file', () => {
     expect(names(folder)).toEqual(['a.wav.part']);
   });
 
-  test('contains padded PCM if its length is odd', async () => {
+  test('contains padded PCM if the PCM has an odd number of bytes', async () => {
     const target = join(freshFolder(), 'a.wav');
     const file = await sink(target, 8000);
     await file.open();
@@ -105,7 +105,7 @@ describe('a stream that receives speech', () => {
     await expect(new StreamSink(stream).write(pcm)).rejects.toBeInstanceOf(ClosedPipe);
   });
 
-  test('causes a local error if it breaks for another reason', async () => {
+  test('causes a local I/O error if a write fails for any other reason', async () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('full'), { code: 'ENOSPC' }));
     const stream = new Writable({ write }).on('error', () => undefined);

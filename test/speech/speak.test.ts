@@ -87,7 +87,7 @@ test('speech whose outcome did not reach an agent is not paid for again under an
   expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
 });
 
-test('a submission in doubt blocks every variant of its request, but a finished one continues in none', async () => {
+test("a submission in doubt blocks every variant of its request, and a finished one's key cannot be used for a different file format", async () => {
   const lose: Answer = (response) => void response.destroy();
   const server = await speechServer(lose, [one, end], [one, end]);
   const { run, deps, folder } = await bench(server.url);
@@ -106,7 +106,7 @@ test('a submission in doubt blocks every variant of its request, but a finished 
   expect(server.requests).toHaveLength(2);
 });
 
-describe('speech is complete although', () => {
+describe('speech is complete even if', () => {
   test('its lock cannot be removed at the end', async () => {
     const server = await speechServer([one, end]);
     const { run, target, folder, deps } = await bench(server.url);
@@ -130,7 +130,7 @@ describe('speech is complete although', () => {
     expect(readFileSync(target)).toEqual(one);
   });
 
-  test('noise follows the end frame', async () => {
+  test('invalid data follows the end frame', async () => {
     const server = await speechServer([one, end, '<html>']);
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(one.length);
   });
@@ -147,7 +147,7 @@ describe('speech is complete although', () => {
   });
 });
 
-describe('a stream that does not prove success', () => {
+describe('a run whose stream does not prove success', () => {
   const cut =
     (text: string) =>
     (response: {
@@ -160,18 +160,18 @@ describe('a stream that does not prove success', () => {
     ['ends without its end frame', [one], /ended without its end frame/],
     ['is reset inside a frame', cut(speechBody([one]) + '{"code":0'), /broke/],
     ['ends without audio', [end], /without any audio/],
-    ['has bad Base64', [one, '{"code":0,"data":"%%%%"}', end], /not strict Base64/],
+    ['contains invalid Base64', [one, '{"code":0,"data":"%%%%"}', end], /not strict Base64/],
     ['has a code that is a string', [one, { code: '0', data: '' }, end], /code of a frame is a string/],
     ['has data that is a number', [one, { code: 0, data: 1 }, end], /data of a frame is a number/],
     ['is an error without a code', [{ success: false, message: 'closed' }], /frame is missing \(closed\)/],
-    ['is a page', ['<html><body>Sign in</body></html>\n'], /an invalid frame: <html>.*check the base URL/],
+    ['is a web page', ['<html><body>Sign in</body></html>\n'], /an invalid frame: <html>.*check the base URL/],
     [
       'is silent',
       (response: { writeHead(status: number): { write(text: string): void } }) =>
         response.writeHead(200).write(speechBody([one])),
       /no data arrived for 1 s/,
     ],
-  ])('exits 9, keeps its audio, and is never sent again automatically, if it %s', async (_, answer, why) => {
+  ])('exits 9, keeps the received audio, and sends nothing when repeated, if the stream %s', async (_, answer, why) => {
     const server = await speechServer(answer);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await failure(run());
@@ -197,7 +197,7 @@ describe('a stream that does not prove success', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('no longer blocks the command once a newer take is complete', async () => {
+  test('does not block the command after a newer take is complete', async () => {
     const server = await speechServer([one], [one, end]);
     const folder = freshFolder();
     const { run, target } = await bench(server.url, folder);
@@ -208,7 +208,7 @@ describe('a stream that does not prove success', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('is abandoned in bounded memory if a frame has 64 MiB', async () => {
+  test('uses a bounded amount of memory if a frame has 64 MiB', async () => {
     const server = await speechServer(async (response) => {
       response.writeHead(200).write('{"code":0,"data":"');
       const chunk = Buffer.alloc(1024 * 1024, 'A');
@@ -225,7 +225,7 @@ describe('a stream that does not prove success', () => {
     });
   });
 
-  test('is aborted at the deadline if it has not ended', async () => {
+  test('ends at the deadline if the stream has not ended', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write(frameText(one)), 20);
@@ -277,9 +277,9 @@ describe('a speech budget includes', () => {
   });
 
   test.each<[string, Frames, string]>([
-    ['', [one, end], '1'],
-    [' for broken speech', [early(7)], '0.7'],
-  ])('the count%s after a run that died before correcting the budget', async (_, frames, expected) => {
+    ['complete speech', [one, end], '1'],
+    ['speech that broke off', [early(7)], '0.7'],
+  ])("the gateway's count of %s if the run died before correcting the budget", async (_, frames, expected) => {
     const server = await speechServer(frames);
     const { spent, budget, deps } = await underBudget(server.url);
     const dying: Budget = Object.assign(Object.create(budget) as Budget, {
@@ -304,7 +304,7 @@ describe('a speech budget includes', () => {
 });
 
 describe('an error frame', () => {
-  test('exits 5 with an error class, and nothing is kept, if it is the first frame', async () => {
+  test('leads to exit 5 with an error class, and nothing is saved, if it is the first frame', async () => {
     const server = await speechServer([{ code: 45000000, message: 'speaker permission denied' }]);
     const { run, folder, deps } = await bench(server.url);
     expect(await failure(run())).toMatchObject({
@@ -321,7 +321,7 @@ describe('an error frame', () => {
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', native_status: '45000000' });
   });
 
-  test('exits 5, and the audio is kept, if it follows audio', async () => {
+  test('leads to exit 5, and the received audio is saved, if it follows audio', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
     const message = `Error 55000000: server error. The received audio was saved in ${target}.part. The call is not sent again automatically: --new pays for another take.`;
@@ -373,7 +373,7 @@ describe('a failure before the stream', () => {
     [403, { error: { message: 'Insufficient balance' } }, { code: 'balance', exitCode: 4 }],
     [404, { error: { code: 'unsupported_endpoint', message: 'x' } }, { code: 'not_found', exitCode: 4 }],
     [307, '', { code: 'invalid_request', exitCode: 4 }],
-  ])('with %i is a refusal, which charges nothing and leaves no files', async (status, text, expected) => {
+  ])('with HTTP %i is a refusal that charges nothing and leaves no files', async (status, text, expected) => {
     const server = await speechServer(refuse(status, text));
     const { run, folder } = await bench(server.url);
     expect(await failure(run())).toMatchObject({ ...expected, charged: 'no' });
@@ -386,7 +386,7 @@ describe('a failure before the stream', () => {
     ['302', refuse(302, '')],
     ['a reset', reset],
     ['silence', () => undefined],
-  ])('(%s) leaves the outcome unknown, exits 7, and makes a rerun send nothing', async (_, answer) => {
+  ])('(%s) leads to exit 7, and a rerun sends nothing', async (_, answer) => {
     const server = await speechServer(answer);
     const { run, folder } = await bench(server.url);
     const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe' };
@@ -399,7 +399,7 @@ describe('a failure before the stream', () => {
   test.each([
     [{}, ': --new pays for another take.'],
     [{ key: 'k' }, ': another --key pays for another take.'],
-  ])('with an unknown outcome suggests how to pay for another take with %j', async (more, words) => {
+  ])('with an unknown outcome leads to an error that explains how to pay for another take (%j)', async (more, words) => {
     const server = await speechServer(reset);
     const { run } = await bench(server.url);
     for (let runs = 0; runs < 2; runs += 1)
@@ -415,12 +415,12 @@ describe('a failure before the stream', () => {
     expect(await failure(run({ deadline: deadlineIn(200, deps.clock) }))).toMatchObject({ exitCode: 7 });
   });
 
-  test('has an unknown outcome after a refusal that never ends', async () => {
+  test('has an unknown outcome if the refusal never ends', async () => {
     const server = await speechServer((response) => void response.writeHead(400).write('{"error":'));
     expect(await failure((await bench(server.url)).run())).toMatchObject({ code: 'submit_unknown' });
   });
 
-  test('exits 6 if the gateway is unreachable, and a later run succeeds', async () => {
+  test('leads to exit 6 if the gateway is unreachable, and a later run succeeds', async () => {
     const server = await speechServer([one, end]);
     const folder = freshFolder();
     const down = await bench('http://127.0.0.1:9', folder);
@@ -434,7 +434,7 @@ describe('a failure before the stream', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('exits 10 before anything is sent if the output cannot be written', async () => {
+  test('leads to exit 10 before anything is sent if the output already exists', async () => {
     const server = await speechServer([one, end]);
     const { run, folder, target } = await bench(server.url);
     writeFileSync(target, 'mine');
@@ -464,7 +464,7 @@ describe("an earlier run's audio", () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('makes the same command a second take if it was complete', async () => {
+  test('lets the same command pay for a second take if it was complete', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     const first = await run();
@@ -509,7 +509,7 @@ describe("an earlier run's audio", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('causes a conflict if its key is used with another text', async () => {
+  test('causes a conflict if its key is used with a different text', async () => {
     const server = await speechServer([one, end]);
     const { run } = await bench(server.url);
     await run({ key: 'greeting' });
@@ -520,7 +520,7 @@ describe("an earlier run's audio", () => {
     });
   });
 
-  test('is paid for once by two concurrent runs with the same key, and both succeed', async () => {
+  test('is paid for once even if two runs with the same key are concurrent, and both succeed', async () => {
     const server = await speechServer([one, two, end]);
     const folder = freshFolder();
     const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];

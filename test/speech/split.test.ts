@@ -16,7 +16,7 @@ describe('the splitter', () => {
     ['prefers lines to sentences', 'One. Two\nThree. Four', 15, ['One. Two', 'Three. Four']],
     ['prefers sentences to words', 'It rains. It is cold and wet.', 22, ['It rains.', 'It is cold and wet.']],
     [
-      'splits at sentences of several kinds',
+      'splits after sentences with different end marks',
       'Really?! “Yes.” Go…  Now!',
       12,
       ['Really?!', '“Yes.” Go…', 'Now!'],
@@ -28,9 +28,9 @@ describe('the splitter', () => {
       ['你好。世界很大！', '「真的吗？」', '是的。'],
     ],
     ['prefers clauses to words', 'red, green and blue', 12, ['red,', 'green and', 'blue']],
-    ['splits at words if there is nothing else', 'alpha beta gamma', 11, ['alpha beta', 'gamma']],
+    ['splits between words if the text has no other break', 'alpha beta gamma', 11, ['alpha beta', 'gamma']],
     ['splits between characters as a last resort', 'abcdefgh', 3, ['abc', 'def', 'gh']],
-    ['keeps the decimal point of a number', 'It is 3.14159 now', 13, ['It is 3.14159', 'now']],
+    ['does not split at a decimal point', 'It is 3.14159 now', 13, ['It is 3.14159', 'now']],
     ['accepts a sentence that ends exactly at the limit', 'Abc. Def.', 4, ['Abc.', 'Def.']],
     ['returns no pieces for a blank text', ' \n\t ', 3, []],
     ['drops text that cannot be spoken', 'One.\n\n* * *\n\nTwo.', 6, ['One.', 'Two.']],
@@ -92,7 +92,7 @@ describe('a split text', () => {
     );
   });
 
-  test('is split by length if it has no breaks, even for a megabyte of text', () => {
+  test('is split by length if it has no breaks, even if it has a million characters', () => {
     expect(splitText('x'.repeat(1_000_000), 1000)).toHaveLength(1000);
   });
 });

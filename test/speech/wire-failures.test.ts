@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Reply } from '../../src/exchange.ts';
 import { speechFailure, speechHttpFailure } from '../../src/speech/wire.ts';
 
-describe('a speech failure is classified by its message before its code', () => {
+describe('the class of a speech failure follows its message, or its code if the message is unknown', () => {
   test.each([
     ['No readable text!', '45002001', 'invalid_request'],
     ['No readable text!', '45000001', 'invalid_request'],
@@ -25,7 +25,7 @@ describe('a speech failure is classified by its message before its code', () => 
     ['', '55000000', 'server_error'],
     ['busy', '3005', 'rate_limited'],
     ['who knows', '7', 'server_error'],
-  ])('("%s", %s, is %s)', (message, nativeCode, code) => {
+  ])('"%s", %s: %s', (message, nativeCode, code) => {
     expect(speechFailure(message, nativeCode)).toMatchObject({ code, nativeCode });
   });
 });
@@ -51,7 +51,7 @@ test.each([
   ['invalid api key', 'mgw auth login'],
   ['[resource_id=x] requested resource not granted', "key's groups"],
   ['Insufficient balance', 'Top up'],
-])('the error %s contains a suggestion', (message, advice) => {
+])('the error for "%s" contains a suggestion', (message, advice) => {
   expect(speechFailure(message, '45000000').message).toContain(advice);
 });
 
@@ -69,7 +69,7 @@ describe('a refusal by HTTP status', () => {
   test.each([
     [401, '', 'auth', 'mgw auth login'],
     [402, '', 'balance', 'Top up'],
-  ])('with %i and no message contains a suggestion', (status, text, code, advice) => {
+  ])('with HTTP %i and no message leads to an error with a suggestion', (status, text, code, advice) => {
     expect(speechHttpFailure(reply(status, text))).toMatchObject({
       code,
       message: expect.stringContaining(advice) as string,

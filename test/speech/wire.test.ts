@@ -44,13 +44,13 @@ describe('a speech frame', () => {
   });
 
   test.each([
-    ['no JSON', '{"code":0,}', /not JSON/],
+    ['invalid JSON', '{"code":0,}', /not JSON/],
     ['a number as data', { code: 0, data: 5 }, /data of a frame is a number/],
     ['an object as data', { code: 20000000, data: {} }, /data of a frame is a object/],
-    ['bad Base64', { code: 0, data: 'SGVsbG8' }, /not strict Base64/],
+    ['Base64 without padding', { code: 0, data: 'SGVsbG8' }, /not strict Base64/],
     ['URL-safe Base64', { code: 0, data: '-_-_' }, /not strict Base64/],
     ['no code', { message: 'ok', data: 'SGk=' }, /code of a frame is missing \(ok\)/],
-    ['a code that is a text', { code: '0', data: 'SGk=' }, /code of a frame is a string/],
+    ['a string as the code', { code: '0', data: 'SGk=' }, /code of a frame is a string/],
     ['a code that is not an integer', { code: 0.5 }, /not an integer/],
     ['an inherited code', '{"__proto__":{"code":0},"data":"SGk="}', /code of a frame is missing/],
   ])('is invalid with %s', (_, value, why) => {
@@ -59,18 +59,18 @@ describe('a speech frame', () => {
   });
 
   test.each([
-    ['a member inside another', { code: 0, sentence: { data: 'SGk=' }, data: 'SGVsbG8=' }, 'Hello'],
-    ['only a member inside another', { code: 0, sentence: { data: 'SGk=' } }, undefined],
+    ['a nested data member', { code: 0, sentence: { data: 'SGk=' }, data: 'SGVsbG8=' }, 'Hello'],
+    ['only a nested data member', { code: 0, sentence: { data: 'SGk=' } }, undefined],
     [
-      'two members of the name, of which the last counts',
+      'two data members, of which the last is used',
       '{"code":0,"data":"SGk=","data":"SGVsbG8="}',
       'Hello',
     ],
-    ['escapes', '{"code":0,"data":"SGVsbG8\\u003d"}', 'Hello'],
+    ['an escaped value', '{"code":0,"data":"SGVsbG8\\u003d"}', 'Hello'],
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],
-    ['a text that looks like it', { code: 0, message: '"data":"SGk="', data: 'SGVsbG8=' }, 'Hello'],
-  ])('contains audio even with %s', (_, value, audio) => {
+    ['text that looks like a data member', { code: 0, message: '"data":"SGk="', data: 'SGVsbG8=' }, 'Hello'],
+  ])('takes its audio only from the top-level data member: %s', (_, value, audio) => {
     const read = readFrame(frame(value));
     expect(read.kind === 'audio' ? read.bytes.toString() : undefined).toBe(audio);
   });
@@ -106,7 +106,7 @@ describe('a speech frame', () => {
 });
 
 describe("a speech response's head", () => {
-  test('means with 2xx that the speech is billed, and contains the log id as the handle', () => {
+  test('with HTTP 200 means that the speech is billed, and provides the handle', () => {
     expect(readSpeechHead(reply(200, '', { 'x-tt-logid': 'log1', 'x-request-id': 'r' }))).toEqual({
       kind: 'accepted',
       handle: 'log1',
@@ -131,7 +131,7 @@ describe("a speech response's head", () => {
     [408, '', 'unknown', 'server_error'],
     [302, '', 'unknown', 'bad_reply'],
     [307, '', 'rejected', 'invalid_request'],
-  ])('is read for HTTP %i and %j as %s', (status, body, kind, code) => {
+  ])('with HTTP %i and the body %j is read as %s', (status, body, kind, code) => {
     expect(readSpeechHead(reply(status, body))).toMatchObject({ kind, failure: { code } });
   });
 
@@ -139,7 +139,7 @@ describe("a speech response's head", () => {
     expect(readSpeechHead({ ...reply(400, '{"code":'), complete: false })).toMatchObject({ kind: 'unknown' });
   });
 
-  test('contains the error if a refusal has an empty body', () => {
+  test('provides the error if a refusal has an empty body', () => {
     const headers = { 'x-api-status-code': '45002000', 'x-api-message': 'empty speaker' };
     const verdict = readSpeechHead(reply(400, '', headers));
     expect(verdict).toMatchObject({

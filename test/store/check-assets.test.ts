@@ -50,8 +50,8 @@ describe('--check-assets', () => {
     ['an image', '/image/png'],
     ['an image behind a redirect', '/x?to=/image/png'],
     ['an image on a server that refuses HEAD', '/image/jpeg?refuses=HEAD'],
-    ['a file whose server knows no type', '/application/octet-stream'],
-  ])('submits with %s', async (_, path) => {
+    ['a file whose server reports a generic type', '/application/octet-stream'],
+  ])('allows a submission with %s', async (_, path) => {
     const { user, files, posts } = await scene();
     const ran = await user.run(checked('--image', files.url + path));
     expect(ran.code, ran.stdout).toBe(0);
@@ -60,11 +60,11 @@ describe('--check-assets', () => {
 
   test.each([
     ['is missing', '/image/png?status=404', 'HTTP 404'],
-    ['is a page', '/text/html', 'its type is text/html'],
+    ['is a web page', '/text/html', 'its type is text/html'],
     ['is too large', `/image/png?bytes=${21 * megabyte}`, '21.0 MiB'],
-    ['is too large by GET', `/image/png?bytes=${21 * megabyte}&refuses=HEAD`, '21.0 MiB'],
+    ['is too large, on a server that refuses HEAD', `/image/png?bytes=${21 * megabyte}&refuses=HEAD`, '21.0 MiB'],
     ['is empty', '/image/png?bytes=0', 'it is empty'],
-  ])('pays for nothing if an image %s', async (_, path, words) => {
+  ])('prevents the payment if an image %s', async (_, path, words) => {
     const { user, files, posts } = await scene();
     const ran = await user.run(checked('--image', `${files.url}${path}`));
     expect(ran.json).toMatchObject({ exit_code: 2, error: { code: 'usage', charged: 'no' } });
@@ -73,7 +73,7 @@ describe('--check-assets', () => {
     expect(posts()).toBe(0);
   });
 
-  test('reports every invalid asset, and checks that audio is audio', async () => {
+  test('reports every invalid image and audio file', async () => {
     const { user, files, posts } = await scene();
     const audio = `${files.url}/audio/mpeg?bytes=${51 * megabyte}`;
     const ran = await user.run(
@@ -100,7 +100,7 @@ describe('--check-assets', () => {
     expect(posts()).toBe(1);
   });
 
-  test('reports an uploaded file with its flag and its path', async () => {
+  test('reports the flag and the path of an invalid uploaded file', async () => {
     const { user, files } = await scene();
     writeFileSync(join(user.cwd, 'first.png'), '\0an image');
     await user.run(['config', 'unset', 'store']);
@@ -111,7 +111,7 @@ describe('--check-assets', () => {
     );
   });
 
-  test('causes no request if it is absent', async () => {
+  test('is required for any request to the assets', async () => {
     const { user, files } = await scene();
     expect((await user.run([...submit, '--image', `${files.url}/text/html`])).code).toBe(0);
     expect(files.requests).toHaveLength(0);

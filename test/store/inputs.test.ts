@@ -80,7 +80,7 @@ describe('a local file as an asset', () => {
     ['c', [...withImage]],
     ['b', ['video', 'b', 'submit', 'a boat', '-m', 'Video-B', '-d', '5', '--first-frame', 'first.png']],
   ])(
-    'is the same job and upload under new credentials an hour later, but other bytes exit 2 (Protocol %s)',
+    'continues the same job and upload with new credentials an hour later, but exits 2 if its bytes have changed (Protocol %s)',
     async (_, args) => {
       const { user, store, sent } = await scene({ AWS_SESSION_TOKEN: 'first-token' });
       const later = hurried();
@@ -198,7 +198,7 @@ describe('a failing store', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('causes exit 6, and its object is removed, if it stores other bytes', async () => {
+  test('causes exit 6, and the object is removed, if the store saves different bytes', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((request, response) => {
       if (request.method !== 'PUT') return false;
@@ -212,7 +212,7 @@ describe('a failing store', () => {
     expect((await user.run(withImage)).code).toBe(0);
   });
 
-  test("receives the request again if a proxy's page answers an upload or a lookup", async () => {
+  test('receives the request again if a proxy responds to an upload or a lookup with a web page', async () => {
     const { user, store, sent } = await scene();
     const welcome = (_: unknown, response: ServerResponse): unknown =>
       response.writeHead(200, { 'content-type': 'text/html' }).end('<html>Welcome</html>');
@@ -223,7 +223,7 @@ describe('a failing store', () => {
     expect(await store.get(String(sent()[0]?.['image']))).toEqual(png);
   });
 
-  test("receives the file again if it has other bytes under the file's name", async () => {
+  test("receives the file again if it contains different bytes under the file's name", async () => {
     const { user, store } = await scene();
     await user.run(withImage);
     const [path = ''] = store.objects.keys();
@@ -232,7 +232,7 @@ describe('a failing store', () => {
     expect(store.objects.get(path)).toEqual(png);
   });
 
-  test('causes exit 6 during an upload, and keeps the same file that another run has just stored', async () => {
+  test('causes exit 6 if an upload fails, but keeps an identical file that another run has just stored', async () => {
     const { user, store } = await scene();
     store.faults.push(({ method, url = '' }, response) => {
       if (method !== 'PUT') return false;
@@ -248,7 +248,7 @@ describe('a failing store', () => {
     [400, { 'x-amz-bucket-region': 'eu-west-1' }, '<Error><Code>AuthorizationHeaderMalformed</Code></Error>'],
     [301, {}, '<Error><Code>PermanentRedirect</Code><Region>eu-west-1</Region></Error>'],
   ])(
-    'causes exit 10, with the correct region in the error, if it responds with %d because of a wrong one',
+    'causes exit 10 and an error with the correct region if it responds with HTTP %d to a wrong region',
     async (status, headers, text) => {
       const { user, store, sent } = await scene();
       const elsewhere = ({ method }: IncomingMessage, response: ServerResponse): unknown =>
@@ -264,7 +264,7 @@ describe('a failing store', () => {
     },
   );
 
-  test('causes an error that contains the other host if it redirects', async () => {
+  test('causes an error that contains the new host if it redirects to a different host', async () => {
     const { user, store } = await scene();
     const redirect = (_: unknown, response: ServerResponse): unknown =>
       response.writeHead(307, { location: 'https://other.example/bucket' }).end();
@@ -278,7 +278,7 @@ describe('a failing store', () => {
     ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
     ['a wrong clock', 'RequestTimeTooSkewed', 0, /RequestTimeTooSkewed.*set the clock\.$/],
     ['a clock that is two hours behind', '', 120, /by 120 minutes: set the clock\.$/],
-  ])('causes exit 10, with a suggestion, if it refuses %s', async (_, code, minutes, message) => {
+  ])('causes exit 10 and an error with the reason if it refuses %s', async (_, code, minutes, message) => {
     const { user, store, sent } = await scene();
     store.faults.push(({ method }, response) => {
       store.faults.unshift(store.faults[0] ?? (() => false));
@@ -328,7 +328,7 @@ test.each([
   else expect(reachProblem(store, gateway)).toMatch(problem);
 });
 
-test('the error for a local file without a store explains how to set one, and nothing is sent', async () => {
+test('the error for a local file without a store explains how to set a store, and nothing is sent', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
   const failed = await user.run([...withImage, '--json']);
@@ -337,7 +337,7 @@ test('the error for a local file without a store explains how to set one, and no
   expect(sent()).toHaveLength(0);
 });
 
-test('store.command can upload instead: it receives the file and its name, but never the API key, and prints a URL', async () => {
+test('store.command can replace a store: the command receives the file and its name, but never the API key, and prints a URL', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
   const script = `const c=[];process.stdin.on('data',d=>c.push(d)).on('end',()=>{require('fs').writeFileSync('seen.json',JSON.stringify({env:process.env,bytes:Buffer.concat(c).length}));console.log('https://files.example.com/'+process.env.MGW_OBJECT_NAME)})`;

@@ -81,7 +81,7 @@ const operations = [42, 83];
 const submission = 9;
 
 describe.skipIf(!hasFfmpeg)(
-  'a rerun of a command that sends a file and a stored frame, and saves an object, after kill -9',
+  'a rerun after kill -9 of a command that uploads a file and a stored frame, and saves an object',
   () => {
     let own: Scene;
     beforeEach(async () => {
@@ -111,7 +111,7 @@ describe.skipIf(!hasFfmpeg)(
     let inDoubt = 0;
     beforeEach(() => void (inDoubt = 0));
 
-    test('at a disk operation pays nothing, saves the complete object, and leaves no other files', async () => {
+    test('pays nothing, saves the complete object, and leaves no other files (killed at a disk operation)', async () => {
       const { worker } = await buildStorm();
       const workers = new Workers(worker, own.user.cwd);
       onTestFinished(() => workers.close());
@@ -125,7 +125,7 @@ describe.skipIf(!hasFfmpeg)(
       expect(inDoubt).toBeLessThan(2);
     });
 
-    test('at the submission pays nothing, saves the complete object, and leaves no other files', async () => {
+    test('pays nothing, saves the complete object, and leaves no other files (killed at the submission)', async () => {
       const name = 'request';
       const args = begin(name);
       const running = own.user.start(args);

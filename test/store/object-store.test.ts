@@ -97,10 +97,10 @@ describe('a file saved as an object', () => {
       on('POST', 'uploadId', status(500, '<Error><Code>InternalError</Code></Error>')),
     ],
     [
-      'a 200 with an error inside',
+      'a 200 whose body is an error',
       on('POST', 'uploadId', status(200, '<Error><Code>InternalError</Code></Error>')),
     ],
-  ])('survives %s', async (_, fault) => {
+  ])('is stored despite %s', async (_, fault) => {
     const { store, put } = await scene();
     store.faults.push(fault);
     await put();
@@ -109,7 +109,7 @@ describe('a file saved as an object', () => {
     expect(store.uploads.size).toBe(0);
   });
 
-  test('is uploaded again if the store has stored other bytes', async () => {
+  test('is uploaded again if the store has saved different bytes', async () => {
     const { store, put } = await scene(1024);
     store.faults.push(
       on('PUT', path, (response) => {
@@ -122,7 +122,7 @@ describe('a file saved as an object', () => {
   });
 
   test.each(['<html>Welcome</html>', ''])(
-    'is not reported as saved, and can be uploaded again, if the completion receives a 200 with %j',
+    'is not reported as saved, and can be uploaded again, if the response to the completion is a 200 with %j',
     async (body) => {
       const { store, put } = await scene();
       store.faults.push(on('POST', 'uploadId', status(200, body)));
@@ -166,7 +166,7 @@ describe('a file saved as an object', () => {
     expect(store.calls).toEqual([`HEAD ${path} 404`, `PUT ${path} 200`, `HEAD ${path} 200`]);
   });
 
-  test('is removed if the store repeatedly stores other bytes, or else replaced by the next run', async () => {
+  test('is removed if the store repeatedly saves different bytes, or replaced by the next run if the removal fails', async () => {
     for (const removed of [204, 403]) {
       const { store, put } = await scene(1024);
       const corrupt: Fault = (request, response) => {
@@ -206,7 +206,7 @@ describe('a file saved as an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('replaces another object only if forced', async () => {
+  test('replaces a different object only with force', async () => {
     for (const partBytes of [8, 1024]) {
       const { store, put } = await scene(partBytes);
       store.objects.set(path, Buffer.from('other'));
@@ -235,7 +235,7 @@ describe('a file saved as an object', () => {
     }
   });
 
-  test("aborts an earlier run's uploads, but no others", async () => {
+  test('aborts the unfinished uploads of an earlier run, but no others', async () => {
     const { store, put } = await scene();
     const left = { path, headers: {}, parts: new Map<number, Buffer>() };
     store.uploads.set('own', left);
@@ -266,7 +266,7 @@ describe('a file saved as an object', () => {
     }
   });
 
-  test('is stored with a note on a service without conditional writes', async () => {
+  test('is stored on a service without conditional writes, and a note is printed', async () => {
     const { store, notes, put } = await scene(1024);
     store.faults.push(on('PUT', path, status(501, '<Error><Code>NotImplemented</Code></Error>')));
     await put();

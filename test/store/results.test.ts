@@ -81,7 +81,7 @@ describe('-o s3://', () => {
     expect(kept()).toEqual([]);
   });
 
-  test('causes a mismatch note that contains the object', async () => {
+  test('prints a mismatch note with the name of the object', async () => {
     const { user } = await playScene(['short-video']);
     const ran = await user.run(to('s3://bucket/boat-{id}.mp4'));
     expect(ran.code, ran.stderr).toBe(0);
@@ -111,7 +111,7 @@ describe('-o s3://', () => {
   test.each([
     ['a bucket without an object', 's3://bucket'],
     ['a folder', 's3://bucket/clips/'],
-    ['a step up', 's3://bucket/../x.mp4'],
+    ['a path with ..', 's3://bucket/../x.mp4'],
     ['an unknown placeholder', 's3://bucket/{slug}.mp4'],
   ])('is refused with exit 2 if it specifies %s', async (_, output) => {
     const { user, posts } = await scene();
@@ -119,7 +119,7 @@ describe('-o s3://', () => {
     expect(posts()).toBe(0);
   });
 
-  test('keeps a video that could not be uploaded, which the suggested command uploads at no charge', async () => {
+  test('keeps a video that could not be uploaded, and suggests a command that uploads it at no charge', async () => {
     const { user, gateway, store, video, posts, kept } = await scene();
     store.faults.push((request, response) => {
       if (request.method !== 'PUT') return false;

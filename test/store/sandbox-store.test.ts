@@ -38,7 +38,7 @@ async function rehearsal(): Promise<{ user: User; real: S3Server }> {
   return { user, real };
 }
 
-describe('with --sandbox', () => {
+describe('mgw --sandbox', () => {
   test('stores inputs and results in the sandbox rather than in the configured store', async () => {
     const { user, real } = await rehearsal();
     const to = ['-o', 's3://bucket/{id}.mp4', '--json'];
@@ -87,7 +87,7 @@ test("sandbox exec redirects a script's S3 clients to the sandbox, and hides the
     expect(seen).not.toContain(secret);
 });
 
-describe("the sandbox's storage, used with the AWS SDK,", () => {
+describe("the sandbox's storage with the AWS SDK", () => {
   async function served(faults: string[] = []): Promise<S3Client> {
     const user = newUser();
     const sandbox = await startSandbox({ stateDir: join(user.cwd, 'gateway'), faults });
@@ -135,7 +135,7 @@ describe("the sandbox's storage, used with the AWS SDK,", () => {
     await expect(get(s3, 'b')).rejects.toEqual(isError('NoSuchKey'));
   });
 
-  test('never replaces an object under If-None-Match', async () => {
+  test('never replaces an object with If-None-Match', async () => {
     const s3 = await served();
     const results = await Promise.allSettled(
       ['one', 'two', 'three'].map((body) => put(s3, 'x', body, { IfNoneMatch: '*' })),
@@ -187,7 +187,7 @@ describe("the sandbox's storage, used with the AWS SDK,", () => {
     ['store-expired', 'ExpiredToken'],
     ['store-bad-digest', 'BadDigest'],
     ['store-reset', 'TimeoutError'],
-  ])('responds to an upload under %s with %s, and stores nothing', async (fault, name) => {
+  ])('with the fault %s responds to an upload with %s and stores nothing', async (fault, name) => {
     const s3 = await served([`${fault}x1`]);
     await expect(put(s3, 'x', 'x')).rejects.toEqual(isError(name));
     await expect(get(s3, 'x')).rejects.toEqual(isError('NoSuchKey'));
@@ -197,7 +197,7 @@ describe("the sandbox's storage, used with the AWS SDK,", () => {
 test.each([
   ['store-500x1', 0],
   ['store-expired', 10],
-])('a script under --fault %s exits %i', async (name, code) => {
+])('a script with --fault %s exits %i', async (name, code) => {
   const { user } = await rehearsal();
   const lines = 'mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
   const fault = ['--fault', name, '--pace', '20ms'];

@@ -11,7 +11,7 @@ function sh(script: string, env: NodeJS.ProcessEnv = {}): Launched {
   return launch('sh', ['-c', script], { cwd: tmpdir(), env: { PATH: process.env['PATH'], ...env } });
 }
 
-it('a launched process has its folder, variables and three streams, even if several start at once', async () => {
+it('a launched process has its own folder, environment and standard streams, even if several start at once', async () => {
   const each = async (name: string): Promise<unknown[]> => {
     const child = sh('pwd; cat; echo "$NAME" >&2; exit 7', { NAME: name });
     const ended = once(child, 'close');
@@ -32,7 +32,7 @@ it('a launched process can be killed, even before its pid is known', async () =>
   expect([child.signalCode, child.kill()]).toEqual(['SIGKILL', false]);
 });
 
-it('a launched process gets EPIPE if its reader ends, and receives the end of its input', async () => {
+it('a launched process receives the end of its input, and EPIPE if the reader of its output closes', async () => {
   const child = sh(
     'trap "" PIPE; cat; echo more; head -c 10000000 /dev/zero 2> /dev/null || echo closed >&2',
   );
@@ -41,7 +41,7 @@ it('a launched process gets EPIPE if its reader ends, and receives the end of it
   expect(await text(child.stderr)).toBe('closed\n');
 });
 
-it('a launch of a missing program fails', async () => {
+it('launching a missing program fails', async () => {
   const child = launch('no-such-program', [], { cwd: tmpdir(), env: {} });
   await expect(once(child, 'close')).rejects.toThrow('ENOENT');
 });

@@ -43,7 +43,7 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
     expect(await server.query('select what from kept', database)).toBe('a');
   });
 
-  it('leave no shared memory, which is limited, even after kill -9', async () => {
+  it('release their shared memory, even after kill -9', async () => {
     const other = await PostgresServer.open();
     const ids = [sharedMemoryOf(other)];
     await other.kill();
@@ -56,10 +56,10 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
 
   const insertion = `insert into kept values ('a')`;
   const cuts: [string, Cut, string][] = [
-    ['a statement that is lost', { at: /^insert/, lose: 'message' }, ''],
-    ['a statement whose answer is lost', { at: /^insert/, lose: 'answer' }, 'a'],
+    ['a disconnection that loses a statement', { at: /^insert/, lose: 'message' }, ''],
+    ['a disconnection that loses a response', { at: /^insert/, lose: 'answer' }, 'a'],
   ];
-  it.each(cuts)('can be disconnected at %s', async (_, cut, kept) => {
+  it.each(cuts)('accept new connections after %s', async (_, cut, kept) => {
     const database = await server.database();
     await tableIn(database);
     const proxy = await CuttingProxy.open(server.port);
@@ -71,7 +71,7 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it('can be stopped and started again', async () => {
+  it('can be made unreachable, and reachable again', async () => {
     const proxy = await CuttingProxy.open(server.port);
     const url = server.url('postgres', proxy.port);
     proxy.down();
@@ -80,7 +80,7 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it.skipIf(!hasPgBouncer)("give a pool's client another client's session", async () => {
+  it.skipIf(!hasPgBouncer)('give a PgBouncer client the session of an earlier client', async () => {
     const pool = await PgBouncer.open(server.port);
     try {
       const url = server.url('postgres', pool.port);
