@@ -99,7 +99,7 @@ function read(path) {
 }
 
 /**
- * Runs each contender once per round, one after the other, so that a busy machine slows all of them. Before each
+ * Runs each contender once per round, one after the other, so a busy machine slows all of them. Before each
  * run, the previous run's data is synced, because otherwise this run's sync would wait for that data. Every other
  * round runs in reverse order.
  *

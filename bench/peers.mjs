@@ -1,5 +1,5 @@
-// Provides the peers that mgw is compared with, and installs those that are missing: npm packages in a separate folder,
-// programs as Debian packages. None is in package.json.
+// Provides the peers that mgw is compared with, and installs missing peers: npm packages in a separate folder, programs
+// as Debian packages. No peer is in package.json.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -40,7 +40,8 @@ function isInstalled(name) {
 }
 
 /**
- * Returns the given major versions of Node, from npm packages. For its own major version, returns the running Node.
+ * Returns the given major versions of Node, from npm packages. For the major version of the running Node, returns the
+ * running Node.
  * @returns {{ major: number, version: string, path: string }[]}
  */
 export function nodes(majors) {

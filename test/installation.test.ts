@@ -24,7 +24,7 @@ describe('the runtime', () => {
   );
 });
 
-describe('an installed runtime', () => {
+describe('an unsupported runtime', () => {
   it.each([['bun'], ['deno', 'run', '--allow-all']])(
     '(%s) is refused before anything is sent',
     (name, ...words) => {
@@ -42,18 +42,19 @@ describe('an installed runtime', () => {
 });
 
 describe('the package', () => {
-  it('is the npm package unless it is part of an executable', () => expect(installMethod()).toBe('npm'));
+  it('is identified as the npm package unless it is part of an executable', () =>
+    expect(installMethod()).toBe('npm'));
 
   it('contains its documentation', async () =>
     expect(await readPackageFile('docs/output.md')).toMatch(/^# /));
 
-  it('can start itself with the arguments of its own command line', () => {
+  it('provides the command line that starts mgw itself', () => {
     const [file = '', ...words] = selfCommand();
     const run = spawnSync(file, [...words, '--version'], { encoding: 'utf8' });
     expect(run.stdout).toBe(`${version}\n`);
   });
 
-  it('finds the running file even without /proc, when Node has only the command that started it', () => {
+  it('finds the running Node binary even if Node knows only the name with which it was started', () => {
     const { execPath } = process;
     onTestFinished(() => {
       process.execPath = execPath;

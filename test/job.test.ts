@@ -25,7 +25,7 @@ describe('isOpenFor', () => {
     expect([isOpenFor(job, a), isOpenFor(job, b)]).toEqual([true, false]);
   });
 
-  it('is true for a command with another goal while any goal is open', () => {
+  it('is true for a command with a different goal while any goal is open', () => {
     expect(isOpenFor(jobWith({ ...a }), accept)).toBe(true);
     expect(isOpenFor(jobWith({ ...a, deliveredAt: '2026-11-20T12:00:00.000Z' }), accept)).toBe(false);
     // Without a run that has this goal, the record does not prove that the job was delivered.

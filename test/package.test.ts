@@ -17,7 +17,7 @@ const manifest = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8
 };
 
 let folder: string;
-/** The clone that is packed. */
+/** The path of the clone from which the tarball is created. */
 let clone: string;
 let home: string;
 let packed: string[];
@@ -209,7 +209,7 @@ describe('the package as a library', () => {
     return JSON.parse(stdout) as ReturnType<typeof compile>;
   }
 
-  /** Runs files one after another in one process. Returns each file's output; CommonJS may print last. */
+  /** Runs files one after another in one process. Returns the output of each file. A CommonJS file may print last. */
   async function run(...files: string[]): Promise<string[]> {
     const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
     const words = ['--input-type=module', '-e', program, ...files.map((file) => join(home, file))];

@@ -5,7 +5,7 @@ import { anyCharacter } from './support/any-character.ts';
 
 const key = 'sk-Ab3+/x_9-ZqY7"kLm';
 const visible = Array.from({ length: 94 }, (_, n) => String.fromCharCode(33 + n));
-/** Text that looks like an escape sequence, or that is an escape sequence for an invisible character. */
+/** Texts that look like escape sequences, or that are escape sequences for invisible characters. */
 const escapes = ['%7f', '%20', '%25', '%41', '\\u007f', '\\x20', '\\\\', '&#127;', '&#x20;', '&amp;'];
 const keyText = fc.string({ unit: fc.constantFrom(...visible, ...escapes), minLength: 12, maxLength: 60 });
 

@@ -133,7 +133,7 @@ describe('the compile cache', () => {
     expect(kept()).toEqual(first);
   });
 
-  it('is not used for another source of the same length', () => {
+  it('is not used for a different source of the same length', () => {
     run();
     write(43);
     expect(run()).toBe(43);

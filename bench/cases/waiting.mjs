@@ -13,7 +13,7 @@ export default async function* waiting(bench) {
     const exported = Array.from({ length: jobs }, (_, n) => job(n, url));
     const input = exported.map((one) => JSON.stringify(one)).join('\n');
     await bench.measured([...bench.mgw(), 'jobs', 'import', '-'], { env, input, quiet: true });
-    // All first polls come at once; later polls are spread out.
+    // The first polls of all jobs are simultaneous. Later polls are spread out.
     const [settle, pace, look] = bench.quick ? [10, 5, 10] : [40, 10, 30];
     let share = 0;
     let polls = 0;
@@ -21,7 +21,7 @@ export default async function* waiting(bench) {
     const during = async (pid) => {
       await sleep(settle * 1000);
       polls = await pollsIn(pace, url);
-      // mgw and the minimal program run at the same time, so that a busy machine slows both.
+      // mgw and the minimal program run at the same time, so a busy machine slows both.
       peer = bench.measured([...bench.least('poll.mjs'), peersUrl, ...[jobs, polls, look].map(String)]);
       // mgw warms up for half the measuring time.
       await sleep((look / 2) * 1000);

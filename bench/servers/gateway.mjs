@@ -71,7 +71,7 @@ async function sendOperation(method, response) {
 async function sendSpeech(response) {
   const audio = Buffer.alloc(Math.floor((frameBytes - 40) / 4) * 3, 7).toString('base64');
   const frame = Buffer.from(`${JSON.stringify({ code: 0, message: '', data: audio })}\n`);
-  // Sends many small frames at once, so that the server is not the bottleneck.
+  // Sends many small frames at once, so the server is not the bottleneck.
   const frames = Buffer.alloc(frame.length * Math.ceil(mib / frame.length), frame);
   await fill(response, frames, Math.ceil(speechBytes / frame.length) * frame.length);
   response.end('{"code":20000000,"message":"ok","data":null}');

@@ -1,6 +1,6 @@
-// A gateway of Protocol C whose task durations are realistic: log-normal, with a median in ms and a spread.
-// With a third argument, tasks report their progress. /lateness returns, for each task, how many ms after its
-// end the client queried it.
+// A gateway of Protocol C whose task durations are realistic: log-normal, with a median in ms and a spread. With a
+// third argument, tasks report their progress. /lateness returns, for each task, the time in ms from the end of the
+// task to the next query of the client.
 import { createServer } from 'node:http';
 
 const [median, spread, tellsProgress] = process.argv.slice(2);
@@ -41,7 +41,7 @@ function normal() {
   return Math.sqrt(-2 * Math.log(chance())) * Math.cos(2 * Math.PI * chance());
 }
 
-// Uses a fixed seed, so that the durations are the same in each run.
+// Uses a fixed seed, so the durations are the same in each run.
 function chance() {
   seed = (seed * 48271) % 2147483647;
   return seed / 2147483647;

@@ -48,8 +48,8 @@ const lazyWidths = {
 };
 
 // Loads Node's built-in modules on first use, not with the chunk, because most commands use few of them. Also defers
-// ipaddr.js, which computes all its ranges when it is loaded. mgw's own chunks are not deferred, so that none is
-// missing if the installation is replaced while a command runs.
+// ipaddr.js, which computes all its ranges when it is loaded. mgw's own chunks are not deferred, because the
+// installation may be replaced while a command runs.
 const loadWhenUsed = {
   name: 'load-when-used',
   renderChunk: (code) =>
@@ -88,8 +88,8 @@ const shortNames = {
   },
 };
 
-// mgw does not use HTTP/2, SOCKS or forms. To support them, undici would load Node's HTTP/2 module, and as much
-// code of its own, at every start.
+// mgw does not use HTTP/2, SOCKS or forms. To support these protocols and forms, undici would load Node's HTTP/2
+// module, and as much code of its own, at every start.
 const withoutProtocols = {
   name: 'undici-without-unused-protocols',
   transform: {
@@ -297,9 +297,8 @@ const program = {
   output: { ...output, dir: 'dist', codeSplitting: together },
 };
 
-// ES modules import the CommonJS library. With two copies, an MgwError of one would not be an instance of the
-// other's class. The library is a separate build, so that it does not change the program's chunks. It bundles the
-// same packages as the program.
+// ES modules import the CommonJS library. With two copies, an MgwError of one would not be an instance of the other's
+// class. The library is a separate build, so the program's chunks do not change. Both builds bundle the same packages.
 const asModule = {
   name: 'as-es-module',
   generateBundle(_options, bundle) {

@@ -106,7 +106,7 @@ export function instrument(path, text, first = 0) {
   return { text: runtime + apply(text, edits), mutants };
 }
 
-// The runtime is added to the first line, so that the source's line numbers do not change.
+// The runtime is added to the first line, so the source's line numbers do not change.
 const runtime = `${[
   'const _M = (globalThis.__mgwMutants ??= (() => {',
   "const [, active = '-1', reached = ''] = /mgw-mutant=(-?\\d+)=([^:]*)/.exec(process.env.PATH ?? '') ?? [];",
@@ -139,8 +139,8 @@ function isText(node) {
   return ts.isStringLiteralLike(node) || ts.isTemplateExpression(node);
 }
 
-// Whether a node is a message for people. Tests should depend neither on a message's wording nor on the
-// conditions that select it.
+// Whether a node is a message for users. Tests should depend neither on a message's wording nor on the conditions that
+// select it.
 function isMessage(node) {
   if (ts.isParenthesizedExpression(node)) return isMessage(node.expression);
   if (ts.isConditionalExpression(node)) {
@@ -156,7 +156,7 @@ function isMessage(node) {
   return /[a-z]{2} [a-z]|[a-z]{3}[.;:,]? $/.test(words.join('_')) && !/\b[A-Z]{3,} /.test(words.join('_'));
 }
 
-// Whether a node prints a line for people, such as `note(text)`.
+// Whether a node prints a line for users, such as `note(text)`.
 function isNote(node) {
   return (
     ts.isExpressionStatement(node) &&

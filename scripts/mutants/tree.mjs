@@ -106,7 +106,7 @@ export function makeTree(tree, note) {
     `${recording}\nawait openLauncher();`,
   );
   change(join(tree, 'test/support/each-file.ts'), 'import { afterEach }', 'import { afterEach, beforeEach }');
-  // Runs each test file in its own process, so that the file also reaches code that runs when a module is loaded.
+  // Runs each test file in its own process, so the file also reaches code that runs when a module is loaded.
   change(join(tree, 'vitest.config.ts'), 'isolate: false', 'isolate: true');
   writeFileSync(index, JSON.stringify({ content, tests, mutants }));
   return mutants;

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { crc32, deflateRawSync } from 'node:zlib';
 
-// These archives contain no timestamps or user names, so that the same files always produce the same bytes.
+// These archives contain no timestamps or user names, so the same files always produce the same bytes.
 
 /**
  * Returns a tar archive (ustar).

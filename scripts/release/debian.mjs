@@ -13,7 +13,7 @@ import {
 import { basename, join } from 'node:path';
 
 // The packages that the executable needs from the operating system, and a shell for `sandbox exec` and for probes. The
-// checksums pin the packages, so that the same commit produces the same image.
+// checksums pin the packages, so the same commit produces the same image.
 const suite = 'bookworm';
 const packages = [
   [
@@ -109,7 +109,8 @@ function entry(root, path) {
   return stats.isFile() ? [{ path, body: readFileSync(file), mode: stats.mode & 0o777 }] : [];
 }
 
-// Downloads with apt, but with separate apt state, so that the packages may be for another system than this machine's.
+// Downloads with apt, but with separate apt state, because the packages may be for a different system than this
+// machine's.
 function download(architecture, own) {
   const debs = join(own, 'debs');
   const fileOf = ({ name, version }) =>

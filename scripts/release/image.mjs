@@ -93,7 +93,7 @@ function own(executable, licences) {
   ]);
 }
 
-// Adds the files' parent folders, and sorts the entries, so that each folder precedes its contents.
+// Adds the files' parent folders, and sorts the entries, so each folder precedes its contents.
 function layer(entries) {
   const paths = new Map(entries.map((entry) => [entry.path, entry]));
   for (const { path } of entries)

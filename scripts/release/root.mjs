@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-// Runs commands with chroot in roots that contain only the files that a form of mgw needs. /proc and /dev are mounted
-// only while a command runs.
+// Runs commands with chroot. Each root contains only the files that the installed form of mgw needs. /proc and /dev are
+// mounted only while a command runs.
 const script =
   'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec /usr/sbin/chroot --groups= "--userspec=$1" "$0" "${@:2}"';
 

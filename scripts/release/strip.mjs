@@ -4,7 +4,7 @@ const [programHeaders, sectionHeaders] = [32, 40];
 
 /**
  * Returns a 64-bit ELF file that contains only the segments its program headers load, without symbols and sections.
- * This saves 33 MB, but Node's functions lose their names in a debugger. Uses no external tool, so that every machine
+ * This saves 33 MB, but Node's functions lose their names in a debugger. Uses no external tool, so every machine
  * produces the same bytes for every processor.
  */
 export function stripped(elf) {
@@ -18,7 +18,7 @@ export function stripped(elf) {
   });
   const result = Buffer.from(elf.subarray(0, Math.max(...ends)));
   result.writeBigUInt64LE(0n, sectionHeaders);
-  // Sets the number of sections, and the index of the section with their names, to 0.
+  // Sets the number of sections and the index of the section name table to 0.
   result.writeUInt32LE(0, 60);
   return result;
 }

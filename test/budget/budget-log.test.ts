@@ -125,7 +125,7 @@ describe('a budget log', () => {
     const folder = freshFolder();
     await use(join(folder, 'a.jsonl'));
     const open = readdirSync('/proc/self/fd').map((file) => {
-      // The descriptor used for this listing is closed by now.
+      // The descriptor that this listing used is already closed.
       const link = join('/proc/self/fd', file);
       return existsSync(link) ? readlinkSync(link) : '';
     });

@@ -61,7 +61,7 @@ class World {
 
 interface Alive {
   dead: boolean;
-  /** How many characters of the next line are written before the process dies. */
+  /** The number of characters of the next line that are written before the process dies. */
   dieInAppend?: number;
 }
 
@@ -124,7 +124,7 @@ class Shop {
 
   async #send(job: Job, run: Run): Promise<void> {
     await this.world.step(run.alive);
-    // As in the ledger, only one of two runs may send a job.
+    // As in the ledger, only one of two runs can send a job.
     if (job.state !== 'prepared') return;
     job.state = 'sending';
     run.sent = 'open';
@@ -200,7 +200,7 @@ async function play({ limit, jobs, processes, powerCut, order }: Scenario): Prom
     const unsynced = world.text.length - world.synced;
     world.text = world.text.slice(0, world.synced + (powerCut.keeps % (unsynced + 1)));
   }
-  // Another process tries everything again, as a person would.
+  // Start another process that submits all jobs again, as a user would.
   start({ dead: false }, all);
   while (await world.turn(next()));
   expect(failures).toEqual([]);
@@ -437,7 +437,7 @@ describe('a budget', () => {
       const changed = String.fromCharCode(file.text.charCodeAt(at) ^ 1);
       const damaged = alone(file.text.slice(0, at) + changed + file.text.slice(at + 1)).budget;
       await expect(ask(damaged, 'b', 1), String(at)).rejects.toThrow('damaged');
-      // The second call fails too, although the line has been read by then.
+      // The second call fails as well, although the budget has already read the line.
       await expect(ask(damaged, 'b', 1)).rejects.toThrow('damaged');
     }
   });

@@ -381,7 +381,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(await budget.reserve(chargeOf('r', 6), most)).toEqual({ fits: true });
     await budget.release('r');
     expect(await budget.reserve(chargeOf('s', 6), most)).toEqual({ fits: true });
-    // As if the response to the first reservation had been lost, and its process had then been declared dead.
+    // This is the state after the response to the first reservation is lost and its process is declared dead.
     expect(await budget.reserve(chargeOf('r', 6), most)).toMatchObject({ fits: false });
     expect(shown(await budget.state())).toMatchObject({ reserved: '6' });
   });

@@ -116,7 +116,7 @@ describe("a body's maximum cost", () => {
     expect(cost('b', price, b({}))).toBe('0.8');
     expect(cost('c', price, { model: 'vendor-h3-mini' })).toBe('0.8');
     expect(cost('c', price, { model: 'vendor-h3-mini', seconds: '5' })).toBe('0.5');
-    // An invalid length is not an omitted one.
+    // An invalid length is not treated as omitted.
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
@@ -131,7 +131,7 @@ describe("a body's maximum cost", () => {
     const framed = { ...body, image: 'https://a.test/1' };
     expect(cost('c', 'second=0.12 reference_image=0.20', framed)).toBe('0.6');
     expect(cost('c', 'second=0.12 reference_image=0.20', { ...framed, generation_mode: 'r2v' })).toBe('0.8');
-    // Without a mode, the service decides from the assets.
+    // Without a mode, the service chooses the mode from the assets.
     const both = { ...framed, reference_image_urls: urls(1) };
     expect(cost('c', 'second=0.12 reference_image=0.20', both)).toBe('1');
     expect(cost('c', 'second=0.12 reference_image=0.20', { ...both, generation_mode: 'i2v' })).toBe('0.8');

@@ -70,7 +70,9 @@ it.each([
   expect(parseOwner(json)).toEqual(expected);
 });
 
-/** Returns a budget's state after these events: `LIMIT SPENT RESERVED`, then the ids of the open reservations. */
+/**
+ * Returns the state of a budget after the given events: `LIMIT SPENT RESERVED`, then the ids of the open reservations.
+ */
 function stateAfter(...events: BudgetEvent[]): string {
   const reservations = new Reservations();
   for (const event of events) reservations.apply({ ...event, at });

@@ -32,7 +32,7 @@ const finished = (state: 'succeeded' | 'failed', more: object = {}): JobEvent =>
   ...more,
 });
 
-/** Returns the charges of a job with these events, such as `10 spent`. */
+/** Returns the charges of a job with the given events, such as `10 spent`. */
 function cost(...events: (JobEvent | undefined)[]): string[] {
   const recorded = events.map((event): RecordedEvent | undefined => event && { ...event, at });
   const job = foldJob('job_1', recorded);

@@ -47,15 +47,12 @@ it.each([
   ['MGW_STATE_DIR', 'state', '/srv/state'],
   ['MGW_STATE_DIR', '~/state', '/srv/~/state'],
   ['MGW_CONFIG_DIR', '.', '/srv'],
-])(
-  '%s=%s is refused, because a relative path would depend on the current folder',
-  (name, value, meant) => {
-    const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
-    expect(() => look({ [name]: value }, host)).toThrow(
-      `${name} ${value}: must be an absolute path such as ${meant}.`,
-    );
-  },
-);
+])('%s=%s is refused, because a relative path would depend on the current folder', (name, value, meant) => {
+  const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
+  expect(() => look({ [name]: value }, host)).toThrow(
+    `${name} ${value}: must be an absolute path such as ${meant}.`,
+  );
+});
 
 it('a relative home folder is refused', () => {
   expect(() => stateFolder({}, { ...host, home: 'home' })).toThrow('HOME home: must be an absolute path');

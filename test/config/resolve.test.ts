@@ -198,7 +198,7 @@ describe('the key', () => {
     expect(requireKey(resolve({ env: { MGW_API_KEY: 'sk-2', MGW_API_KEY_FILE: '/none' } }))).toBe('sk-2');
   });
 
-  it('is not replaced by another key if it is empty or its file is missing', () => {
+  it('is not replaced by a different key if it is empty or its file is missing', () => {
     const profile = { api_key: 'other' };
     for (const env of [{ MGW_API_KEY: '' }, { MGW_API_KEY_FILE: '' }])
       expect(refusal(() => requireKey(resolve({ env, profile }))).message).toContain('it is empty');

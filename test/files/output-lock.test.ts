@@ -45,7 +45,7 @@ describe('an output lock', () => {
 
   it.each([
     ['the same result', undefined, { bytes: 4, sha256: 'ab' }],
-    ['another result', 'other', undefined],
+    ['a different result', 'other', undefined],
   ])(
     'passes the published file on to waiting processes only if they make the same result (%s)',
     async (_, of, sealed) => {
@@ -146,7 +146,7 @@ describe('a temporary file', () => {
     expect(await opened(next)).toEqual({ path, isNew: false });
   });
 
-  it('is replaced if it belongs to another result', async () => {
+  it('is replaced if it belongs to a different result', async () => {
     await filled(await ctx.lock(as(1)));
     const next = await ctx.lock(as(2), 'job 1');
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part.json']);
@@ -250,7 +250,7 @@ describe('removeLeftovers', () => {
     },
   );
 
-  it('keeps files that belong to another result or to a living process', async () => {
+  it('keeps files that belong to a different result or to a living process', async () => {
     await filled(await ctx.lock(as(1)));
     await removeLeftovers(ctx.target, 'job 1', claimantOf(3));
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [1]));
@@ -268,7 +268,7 @@ describe('readClaimLog', () => {
     expect(log.latest?.claim).toBe('b');
   });
 
-  it('ignores records of another result', () => {
+  it('ignores records of a different result', () => {
     const lines = [claim('a', ''), '{"durable":7,"validator":"v"}', claim('b', 'a', 'y')];
     expect(readClaimLog(lines.join('\n')).metadata).toEqual({ identity: 'y', scratch: [] });
     expect(readClaimLog([...lines.slice(0, 2), claim('b', 'a')].join('\n')).metadata).toMatchObject({

@@ -28,7 +28,7 @@ const disk = vi.hoisted(() => ({
   rm: undefined as string | undefined,
   /** The operations so far, in order. */
   done: [] as string[],
-  /** Runs before the next change. */
+  /** Called before each link, rename and removal. */
   before: undefined as (() => void) | undefined,
 }));
 

@@ -18,7 +18,7 @@ const useOne = {
 };
 
 describe.each(clients)('an agent with the client %s', (kind) => {
-  test('pays once, and receives the first key, if it stops waiting and chooses another key', async () => {
+  test('pays once, and receives the first key, if it stops waiting and chooses a different key', async () => {
     const { server, next } = await slowGateway();
     const agent = await connect(kind, await userOf(server.url), args);
     const patience = new AbortController();
@@ -40,7 +40,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
   });
 });
 
-test('a job whose response arrived too late for its client is not paid for again under another key', async () => {
+test('a job whose response arrived too late for its client is not paid for again under a different key', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const child = spawn(process.execPath, [resolve('bin/mgw.js'), ...args], { cwd: user.cwd, env: user.env });
@@ -81,14 +81,14 @@ test('a call with a second key waits while the first is being sent, and pays aft
 });
 
 test.each(['the client', 'the server', 'both'])(
-  'a job accepted while %s ended is not paid for again by the next server under another key',
+  'a job accepted while %s ended is not paid for again by the next server under a different key',
   async (which) => {
     const { server, next } = await slowGateway();
     const user = await userOf(server.url);
     const agent = await connectProcess('v1', user, args);
     const lost = agent.call('submit_video', one).catch(() => 'lost');
     const accept = await next();
-    // `close` would end the server as well, after some seconds.
+    // `close` would also end the server, after some seconds.
     if (which !== 'the server') agent.die();
     if (which !== 'the client') process.kill(agent.pid, 'SIGKILL');
     const other = await connect('v1', user, args);
@@ -101,7 +101,7 @@ test.each(['the client', 'the server', 'both'])(
   },
 );
 
-test('a job whose outcome was delivered to a person does not prevent an agent from paying under another key', async () => {
+test('a job whose outcome was delivered to a person does not prevent an agent from paying under a different key', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const { model, prompt, duration } = video;

@@ -56,9 +56,9 @@ test('an agent that plans a batch, starts it, and repeats the call pays once for
   expect((await agent.call('jobs')).jobs).toHaveLength(2);
 });
 
-test('rows paid for under another batch name are paid for again only if the agent sets `repeat`', async () => {
+test('rows paid for under a different batch name are paid for again only if the agent sets `repeat`', async () => {
   const { agent } = await agentWith(['--budget', '1000']);
-  // Both names run at the same time. One is refused, even if the other has no jobs when it starts.
+  // The agent starts both batches at the same time. One batch is refused, even if the other batch has no jobs yet.
   const [first, second] = await Promise.all(
     ['a', 'b'].map((name) => agent.call('batch_run', { ...batch, name, output: `${name}/{id}.{ext}` })),
   );
@@ -89,7 +89,7 @@ test('rows paid for under another batch name are paid for again only if the agen
   expect((await agent.call('jobs')).jobs).toHaveLength(4);
 });
 
-test('a batch whose server was killed is not paid for under another name', async () => {
+test('a batch whose server was killed is not paid for under a different name', async () => {
   const { server, next } = await slowGateway();
   const user = await userOf(server.url);
   writeFileSync(join(user.cwd, 'clips.jsonl'), rows);

@@ -87,7 +87,7 @@ export async function connectProcess(
   return { ...agent, stderr, pid: transport.pid ?? 0, die: () => cutOff(transport) };
 }
 
-/** A server in this process, as the transport that connects to it. */
+/** A server in this process, and the transport that connects to the server. */
 class ServerHere implements Transport {
   onmessage?: Transport['onmessage'];
   onclose?: () => void;

@@ -4,7 +4,7 @@ import { type Answer, httpServer, type HttpServer, sendJson } from '../support/s
 
 const model = 'vendor-h3-mini';
 
-/** The arguments of a video that costs 5 credits, without a key. */
+/** The arguments, without a key, for a video that costs 5 credits. */
 export const video = { model, prompt: 'a boat', duration: 5 };
 
 /** Starts a Protocol C gateway that lists one model. `onPost` responds to submissions. */

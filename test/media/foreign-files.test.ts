@@ -157,7 +157,10 @@ const quotient = (text: string): number => {
 interface Probed extends Delivered {
   /** The duration of the longest frame, in seconds. */
   frame: number;
-  /** The average frame rate: the number of frames, divided by the time from the first frame to the end of the last. */
+  /**
+   * The average frame rate: the number of frames, divided by the time from the start of the first frame to the end of
+   * the last frame.
+   */
   average: number;
 }
 
@@ -205,7 +208,8 @@ function measured(path: string): Delivered | undefined {
 /** Returns the differences between a measured file and ffprobe's result. */
 function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean): string[] {
   const { duration = 0, width = 0, height = 0, fps = 0, audio } = is ?? {};
-  // For fragments with an index, ffprobe averages the fragments that it has read. Its times are rounded to milliseconds.
+  // For fragments with an index, ffprobe averages the fragments that it has read. The times in ffprobe's output are
+  // rounded to milliseconds.
   const isAverage = isIndexed && Math.abs(fps / told.average - 1) <= 0.002 / duration;
   const off = (value: number, from: number | undefined): number => Math.abs(value - (from ?? NaN));
   return [

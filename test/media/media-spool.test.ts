@@ -63,7 +63,7 @@ describe('the media spool', () => {
   });
 
   test.each([
-    ['another name', '{"encodedVideos":"QQ==","EncodedVideo":"QQ=="}'],
+    ['a different name', '{"encodedVideos":"QQ==","EncodedVideo":"QQ=="}'],
     ['a value that is the name', '{"a":"encodedVideo","b":"QQ=="}'],
     ['an array after the name', '{"encodedVideo":["QQ=="],"b":["encodedVideo","QQ=="]}'],
     ['an object after the name', '{"encodedVideo":{"x":"QQ=="}}'],

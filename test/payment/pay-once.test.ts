@@ -170,10 +170,13 @@ describe('a payment', () => {
     expect([ran.steps.at(-1), ran.settled]).toEqual(['unavailable', 'none']);
   });
 
-  it.each(['certificate', 'private_address'] as const)('is not retried after the connection error %s', async (reason) => {
-    const ran = await pay({ exchange: [fails(unsent(reason))] });
-    expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', 6]);
-  });
+  it.each(['certificate', 'private_address'] as const)(
+    'is not retried after the connection error %s',
+    async (reason) => {
+      const ran = await pay({ exchange: [fails(unsent(reason))] });
+      expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', 6]);
+    },
+  );
 
   it.each<[string, Exchange, 'none at all' | 'none']>([
     ['breaks after it may have been sent', breaks(new Error('reset')), 'none at all'],

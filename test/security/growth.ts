@@ -10,7 +10,7 @@ export function costOf(act: () => unknown, runs = 3): number {
   return least;
 }
 
-// In ms. A shorter run is mostly start-up time.
+// The minimum duration of a run, in ms. A shorter run is mostly start-up time.
 const least = 4;
 
 /**

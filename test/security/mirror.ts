@@ -1,11 +1,13 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The places in responses where a mirror puts its text. All other parts of a response are valid. */
+/** The parts of responses that can contain the text of a mirror. All other parts of a response are valid. */
 export const reflections = ['refusals', 'handles', 'states', 'results', 'listings'] as const;
 export type Reflection = (typeof reflections)[number];
 
-/** A gateway that puts its text in every text field, and a second origin to which it redirects clients. */
+/**
+ * A gateway that returns a given text in every text field, and a second origin to which the gateway redirects clients.
+ */
 export interface Mirror {
   url: string;
   /** The request lines and headers that the second origin received. */
@@ -13,12 +15,12 @@ export interface Mirror {
   close(): Promise<void>;
 }
 
-/** A mirror's text, and where it appears. */
+/** The text of a mirror, and the part of its responses that contains the text. */
 export interface Words {
   reflection: Reflection;
   /** The status of the mirror's refusals. */
   status?: number;
-  /** Returns the text for ids, codes and headers, made from the received key. `text` returns the text for messages. */
+  /** Returns the text for ids, codes and headers, based on the received key. `text` returns the text for messages. */
   word: (key: string) => string;
   text: (key: string) => string;
   /** Members that the mirror adds to every object that it sends. */

@@ -4,7 +4,8 @@ import { hurried, runHere } from '../support/one-process.ts';
 import { commandsIn } from './commands.ts';
 import { reflections, startMirror } from './mirror.ts';
 
-// Sequences for colours, title, clipboard, link and cursor; a bell, C1, reversal, isolate, tags and line separators.
+// Escape sequences for colours, title, clipboard, link and cursor; also a bell, a C1 control character, bidirectional
+// controls, tag characters and line separators.
 const evil =
   '\u001b[31m\u001b]0;title\u0007\u001b]52;c;ZXZpbA==\u0007\u001b]8;;http://evil.example\u001b\\x\r\u0008\u009b2J\u202egpj\u2066\u2028\u{e0041}\u007f';
 

@@ -62,7 +62,7 @@ describe('the speech format', () => {
     ['a.wav', 'format=mp3', { name: 'mp3', mime: 'audio/mpeg', wav: false }],
     ['a.mp3', 'format=pcm', { name: 'pcm', mime: 'audio/L16', wav: false }],
     ['a.wav', 'format=pcm', { name: 'wav', mime: 'audio/wav', wav: true }],
-  ])('for the output %s with --set %s is the format in the body', async (output, set, format) => {
+  ])('follows the body for the output %s with --set %s', async (output, set, format) => {
     const settings = await sessionIn(freshFolder()).settings();
     const fields = { set: [`req_params.audio_params.${set}`] };
     expect(composeSpeech('Hello', output, fields, settings).format).toMatchObject(format);

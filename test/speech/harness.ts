@@ -63,7 +63,7 @@ export function freshFolder(): string {
   return folder;
 }
 
-/** Returns the names in a folder, except those of the state. */
+/** Returns the names of the files in a folder, except the state folder. */
 export function names(folder: string): string[] {
   return readdirSync(folder)
     .filter((name) => name !== 'state')

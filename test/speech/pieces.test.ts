@@ -27,7 +27,7 @@ import { readAll } from '../support/read-all.ts';
 const texts = ['one', 'two', 'three', 'four', 'five'];
 const bodies = texts.map((text) => ({ req_params: { text } }));
 
-/** Responds with audio that consists of the text in angle brackets, unless `first` responds to the request. */
+/** Returns a handler that responds with the text in angle brackets as audio, unless `first` responds to the request. */
 function speaker(first: (text: string, response: ServerResponse) => boolean = () => false): Answer {
   return (response, seen) => {
     const text = textOf(seen);
@@ -45,7 +45,7 @@ interface Bench {
   pieces: string;
   deps: TestDeps;
   run: (order?: Partial<PiecesOrder>, sink?: AudioSink) => Promise<SpokenPieces>;
-  /** Speaks, and leaves the files of a process that died before reporting the output. */
+  /** Speaks the text, and leaves the files of a process that died before reporting the output. */
   die: () => Promise<unknown>;
 }
 

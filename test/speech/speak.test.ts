@@ -75,7 +75,7 @@ test('speech is saved, and every step is recorded', async () => {
   expect(request?.headers).not.toHaveProperty('authorization');
 });
 
-test('speech whose outcome did not reach an agent is not paid for again under another key', async () => {
+test('speech whose outcome did not reach an agent is not paid for again under a different key', async () => {
   const server = await speechServer([one, end], [one, end]);
   const { run, deps } = await bench(server.url);
   const agent = { blockedByAnyDoubt: deadlineIn(0, deps.clock), key: 'one' };
@@ -164,38 +164,45 @@ describe('a run whose stream does not prove success', () => {
     ['has a code that is a string', [one, { code: '0', data: '' }, end], /code of a frame is a string/],
     ['has data that is a number', [one, { code: 0, data: 1 }, end], /data of a frame is a number/],
     ['is an error without a code', [{ success: false, message: 'closed' }], /frame is missing \(closed\)/],
-    ['is a web page', ['<html><body>Sign in</body></html>\n'], /an invalid frame: <html>.*check the base URL/],
+    [
+      'is a web page',
+      ['<html><body>Sign in</body></html>\n'],
+      /an invalid frame: <html>.*check the base URL/,
+    ],
     [
       'is silent',
       (response: { writeHead(status: number): { write(text: string): void } }) =>
         response.writeHead(200).write(speechBody([one])),
       /no data arrived for 1 s/,
     ],
-  ])('exits 9, keeps the received audio, and sends nothing when repeated, if the stream %s', async (_, answer, why) => {
-    const server = await speechServer(answer);
-    const { run, folder, target, deps } = await bench(server.url);
-    const first = await failure(run());
-    const hasAudio = existsSync(`${target}.part`);
-    const [charged, verb] = hasAudio ? ['yes', 'was charged'] : ['maybe', 'may have been charged'];
-    expect(first).toMatchObject({ ...incomplete, charged, message: expect.stringMatching(why) as string });
-    expect(first['message']).toContain(`The call ${verb} and is not sent again`);
-    const [id = ''] = await deps.ledger.ids();
-    expect(await deps.ledger.read(id)).toMatchObject({
-      state: 'failed',
-      error: { code: 'speech_incomplete' },
-    });
-    if (names(folder).length > 0) {
-      expect(names(folder)).toEqual(['a.mp3.part']);
-      expect(readFileSync(`${target}.part`)).toEqual(one);
-      expect(first['message']).toContain(`${target}.part`);
-    }
-    server.answers = [[one, two, end]];
-    expect(await failure(run())).toMatchObject({ ...incomplete, charged, job: id });
-    expect(server.requests).toHaveLength(1);
-    await run({ fresh: true });
-    expect(readFileSync(target)).toEqual(whole);
-    expect(server.requests).toHaveLength(2);
-  });
+  ])(
+    'exits 9, keeps the received audio, and sends nothing when repeated, if the stream %s',
+    async (_, answer, why) => {
+      const server = await speechServer(answer);
+      const { run, folder, target, deps } = await bench(server.url);
+      const first = await failure(run());
+      const hasAudio = existsSync(`${target}.part`);
+      const [charged, verb] = hasAudio ? ['yes', 'was charged'] : ['maybe', 'may have been charged'];
+      expect(first).toMatchObject({ ...incomplete, charged, message: expect.stringMatching(why) as string });
+      expect(first['message']).toContain(`The call ${verb} and is not sent again`);
+      const [id = ''] = await deps.ledger.ids();
+      expect(await deps.ledger.read(id)).toMatchObject({
+        state: 'failed',
+        error: { code: 'speech_incomplete' },
+      });
+      if (names(folder).length > 0) {
+        expect(names(folder)).toEqual(['a.mp3.part']);
+        expect(readFileSync(`${target}.part`)).toEqual(one);
+        expect(first['message']).toContain(`${target}.part`);
+      }
+      server.answers = [[one, two, end]];
+      expect(await failure(run())).toMatchObject({ ...incomplete, charged, job: id });
+      expect(server.requests).toHaveLength(1);
+      await run({ fresh: true });
+      expect(readFileSync(target)).toEqual(whole);
+      expect(server.requests).toHaveLength(2);
+    },
+  );
 
   test('does not block the command after a newer take is complete', async () => {
     const server = await speechServer([one], [one, end]);
@@ -246,7 +253,7 @@ describe('a speech budget includes', () => {
     ...{ code: 0, data: one.toString('base64'), usage: { text_words: words } },
   });
 
-  /** Prepares a run with a budget of 10. `spent` runs it and returns the amount spent from the budget. */
+  /** Prepares a run with a budget of 10. `spent` starts the run and returns the amount spent from the budget. */
   async function underBudget(
     url: string,
   ): Promise<Bench & { budget: Budget; spent: (budget?: Budget) => Promise<string> }> {
@@ -279,19 +286,22 @@ describe('a speech budget includes', () => {
   test.each<[string, Frames, string]>([
     ['complete speech', [one, end], '1'],
     ['speech that broke off', [early(7)], '0.7'],
-  ])("the gateway's count of %s if the run died before correcting the budget", async (_, frames, expected) => {
-    const server = await speechServer(frames);
-    const { spent, budget, deps } = await underBudget(server.url);
-    const dying: Budget = Object.assign(Object.create(budget) as Budget, {
-      reserve: budget.reserve.bind(budget),
-      keep: (id: string, amount?: Decimal) =>
-        amount === undefined ? budget.keep(id) : Promise.reject(new Error('EIO')),
-    });
-    expect(await spent(dying)).toBe('0.5');
-    expect(deps.notes.join()).toContain('could not be recorded in its budgets: EIO');
-    expect(await spent()).toBe(expected);
-    expect(server.requests).toHaveLength(1);
-  });
+  ])(
+    "the gateway's count of %s if the run died before correcting the budget",
+    async (_, frames, expected) => {
+      const server = await speechServer(frames);
+      const { spent, budget, deps } = await underBudget(server.url);
+      const dying: Budget = Object.assign(Object.create(budget) as Budget, {
+        reserve: budget.reserve.bind(budget),
+        keep: (id: string, amount?: Decimal) =>
+          amount === undefined ? budget.keep(id) : Promise.reject(new Error('EIO')),
+      });
+      expect(await spent(dying)).toBe('0.5');
+      expect(deps.notes.join()).toContain('could not be recorded in its budgets: EIO');
+      expect(await spent()).toBe(expected);
+      expect(server.requests).toHaveLength(1);
+    },
+  );
 
   test("the gateway's count if the acceptance could not be recorded", async () => {
     const server = await speechServer([one, end]);
@@ -399,13 +409,16 @@ describe('a failure before the stream', () => {
   test.each([
     [{}, ': --new pays for another take.'],
     [{ key: 'k' }, ': another --key pays for another take.'],
-  ])('with an unknown outcome leads to an error that explains how to pay for another take (%j)', async (more, words) => {
-    const server = await speechServer(reset);
-    const { run } = await bench(server.url);
-    for (let runs = 0; runs < 2; runs += 1)
-      expect(await failure(run(more))).toMatchObject({ message: expect.stringContaining(words) as string });
-    expect(server.requests).toHaveLength(1);
-  });
+  ])(
+    'with an unknown outcome leads to an error that explains how to pay for another take (%j)',
+    async (more, words) => {
+      const server = await speechServer(reset);
+      const { run } = await bench(server.url);
+      for (let runs = 0; runs < 2; runs += 1)
+        expect(await failure(run(more))).toMatchObject({ message: expect.stringContaining(words) as string });
+      expect(server.requests).toHaveLength(1);
+    },
+  );
 
   test('occurs at the deadline if the response never begins', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });

@@ -61,11 +61,7 @@ describe('a speech frame', () => {
   test.each([
     ['a nested data member', { code: 0, sentence: { data: 'SGk=' }, data: 'SGVsbG8=' }, 'Hello'],
     ['only a nested data member', { code: 0, sentence: { data: 'SGk=' } }, undefined],
-    [
-      'two data members, of which the last is used',
-      '{"code":0,"data":"SGk=","data":"SGVsbG8="}',
-      'Hello',
-    ],
+    ['two data members, of which the last is used', '{"code":0,"data":"SGk=","data":"SGVsbG8="}', 'Hello'],
     ['an escaped value', '{"code":0,"data":"SGVsbG8\\u003d"}', 'Hello'],
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],

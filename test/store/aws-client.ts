@@ -1,7 +1,7 @@
 import { S3Client } from '@aws-sdk/client-s3';
 import type { account } from './s3-server.ts';
 
-// Tests run even with Node versions that later versions of the SDK do not support.
+// Suppress the warning about Node versions that later versions of the SDK do not support.
 process.env['AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED'] = 'true';
 
 /** Returns the AWS SDK's client for a store. It signs, encodes and reads independently of mgw. */

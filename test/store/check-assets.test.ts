@@ -41,7 +41,7 @@ async function scene(): Promise<Scene> {
   return { user, store, files, posts };
 }
 
-// `--no-check`, because the local checks refuse the loopback addresses of the assets.
+// Uses `--no-check`, because the local checks refuse the loopback addresses of the assets.
 const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5', '--no-check', '--json'];
 const checked = (...flags: string[]): string[] => [...submit, '--check-assets', ...flags];
 
@@ -62,7 +62,11 @@ describe('--check-assets', () => {
     ['is missing', '/image/png?status=404', 'HTTP 404'],
     ['is a web page', '/text/html', 'its type is text/html'],
     ['is too large', `/image/png?bytes=${21 * megabyte}`, '21.0 MiB'],
-    ['is too large, on a server that refuses HEAD', `/image/png?bytes=${21 * megabyte}&refuses=HEAD`, '21.0 MiB'],
+    [
+      'is too large, on a server that refuses HEAD',
+      `/image/png?bytes=${21 * megabyte}&refuses=HEAD`,
+      '21.0 MiB',
+    ],
     ['is empty', '/image/png?bytes=0', 'it is empty'],
   ])('prevents the payment if an image %s', async (_, path, words) => {
     const { user, files, posts } = await scene();

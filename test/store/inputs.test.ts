@@ -323,7 +323,7 @@ test.each([
   ['minio.lan', '10.0.0.1', undefined],
   ['s3.example.com', 'gateway.example.com', undefined],
   ['127.0.0.1', 'localhost', undefined],
-])('doctor reports for a store at %s and a gateway at %s: %s', (store, gateway, problem) => {
+])('for a store at %s and a gateway at %s, doctor reports: %s', (store, gateway, problem) => {
   if (problem === undefined) expect(reachProblem(store, gateway)).toBeUndefined();
   else expect(reachProblem(store, gateway)).toMatch(problem);
 });

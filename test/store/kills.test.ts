@@ -11,7 +11,7 @@ import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { userHere } from '../support/one-process.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
-// Large enough for two parts of a multipart upload.
+// The video is large enough for two parts of a multipart upload.
 const large = film(9 * 1024 * 1024);
 const clip = renderVideo({ prompt: 'intro', seconds: 0.25, width: 64, height: 64 });
 

@@ -137,7 +137,7 @@ describe('-o s3://', () => {
     const again = await user.run(next.slice(1));
     expect(again.code, again.stderr).toBe(0);
     expect(store.objects.get('/bucket/boat.mp4')).toEqual(video);
-    // As if the process had been killed before it removed the file.
+    // Restore the file, as if the process had been killed before removing the file.
     cpSync(join(user.cwd, 'copy'), uploads, { recursive: true });
     expect((await user.run(['jobs', 'fetch', id])).stdout).toBe('s3://bucket/boat.mp4\n');
     expect(gateway.requests.filter(({ path }) => path.endsWith('content'))).toHaveLength(downloads);
@@ -222,7 +222,7 @@ describe('a rerun after kill -9 during the upload of a result', () => {
       const again = await user.run(to('s3://bucket/boat.mp4'));
       expect(again.code, again.stderr).toBe(0);
       expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
-      // Reads the object with another client than the one that wrote it.
+      // Read the object with a client that did not write the object.
       const object = new GetObjectCommand({ Bucket: 'bucket', Key: 'boat.mp4' });
       const read = await awsClient(store.url, account).send(object);
       const sha256 = createHash('sha256').update(video).digest('hex');

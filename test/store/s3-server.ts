@@ -18,7 +18,10 @@ export interface S3Server {
   calls: string[];
   /** The multipart uploads that are neither completed nor aborted, by id. */
   uploads: Map<string, { path: string; headers: IncomingHttpHeaders; parts: Map<number, Buffer> }>;
-  /** Handlers for the next requests. If one returns false, it remains first, and the server responds. */
+  /**
+   * Handlers for the next requests. A handler that returns false remains the first, and the server responds to the
+   * request.
+   */
   faults: ((request: IncomingMessage, response: ServerResponse) => unknown)[];
   /** Returns the content at a presigned URL, or the status of the refusal. */
   get(url: string): Promise<Buffer | number>;

@@ -27,7 +27,7 @@ import { account, s3Server, type S3Server } from './s3-server.ts';
 const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5'];
 const withImage = [...submit, '--image', 'first.png'];
 
-/** Creates a user whose real store is configured in every possible way. */
+/** Creates a user who has configured a real store in every possible way. */
 async function rehearsal(): Promise<{ user: User; real: S3Server }> {
   const real = await s3Server();
   const user = userHere(undefined, { ...account, AWS_ENDPOINT_URL_S3: real.url });

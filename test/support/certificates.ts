@@ -9,7 +9,7 @@ export interface Certificate {
 
 /** A certificate's fields. */
 export interface Subject {
-  /** The host names and IPv4 addresses for which it is valid. */
+  /** The host names and IPv4 addresses for which the certificate is valid. */
   hosts: string[];
   /** The start of the validity period. By default, the period lasts from yesterday until tomorrow. */
   notBefore?: Date;

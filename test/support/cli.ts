@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { launch, type Launched } from './launch.ts';
 
-// Resolved against the project's folder rather than this file's, because storms are built elsewhere.
+// Relative to the project's folder rather than to this file, because the storm tests are built in a different folder.
 const bin = resolve('bin/mgw.js');
 
 /** The result of running a command. */

@@ -1,14 +1,14 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { onEnd } from './clean-ups.ts';
 
-/** When a {@link CuttingProxy} cuts a connection, and what is lost. */
+/** The point at which a {@link CuttingProxy} cuts a connection, and the data that is lost. */
 export interface Cut {
   /** Matches the message at which the connection is cut: a statement's text or its bound values. */
   at: RegExp;
   /**
-   * What is lost. `message`: the server never receives the message. `answer`: the server executes the message, but the
-   * response is lost. `patience`: the proxy holds the response until the client closes the connection, and then
-   * behaves as after {@link CuttingProxy.down}.
+   * The lost data. `message`: the server never receives the message. `answer`: the server executes the message, but the
+   * response is lost. `patience`: the proxy holds the response until the client closes the connection, and then behaves
+   * as after {@link CuttingProxy.down}.
    */
   lose: 'message' | 'answer' | 'patience';
 }
@@ -27,8 +27,8 @@ interface Pair {
 }
 
 /**
- * A proxy in front of PostgreSQL or PgBouncer that parses enough of the protocol to cut connections at the worst
- * points. Does not support TLS.
+ * A proxy in front of PostgreSQL or PgBouncer that parses enough of the protocol to cut connections at critical points.
+ * Does not support TLS.
  */
 export class CuttingProxy {
   readonly #server: Server;
@@ -187,7 +187,7 @@ function asksForEncryption(message: Buffer): boolean {
 class Messages {
   readonly #take: (message: Buffer, isFirst: boolean) => void;
   #bytes = Buffer.alloc(0);
-  /** Whether the next message is a client's first, which has no letter. */
+  /** Whether the next message is the first message of a client. This message has no letter. */
   #isFirst: boolean;
 
   constructor(take: (message: Buffer, isFirst: boolean) => void, isFirst: boolean) {

@@ -4,20 +4,26 @@ import { syncBuiltinESMExports } from 'node:module';
 
 /** A Node call that changes the contents of a disk or makes them durable. */
 export interface DiskOperation {
-  /** Node's name for the call without `Sync` and the `f` for descriptors, such as open, write, sync or link. */
+  /**
+   * The name of the Node call, such as open, write, sync or link. Omits the suffix `Sync`, and the prefix `f` of calls
+   * for descriptors.
+   */
   name: string;
   /**
-   * The operation's path. If it has two paths, the one that it creates. Undefined for a file that was opened
-   * unwatched.
+   * The path that the operation concerns. For an operation with two paths, the path that the operation creates.
+   * Undefined for a file that was opened before the first call of {@link watchDisk}.
    */
   path: string | undefined;
   /** The descriptor, if the operation concerns an open file. */
   descriptor?: number | undefined;
-  /** Performs the operation with only the first half of its bytes, if it writes. */
+  /** Performs the operation with only the first half of its bytes. Undefined if the operation writes no bytes. */
   half?: (() => unknown) | undefined;
 }
 
-/** Receives every operation, and decides whether to run it. Returns the result for the caller, as `run` does. */
+/**
+ * Receives every operation, and decides whether to run the operation. Returns the result that the caller of the
+ * operation receives, such as the result of `run`.
+ */
 export type Watcher = (operation: DiskOperation, run: () => unknown) => unknown;
 
 let watcher: Watcher | undefined;
@@ -25,7 +31,7 @@ let isPatched = false;
 
 /**
  * Passes every disk operation of this process to `watch` until the next call. If `watch` is undefined, stops watching.
- * Watches promise and synchronous calls, regardless of how they are imported. Of the calls with callbacks, watches only
+ * Watches promise and synchronous calls, regardless of how they are imported. Watches only two calls with callbacks:
  * `fsync` and `writev`.
  */
 export async function watchDisk(watch: Watcher | undefined): Promise<void> {
@@ -128,8 +134,8 @@ function wrap(holder: Holder, method: string, describe: Describe): void {
   };
 }
 
-// Returns the arguments with half of the bytes, for `write(bytes, offset, length, position)`, `write(descriptor, bytes,
-// …)` and `writeFile(path, bytes, options)`.
+// Returns the arguments of a call with only half of the bytes. Supports `write(bytes, offset, length, position)`,
+// `write(descriptor, bytes, …)` and `writeFile(path, bytes, options)`.
 function halfOf(args: readonly unknown[]): unknown[] | undefined {
   const at = args.findIndex((value) => value instanceof Uint8Array);
   if (at < 0) return undefined;

@@ -26,7 +26,7 @@ import { TestClock } from './test-clock.ts';
 export interface Downloads {
   folder: string;
   target: string;
-  /** The path that `target`'s `.part` file gets unless that name exists. */
+  /** The path of `target`'s `.part` file, unless a different file has that path. */
   readonly part: string;
   clock: TestClock;
   start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;
@@ -40,7 +40,7 @@ export interface Downloads {
   lock: (options?: Partial<LockOptions>, identity?: string) => Promise<OutputLock>;
 }
 
-/** Returns the gateway to which the downloads in tests belong. */
+/** Returns the gateway that downloads in tests belong to. */
 export function gatewayAt(
   baseUrl = 'http://127.0.0.1:1',
   ...trustedOrigins: string[]
@@ -48,7 +48,10 @@ export function gatewayAt(
   return { baseUrl: new URL(baseUrl), key: 'sk-secret', auth: bearer, trustedOrigins, userAgent: 'mgw/test' };
 }
 
-/** Returns a claimant with the given pid, to which the `alive` pids are alive, the `unseen` unknown, and others dead. */
+/**
+ * Returns a claimant with the given pid. For this claimant, the pids in `alive` are alive, the pids in `unseen` cannot
+ * be checked, and all others are dead.
+ */
 export function claimantOf(
   pid: number,
   alive: readonly number[] = [],
@@ -89,7 +92,7 @@ export function useDownloads(): Downloads {
   });
   afterEach(async () => {
     await Promise.all(servers.map((server) => server.stop()));
-    // Processes that died during the test left their locks open.
+    // Release the locks of processes that died during the test.
     for (const lock of locks.splice(0)) lock.release();
     await rm(ctx.folder, { recursive: true });
   });
@@ -139,13 +142,15 @@ export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Prom
   expect(sha256).toBe(createHash('sha256').update(bytes).digest('hex'));
 }
 
-/** Sends the n-th response to the n-th request, and the last one to further requests. */
+/**
+ * Returns a handler that sends the n-th response to the n-th request, and the last response to all further requests.
+ */
 export function inTurn(...answers: Answer[]): Answer {
   let at = 0;
   return (asked, socket) => answers[Math.min(at++, answers.length - 1)]?.(asked, socket);
 }
 
-/** Serves a file like a correct host. */
+/** Returns a handler that serves a file like a correct host. */
 export function file(served: Served): Answer {
   return (asked, socket) => void serve(asked, socket, served);
 }

@@ -14,7 +14,7 @@ export interface InlineVideo {
 
 const pieceBytes = 48 * 1024;
 
-/** Returns an MP4 of at least `bytes` bytes, which ends with noise in a box without a size. */
+/** Returns an MP4 of at least `bytes` bytes. Its last box has no size and contains noise. */
 export function inlineVideo(bytes: number): InlineVideo {
   const head = Buffer.from(
     '00000018667479706d703432000000006d70343269736f6d000000086d6f6f760000000866726565000000006d646174',

@@ -22,7 +22,7 @@ interface Options {
   env: NodeJS.ProcessEnv;
 }
 
-/** A launcher message about a process. */
+/** A message from the launcher about a process. */
 interface Said {
   id: number;
   pid?: number;

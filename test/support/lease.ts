@@ -1,7 +1,7 @@
 import type { Owner } from '../../src/job.ts';
 import type { Lease } from '../../src/ledger/ledger.ts';
 
-/** Returns a function that returns a lease of `owner` without an end. */
+/** Returns a function that resolves to a lease of `owner` that never expires. */
 export function leaseOf(owner: Owner): () => Promise<Lease> {
   return () => Promise.resolve({ owner, assertLease: () => undefined });
 }

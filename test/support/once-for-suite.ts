@@ -3,7 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** Fills a folder once per suite and returns it. The first process that calls this fills it, and all others wait. */
+/**
+ * Fills a folder once per suite and returns its path. The first process that calls this function fills the folder, and
+ * all others wait.
+ */
 export async function onceForSuite(name: string, fill: (folder: string) => unknown): Promise<string> {
   const folder = join(tmpdir(), name);
   const isFull = `${folder}.full`;
@@ -16,7 +19,7 @@ export async function onceForSuite(name: string, fill: (folder: string) => unkno
       await fill(folder);
       writeFileSync(isFull, '');
     } catch (error) {
-      // Without the folder, the next process tries again instead of waiting.
+      // Remove the folder, so the next process tries again instead of waiting.
       rmSync(folder, { recursive: true, force: true });
       throw error;
     }

@@ -33,7 +33,7 @@ export async function runHere(
 /** The factor by which the pauses of a command in this process are shortened. */
 export const hurry = 10;
 
-/** A clock whose pauses are `times` times shorter, but appear to last their full time. */
+/** Returns a clock whose pauses are shorter by the factor `times`, but appear to last their full time. */
 export function hurried(times = hurry): Clock {
   let skipped = 0;
   return {
@@ -61,7 +61,8 @@ export function runHereAs(
   );
 }
 
-// Returns the word as a path in the folder if it is an output or an existing file, otherwise unchanged.
+// Returns `word` as a path in `folder` if the word is an output or an existing file. Otherwise, returns `word`
+// unchanged.
 function pathIn(folder: string, flag: string | undefined, word: string): string {
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
   const isOutput = flag === '-o' && word !== '-' && !word.includes('://');

@@ -22,7 +22,7 @@ export interface Origin {
   close(): Promise<void>;
 }
 
-/** Responds to a request. If the handler throws, the origin responds with 500, which reveals a broken test double. */
+/** Responds to a request. If the handler throws, the origin responds with 500, so the test reveals the error. */
 export type Handler = (seen: Seen, response: ServerResponse) => void | Promise<void>;
 
 /** Starts an origin on a loopback address. A client treats 127.0.0.2 and 127.0.0.1 as different hosts. */
@@ -64,7 +64,7 @@ export function play(answer: Answer, seen: Seen, response: ServerResponse): void
   json(response, answer.body ?? {}, answer.status, answer.headers);
 }
 
-/** Responds with JSON, or with unchanged text. */
+/** Responds with `body`: a string is sent unchanged, any other value as JSON. */
 export function json(
   response: ServerResponse,
   body: unknown,

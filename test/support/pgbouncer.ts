@@ -41,7 +41,8 @@ export class PgBouncer {
   }
 }
 
-// In session mode, each session keeps its server connection, so one mgw session would wait until another ends.
+// In session mode, each session keeps its server connection, so with a smaller pool, one mgw session would wait until
+// another session ends.
 function settingsOf(target: number, port: number, folder: string, mode: PoolMode): string {
   return `[databases]
 * = host=127.0.0.1 port=${target}

@@ -8,7 +8,7 @@ import { hasPgBouncer, PgBouncer } from './pgbouncer.ts';
 import { hasPostgres, PostgresServer } from './postgres.ts';
 import { programOf } from './server-process.ts';
 
-// The seventh line of postmaster.pid contains the segment's key and id.
+// The seventh line of postmaster.pid contains the key and the id of the shared memory segment.
 function sharedMemoryOf({ folder }: PostgresServer): string {
   const line = readFileSync(join(folder, 'data', 'postmaster.pid'), 'utf8').split('\n')[6] ?? '';
   return line.trim().split(/\s+/)[1] ?? expect.unreachable();

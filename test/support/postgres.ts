@@ -76,7 +76,7 @@ export class PostgresServer {
       connectionString: this.url(database),
       types: { getTypeParser: () => String },
     });
-    // The call that fails reports the end of the connection.
+    // The call that is in progress reports the end of the connection.
     client.on('error', () => undefined);
     try {
       await client.connect();

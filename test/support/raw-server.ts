@@ -13,7 +13,7 @@ export interface Asked {
 /** Responds to a request with raw bytes, and closes the connection. */
 export type Answer = (asked: Asked, socket: Socket) => void;
 
-/** A raw server on loopback, which sends exactly the test's bytes, valid or not. */
+/** A raw server on loopback that sends exactly the bytes given by the test, valid or not. */
 export class RawServer {
   readonly asked: Asked[] = [];
   /** The number of connections so far. */
@@ -40,7 +40,7 @@ export class RawServer {
     this.#server.on('tlsClientError', () => undefined);
   }
 
-  /** Starts a server, which uses TLS if a certificate is given. */
+  /** Starts a server. The server uses TLS if `certificate` is given. */
   static async start(answer: Answer, host = '127.0.0.1', certificate?: Certificate): Promise<RawServer> {
     const server = new RawServer(answer, certificate);
     await new Promise<void>((resolve) => server.#server.listen(0, host, resolve));

@@ -21,8 +21,9 @@ export interface Shell {
   home: string;
   env: NodeJS.ProcessEnv;
   /**
-   * Runs a line like a shell, with an empty standard input. A line that consists of plain mgw commands and pipes runs in
-   * this process. That changes the process's current folder and home meanwhile, so nothing else may depend on them.
+   * Runs a line like a shell, with an empty standard input. A line that consists of plain mgw commands and pipes runs
+   * in this process. During such a run, the process has a different current folder and home, so nothing else may depend
+   * on either.
    */
   run(line: string): Promise<Ran>;
   /** Removes the home. */
@@ -83,8 +84,8 @@ const parts =
 function plainOf(line: string): Plain | undefined {
   const { text, read, all = '', from = read, to } = parts.exec(line)?.groups ?? {};
   const commands = all.split(' | ');
-  // Some lines need a separate process: a job that could not be delivered belongs to the process that submitted it, and
-  // the version is printed before `main` runs.
+  // Some lines need a separate process: an undelivered job belongs to the process that submitted the job, and the
+  // version is printed before `main` runs.
   const needsEnd = to === '/dev/full' && / submit | --version/.test(all);
   if (!commands.every(isPlain) || needsEnd) return undefined;
   return { commands, text: text === undefined ? undefined : `${text}\n`, from, to };

@@ -15,8 +15,8 @@ const slowest = [
 ];
 
 /**
- * Orders test files: first those that need a separate process, then the slowest, so no worker has a slow file left at
- * the end. A new machine has no recorded durations, so this file lists the slow files.
+ * Orders test files: first the files that need a separate process, then the slowest files. Otherwise, one worker could
+ * have a slow file left at the end. A new machine has no recorded durations, so this file lists the slow files.
  */
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

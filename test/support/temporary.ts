@@ -5,10 +5,10 @@ import { join } from 'node:path';
 const memory = '/dev/shm';
 const roomyBytes = 4 * 1024 ** 3;
 
-/** Makes the suite put all files below one folder, which is removed afterwards. */
+/** Makes the suite create all files below one folder. The folder is removed after the suite. */
 export default function setup(): () => void {
   const folder = mkdtempSync(join(isFit() ? memory : tmpdir(), 'mgw-suite-'));
-  // Database servers run as another user, who must be able to reach their folders through this one.
+  // Database servers run as a different user, who must be able to reach the folders of the servers through this folder.
   chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
   return () => rmSync(folder, { recursive: true, force: true });

@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/clock.ts';
 
-/** Returns a clock for a process that a test can stop for some time. Its sleeps are those of `clock`. */
+/** Returns a clock for a process that a test can stop for some time. Sleeps use `clock`. */
 export function stoppable(clock: Clock): Clock & { stop: (ms: number) => void } {
   let stopped = 0;
   return {
@@ -17,7 +17,7 @@ interface Sleeper {
 }
 
 /**
- * A clock whose short sleeps (pauses between tries) end immediately. Long sleeps (watches) end only when the test
+ * A clock whose short sleeps, such as pauses between attempts, end immediately. Long sleeps end only when the test
  * advances the time.
  */
 export class TestClock implements Clock {
@@ -48,7 +48,7 @@ export class TestClock implements Clock {
     signal?.throwIfAborted();
   }
 
-  /** Advances the time by `ms`, and ends the sleeps that are over. */
+  /** Advances the time by `ms` and resolves the sleeps that are due. */
   advance(ms: number): void {
     this.#now += ms;
     for (const sleeper of this.#sleepers) if (sleeper.until <= this.#now) sleeper.wake();

@@ -1,9 +1,13 @@
 /**
- * A command in a transcript, which contains what a person sees in a terminal. A line that begins with `$ ` is a
- * command, and the lines up to the next command are its output. Lines that begin with `2> ` are on stderr. `[exit 2]`
- * is the exit code if it is not 0. A line `...` matches any lines. A word in angle brackets, from the list below,
- * matches any value of its kind. Two or more spaces between columns match any such number. A line that begins with
- * `# ` is a comment. Every transcript starts in an empty home.
+ * A command in a transcript, with its expected output. A transcript is a terminal session that starts in an empty home.
+ * A line that begins with `$ ` is a command. The lines up to the next command are the command's output:
+ * - A line that begins with `2> ` is on stderr.
+ * - `[exit 2]` is the exit code, if the exit code is not 0.
+ * - `...` matches any number of lines.
+ * - A word in angle brackets, such as `<job>`, matches any value of that kind.
+ * - Two or more spaces match any gap of at least two spaces.
+ *
+ * A line that begins with `# ` is a comment.
  */
 export interface Step {
   command: string;
@@ -40,7 +44,10 @@ export function readTranscript(text: string): Step[] {
   return steps;
 }
 
-/** Returns a pattern that matches the output described by a transcript's lines, without blank lines. */
+/**
+ * Returns a pattern for the output that the given lines of a transcript describe. The output must not contain blank
+ * lines.
+ */
 export function patternOf(lines: readonly string[]): RegExp {
   const parts = lines.map((line) => (line === '...' ? '(?:.*\n)*?' : `${linePattern(line)} *\n`));
   return new RegExp(`^${parts.join('')}$`);

@@ -122,7 +122,7 @@ async function open(address: string, stored = '{}'): Promise<void> {
     localStorage.clear();
     Object.assign(localStorage, JSON.parse(kept));
   }, stored);
-  // Opens another file first, because an address that differs only after the # would not be loaded again.
+  // Open a different file first, because the browser would not load an address that differs only after the #.
   await page.goto(pathToFileURL(join(user.cwd, 'm.jsonl')).href);
   await page.goto(address);
   // Each call adds its own script, because the order of several scripts is not defined.
@@ -186,7 +186,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await page.locator('.big textarea').fill('the best "sea" <b>');
     await page.keyboard.press('Escape');
     await isClosed();
-    // On a busy machine, Chromium loses what a file's page has stored, so the test stores it again.
+    // On a busy machine, Chromium loses data that a page from a file has stored, so the test stores the data again.
     await open(page.url(), await page.evaluate(() => JSON.stringify(localStorage)));
     // Poll, because `count` does not wait for elements.
     await expect.poll(() => tile('boat').locator('.star.on').count()).toBe(2);
