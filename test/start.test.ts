@@ -125,7 +125,7 @@ describe('the compile cache', () => {
   const kept = (): string[] =>
     readdirSync(cache).map((name) => `${name} ${statSync(join(cache, name)).mtimeMs}`);
 
-  it('is written by one start and used by the next', () => {
+  it('is written by the first start and used by the next', () => {
     expect(run()).toBe(42);
     const first = kept();
     expect(first).toHaveLength(2);
@@ -238,7 +238,7 @@ describe("the compile cache's folder", () => {
 });
 
 describe('a lazily loaded Node module', () => {
-  it('provides its classes to the build, which can set and read a budget', () => {
+  it('provides its classes to the build, so the build can set and read a budget', () => {
     const home = mkdtempSync(join(tmpdir(), 'mgw-built-'));
     const mgw = (...args: string[]): string =>
       spawnSync(process.execPath, [resolve('bin/mgw.js'), ...args], {

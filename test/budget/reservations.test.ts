@@ -26,7 +26,7 @@ describe('a budget line', () => {
     ['a limit', { type: 'limit', amount }],
     ['a daily limit', { type: 'limit', amount, per: 'day' }],
     ['a monthly limit', { type: 'limit', amount, per: 'month' }],
-    ['its removal', { type: 'removed' }],
+    ['the removal of a limit', { type: 'removed' }],
     ['a reservation', reserve],
     ['a reservation under a limit', { ...reserve, limit: { amount: decimalOf(3), per: 'month' } }],
     ['a reservation of a process without a lease', { ...reserve, owner: { pid: 7, start: '', host: '' } }],

@@ -48,25 +48,29 @@ describe("a job's cost", () => {
     ['being sent', [prepared(), sending(1, '2')], ['2 doubt']],
     ['accepted', [prepared(), sending(1, '2'), accepted()], ['2 spent']],
     ['accepted without a price', [prepared(), sending(1), accepted()], ['unknown spent']],
-    ['read twice', [prepared(), sending(1, '2'), accepted(), accepted()], ['2 spent']],
+    ['acceptance recorded twice', [prepared(), sending(1, '2'), accepted(), accepted()], ['2 spent']],
     ['rejected', [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }], []],
     [
       'temporarily refused, then accepted at another price',
       [prepared(), sending(1, '2'), { type: 'unavailable', attempt: 1, error }, sending(2, '3'), accepted()],
       ['3 spent'],
     ],
-    ['lost', [prepared(), sending(1, '2'), { type: 'unknown', attempt: 1, error }], ['2 doubt']],
-    ['lost with its record', [prepared(), { type: 'unknown', attempt: 1, error }], ['unknown doubt']],
-    ['damaged', [prepared(), undefined], ['unknown doubt']],
-    ['damaged while it was sent', [prepared(), sending(1, '2'), undefined], ['2 doubt']],
-    ['damaged, and accepted', [prepared(), undefined, sending(1, '2'), accepted()], ['2 spent']],
+    ['outcome unknown', [prepared(), sending(1, '2'), { type: 'unknown', attempt: 1, error }], ['2 doubt']],
     [
-      'damaged after it was rejected',
+      'outcome unknown and record lost',
+      [prepared(), { type: 'unknown', attempt: 1, error }],
+      ['unknown doubt'],
+    ],
+    ['record damaged', [prepared(), undefined], ['unknown doubt']],
+    ['record damaged during the submission', [prepared(), sending(1, '2'), undefined], ['2 doubt']],
+    ['record damaged, then accepted', [prepared(), undefined, sending(1, '2'), accepted()], ['2 spent']],
+    [
+      'record damaged after a rejection',
       [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }, undefined],
       ['unknown doubt'],
     ],
     [
-      'lost and found',
+      'outcome unknown, then accepted',
       [
         prepared(),
         sending(1, '2'),
@@ -77,7 +81,7 @@ describe("a job's cost", () => {
       ['2 spent'],
     ],
     [
-      'not created',
+      'outcome unknown, then not created',
       [
         prepared(),
         sending(1, '2'),
@@ -87,7 +91,7 @@ describe("a job's cost", () => {
       [],
     ],
     [
-      'lost and sent again',
+      'outcome unknown, then sent again',
       [
         prepared(),
         sending(1, '2'),

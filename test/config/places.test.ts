@@ -8,7 +8,7 @@ it("mgw's folders are in the home folder by default", () => {
   expect(stateFolder({}, { ...host, platform: 'darwin' })).toEqual({ path: '/home/ann/.local/state/mgw' });
 });
 
-it("mgw's folders follow the XDG variables, except relative values", () => {
+it("mgw's folders follow the XDG variables, unless the value is a relative path", () => {
   expect(configFolder({ XDG_CONFIG_HOME: '/x' }, host)).toEqual({
     path: '/x/mgw',
     variable: 'XDG_CONFIG_HOME',
@@ -29,7 +29,7 @@ it("mgw's folder variables take precedence over the XDG variables", () => {
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });
 
-it('the error for a missing home folder lists the variables to set, unless all folders are set', () => {
+it('a missing home folder causes an error with the variables to set, unless a variable sets the required folder', () => {
   const nowhere = { ...host, home: '' };
   expect(() => stateFolder({ MGW_CONFIG_DIR: '/c' }, nowhere)).toThrow('Set HOME, or both MGW_STATE_DIR');
   expect(() => configFolder({}, nowhere)).toThrow('no home folder');

@@ -154,7 +154,7 @@ describe('readConfig', () => {
     },
   );
 
-  it('refuses a file that others can write to, because they could set another gateway', async () => {
+  it('refuses a file that other users can write to, because they could set a different gateway', async () => {
     put('{"profiles":{}}', 0o622);
     expect(await refusal()).toContain('others can write to it (mode 0622)');
     put('{"profiles":{}}', 0o644);

@@ -125,7 +125,7 @@ describe('an output lock', () => {
     expect(await readFile(path, 'utf8')).toBe('0123456789');
   });
 
-  it('is free after its holder has removed it', async () => {
+  it('can be acquired after its holder has removed it', async () => {
     const first = await ctx.lock(as(1));
     const others = Promise.all(
       [2, 3, 4].map((pid) => ctx.lock(as(pid, 1, 2, 3, 4)).then((lock) => lock.release())),
@@ -282,7 +282,7 @@ describe('readClaimLog', () => {
   });
 });
 
-it('a claim log that is too long is not read, and the temporary file gets another name', async () => {
+it('a claim log that is too long is not read, and the temporary file gets a different name', async () => {
   const lock = await ctx.lock(as(1));
   lock.release();
   await writeFile(`${ctx.part}.json`, '');

@@ -20,7 +20,7 @@ it('mgw does not trust other users, even if it runs as root', () => {
   expect(ownerFault({ uid: 1000 }, 0)).toBe('belongs to user 1000, and mgw runs as user 0');
 });
 
-it('mgw checks the owners of a link and its target', () => {
+it('mgw checks the owners of a link and of its target', () => {
   const link = path.join(folder, 'link');
   mkdirSync(path.join(folder, 'inner'), { mode: 0o700 });
   symlinkSync(path.join(folder, 'inner'), link);

@@ -66,7 +66,7 @@ test('a job whose response arrived too late for its client is not paid for again
   expect(server.posts()).toBe(1);
 });
 
-test('a call with a second key waits while the first is being sent, and pays after the first outcome is delivered', async () => {
+test('a call with a second key waits while the first call is being sent, and pays after the first outcome is delivered', async () => {
   const { server, next } = await slowGateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const first = agent.call('submit_video', one);

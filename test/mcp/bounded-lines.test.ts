@@ -61,7 +61,7 @@ test.each([
   ['7', (id: string) => `{"jsonrpc":"2.0","id":${id},"method":"${'x'.repeat(5000)}"}\n`],
   ['"call-1"', (id: string) => `{"jsonrpc":"2.0","method":"${'x'.repeat(5000)}","id":${id}}\n`],
   ['null', () => `${'x'.repeat(5000)}\n`],
-])("the line reader responds to a dropped line under the line's id, %s", (id, line) => {
+])('the line reader responds to a dropped line with the id of the line: %s', (id, line) => {
   const { out, dropped } = passed(line(id), 64, 100);
   expect(out).toBe('');
   expect(dropped).toHaveLength(1);

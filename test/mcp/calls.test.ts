@@ -48,7 +48,7 @@ test('a call that takes too long receives a response, and its work continues unt
   expect(hasEnded).toBe(true);
 });
 
-test('no call starts once the server is ending', async () => {
+test('a call made after the server has ended is aborted', async () => {
   const calls = callsOn(new TestClock());
   await calls.end();
   const aborted: boolean[] = [];

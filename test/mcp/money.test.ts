@@ -69,7 +69,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
 });
 
 describe('an agent', () => {
-  test('sends and pays nothing without a budget', async () => {
+  test('sends nothing and pays nothing without a budget', async () => {
     const server = await gateway();
     const agent = await connect('v1', await userOf(server.url), ['mcp']);
     const answer = await agent.call('submit_video', { key: 'one', ...video });

@@ -164,7 +164,7 @@ interface Probed extends Delivered {
   average: number;
 }
 
-/** Returns ffprobe's findings about a file. */
+/** Returns the properties that ffprobe reports for a file. */
 async function probe(path: string): Promise<Probed> {
   const shown = 'stream:stream_side_data=rotation:packet=pts_time,duration_time,flags';
   const ask = ['-v', 'error', '-show_entries', shown, '-of', 'json'];
@@ -205,7 +205,7 @@ function measured(path: string): Delivered | undefined {
   }
 }
 
-/** Returns the differences between a measured file and ffprobe's result. */
+/** Returns the differences between mgw's measurement of a file and ffprobe's result. */
 function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean): string[] {
   const { duration = 0, width = 0, height = 0, fps = 0, audio } = is ?? {};
   // For fragments with an index, ffprobe averages the fragments that it has read. The times in ffprobe's output are

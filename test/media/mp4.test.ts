@@ -50,7 +50,7 @@ describe('mp4In', () => {
     expect(flawOf(film)).toBeUndefined();
   });
 
-  it.each(['long', 'open'] as const)('accepts a last box with the size form "%s"', (form) => {
+  it.each(['long', 'open'] as const)('accepts a last box with a size of the form "%s"', (form) => {
     const start = [box('ftyp', 16), box('moov', 8)];
     expect(flawOf(Buffer.concat([...start, box('mdat', 5000, form)]))).toBeUndefined();
     expect(flawOf(Buffer.concat([...start, box('mdat', 0, form)]))).toMatch(/nothing to play/);

@@ -77,8 +77,8 @@ it.each([
     tag(4, ['PRIV', 'XMP\0<x/>'], ['TXXX', '\0AIGC\0{"Label":"1"}']),
     ['aigc', 'xmp'],
   ],
-  ['nothing in other files', Buffer.from('RIFF....WAVE AIGC c2pa'), []],
-  ['nothing in a plain file', Buffer.concat([ftyp, box('mdat', 100)]), []],
+  ['no label in a WAV file that contains the names of labels', Buffer.from('RIFF....WAVE AIGC c2pa'), []],
+  ['no label in an MP4 file without labels', Buffer.concat([ftyp, box('mdat', 100)]), []],
 ])('mgw recognises %s', (_, bytes, kinds) => {
   expect(kindsIn(bytes)).toEqual(kinds);
 });

@@ -255,7 +255,7 @@ it('a rejection because of a limit is reported as an invalid request, because a 
   expect(ran.result).toMatchObject({ verdict: { failure: { code: 'invalid_request' } }, tries: 1 });
 });
 
-describe('a response that leaves the outcome in doubt', () => {
+describe('an ambiguous response', () => {
   const again = { retry5xx: true };
 
   it.each<[string, Partial<PayDeps>, Partial<Reply>, SubmitVerdict, SubmitVerdict['kind']]>([
@@ -266,11 +266,23 @@ describe('a response that leaves the outcome in doubt', () => {
       unknown,
       'unavailable',
     ],
-    ['is in doubt without submit.retry_5xx', {}, { status: 500 }, unknown, 'unknown'],
-    ['is in doubt if it is not complete', again, { status: 500, complete: false }, unknown, 'unknown'],
-    ['is in doubt if its status is below 500', again, { status: 499 }, unknown, 'unknown'],
-    ['is in doubt with a handle', again, { status: 500 }, { ...unknown, handle: 't' }, 'unknown'],
-    ['is a rejection if its body is one', again, { status: 500 }, rejected, 'rejected'],
+    ['leaves the outcome unknown without submit.retry_5xx', {}, { status: 500 }, unknown, 'unknown'],
+    [
+      'leaves the outcome unknown if it is not complete',
+      again,
+      { status: 500, complete: false },
+      unknown,
+      'unknown',
+    ],
+    ['leaves the outcome unknown if its status is below 500', again, { status: 499 }, unknown, 'unknown'],
+    [
+      'leaves the outcome unknown if it contains a handle',
+      again,
+      { status: 500 },
+      { ...unknown, handle: 't' },
+      'unknown',
+    ],
+    ['is a rejection if its body contains a rejection', again, { status: 500 }, rejected, 'rejected'],
   ])('%s', async (_, deps, reply, verdict, kind) => {
     const ran = await pay({
       exchange: [answers(replyOf(reply))],
@@ -311,7 +323,7 @@ describe('an interruption', () => {
     expect([steps, ran.settled, ran.notes]).toEqual([['unavailable'], 'none', []]);
   });
 
-  it('leaves no doubt if it stops the call after the record but before the first byte', async () => {
+  it('leaves the outcome known if it stops the call after the record but before the first byte', async () => {
     const soft = new AbortController();
     const stopped: Exchange = async ({ onConnected }) => {
       await onConnected();

@@ -11,7 +11,7 @@ const stateOf = (spent: number, reserved: number, limit?: Limit): BudgetState =>
   ...{ limit, spent: decimalOf(spent), reserved: decimalOf(reserved) },
 });
 
-/** Returns a budget that makes this decision, and the calls that it receives. */
+/** Returns a budget that makes the given decision, and the calls that the budget receives. */
 function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; told: string[] } {
   const told: string[] = [];
   const note = (what: string): Promise<void> => Promise.resolve(void told.push(what));

@@ -117,7 +117,7 @@ test('a refusal instead of a stream is an error', async () => {
 });
 
 test.each<[string, string, string, RegExp]>([
-  ['a page', '<html>', 'text/html', /no response/],
+  ['a web page', '<html>', 'text/html', /no response/],
   ['an empty body', '', 'application/json', /no response/],
   ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
 ])('%s is not proof of a response', async (_, text, type, why) => {

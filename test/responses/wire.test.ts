@@ -15,7 +15,7 @@ test('a Responses request contains the body and the headers', () => {
   expect(responsesExchange({ ...body, stream: true }).headers['accept']).toMatch(/^text\/event-stream/);
 });
 
-describe('a complete response', () => {
+describe('a response document', () => {
   test('returns the text of every message, in order', () => {
     const output = [{ type: 'reasoning' }, message(text('Hello'), text(', ')), message(text('world'))];
     expect(readResponse({ status: 'completed', output } as never)).toMatchObject({

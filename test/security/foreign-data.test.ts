@@ -53,8 +53,8 @@ describe('an imported job', () => {
 
   it.each([
     ['an absolute path', (outside: string) => join(outside, 'loot.mp4')],
-    ['steps upwards', (outside: string) => `../${outside.split('/').at(-1) ?? ''}/loot.mp4`],
-    ['a link', (_: string, cwd: string) => join(cwd, 'link', 'loot.mp4')],
+    ['a path with ..', (outside: string) => `../${outside.split('/').at(-1) ?? ''}/loot.mp4`],
+    ['a path through a link', (_: string, cwd: string) => join(cwd, 'link', 'loot.mp4')],
   ])('is saved in the current folder despite %s in its record', async (_, pathFrom) => {
     const outside = newUser().cwd;
     const path = pathFrom(outside, user.cwd);

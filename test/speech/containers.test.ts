@@ -137,7 +137,7 @@ describe('joined Ogg Opus', () => {
     ['not in an Ogg container', Buffer.from('no Ogg at all')],
     ['truncated inside a page', one.subarray(0, one.length - 1)],
     [
-      'Ogg with a different codec',
+      'encoded with a different codec',
       Buffer.from(one.toString('latin1').replace('OpusHead', 'Something'.slice(1)), 'latin1'),
     ],
   ])('is identical to an input that is %s', (_, file) => {

@@ -488,7 +488,7 @@ describe("an earlier run's audio", () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('is delivered again from its file if it has a key', async () => {
+  test('is delivered again from its file if the run had a key', async () => {
     const server = await speechServer([one, two, end]);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await run({ key: 'greeting' });
@@ -508,7 +508,7 @@ describe("an earlier run's audio", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('cannot be fetched again if it has a key but its file is missing', async () => {
+  test('cannot be fetched again if the run had a key but the file is missing', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     await run({ key: 'greeting' });
@@ -522,7 +522,7 @@ describe("an earlier run's audio", () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('causes a conflict if its key is used with a different text', async () => {
+  test("causes a conflict if the run's key is used with a different text", async () => {
     const server = await speechServer([one, end]);
     const { run } = await bench(server.url);
     await run({ key: 'greeting' });

@@ -32,12 +32,12 @@ describe('a speech frame', () => {
     ['empty data', { code: 0, data: '' }, { kind: 'text' }],
     ['a sentence', { code: 0, data: null, sentence: { text: '其他人。' } }, { kind: 'text' }],
     [
-      'the end',
+      'an end code with usage',
       { code: 20000000, message: 'ok', data: null, usage: { text_words: 10 } },
       { kind: 'end', usage: { text_words: 10 } },
     ],
-    ['an end without usage', { code: 20000000, message: 'OK' }, { kind: 'end', usage: undefined }],
-    ['an end with audio', { code: 20000000, data: 'SGk=' }, { kind: 'end', bytes: Buffer.from('Hi') }],
+    ['an end code without usage', { code: 20000000, message: 'OK' }, { kind: 'end', usage: undefined }],
+    ['an end code with audio', { code: 20000000, data: 'SGk=' }, { kind: 'end', bytes: Buffer.from('Hi') }],
     ['invalid usage', { code: 20000000, usage: [7] }, { kind: 'end', usage: undefined }],
   ])('is read if it contains %s', (_, value, expected) => {
     expect(readFrame(frame(value))).toMatchObject(expected);

@@ -22,7 +22,7 @@ interface Scene {
   put: (options?: { force?: boolean; earlier?: StartedUpload[] }) => Promise<void>;
 }
 
-// With parts of 8 bytes, the file has three.
+// With 8 bytes per part, the file has three parts.
 async function scene(partBytes = 8): Promise<Scene> {
   const store = await s3Server();
   const file = join(mkdtempSync(join(tmpdir(), 'mgw-test-')), 'boat.mp4');

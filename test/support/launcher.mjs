@@ -1,6 +1,6 @@
-// Starts processes for another process, whose size would make each start slow (see launch.ts). Kills them when that
-// process ends. Otherwise, after a suite is killed, a process that still polls could reach a later test's server on the
-// same port.
+// Starts processes for a test process, because a large process starts others slowly (see launch.ts). Kills the started
+// processes when the test process ends. Otherwise, after a suite is killed, a process that still polls could reach the
+// server of a later test on the same port.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 

@@ -9,8 +9,8 @@ export const hasPgBouncer = hasPostgres && programOf('pgbouncer') !== undefined;
 type PoolMode = 'transaction' | 'statement' | 'session';
 
 /**
- * PgBouncer in front of a PostgreSQL server. Depending on the mode, each transaction or statement may use a different
- * one of a few server connections.
+ * PgBouncer in front of a PostgreSQL server. Depending on the mode, each transaction or each statement can use a
+ * different one of a few server connections.
  */
 export class PgBouncer {
   readonly port: number;

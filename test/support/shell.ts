@@ -119,7 +119,7 @@ async function runAllInside(
     const file = isLast && to !== undefined ? createWriteStream(resolve(home, to)) : undefined;
     const { code, stdout, stderr } = await runInside(command, home, env, input, file);
     file?.destroy();
-    // The file may still be opening, and could otherwise appear in a home that is being removed.
+    // Wait for the file. A file that is still being opened could appear in a home that is being removed.
     if (file?.closed === false) await new Promise<void>((closed) => file.once('close', closed));
     input = stdout;
     Object.assign(ran, { code, stdout, stderr: ran.stderr + stderr });

@@ -1,6 +1,6 @@
 // An agent that runs a command as a tool. If the first call times out, the agent ends the command and calls it again.
 // Usage: node tool-agent.mjs new|same TIMEOUT_MS -- mgw …
-// `new` uses a new --key for each try, `same` one key for all tries.
+// `new` uses a new --key for each attempt, `same` uses one key for all attempts.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { clearTimeout, setTimeout } from 'node:timers';
