@@ -101,7 +101,7 @@ test.each(['the client', 'the server', 'both'])(
   },
 );
 
-test('a job whose outcome was delivered to a person does not prevent an agent from paying under a different key', async () => {
+test('a job whose outcome was delivered to the user does not prevent an agent from paying under a different key', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const { model, prompt, duration } = video;

@@ -109,7 +109,7 @@ test('a batch whose server was killed is not paid for under a different name', a
   expect(server.posts()).toBe(2);
 });
 
-test('a request in doubt is not paid for as a batch row until a person resolves its job', async () => {
+test('a request in doubt is not paid for as a batch row until the user resolves its job', async () => {
   let isLost = true;
   const server = await gateway((_, response) => {
     if (isLost) response.destroy();
@@ -246,7 +246,7 @@ test("an agent receives the list of a batch's mismatching videos, as an error in
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-test('a batch above the --confirm-over amount is refused if the client cannot ask a person', async () => {
+test('a batch above the --confirm-over amount is refused if the client cannot ask the user', async () => {
   const { agent, cwd } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
   const output = join(cwd, 'clips/{id}.{ext}');
   expect(await agent.call('batch_run', batch)).toMatchObject({

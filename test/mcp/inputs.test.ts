@@ -25,7 +25,7 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
-test("a command suggested to a person, run in another folder, uses the server's gateway, files and standing budget", async () => {
+test("a command suggested to the user uses the server's gateway, files and standing budget, even in a different folder", async () => {
   const other = await gateway();
   const chosen = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(other.url);
@@ -42,7 +42,7 @@ test("a command suggested to a person, run in another folder, uses the server's 
 });
 
 test.each(['--sandbox', '--base-url', '--help'])(
-  "the speech text %s does not remove the server's flags from the command suggested to a person",
+  "the speech text %s does not remove the server's flags from the command suggested to the user",
   async (text) => {
     const agent = await connect('v1', newUser(), [
       '--sandbox',
@@ -58,7 +58,7 @@ test.each(['--sandbox', '--base-url', '--help'])(
   },
 );
 
-test("the server's environment becomes flags in the command suggested to a person", async () => {
+test("the server's environment becomes flags in the command suggested to the user", async () => {
   const user = newUser(undefined, { MGW_SANDBOX: '1' });
   const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '0']);
   const { command } = await agent.call('submit_video', { key: 'one', ...video });

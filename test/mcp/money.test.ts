@@ -88,7 +88,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('is refused a payment above the --confirm-over amount if its client cannot ask a person', async () => {
+  test('is refused a payment above the --confirm-over amount if its client cannot ask the user', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '3']);

@@ -127,8 +127,9 @@ describe('an imported job', () => {
     expect(withSafePath(event, user.cwd)).toMatchObject({ file: { path: name } });
   });
 
-  // mgw reads an object with the user's credentials, but uses it only if it has the recorded SHA-256, which is unknown to
-  // a stranger without the file. A rerun writes to the recorded output, so an import keeps only the output's name.
+  // mgw reads an object with the user's credentials, but uses the object only if its SHA-256 is the recorded one. Only
+  // someone who has the file knows the SHA-256. A rerun writes to the recorded output, so an import keeps only the
+  // output's name.
   it("keeps a saved object's URL, but not the URL of an object that a rerun would write", () => {
     const path = 's3://bucket/clips/speech.mp3';
     const saved = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;

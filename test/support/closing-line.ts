@@ -1,8 +1,8 @@
 import type { Reporter, SerializedError, TestModule } from 'vitest/node';
 
 /**
- * Prints `N passed, N failed` as the last line, for scripts that read only this line. Before it, prints a line
- * `FAILED FILE: NAME` for each failed test, for people who read only the end of a long log.
+ * Prints `N passed, N failed` as the last line, for scripts that read only this line. Before the last line, prints a
+ * line `FAILED FILE: NAME` for each failed test, so the failed tests are at the end of a long log.
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly SerializedError[]): void {

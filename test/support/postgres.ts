@@ -109,7 +109,10 @@ export class PostgresServer {
     this.#process = undefined;
   }
 
-  /** Ends the server and removes its folder. A killed server must be started first, or its shared memory would remain. */
+  /**
+   * Ends the server and removes its folder. A killed server must be started first; otherwise, its shared memory would
+   * remain.
+   */
   async close(): Promise<void> {
     await this.#process?.end();
     rmSync(this.folder, { recursive: true, force: true });
