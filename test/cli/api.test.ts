@@ -66,7 +66,7 @@ describe('mgw api GET', () => {
   });
 
   it.each(['text/plain', 'video/mp4', ''])(
-    'sends no control characters of a %j response to a terminal, and ends the last line with a newline',
+    'writes no control characters from a %j response to a terminal, and ends the last line with a newline',
     async (type) => {
       const { user } = await bench(
         say(200, `a\u{1b}[2J\u{9b}2J\u{202e}b ${canaryKey}`, { 'content-type': type }),
@@ -118,7 +118,7 @@ describe('mgw api GET', () => {
     expect((await user.run(['api', 'GET', '/x'])).stdout).toBe('{"echo":"[redacted]"}');
   });
 
-  it('--json contains a binary response in Base64', async () => {
+  it('encodes a binary response in Base64 with --json', async () => {
     const bytes = Buffer.from([0, 1, 0xff, 0xfe, 0x80]);
     const { user } = await bench(say(200, bytes, { 'content-type': 'video/mp4' }));
     const { json } = await user.run(['api', 'GET', '/x', '--json']);
@@ -188,7 +188,7 @@ describe('mgw api POST', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it('reports how often it sent a request that was not accepted', async () => {
+  it('reports the number of attempts if no attempt was accepted', async () => {
     const busy = say(429, '{"error":{"message":"slow down"}}', { 'retry-after-ms': '1' });
     const { user, server } = await bench(busy, busy);
     const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--retries', '1']);

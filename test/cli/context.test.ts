@@ -7,7 +7,7 @@ import { httpServer, says } from '../support/servers.ts';
 
 interface Opened {
   context: Context;
-  /** Returns everything written to stderr. */
+  /** Returns the text written to stderr since the last call. */
   said: () => string;
 }
 
@@ -37,7 +37,7 @@ it('a printed request never contains the token in its URL', async () => {
   expect(said()).toContain('/v1/files?page=2&signature=[redacted]');
 });
 
-it('opening a store sets no deadline, because a batch or a server may run longer than one command', async () => {
+it('opening the store sets no deadline, because a batch or a server may run for longer than a single command', async () => {
   const { context } = open('http://127.0.0.1:9');
   await context.objects();
   expect((await context.client()).deadline?.remainingMs()).toBe(Infinity);

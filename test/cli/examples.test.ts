@@ -33,7 +33,7 @@ const skipped: Record<string, string> = {
   'mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive': 'needs a database',
   ...(hasFfmpeg ? {} : { [joinStory]: noFfmpeg, [joinWhatIsDone]: noFfmpeg, [joinByName]: noFfmpeg }),
 };
-// The exit codes of examples that contain a placeholder for a name of the reader's choice.
+// The exit codes of examples that do not exit 0, often because of a placeholder such as TASK.
 const exitCodes: Record<string, number> = {
   'mgw jobs resolve @last': 7,
   'mgw batch status clips.csv': 11,
@@ -48,7 +48,7 @@ const { root, parserOutput } = createProgram([], () => Promise.resolve());
 await loadAll(root);
 const commands = allCommands(root).filter((command) => examplesOf(command).length > 0);
 
-// `mgw state` commands work on a ledger on PostgreSQL, so they need a database.
+// The `mgw state` commands need a database, because they work on a ledger in PostgreSQL.
 const needsDatabase = (command: Command): boolean => pathOf(command).startsWith('mgw state');
 const onDatabase = commands.filter(needsDatabase);
 const elsewhere = commands.filter((command) => !needsDatabase(command));
@@ -101,7 +101,7 @@ function examplesOf(command: Command): string[] {
   return [...help.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = '']) => line);
 }
 
-// Makes a submission whose response is lost, for the example that resolves it.
+// Creates a job in doubt for the example of `jobs resolve`.
 async function loseOne(home: string): Promise<void> {
   const ledger = await openFileLedger(join(home, '.local/state/mgw/sandbox/ledger'), () => Date.now());
   const error = { code: 'submit_unknown', message: 'the response was lost' };
@@ -155,12 +155,12 @@ describe('the help examples', () => {
     },
   );
 
-  it('include every example that these tests treat specially', () => {
+  it('include every example in the lists of exceptions', () => {
     const all = commands.flatMap(examplesOf);
     expect(all).toEqual(expect.arrayContaining([...Object.keys(skipped), ...Object.keys(exitCodes)]));
   });
 
-  it('number at least one per command, or three if the command has arguments and options', () => {
+  it('include at least one per command, or three if the command has arguments and options', () => {
     const isPage = (command: Command): boolean => command.parent?.name() === 'help';
     const isHidden = (command: Command): boolean => command.name().startsWith('__');
     const leaves = allCommands(root).filter(
@@ -184,7 +184,7 @@ describe('README', () => {
     shell.close();
   });
 
-  it('makes a playable video with its first command in a clone, after npm ci', async () => {
+  it('contains a command that makes a playable video in a clone after npm ci', async () => {
     const [, command = ''] = /^npm ci && (node bin\/mgw\.js .*)$/m.exec(readme) ?? [];
     const shell = newShell();
     symlinkSync(join(repository, 'bin'), join(shell.home, 'bin'));

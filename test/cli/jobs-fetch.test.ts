@@ -32,7 +32,7 @@ function paths(...names: string[]): string {
 }
 
 describe('jobs fetch', { concurrent: false }, () => {
-  it("saves to the submission's output, and the original command then pays nothing", async () => {
+  it("saves to the submission's output path, and repeating the submission then pays nothing", async () => {
     gateway.script.query.push({ status: 401 });
     const first = await submit('-o', 'boat.mp4');
     expect(first.code).toBe(3);
@@ -41,7 +41,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it("saves each job once in a new folder, under the job's key or else its id", async () => {
+  it("saves each job once in a new folder, and names the file after the job's key or else its id", async () => {
     const { stdout: keyed } = await submit('--key', 'boat-1');
     const { stdout: plain } = await submit('--new');
     const refs = `${plain}${keyed}@boat-1\n`;
@@ -53,7 +53,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('names files according to a template, which may contain folders', async () => {
+  it('names files according to a template that may contain folders', async () => {
     await submit('--key', 'one');
     await submit('--key', 'two');
     const ran = await fetch('@one', '@two', '-o', 'out/{protocol}/{index}-{slug}-{key}.{ext}');
@@ -109,7 +109,7 @@ describe('jobs fetch', { concurrent: false }, () => {
   });
 });
 
-it('jobs fetch copies speech from a complete local file, and reports an error if no such file exists', async () => {
+it('jobs fetch copies speech from a complete local file, and reports an error if that file does not exist', async () => {
   const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
   const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
   expect(spoken.code, spoken.stderr).toBe(0);

@@ -63,7 +63,7 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('reports an existing file at the output of a resumed, paid job', async () => {
+  it('exits 10 if another file exists at the output path of a resumed, paid job', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'out.mp4', '--json'];
     expect((await user.run([...command, ...fast])).code).toBe(3);
@@ -78,7 +78,7 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('prints each request under -v, including the download and its redirects, without secrets from query strings', async () => {
+  it('prints each request with -v, including the download and its redirects, but no secrets from query strings', async () => {
     const moved = { status: 302, headers: { location: '/v1/videos/x/content?access=capability/content' } };
     gateway.script.content.push(moved);
     const run = await user.run([...submit, '-o', 'out.mp4', ...fast, '-v']);
@@ -100,7 +100,7 @@ describe('submit -o', () => {
 });
 
 describe('submit, status and fetch as separate commands', () => {
-  it('accept the id, @last and the handle, even with another state directory', async () => {
+  it('accept the id and @last, and the handle even with a different state folder', async () => {
     const submitted = await user.run(submit);
     expect(submitted.stdout).toMatch(/^job_[0-9a-z]{14}\n$/);
     const id = submitted.stdout.trim();
@@ -163,7 +163,7 @@ describe('a job without a handle', () => {
     }
   });
 
-  it('exits like its submission if the gateway refused it', async () => {
+  it('causes the same exit code in each command if the gateway refused the job', async () => {
     gateway.script.submit.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     expect((await user.run([...submit, '--key', 'k'])).code).toBe(3);
     for (const ask of asks) expect((await user.run(ask)).code, ask.join(' ')).toBe(3);
@@ -171,8 +171,8 @@ describe('a job without a handle', () => {
   });
 });
 
-describe('a submission that is repeated', () => {
-  it('after exit 8 at its deadline succeeds without another POST', async () => {
+describe('a repeated submission', () => {
+  it('succeeds without a second POST after a timeout (exit 8)', async () => {
     gateway.polls = 12;
     const command = [...submit, '-o', 'out.mp4'];
     const late = await user.run([...command, '--timeout', '1s', '--poll-interval', '400ms', '--json']);
@@ -188,7 +188,7 @@ describe('a submission that is repeated', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it('after a lost response exits 7 without another POST, until the handle is adopted', async () => {
+  it('exits 7 without a second POST after a lost response, until the handle is adopted', async () => {
     gateway.script.submit.push(({ response }) => {
       gateway.create();
       response.destroy();
@@ -210,7 +210,7 @@ describe('a submission that is repeated', () => {
 });
 
 describe('--key', () => {
-  it('refuses another body under the same key, and prints the difference', async () => {
+  it('refuses a different body under the same key, and prints the difference', async () => {
     await user.run([...submit, '--key', 'k']);
     const run = await user.run([
       'video',
@@ -239,7 +239,7 @@ describe('submit without -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('exits 130 after Ctrl-C while its response is pending, and resumes when repeated', async () => {
+  it('exits 130 after Ctrl-C while the response is pending, and resumes the job when repeated', async () => {
     const accepted = new Promise<void>((resolve) => {
       gateway.script.submit.push(({ response }) => {
         running.child.kill('SIGINT');
@@ -301,7 +301,7 @@ describe('submit --on-done', () => {
 });
 
 describe('submit -o FOLDER/', () => {
-  it('creates the folder, names the file after the job, and uses that name for joined, resumed and fetched runs', async () => {
+  it('creates the folder, and names the file after the id of the job', async () => {
     const run = await user.start([...submit, '-o', 'new/clips/', ...fast, '--json']).result;
     expect(run.code, run.stderr).toBe(0);
     const path = join(user.cwd, 'new', 'clips', `${run.json.job?.id ?? ''}.mp4`);

@@ -21,7 +21,7 @@ const c = (prompt: string, ...more: string[]): string[] => [
   ...['video', 'c', 'submit', prompt, '--model', 'vendor-h3-mini', '--duration', '5', ...more],
 ];
 
-it('mgw spend equals the bill to the last digit, even after many failures and an import of the jobs', async () => {
+it('mgw spend matches the bill of the gateway to the last digit, even after many failures and an import of the jobs', async () => {
   const stateDir = freshFolder();
   const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
   const sandbox = await startSandbox({ stateDir, paceMs: 100, faults });
@@ -62,7 +62,7 @@ it('mgw spend equals the bill to the last digit, even after many failures and an
 });
 
 describe('a standing budget', () => {
-  it('limits all payments under it, and can be raised', async () => {
+  it('limits the total of all payments, and can be raised', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     await user.run(['budget', 'set', 'clips', '20']);
     await user.run(['config', 'set', 'budget', 'clips']);
@@ -105,7 +105,7 @@ describe('a standing budget', () => {
   });
 });
 
-it('--budget limits all takes of a command, and all pieces of split text', async () => {
+it('--budget limits the total cost of all takes of a command, and of all pieces of split text', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);
   expect(await runAll(user, [take(), take(), take('--new'), c('one', '--budget', '20', '--new')])).toEqual([
@@ -128,7 +128,7 @@ it.each<[string, string[], number]>([
   ['text', ['One.'], 0],
   ['piece', ['One. Two.', '--split', '--piece-length', '5', '--concurrency', '1'], 12],
 ])(
-  "each %s is charged to a budget according to the gateway's usage, and the next one is refused",
+  'each %s is charged to a budget according to the usage that the gateway reports, and the next one is refused',
   async (_, words, code) => {
     const server = await speechServer([Buffer.from('audio'), { ...end, usage: { text_words: 20 } }]);
     const user = userHere(server.url);
@@ -213,7 +213,7 @@ describe('prices', () => {
   });
 });
 
-/** Starts a sandbox with a fault, and configures it as the user's gateway. */
+/** Starts a sandbox with the given fault, and configures the sandbox as the user's gateway. */
 async function sandboxWith(
   user: ReturnType<typeof userHere>,
   fault: string,
@@ -230,7 +230,7 @@ async function sandboxWith(
   return sandbox;
 }
 
-it('jobs resolve --resubmit pays under a budget, and does not resolve the job if the budget is too small', async () => {
+it('jobs resolve --resubmit is charged to a budget, and does not resolve the job if the budget is too small', async () => {
   const user = userHere();
   const sandbox = await sandboxWith(user, 'submit-reply-lostx1');
   try {
@@ -259,7 +259,7 @@ it('jobs resolve --resubmit pays under a budget, and does not resolve the job if
   }
 }, 60_000);
 
-it("jobs resolve --resubmit pays under the job's budget each time, until the budget is too small", async () => {
+it("jobs resolve --resubmit is charged to the job's budget each time, and refused once the budget is too small", async () => {
   const user = userHere();
   const sandbox = await sandboxWith(user, 'submit-reply-lost');
   try {

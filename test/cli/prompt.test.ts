@@ -7,7 +7,7 @@ import { readAll } from '../support/read-all.ts';
 interface Terminal {
   io: Io;
   stdin: PassThrough;
-  /** Every raw mode that was set, in order. */
+  /** The raw modes that were set, in order. */
   modes: boolean[];
   shown: () => string;
 }
@@ -31,7 +31,7 @@ describe('readLine', () => {
     expect(await line).toBe('gateway.example');
   });
 
-  it('exits 130 if the terminal disappears, and ends the line of the question', async () => {
+  it('exits 130 if the terminal disappears, and prints a newline after the prompt', async () => {
     const { io, stdin, shown } = terminal();
     const line = readLine(io, 'Address: ');
     stdin.end('gate');

@@ -61,7 +61,7 @@ function keysIn(requests: FileHost['requests'] | FaultGateway['seen']): (string 
   return requests.map(({ headers }) => headers['authorization']);
 }
 
-/** Returns a result that is contained in the response, in strict Base64. */
+/** Returns a sample with its media in the response, in strict Base64. `more` adds members to the sample. */
 function inside(bytes: Buffer, more: object = {}): object {
   return { encodedVideo: bytes.toString('base64'), encoding: 'video/mp4', ...more };
 }
@@ -133,7 +133,7 @@ describe('submit -o', () => {
 
   it.each([
     ['an output that exists', ['-o', 'clip.mp4'], 10],
-    ['several videos and one standard output', ['-o', '-'], 2],
+    ['several videos on standard output', ['-o', '-'], 2],
   ])('refuses %s before it pays', async (_, output, code) => {
     writeFileSync(join(user.cwd, 'clip-2.mp4'), 'mine');
     const run = await here([...submit, '--sample-count', '2', ...output, ...fast]);
@@ -145,18 +145,21 @@ describe('submit -o', () => {
   it.each([
     ['than were ordered', []],
     ['than were ordered by a body that is too large for the record', ['--image', 'large.png']],
-  ])('uses the output paths that it checked before payment if fewer videos arrive %s', async (_, image) => {
-    const { parameters, ...filtered } = partlyFiltered(gateway);
-    finish = () => filtered;
-    writeFileSync(join(user.cwd, 'large.png'), Buffer.concat([png, Buffer.alloc(400_000)]));
-    writeFileSync(join(user.cwd, 'clip.mp4'), 'mine');
-    const run = await here([...submit, ...parameters, ...image, '-o', 'clip.mp4', ...fast]);
-    expect(run.code, run.stderr).toBe(0);
-    expect(run.stderr).toContain('Some videos were filtered: a face.');
-    expect(run.stderr).toContain('2 videos were requested; the gateway returned 1.');
-    expect(file('clip-1.mp4')).toEqual(videos[0]);
-    expect(file('clip.mp4').toString()).toBe('mine');
-  });
+  ])(
+    'uses the output paths that were checked before payment, even if fewer videos arrive %s',
+    async (_, image) => {
+      const { parameters, ...filtered } = partlyFiltered(gateway);
+      finish = () => filtered;
+      writeFileSync(join(user.cwd, 'large.png'), Buffer.concat([png, Buffer.alloc(400_000)]));
+      writeFileSync(join(user.cwd, 'clip.mp4'), 'mine');
+      const run = await here([...submit, ...parameters, ...image, '-o', 'clip.mp4', ...fast]);
+      expect(run.code, run.stderr).toBe(0);
+      expect(run.stderr).toContain('Some videos were filtered: a face.');
+      expect(run.stderr).toContain('2 videos were requested; the gateway returned 1.');
+      expect(file('clip-1.mp4')).toEqual(videos[0]);
+      expect(file('clip.mp4').toString()).toBe('mine');
+    },
+  );
 
   it('does not fetch existing files again, and leaves no temporary files', async () => {
     await here([...save, '--key', 'boat']);
@@ -261,7 +264,7 @@ describe('the request', () => {
   });
 });
 
-describe('the end of an operation', () => {
+describe('a finished operation', () => {
   it.each<[string, object, string]>([
     ['neither error nor response', {}, 'neither an error nor a response'],
     ['an empty sample', generated([{}]), 'neither content nor a'],
@@ -276,7 +279,7 @@ describe('the end of an operation', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('with some filtered samples is a success with a note, even if mgw saves no file', async () => {
+  it('with some filtered samples succeeds with a note, even if mgw saves no file', async () => {
     finish = () => partlyFiltered(gateway);
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(0);
@@ -347,7 +350,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('lead to exit 10 if the output folder is missing, and are saved by a rerun once it exists again', async () => {
+  it('are not saved if the output folder is missing (exit 10), and are saved by a rerun once the folder exists again', async () => {
     mkdirSync(join(user.cwd, 'sub'));
     finish = () => {
       rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });
@@ -366,7 +369,7 @@ describe('media inside the response', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('are saved if they are valid, and lead to exit 9 if other samples are invalid', async () => {
+  it('are saved even if other samples are invalid, and the command then exits 9', async () => {
     const address = { uri: `${gateway.url}/files/2` };
     finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
     const run = await here(save);
@@ -381,7 +384,7 @@ describe('media inside the response', () => {
     expect(gateway.seen.filter(({ path }) => path === '/files/2')).toHaveLength(before);
   });
 
-  it('are replaced by the file at the URL if the content is broken', async () => {
+  it('are replaced by the file at the URL if the Base64 is invalid', async () => {
     finish = () => generated([{ encodedVideo: 'A*==', uri: `${gateway.url}/files/1` }]);
     expect((await here(save)).code).toBe(0);
     expect(file('out.mp4')).toEqual(videos[1]);
@@ -413,7 +416,7 @@ describe('the API key of Protocol A', () => {
   });
 
   it.each([401, 403])(
-    'is not sent to another host that responds with %i, and exit 3 suggests the command to trust that host',
+    'is not sent to another host that responds with %i, and the error (exit 3) suggests how to trust that host',
     async (status) => {
       const files = await fileHost('127.0.0.2');
       files.wants = own;

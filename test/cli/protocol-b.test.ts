@@ -33,12 +33,12 @@ async function start(filesAt?: string): Promise<void> {
   user = userHere(gateway.url);
 }
 
-/** Makes the gateway list these models. */
+/** Sets the models that the gateway lists. */
 function list(...data: object[]): void {
   gateway.always.other = { body: { object: 'list', data } };
 }
 
-/** Returns the requests to the file host, which must never receive a key. */
+/** Returns the requests to the file host. None of the requests may contain a key. */
 function asked(): Seen[] {
   return gateway.seen.filter(({ headers }) => gateway.filesUrl.endsWith(headers['host'] ?? 'nowhere'));
 }
@@ -59,7 +59,7 @@ function found(): string[] {
   return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
 }
 
-/** Returns the body of a creation, by its index. */
+/** Returns the body of the submission with the given index. */
 function sent(index = 0): unknown {
   return JSON.parse(gateway.submissions[index]?.body ?? '');
 }
@@ -176,9 +176,12 @@ describe('the model list', () => {
   const one = { id: 'Lite', model_versions: [{ version: '7.1' }] };
 
   it.each([
-    ['there is no such route', {}],
+    ['the gateway does not provide it', {}],
     ['it is down', { status: 503 }],
-    ['it hides an error under 200', { body: { success: false, message: 'get user group failed' } }],
+    [
+      'the response is an error with HTTP 200',
+      { body: { success: false, message: 'get user group failed' } },
+    ],
     ['it is a web page', { body: '<html></html>' }],
   ])('does not block a submission with a model version if %s', async (_, answer) => {
     if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
@@ -188,7 +191,7 @@ describe('the model list', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('leads to exit 3 if it is needed and the key is refused', async () => {
+  it('blocks a submission that needs the list if the key is refused (exit 3)', async () => {
     gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
@@ -222,7 +225,7 @@ describe('the model list', () => {
     ]);
   });
 
-  it('may list another version when a command is repeated, which still pays once', async () => {
+  it('may change before a command is repeated, and the command still pays only once', async () => {
     list(one);
     gateway.script.submit.push({ status: 500 });
     const command = [...unversioned, '--model', 'Lite'];
@@ -251,7 +254,7 @@ describe('the model list', () => {
     },
   );
 
-  it('is not used for checks under --no-check, only for omitted fields', async () => {
+  it('is used only for omitted fields, not for checks, with --no-check', async () => {
     list(many, one);
     const wrong = await here([...unversioned, '--model', 'Lite', '--model-version', '9', '--no-check']);
     expect(wrong.code, wrong.stderr).toBe(0);
@@ -305,7 +308,7 @@ describe('a query of Protocol B', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('does not record an unconfirmed result as a success, which a later query may still confirm', async () => {
+  it('does not record a success until a query confirms the result', async () => {
     shown = { ErrCode: undefined };
     const unproven = (await here(save)).json;
     expect(unproven).toMatchObject({ exit_code: 9, job: { state: 'running' } });
@@ -318,7 +321,7 @@ describe('a query of Protocol B', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it("reports a failure that lists a file, without the file's signature", async () => {
+  it("reports a failure that lists a file, but hides the signature in the file's URL", async () => {
     shown = { ErrCode: 7 };
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(5);
@@ -380,7 +383,7 @@ describe('the file host', () => {
     expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
-  it('leads to exit 9 if it keeps responding with 401, and the job remains succeeded', async () => {
+  it('may respond only with 401, and then the command exits 9 and the job remains succeeded', async () => {
     gateway.always.content = { status: 401, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({
@@ -394,7 +397,7 @@ describe('the file host', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('may serve several files, which mgw numbers', async () => {
+  it('may serve several files, and mgw numbers them', async () => {
     const FileInfos = [
       { FileUrl: `${gateway.filesUrl}/files/1` },
       { FileUrl: `${gateway.filesUrl}/files/2` },
@@ -404,7 +407,7 @@ describe('the file host', () => {
     expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
   });
 
-  it('leads to exit 9 if it has lost one of two files, and the other file is saved', async () => {
+  it('may lose one of two files, and then the command saves the other file and exits 9', async () => {
     const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.filesUrl}/files/2` }];
     shown = { Output: { FileInfos } };
     const run = await here(save);

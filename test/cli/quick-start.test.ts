@@ -8,7 +8,7 @@ import { newShell, type Shell } from '../support/shell.ts';
 const page = readFileSync(fileURLToPath(new URL('../../docs/quick-start.md', import.meta.url)), 'utf8');
 const documented = 'https://gateway.example.com';
 
-/** A command of the page, and the output that the page shows for it. */
+/** A command on the page, and the output that the page shows for the command. */
 interface Step {
   command: string;
   lines: string[];

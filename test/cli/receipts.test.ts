@@ -87,7 +87,7 @@ it("spend --disputed prints each of a job's files", async () => {
   expect(picked['disputed']).toEqual(Array(3).fill({ price: expect.any(String) as string }));
 });
 
-it('a batch reports each row that differs from its request, and under --strict exits 11 each time without paying again', async () => {
+it('a batch reports each row whose file differs from its request, and with --strict exits 11 each time without paying again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1', 'silent-videox1'] });
   onEnd(() => sandbox.close());
@@ -145,7 +145,7 @@ it('a batch reports each row that differs from its request, and under --strict e
   const calm = await run();
   expect(calm.code).toBe(0);
   expect((await run('--strict')).code).toBe(11);
-  // A retry costs money, so a file that differs from its request does not cause one.
+  // A file that differs from its request does not cause a retry, because a retry costs money.
   await user.run(['batch', 'retry', 'm', '--failed', '--strict']);
   expect(readBill(stateDir)).toHaveLength(2);
 
@@ -164,7 +164,7 @@ it('a batch reports each row that differs from its request, and under --strict e
   expect(items.find(({ key }) => key === 'm/ship')?.files[0]).not.toHaveProperty('mismatches');
 });
 
-it('under --strict, a retried row that differs again is not paid for a third time', async () => {
+it('with --strict, a retried row whose file differs again is not paid for a third time', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['task-failsx1', 'short-video'] });
   onEnd(() => sandbox.close());
@@ -179,7 +179,7 @@ it('under --strict, a retried row that differs again is not paid for a third tim
   expect([retry.code, readBill(stateDir).length]).toEqual([11, 2]);
 });
 
-it('--strict requires a file to measure', async () => {
+it('--strict requires an output file, because mgw measures the file', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const { code, json } = await user.run([
     'video',

@@ -24,13 +24,13 @@ const ask = ['responses', 'Say hello', '--model', 'text-1'];
 const answer = 'The sandbox was asked: Say hello';
 
 describe('a response', () => {
-  it.each([[[]], [['--stream']]])('is printed with a final newline under the flags %j', async (more) => {
+  it.each([[[]], [['--stream']]])('ends with a newline on stdout: flags %j', async (more) => {
     const { user } = await bench();
     const run = await user.run([...ask, ...more]);
     expect([run.code, run.stdout, run.stderr]).toEqual([0, `${answer}\n`, '']);
   });
 
-  it.each([[[]], [['--stream']]])('is one JSON document under --json and the flags %j', async (more) => {
+  it.each([[[]], [['--stream']]])('is part of one JSON document with --json: flags %j', async (more) => {
     const { user } = await bench();
     const run = await user.run([...ask, ...more, '--json']);
     expect(run.json).toMatchObject({
@@ -50,7 +50,7 @@ describe('a response', () => {
       '',
     ],
     ['--set', ['responses', '--body', '{}', '--set', 'model=text-1', '--set', 'input=Say hello'], ''],
-  ])('reads its input from %s', async (_, args, stdin) => {
+  ])('is requested with the input from %s', async (_, args, stdin) => {
     const { user } = await bench();
     writeFileSync(join(user.cwd, 'q.txt'), 'Say hello\n');
     writeFileSync(join(user.cwd, 'b.json'), JSON.stringify({ model: 'text-1', input: 'Say hello' }));
@@ -114,7 +114,7 @@ describe('a response', () => {
 });
 
 describe('an unusual response', () => {
-  it('that ends without a final event leads to exit 9 after the received text is printed, and is charged once', async () => {
+  it('without a final event is charged once, and the command prints the received text and exits 9', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
     expect(run.code).toBe(9);
@@ -144,7 +144,7 @@ describe('an unusual response', () => {
     expect(run.stderr).toContain('max_output_tokens');
   });
 
-  it('needs no ledger, and is not recorded', async () => {
+  it('is printed even if the ledger is unusable, because responses are not recorded', async () => {
     const { user } = await bench();
     writeFileSync(join(user.cwd, 'state'), 'a file');
     expect(await user.run(ask)).toMatchObject({ code: 0, stdout: `${answer}\n` });

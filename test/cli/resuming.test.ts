@@ -62,7 +62,7 @@ describe('a wait for several jobs', () => {
 });
 
 describe('a command that waits while its installation is replaced', () => {
-  it('still ends with its own error and the next command', async () => {
+  it('still prints its own error and the next command', async () => {
     const installed = join(user.cwd, 'installed');
     for (const part of ['bin', 'dist', 'package.json'])
       cpSync(part, join(installed, part), { recursive: true });
@@ -83,7 +83,7 @@ describe('a command that waits while its installation is replaced', () => {
 });
 
 describe('a command whose wait ended', () => {
-  it('saves its own file when repeated and pays nothing, regardless of other commands on its job', async () => {
+  it('saves its own file when repeated and pays nothing, regardless of other commands that used its job', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, ...fast])).code).toBe(3);
@@ -98,7 +98,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(2);
   });
 
-  it("quotes the gateway's reason why a result is not available", async () => {
+  it("quotes the gateway's message if the result is not available yet", async () => {
     const message = 'Task is not completed yet, current status: IN_PROGRESS';
     for (let times = 0; times < 200; times += 1)
       gateway.script.content.push({ status: 400, body: { error: { message } } });
@@ -110,7 +110,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('continues under another API key and prints a note', async () => {
+  it('continues with a different API key when repeated, and prints a note', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, ...fast])).code).toBe(3);
@@ -121,8 +121,8 @@ describe('a command whose wait ended', () => {
   });
 });
 
-describe('standard output that is closed early', () => {
-  it('leads to exit 9, and the repeated command resumes', async () => {
+describe('closing standard output early', () => {
+  it('leads to exit 9, and the repeated command resumes the job', async () => {
     // The video is larger than a pipe's buffer.
     gateway.served.content = film(1_000_000);
     const bin = resolve('bin/mgw.js');
@@ -176,7 +176,7 @@ it('jobs resolve REF -o FILE suggests commands with the same -o, and accepts the
 });
 
 describe('jobs export and import', () => {
-  it('transfer keys, doubts and refusals to another machine, which keeps the same promises', async () => {
+  it('transfer keys, jobs in doubt and refused jobs to another machine, where commands have the same effect', async () => {
     const other = userHere(gateway.url);
     await user.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast]);
     gateway.script.submit.push({ status: 500 }, { status: 400, body: { error: { message: 'no' } } });

@@ -19,7 +19,7 @@ const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const agentScript = fileURLToPath(new URL('../support/tool-agent.mjs', import.meta.url));
 const pace = ['--pace', '20ms'];
-// The fault client-gives-up delays a response by thirty times the pace, so a test of it needs a slower pace.
+// The fault client-gives-up delays a response by thirty times the pace, so its test needs a slower pace.
 const slow = ['--pace', '200ms'];
 const boat = 'mgw video c submit --model vendor-h3-mini --duration 5 --prompt "a paper boat"';
 
@@ -91,7 +91,7 @@ describe('sandbox exec', () => {
     expect(run.stderr).toContain('./nothing-here cannot be run');
   });
 
-  it('passes its three streams to the script, and under --json reserves stdout for the document', async () => {
+  it('passes its three streams to the script, and with --json reserves stdout for the document', async () => {
     const plain = await execAlone(['--', 'sh', '-c', 'cat; echo err >&2'], { stdin: 'in' });
     expect(plain).toMatchObject({ stdout: 'in', stderr: 'err\n' });
     const json = await execAlone(['--json', '--', 'sh', '-c', 'echo out; exit 3']);
@@ -143,7 +143,7 @@ describe('the real gateway', () => {
     }
   }
 
-  it('is unreachable for a script, which receives neither its key nor its address, regardless of where they are set', async () => {
+  it('is unreachable for a script, and neither the environment nor a config file reveals its key or address', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     configure();
@@ -296,12 +296,12 @@ describe('exec --verify', () => {
     );
   });
 
-  it('reports a failed task if the script succeeded', async () => {
+  it('reports a failed task even if the script succeeds', async () => {
     const failed = await exec(['--verify', '--json', '--fault', 'task-fails'], `${boat} -o b.mp4; exit 0`);
     expect(kinds(failed)).toEqual(['failure-ignored']);
   });
 
-  it("checks mgw's polling against --min-poll, which mgw respects", async () => {
+  it("reports polling that is faster than --min-poll, but never mgw's own polling", async () => {
     const open = ['--fault', 'never-finishes'];
     const hasty = [boat, 'mgw video c status @last', 'mgw video c status @last'].join(' && ');
     expect(kinds(await exec(['--verify', '--json', '--min-poll', '1m', ...open], hasty))).toEqual([
@@ -329,7 +329,7 @@ describe('the sandbox account', () => {
     Object.assign(user.env, { MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
   }
 
-  it('has a balance, which its flag or the config sets, and which can be used up', async () => {
+  it('has a balance that a flag or the config sets, and that can be used up', async () => {
     await served('--balance', '15');
     expect((await user.run(submit)).code).toBe(0);
     const refused = await user.run([...submit, '--new']);

@@ -116,7 +116,7 @@ it.each(
   expect(all > 0).toBe(command.options.some(({ hidden, long }) => !hidden && long !== '--help'));
 });
 
-it('mgw --help-all lists the commands for fleets, which mgw --help omits', async () => {
+it('mgw --help-all lists the commands for fleets, and mgw --help omits them', async () => {
   expect(await helpOf([], '--help')).not.toMatch(/worker|fleet|state {3}/);
   expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);
 });

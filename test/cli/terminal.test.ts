@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { newShell, type Ran } from '../support/shell.ts';
 
-// util-linux's `script` runs a command on a terminal. These tests are skipped if it is missing.
+// util-linux's `script` runs a command on a terminal. These tests are skipped if `script` is missing.
 const hasScript = (spawnSync('script', ['--version']).stdout?.toString() ?? '').includes('util-linux');
 
 async function onTerminal(command: string, columns: number, env: NodeJS.ProcessEnv = {}): Promise<Ran> {

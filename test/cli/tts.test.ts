@@ -143,9 +143,9 @@ describe('mgw tts', () => {
   });
 });
 
-describe('failing speech', () => {
+describe('mgw tts after a failure', () => {
   it.each(['tts-cut', 'tts-reset'])(
-    'under the fault %s exits 9, keeps the audio, and a rerun pays nothing',
+    'exits 9 and keeps the audio after the fault %s, and a rerun pays nothing',
     async (fault) => {
       const { here, charges, folder } = await bench(fault);
       const command = ['tts', text, '-o', 'a.mp3', '--json'];
@@ -161,7 +161,7 @@ describe('failing speech', () => {
     },
   );
 
-  it('with an error frame exits 5 and keeps the received audio', async () => {
+  it('exits 5 and keeps the received audio after an error frame', async () => {
     const { here, folder, charges } = await bench('tts-error-frame');
     const run = await here(['tts', text, '-o', 'a.mp3', '--json']);
     expect(run.json).toMatchObject({ exit_code: 5, error: { code: 'server_error', charged: 'maybe' } });
@@ -171,7 +171,7 @@ describe('failing speech', () => {
     expect(wait.json).toMatchObject({ exit_code: 5, error: run.json.error });
   });
 
-  it('is retried after 429, but is in doubt after 500, and a rerun then pays nothing', async () => {
+  it('retries after 429, but exits 7 after 500, and a rerun then pays nothing', async () => {
     const busy = await bench('tts-429x1');
     expect((await busy.here(['tts', text, '-o', 'a.mp3'])).code).toBe(0);
     const broken = await bench('tts-500');
@@ -182,14 +182,14 @@ describe('failing speech', () => {
     expect(first.json.error.message).not.toContain('--adopt');
   });
 
-  it('with a denied voice exits 3 and explains how to set a voice', async () => {
+  it('exits 3 if the voice is denied, and explains how to set a voice', async () => {
     const { here } = await bench();
     const run = await here(['tts', text, '-o', 'a.mp3'], { MGW_TTS_SPEAKER: 'forbidden-voice' });
     expect(run.code).toBe(3);
     expect(run.stderr).toContain('MGW_TTS_SPEAKER');
   });
 
-  it('exits 9 or 0 without a message if the reader closes the pipe', async () => {
+  it('exits 9 without a message if the reader closes the pipe', async () => {
     const { user } = await bench();
     const { child, result } = user.start(['tts', text.repeat(40), '-o', '-', '--format', 'pcm', '-q']);
     child.stdout?.once('data', () => child.stdout?.destroy());
@@ -198,7 +198,7 @@ describe('failing speech', () => {
     expect(stderr).toBe('');
   });
 
-  it('that was killed during the stream is reported by a rerun, which pays nothing', async () => {
+  it('reports speech that was killed during the stream, and a rerun pays nothing', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
     });
@@ -234,7 +234,7 @@ describe('--split', () => {
     expect((await user.run(['jobs', 'ls'])).stdout).not.toContain('.pieces');
   });
 
-  it('is completed by a rerun after a kill, and with --new repeats pieces in doubt and leaves no temporary files', async () => {
+  it('generates the missing pieces in a rerun after a kill, repeats pieces in doubt with --new, and leaves no temporary files', async () => {
     const spoken = (seen: { body: string }): string =>
       (JSON.parse(seen.body) as { req_params: { text: string } }).req_params.text;
     let hangs = true;

@@ -97,7 +97,7 @@ describe('the action', () => {
 describe('GitHub accepts', () => {
   let validate: typeof Service.validate;
 
-  // Bundles GitHub's parser, because it imports JSON in a way that Node 20 does not support.
+  // Bundles GitHub's parser, because the parser imports JSON in a way that Node 20 does not support.
   beforeAll(async () => {
     const file = join(freshFolder(), 'validate.mjs');
     const build = await rolldown({ input: '@actions/languageservice', platform: 'node' });

@@ -83,7 +83,7 @@ describe('docs/ci.md', () => {
     expect(charges()).toBe(1);
   });
 
-  it('contains a recipe for a batch, which pays nothing when it is repeated', async () => {
+  it('contains a recipe for a batch, and repeating the recipe pays nothing', async () => {
     for (let runs = 0; runs < 2; runs += 1) {
       const { code, log, summary, workspace } = await runners.run(workflow('batch'));
       expect(code, log).toBe(0);
@@ -93,7 +93,7 @@ describe('docs/ci.md', () => {
     expect(charges()).toBe(2);
   });
 
-  it('contains a script for other CI systems, which refuses a tampered file', async () => {
+  it('contains a script for other CI systems that refuses a tampered file', async () => {
     const shell = newShell({ MGW_RELEASE: `file://${release}`, MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
     onEnd(() => shell.close());
     const [, script = ''] = /```sh\n([^]*?)```/.exec(page) ?? [];

@@ -45,7 +45,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
 
   const paid = (): unknown[] => [...place.gateway.charges.values()];
 
-  it('contains a recipe of jobs that run a batch, which pays nothing when it is repeated', async () => {
+  it('contains a recipe for jobs that run a batch, and repeating the recipe pays nothing', async () => {
     const release = freshFolder();
     writeRelease(release);
     const values = Object.fromEntries(
@@ -67,7 +67,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
     expect(paid()).toEqual([1, 1, 1]);
   });
 
-  it('contains a manifest with a working worker, whose probe reports whether the worker is alive', async () => {
+  it('contains a manifest with a working worker, and the probe reports whether the worker is alive', async () => {
     const { terminationGracePeriodSeconds: grace, containers } = (parse(manifest) as Manifest).spec.template
       .spec;
     const [{ args, livenessProbe }] = containers;

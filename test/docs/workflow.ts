@@ -48,8 +48,8 @@ interface Scope {
 
 /**
  * Replaces GitHub's runners. Every job runs on an empty machine at the same path. Caches and artifacts
- * outlive the machine. The steps of mgw's action are read from action.yml. `values` are the repository's,
- * such as `vars.MGW_BASE_URL`.
+ * outlive the machine. The steps of mgw's action are read from action.yml. `values` are the repository's
+ * variables and secrets, such as `vars.MGW_BASE_URL`.
  */
 export class Runners {
   private readonly folder = freshFolder();

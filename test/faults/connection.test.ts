@@ -125,20 +125,17 @@ describe.concurrent('an invalid certificate', () => {
 });
 
 describe.concurrent('a reset during the TLS handshake', () => {
-  it.for(['before', 'behind'])(
-    'ends with one submission (%s the first message)',
-    async (moment, { open }) => {
-      const scene = await open('c', secured());
-      scene.gateway.onTcp.push((socket) => {
-        if (moment === 'before') socket.resetAndDestroy();
-        else socket.once('data', () => socket.resetAndDestroy());
-        return true;
-      });
-      const run = await scene.submit('--key', 'boat');
-      expect(run.code, shown(run)).toBe(0);
-      expect(run.stderr).toContain(tried);
-      await scene.expectRerun(0);
-      await scene.expectInvariants(1);
-    },
-  );
+  it.for(['before', 'after'])('ends with one submission (%s the first message)', async (moment, { open }) => {
+    const scene = await open('c', secured());
+    scene.gateway.onTcp.push((socket) => {
+      if (moment === 'before') socket.resetAndDestroy();
+      else socket.once('data', () => socket.resetAndDestroy());
+      return true;
+    });
+    const run = await scene.submit('--key', 'boat');
+    expect(run.code, shown(run)).toBe(0);
+    expect(run.stderr).toContain(tried);
+    await scene.expectRerun(0);
+    await scene.expectInvariants(1);
+  });
 });

@@ -8,8 +8,8 @@ import { reply, type Call } from './gateway.ts';
 import { fast, it, secured, shown, type Scene } from './scene.ts';
 import { says } from './until.ts';
 
-// The records on disk do not depend on the protocol, so these tests use only one. test/storm simulates power cuts for
-// each protocol, at every moment.
+// The records on disk do not depend on the protocol, so these tests use only one protocol. test/storm simulates power
+// cuts for each protocol, at every moment.
 
 function stateOf({ user }: Scene): string {
   return join(user.cwd, 'state');
@@ -77,7 +77,7 @@ describe.concurrent('kill -9 after the response is recorded', () => {
 });
 
 describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: true }, () => {
-  it('because of a full disk leads to exit 10 and sends nothing', async ({ open }) => {
+  it('because of a full disk leads to exit 10, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.fill();
@@ -91,7 +91,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('because of a read-only file system leads to exit 10 and sends nothing', async ({ open }) => {
+  it('because of a read-only file system leads to exit 10, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.readOnly();
@@ -102,7 +102,9 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('because the disk fills up while mgw connects leads to exit 10 and sends nothing', async ({ open }) => {
+  it('because the disk fills up while mgw connects leads to exit 10, and nothing is sent', async ({
+    open,
+  }) => {
     const scene = await open('c', secured());
     const disk = scene.mount('state', 256);
     scene.gateway.onTcp.push(() => {
@@ -120,7 +122,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
 });
 
 describe.concurrent('a file in place of the state folder', () => {
-  it('leads to exit 10 and sends nothing', async ({ open }) => {
+  it('leads to exit 10, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     writeFileSync(stateOf(scene), 'not a folder');
     const run = await scene.submit();
@@ -132,7 +134,7 @@ describe.concurrent('a file in place of the state folder', () => {
 });
 
 describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent: true }, () => {
-  it('leads to a handle on stdout and stderr, which can be adopted', async ({ open }) => {
+  it('does not lose the handle: it is printed on stdout and stderr, and can be adopted', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -158,7 +160,9 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 
 describe('parallel processes', () => {
   // test/jobs/submit-together.test.ts starts a hundred parallel runs in one process.
-  it('that submit under two keys at the same moment all succeed, with two creations', async ({ open }) => {
+  it('that submit under two keys at the same moment all succeed, and create only two tasks', async ({
+    open,
+  }) => {
     const scene = await open('c');
     const count = 8;
     // For an unknown model, mgw reads the model list before it claims the key. The gateway delays its responses until
@@ -214,7 +218,7 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
     'an index that is %s hides no job, and nothing is paid again',
     async ([, lose], { open }) => {
       const scene = await open('c');
-      // The index line of this other job is lost too.
+      // The index also loses the line of this earlier job.
       const before = [...scene.gateway.dialect.command, '--key', 'before'];
       expect((await scene.here(before)).exit_code).toBe(0);
       scene.gateway.script.submit.push(({ gateway, response }) => {

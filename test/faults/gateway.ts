@@ -102,7 +102,7 @@ export class FaultGateway {
     return JSON.stringify(this.dialect.accepted(this.create()));
   }
 
-  /** Starts a speech stream, which is charged from this moment, and sends the given data. */
+  /** Starts a speech stream, and sends the given data. The gateway charges for the stream when it starts. */
   speak(response: ServerResponse, stream: readonly (string | Buffer)[], isWhole = true): void {
     response.writeHead(200, { 'content-type': 'application/json', 'x-tt-logid': this.create() });
     for (const piece of stream) response.write(piece);

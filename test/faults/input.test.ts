@@ -32,7 +32,7 @@ const titleOf = (args: readonly string[]): string => {
   return title.replaceAll('\n', '\\n').replaceAll('%', '%%');
 };
 
-/** Adds a test for each case, which expects exit 2, a message that contains the field, and no request. */
+/** Adds a test for each case. The test expects exit 2, a message that contains the field, and no request. */
 function refuses(cases: Case[]): void {
   for (const [args, named, input] of cases) {
     it(`mgw refuses ${titleOf(args)}`, async ({ open }) => {
@@ -46,7 +46,7 @@ function refuses(cases: Case[]): void {
   }
 }
 
-/** Adds a test for each command line that is just within its limits, as a dry run. */
+/** Adds a test, with --dry-run, for each command line. The values are just within their limits. */
 function takes(cases: string[][]): void {
   for (const args of cases) {
     it(`mgw accepts ${titleOf(args)}`, async ({ open }) => {
@@ -116,7 +116,7 @@ describe.concurrent('unreadable input', () => {
     [[...boat, '--body', '{"model":'], '--body'],
     [[...boat, '--body', '[1]'], '--body'],
   ]);
-  it('is refused without a wait if it is a FIFO', async ({ open }) => {
+  it('is refused without a wait if the file is a FIFO', async ({ open }) => {
     const scene = await open('c');
     const path = join(scene.user.cwd, 'fifo');
     execFileSync('mkfifo', [path]);
@@ -257,9 +257,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     expect(scene.gateway.seen).toEqual([]);
   });
 
-  it('do not include valid image bytes in a file with another extension, which are sent', async ({
-    open,
-  }) => {
+  it('do not include valid image bytes in a file with a different extension', async ({ open }) => {
     const scene = await open('a');
     const path = join(scene.user.cwd, 'picture.jpg');
     writeFileSync(path, png);
@@ -448,7 +446,7 @@ describe.concurrent('a ledger of 2,000 jobs', () => {
   });
 });
 
-describe.concurrent('closed standard input or output', () => {
+describe.concurrent('a closed standard stream', () => {
   const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
   const shell = (
     scene: Scene,
@@ -463,7 +461,7 @@ describe.concurrent('closed standard input or output', () => {
     return { code: status ?? -1, stdout, stderr };
   };
 
-  it('lead to exit 2 if the input is closed, and nothing is sent', async ({ open }) => {
+  it('leads to exit 2 if it is the input, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" <&-', [...mini, '-']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -472,14 +470,14 @@ describe.concurrent('closed standard input or output', () => {
     await scene.expectInvariants(0);
   });
 
-  it('do not cause a crash if the output is closed', async ({ open }) => {
+  it('does not cause a crash if it is the output', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" >&-', ['jobs', 'ls']);
     expect(run.code, run.stderr).toBe(0);
     expect(existsSync(join(scene.user.cwd, 'state'))).toBe(true);
   });
 
-  it('cause no message if the reader of the output exits early', async ({ open }) => {
+  it('causes no message if the reader of the output exits early', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, '"$@" | head -c 0; exit 0', ['jobs', 'ls', '-q', '--json']);
     expect(run).toEqual({ code: 0, stdout: '', stderr: '' });

@@ -18,7 +18,7 @@ export interface Evidence {
   keyFiles: readonly string[];
   /** The output paths of results. */
   outputs: readonly string[];
-  /** Every content that an output may have: the gateway's result, or other permitted content. */
+  /** The contents that an output may have: the gateway's result, and any other permitted content. */
   sources: readonly Buffer[];
   key: string;
   /** The requests to servers that must never receive the key. */

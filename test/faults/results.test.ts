@@ -14,7 +14,7 @@ import { until } from './until.ts';
 
 const protocols = ['a', 'b', 'c'] as const;
 
-/** Returns a response that serves the result with some changes. */
+/** Returns a response that serves the result with the given changes. */
 const as =
   (change: Partial<Served>): Answer =>
   (call) => {
@@ -55,7 +55,7 @@ async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
 }
 
 describe.concurrent('a connection that breaks at every sixteenth of the file', () => {
-  it('leads to an identical file, and to less than a tenth of it being sent twice', async ({ open }) => {
+  it('does not damage the file, and less than a tenth of the file is sent twice', async ({ open }) => {
     const video = film(1_600_000);
     const scene = await open('c', { video });
     const cuts = Array.from({ length: 15 }, (_, index) => (video.length * (index + 1)) / 16);
@@ -117,11 +117,14 @@ describe.concurrent('a range response that does not continue the file', () => {
         ),
     ],
   ];
-  it.for(cases)('leads to an identical file, never to a mix of two (%s)', async ([, arrange], { open }) => {
-    const scene = await open('c', { video });
-    arrange(scene);
-    await expectSaved(scene);
-  });
+  it.for(cases)(
+    'does not damage the file, and two responses are never mixed (%s)',
+    async ([, arrange], { open }) => {
+      const scene = await open('c', { video });
+      arrange(scene);
+      await expectSaved(scene);
+    },
+  );
 });
 
 /** Returns one chunk of a chunked body, without the final chunk. */
@@ -136,12 +139,15 @@ describe.concurrent('a wrong Content-Length', () => {
     ['too short', raw('200 OK', { 'content-length': 40_000 }, video)],
     ['no length and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
   ];
-  it.for(cases)('leads to exit 9 after retries, and publishes nothing (%s)', async ([, answer], { open }) => {
-    const scene = await open('c', { video });
-    scene.gateway.always.content = answer;
-    await expectUnpublished(scene, 9, '--retries', '1');
-    expect(scene.gateway.seen.filter(({ step }) => step === 'content').length).toBeGreaterThanOrEqual(4);
-  });
+  it.for(cases)(
+    'leads to exit 9 after retries, and nothing is published (%s)',
+    async ([, answer], { open }) => {
+      const scene = await open('c', { video });
+      scene.gateway.always.content = answer;
+      await expectUnpublished(scene, 9, '--retries', '1');
+      expect(scene.gateway.seen.filter(({ step }) => step === 'content').length).toBeGreaterThanOrEqual(4);
+    },
+  );
 });
 
 describe.concurrent('other content in place of the file', () => {
@@ -155,7 +161,7 @@ describe.concurrent('other content in place of the file', () => {
       raw('200 OK', { 'content-encoding': 'gzip', 'content-type': 'video/mp4' }, gzipSync(video)),
     ],
   ];
-  it.for(cases)('leads to exit 9 and publishes nothing (%s)', async ([, answer], { open }) => {
+  it.for(cases)('leads to exit 9, and nothing is published (%s)', async ([, answer], { open }) => {
     const scene = await open('c', { video });
     scene.gateway.always.content = answer;
     await expectUnpublished(scene, 9);
@@ -180,7 +186,7 @@ describe.concurrent('other content in place of the file', () => {
 
 describe.concurrent('an expired URL', () => {
   it.for(protocols)(
-    'in one response leads to exit 0 after a request for a new URL (%s)',
+    'in one response leads to a request for a new URL, and to exit 0 (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
@@ -296,7 +302,7 @@ describe.concurrent('the uri of Protocol A', () => {
     await expectSaved(scene);
   });
 
-  it('at another site that responds with 401 leads to exit 3 and the command to trust that site', async ({
+  it('at another site that responds with 401 causes exit 3, and the error suggests how to trust that site', async ({
     open,
   }) => {
     const scene = await open('a');
@@ -403,7 +409,9 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
 });
 
 describe.skipIf(!canMount)('a disk that fills up during the download', { concurrent: true }, () => {
-  it('leads to exit 10 and keeps .part, and a rerun exits 0 once space is available', async ({ open }) => {
+  it('leads to exit 10, the .part file is kept, and a rerun exits 0 once space is available', async ({
+    open,
+  }) => {
     const video = film(3_000_000);
     const scene = await open('c', { video });
     const disk = scene.mount('films', 1024);
@@ -470,11 +478,14 @@ describe.concurrent('a video inside the response of Protocol A', () => {
     ['invalid padding', `${encoded.replace(/=+$/, '')}A===`],
     ['a word', 'text'],
     ['no characters', ''],
-  ] as const)('leads to exit 9 if its Base64 contains %s', async ([, text], { open }) => {
-    const scene = await open('a', { video });
-    inline(scene, text);
-    await expectUnpublished(scene, 9);
-  });
+  ] as const)(
+    'is not saved if its Base64 contains %s, and the command exits 9',
+    async ([, text], { open }) => {
+      const scene = await open('a', { video });
+      inline(scene, text);
+      await expectUnpublished(scene, 9);
+    },
+  );
 
   it('is saved without changes if it consists of a few non-text bytes', async ({ open }) => {
     const short = Buffer.from('not a film');

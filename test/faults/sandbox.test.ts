@@ -73,8 +73,8 @@ const rows: Row[] = [
   ['tts-reset', ['tts'], 9, 9, 1],
   ['tts-error-frame', ['tts'], 5, 5, 1],
 ];
-// Faults that do not affect a single job, and a fault that stalls for a minute, which
-// results.test.ts tests with a fake clock.
+// Faults that do not affect a single job, and `download-stall`, which results.test.ts tests with a fake clock
+// because it stalls for a minute.
 const elsewhere = [
   ...['models-502', 'responses-429', 'responses-cut', 'chaos', 'download-stall'],
   // test/store/sandbox-store.test.ts tests the faults of the store.

@@ -25,7 +25,7 @@ export class Scene {
   readonly gateway: FaultGateway;
   readonly user: User;
   readonly runs: CliResult[] = [];
-  /** Output files, which may contain only content that the gateway served. */
+  /** Output files. Their content must have been served by the gateway. */
   readonly outputs: string[];
   /** Other folders that mgw may have written to. */
   readonly folders: string[] = [];
@@ -62,7 +62,7 @@ export class Scene {
     return this.typed('--json', ...extra);
   }
 
-  /** Returns the arguments of {@link submit} as a person would type them, without --json. */
+  /** Returns the arguments of {@link submit} without --json. */
   typed(...extra: string[]): string[] {
     const { command, fast } = this.gateway.dialect;
     return [...command, '-o', this.out, ...fast, ...extra];
@@ -102,7 +102,8 @@ export class Scene {
     return ended;
   }
 
-  // Node reads trusted certificates only when a process starts, so such a command needs a separate process.
+  // True if the user trusts a certificate. Node reads certificates only at the start of a process, so such a user's
+  // commands need separate processes.
   get #trusts(): boolean {
     return this.user.env['NODE_EXTRA_CA_CERTS'] !== undefined;
   }
@@ -124,7 +125,7 @@ export class Scene {
     });
   }
 
-  /** Starts another server, which closes when the scene ends. */
+  /** Starts another server. The server closes when the scene ends. */
   async server(host: string, answer: RequestListener): Promise<Listener> {
     const listener = await listen({ host, answer });
     this.onEnd(() => listener.stop());

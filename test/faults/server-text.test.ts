@@ -60,7 +60,7 @@ function withValue(value: Json, [name, ...rest]: string[], to: Json | undefined)
   return Array.isArray(value) ? entries.map(([, member]) => member) : Object.fromEntries(entries);
 }
 
-/** Runs a function for each item, a few at a time. */
+/** Runs a function for each item, for at most 24 items at a time. */
 async function forEach<T>(
   items: readonly T[],
   run: (item: T, index: number) => Promise<void>,

@@ -21,13 +21,13 @@ function opened(open: Open, options: SceneOptions = {}): Promise<Scene> {
   return open('tts', { ...options, video: audio });
 }
 
-/** Returns a response that streams these pieces. The stream is complete unless `isComplete` is false. */
+/** Returns a response that streams the given pieces. The stream is complete unless `isComplete` is false. */
 const stream =
   (pieces: readonly (string | Buffer)[], isComplete = true): Answer =>
   ({ gateway, response }) =>
     gateway.speak(response, pieces, isComplete);
 
-/** Expects the given exit code from the first run and from the rerun, which sends nothing, and no published file. */
+/** Expects the given exit code from the first run and the rerun, no request of the rerun, and no published file. */
 async function expectIncomplete(scene: Scene, code: number, ...flags: string[]): Promise<void> {
   const run = await scene.submit(...flags);
   expect(run.json, shown(run)).toMatchObject({ exit_code: code });
@@ -37,7 +37,7 @@ async function expectIncomplete(scene: Scene, code: number, ...flags: string[]):
   await scene.expectInvariants(1);
 }
 
-/** Expects exit 0 with the same audio from the first run and from the rerun, which sends nothing. */
+/** Expects exit 0 with the same audio from the first run and the rerun, and no request of the rerun. */
 async function expectSpoken(scene: Scene, ...flags: string[]): Promise<void> {
   const run = await scene.submit('--key', 'boat', ...flags);
   expect(run.code, shown(run)).toBe(0);
@@ -79,14 +79,14 @@ describe.concurrent('frames split at any byte', () => {
 });
 
 describe.concurrent('a stream without its end frame', () => {
-  it('that ends leads to exit 9, keeps .part, and is not requested again', async ({ open }) => {
+  it('(ended) leads to exit 9, the .part file is kept, and nothing is sent again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio)));
     await expectIncomplete(scene, 9);
     expect(readFileSync(`${scene.out}.part`).equals(audio)).toBe(true);
   });
 
-  it('that is reset leads to exit 9, keeps .part, and is not requested again', async ({ open }) => {
+  it('(reset) leads to exit 9, the .part file is kept, and nothing is sent again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response, socket }) => {
       gateway.speak(response, audioFrames(audio).slice(0, 3), false);
@@ -104,7 +104,7 @@ describe.concurrent('an error frame', () => {
     await expectIncomplete(scene, 5);
   });
 
-  it('after audio leads to exit 5, keeps .part, and nothing is sent again', async ({ open }) => {
+  it('after audio leads to exit 5, the .part file is kept, and nothing is sent again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([...audioFrames(audio).slice(0, 3), error, endFrame]));
     await expectIncomplete(scene, 5);
@@ -192,7 +192,7 @@ describe.concurrent('a failure before the stream begins', () => {
 });
 
 describe.concurrent('a stalled stream', () => {
-  it('leads to exit 9 at the timeout, and keeps .part', async ({ open }) => {
+  it('leads to exit 9 at the timeout, and the .part file is kept', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio).slice(0, 3), false));
     await expectIncomplete(scene, 9, '--timeout', '10s');
@@ -201,7 +201,7 @@ describe.concurrent('a stalled stream', () => {
 });
 
 describe.concurrent('a reader of -o - that exits early', () => {
-  it('does not cause a crash or a message, and leads to exit 9 or 141', async ({ open }) => {
+  it('ends the command with exit 9 or 141, without a crash or a message', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -258,7 +258,7 @@ describe.concurrent('kill -9 during a stream', () => {
 });
 
 describe.concurrent('speech over a failing connection', () => {
-  it('that is refused twice leads to exit 0', async ({ open }) => {
+  it('(refused twice) succeeds', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = scene.start(scene.command('--key', 'boat'));
@@ -269,7 +269,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that is always refused leads to exit 6, and the rerun exits 0', async ({ open }) => {
+  it('(always refused) leads to exit 6, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');
@@ -280,7 +280,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('whose packets get no response leads to exit 6, and the rerun exits 0', async ({ open }) => {
+  it('(no response to packets) leads to exit 6, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open);
     const blackhole = await fullBacklog('127.0.0.4');
     const briefly = ['--request-timeout', '700ms', '--retries', '1'];
@@ -292,7 +292,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('with a self-signed certificate leads to exit 6 after one handshake, and nothing is sent', async ({
+  it('(self-signed certificate) leads to exit 6 after one handshake, and nothing is sent', async ({
     open,
   }) => {
     const scene = await opened(open, { tls: selfSigned({ hosts: ['localhost'] }) });
@@ -310,7 +310,7 @@ describe.concurrent('refused speech', () => {
     [429, '1'],
     [503, undefined],
   ] as const)(
-    'with HTTP %i three times, Retry-After %s, leads to exit 0',
+    'with HTTP %i three times (Retry-After: %s) is retried until exit 0',
     async ([status, retryAfter], { open }) => {
       const scene = await opened(open);
       const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };

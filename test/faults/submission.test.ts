@@ -12,7 +12,7 @@ import { it, shown, type Scene } from './scene.ts';
 const protocols = ['a', 'b', 'c'] as const;
 const unknown = { exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' } };
 
-/** Creates a task, and sends a response that does not report it. */
+/** Creates a task, and sends a response that does not report the task. */
 const created =
   (answer: Exclude<Answer, (call: Call) => unknown>): Answer =>
   ({ gateway, response }) => {
@@ -38,7 +38,7 @@ function records({ user }: Scene): string {
     .join('');
 }
 
-// These tests do not run concurrently, because the first of them to end would close the servers of the other.
+// These tests do not run concurrently, because the first test to end would close the other test's servers.
 describe('a connection reset before the request is read', () => {
   it('leads to exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await open('c');
@@ -223,7 +223,7 @@ describe.concurrent('an error that contains a task id', () => {
     ['c', 503],
   ] as const;
   it.for(cases)(
-    'of Protocol %s under HTTP %i leads to exit 7, and the id is recorded',
+    'of Protocol %s with HTTP %i leads to exit 7, and the id is recorded',
     async ([protocol, status], { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -245,7 +245,7 @@ describe.concurrent('an error that contains a task id', () => {
 describe.concurrent('an error whose message is the JSON of a task', () => {
   const cases = protocols.flatMap((protocol) => [400, 429, 503].map((status) => [protocol, status] as const));
   it.for(cases)(
-    'of Protocol %s under HTTP %i leads to exit 7 after one request',
+    'of Protocol %s with HTTP %i leads to exit 7 after one request',
     async ([protocol, status], { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = ({ gateway, response }) => {
@@ -389,7 +389,7 @@ describe.concurrent('a redirect to another host', () => {
   });
 });
 
-describe.concurrent('errors of Protocol B under HTTP 200', () => {
+describe.concurrent('errors of Protocol B with HTTP 200', () => {
   const answer = (Code: string): Exclude<Answer, (call: Call) => unknown> => ({
     body: JSON.stringify({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r' } }),
   });
@@ -438,7 +438,7 @@ describe.concurrent('a handle and an error in one response', () => {
 });
 
 describe.concurrent('ids of Protocol C', () => {
-  it('with 20 digits are polled without losing a digit', async ({ open }) => {
+  it('with 20 digits are queried without the loss of a digit', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(`{"id":${gateway.create('12345678901234567891')},"status":"queued"}`);
@@ -513,7 +513,7 @@ describe.concurrent('an endless response', () => {
   );
 });
 
-describe.concurrent('another body under the same --key', () => {
+describe.concurrent('a different body under the same --key', () => {
   it.for(protocols)('leads to exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     await scene.submit('--key', 'boat');

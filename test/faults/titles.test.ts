@@ -7,7 +7,7 @@ const page = readFileSync(new URL('../../docs/faults.md', import.meta.url), 'utf
 
 /**
  * `file: title` of every row of the page. Each section is named after a test file; rows of `Other
- * folders` contain their file.
+ * folders` start with the file.
  */
 const named = page.split(/^## /m).flatMap((section) => {
   const [heading = '', ...lines] = section.split('\n');

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Running } from '../support/cli.ts';
 
-/** Resolves once a condition is true. If the condition never becomes true, the test's own timeout fails it. */
+/** Waits for a condition to become true. The test's own timeout limits the wait. */
 export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await delay(2);
 }

@@ -102,7 +102,7 @@ describe.concurrent('a 401 while waiting', () => {
     },
   );
 
-  it('leads to exit 3 with the command that checks the key, then to exit 0 with another key', async ({
+  it('leads to exit 3 with the command that checks the key, then to exit 0 with a different key', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -200,7 +200,7 @@ describe.concurrent('a task of Protocol B at FINISH', () => {
 });
 
 describe.concurrent('status words of Protocol C', () => {
-  it('that are unknown ten times before success lead to exit 0', async ({ open }) => {
+  it('may be unknown ten times before success, and the command still exits 0', async ({ open }) => {
     const scene = await open('c');
     const odd = task((task_id) => ({ task_id, status: 'simmering' }));
     scene.gateway.script.query.push(...Array.from({ length: 10 }, () => odd));
@@ -211,7 +211,7 @@ describe.concurrent('status words of Protocol C', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that are "unknown" right after the submission lead to exit 0', async ({ open }) => {
+  it('may be "unknown" right after the submission, and the command still exits 0', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.query.push(task((task_id) => ({ task_id, status: 'unknown' })));
     const run = await scene.submit('--key', 'boat');

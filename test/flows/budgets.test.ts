@@ -14,7 +14,7 @@ it('each file in a budget folder is a budget, and an unreadable folder is an err
   await expect(budgetsIn(join(folder, 'a.jsonl'))).rejects.toMatchObject({ code: 'local_io', retry: 'safe' });
 });
 
-it("a budget whose name is too long for a file name is stored under the name's hash", () => {
+it("a budget whose name is too long for a file name is stored in a file named after the name's hash", () => {
   const fileOf = (length: number): string => basename(budgetPath('/state', 'standing', 'x'.repeat(length)));
   expect([fileOf(200), fileOf(201)]).toEqual([
     `${'x'.repeat(200)}.jsonl`,

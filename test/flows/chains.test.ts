@@ -66,7 +66,7 @@ async function scene(): Promise<Scene> {
   return { user, images, gateway, state };
 }
 
-// Returns a hash of the raw pixels, which do not depend on how a PNG is compressed.
+// Returns a hash of the decoded pixels, which does not depend on the compression of a PNG.
 function pixels(media: Uint8Array, filter: string): string {
   const { output } = ffmpeg(
     media,
@@ -90,7 +90,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(pixels(video, 'null')).not.toBe(pixels(video, 'reverse'));
   });
 
-  test('is taken from a new download if the video file is missing, and leads to exit 9 if the gateway has lost it too', async () => {
+  test('is taken from a new download if the video file is missing, and the command exits 9 if the gateway has lost the video too', async () => {
     const { user, images, state } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];
@@ -111,7 +111,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('is read from the store if the video exists only as an object, which is not fetched from the gateway again', async () => {
+  test('is read from the store if the video exists only as an object, and the gateway is not asked again', async () => {
     const { user, images, state, gateway } = await scene();
     const store = await s3Server();
     Object.assign(user.env, account);
@@ -149,7 +149,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('leads to exit 2 and the package to install if ffmpeg is missing, and nothing is sent', async () => {
+  test('requires ffmpeg: without ffmpeg, the command exits 2, suggests the package to install, and sends nothing', async () => {
     const { user, images } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const ran = await user.start([...submit, '--image', '@intro:last'], { env: { PATH: user.cwd } }).result;
@@ -158,7 +158,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
   });
 });
 
-test('an unfinished job as an input leads to exit 2 and the command that waits for the job and saves its video', async () => {
+test('an unfinished job as an input is refused with exit 2, and the error suggests the command that saves its video', async () => {
   const { user, images, state } = await scene();
   state.isDone = false;
   await user.run([...submit, '--key', 'intro']);
@@ -169,7 +169,7 @@ test('an unfinished job as an input leads to exit 2 and the command that waits f
   expect(images()).toHaveLength(1);
 });
 
-test('a reference that the flag does not support, or that matches no job, leads to exit 2', async () => {
+test('a reference that the flag does not support, or that matches no job, is refused with exit 2', async () => {
   const { user, images } = await scene();
   writeFileSync(join(user.cwd, '@intro'), 'no image');
   for (const ref of ['@intro', '@nothing:last', '@intro:middle'])
@@ -191,7 +191,7 @@ test('a different file in place of a missing video leads to exit 10 without a su
   expect((await user.run([...submit, '--image', '@intro:last'])).code).toBe(0);
 });
 
-test('a reference to a video that was requested but never made leads to exit 2 without a submission', async () => {
+test('a reference to a video that was requested but never made is refused with exit 2, and nothing is submitted', async () => {
   const { user, images } = await scene();
   const two = [
     ...submit,

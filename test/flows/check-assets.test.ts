@@ -126,7 +126,7 @@ describe('an object in the store', () => {
     await checkUploads(sessionOf(), c, { prompt: nameOf('png'), image: nameOf('jpg') }, store, names);
   });
 
-  it('leads to the original error if the store does not respond or the command is interrupted', async () => {
+  it('is not reported as invalid if the store does not respond or the command is interrupted', async () => {
     const failing = (error: MgwError): Promise<void> => {
       const store = { describe: () => Promise.reject(error) } as Partial<Store> as Store;
       return checkUploads(sessionOf(), c, image, store, new Map([[nameOf('png'), '']]));
@@ -138,7 +138,7 @@ describe('an object in the store', () => {
     await expect(failing(new MgwError('not_found', 'gone'))).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it("is checked by its URL if the store is a program, or if it is a video's frame", async () => {
+  it('is checked by its URL if the store is a program, or if the object is a frame of a video', async () => {
     const server = await httpServer((_, response) =>
       response.writeHead(200, { 'content-type': 'image/png' }).end(),
     );
@@ -209,7 +209,7 @@ describe('a URL', () => {
     if (methods.length > 1) expect(server.requests[1]?.headers.range).toBe('bytes=0-0');
   });
 
-  it('is not requested if it names an object in the store, or if the body contains the bytes', async () => {
+  it('is not requested if the URL belongs to an object in the store, or if the body contains the bytes', async () => {
     const server = await httpServer();
     await checkAssetUrls(sessionOf(), c, { image: nameOf('png') });
     const instances = [{ image: { bytesBase64Encoded: `${server.url}/1.png` } }];

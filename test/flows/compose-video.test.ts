@@ -49,7 +49,7 @@ it('a local path is refused as an invalid URL if the caller does not read files'
   });
 });
 
-it('a Protocol A model that is missing from the model list is sent, with a note', async () => {
+it('a Protocol A model that is missing from the model list is not refused, but causes a note', async () => {
   const listed = { id: 'veo-3', protocols: ['a'], model_versions: [] } as unknown as Model;
   const adviceFor = async (model: string): Promise<string[]> => {
     const parts = { flags: { model, prompt: 'a boat' } };
@@ -86,7 +86,7 @@ describe('the model list', () => {
     return { ...ended, fetched, notes: session.notes };
   };
 
-  it('completes a body, which is checked afterwards', async () => {
+  it('completes a body, and the body is checked afterwards', async () => {
     expect(await composed('fill', {})).toMatchObject({ body: { duration: 6 }, fetched: ['fill'] });
     const wrong = await composed('fill', {}, (body) => ({ ...body, duration: 98 }));
     expect(wrong).toMatchObject({ body: undefined, error: expect.stringContaining('98') as string });
@@ -111,7 +111,7 @@ describe('the model list', () => {
     expect(await composed('check', lacking)).toMatchObject({ body: undefined, fetched: [] });
   });
 
-  it('is fetched by a dry run and under --no-check only to complete a body', async () => {
+  it('is fetched only to complete a body in a dry run or with --no-check', async () => {
     for (const parts of [{ dryRun: true }, { check: false }]) {
       expect((await composed('check', parts)).fetched).toEqual([]);
       expect((await composed('fill', parts)).fetched).toEqual(['fill']);
@@ -125,7 +125,7 @@ describe('the model list', () => {
     ]);
   });
 
-  it('leads to an error if it contains the model only under another protocol, except under --no-check', async () => {
+  it('must contain the model for the requested protocol, except with --no-check', async () => {
     const members = { endpoints: [], model_versions: [], raw: {} };
     const listed: Model[] = [{ id: 'vendor-h3-mini', protocols: ['a'], ...members }];
     const { error } = await composed('check', {}, undefined, listed);
@@ -136,7 +136,7 @@ describe('the model list', () => {
     });
   });
 
-  it('leads to an error if it does not contain exactly this model, or to a note under --no-check', async () => {
+  it('must contain exactly this model, but with --no-check a missing model only causes a note', async () => {
     const refuse = (): never => {
       throw new Error('choose vendor-h3-mini 1 or 2');
     };
@@ -211,7 +211,7 @@ describe('the message about an invalid value', () => {
     expect(isFromFile).toEqual([true, true, true, true, false, false]);
   });
 
-  it('is not printed under --no-check', async () => {
+  it('is not printed with --no-check', async () => {
     expect(await messageFor({ body, check: false })).toBe('');
   });
 

@@ -106,7 +106,7 @@ it('a record with other events in the target is a conflict', async () => {
   await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
 });
 
-/** Adds a command's job. Like `create`, claims the command's name first. */
+/** Adds a command's job. Claims the command's name first, as `create` does. */
 async function command(ledger: Ledger, id: string, key?: string): Promise<void> {
   const { fingerprint } = prepared as { fingerprint: string };
   await ledger.claim(names.first({ key, fingerprint }), holderText({ job: id, fingerprint, owner }));

@@ -35,7 +35,7 @@ describe('a job whose record is unreadable', () => {
   });
 
   it.each([[['wait']], [['fetch']]])(
-    'leads to exit 2 of jobs %j, and the suggested command works',
+    'is refused by mgw jobs %j with exit 2, and the suggested command works',
     async (words) => {
       const asked = gateway.seen.length;
       const { code, json } = await mgw('jobs', ...words, id);

@@ -21,7 +21,7 @@ const seen = (state: 'running' | 'succeeded' | 'failed', hasFile = false): Query
 interface Ran {
   error?: { exitCode?: number; charged?: string; next?: string[]; job?: Job };
   files?: unknown[];
-  /** The callbacks that the caller received. */
+  /** The calls of the caller's callbacks, in order. */
   told: string[];
   asked: number;
   job: Job;
@@ -94,7 +94,7 @@ describe('an accepted job', () => {
     });
   });
 
-  it('is awaited until it ends', async () => {
+  it('is awaited until the job ends', async () => {
     const ended = await run({}, seen('succeeded', true));
     expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
     const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
@@ -106,7 +106,7 @@ describe('an accepted job', () => {
     });
   });
 
-  it('leads to exit 5 if it has failed, and its partial file is removed', async () => {
+  it('that has failed ends the run with exit 5, and its partial file is removed', async () => {
     const folder = freshFolder();
     const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
     const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
@@ -119,12 +119,12 @@ describe('an accepted job', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('leads to exit 5 if it has failed, even if the output is standard output', async () => {
+  it('that has failed ends the run with exit 5, even if the output is standard output', async () => {
     const { error, job } = await run({ ask: 'file', target: { kind: 'stdout' } }, seen('failed'));
     expect(error).toMatchObject({ exitCode: 5, next: ['mgw', 'jobs', 'show', job.id] });
   });
 
-  it('keeps its partial file if its run is interrupted, so that the next run can continue', async () => {
+  it('keeps its partial file for the next run if a run is interrupted', async () => {
     const folder = freshFolder();
     const leftover = join(folder, 'a.mp4');
     const target = { kind: 'file', path: leftover } as const;
@@ -133,7 +133,7 @@ describe('an accepted job', () => {
     expect(readdirSync(folder)).toEqual(['a.mp4.part', 'a.mp4.part.json']);
   });
 
-  it('leads to a suggestion that saves it elsewhere if the output exists', async () => {
+  it('does not replace an existing output, and the error suggests the command that saves the video elsewhere', async () => {
     const path = join(freshFolder(), 'a.mp4');
     writeFileSync(path, 'mine');
     const { error, job } = await run(
@@ -164,7 +164,7 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
-  it('leads to an error if its handle cannot be queried', async () => {
+  it('is refused if its handle cannot be queried', async () => {
     expect((await run({ ask: 'accept' }, seen('running'), { handles: false })).error).toMatchObject({
       message: 'no handle',
     });

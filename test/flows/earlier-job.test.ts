@@ -81,7 +81,7 @@ describe("an earlier job's video", () => {
     expect(Buffer.from(await found.read())).toEqual(film);
   });
 
-  it("is not replaced by another of the job's files if it disappears", async () => {
+  it('is not replaced by a different file of the job if its own file disappears', async () => {
     const { folder, job, asset } = scene();
     const [old, newest, other] = [join(folder, 'a.mp4'), join(folder, 'b.mp4'), Buffer.from('another film')];
     writeFileSync(old, film);
@@ -108,7 +108,7 @@ describe("an earlier job's video", () => {
     await expect(find(await job(began, accepted, success(1)))).rejects.toMatchObject(unsaved);
   });
 
-  it('is not used if it changes while ffmpeg reads it', async () => {
+  it('is not used if the file changes while ffmpeg reads it', async () => {
     const { folder, job, session } = scene();
     const [path, programs] = [join(folder, 'a.mp4'), process.env['PATH'] ?? ''];
     writeFileSync(path, film);
@@ -156,7 +156,7 @@ describe("an earlier job's video", () => {
     expect(saved.map((file) => file?.path)).toEqual(paths);
   });
 
-  it('is read from the store if it is an object', async () => {
+  it('is read from the store if the video is an object', async () => {
     const { job, session } = scene({ has: (url) => Promise.resolve(url.endsWith('b.mp4')) });
     const made = await job(
       accepted,
@@ -188,7 +188,7 @@ describe("an earlier job's video", () => {
     ['saved none of its videos', [accepted, success(2)], '#2', 'has not been saved', ['jobs', 'fetch']],
     ['has fewer videos', [accepted, success(2)], '#3', 'has only 2 videos', undefined],
     ['has no video 0', [accepted, success(2)], '#0', 'has only 2 videos', undefined],
-  ])('leads to an error if the job %s', async (_, events, end, words, next) => {
+  ])('cannot be used if the job %s', async (_, events, end, words, next) => {
     const { job, asset } = scene();
     const made = await job(...events);
     const error: unknown = await asset(made, end).catch((reason: unknown) => reason);
@@ -207,7 +207,7 @@ describe("an earlier job's video", () => {
     await expect(asset(made)).rejects.toMatchObject({ next: ['mgw', 'jobs', 'fetch', made.id] });
   });
 
-  it('leads to an error if the job is speech', async () => {
+  it('cannot be used if the job is speech', async () => {
     const { session, asset } = scene();
     const made = await jobWith(await session.ledger(), 'tts', accepted);
     await expect(asset(made)).rejects.toThrow('is speech, not a video');

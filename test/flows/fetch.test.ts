@@ -93,7 +93,7 @@ it.each<[string, JobEvent[]]>([
   ['accepted', [accepted]],
   ['never sent', []],
 ])(
-  'a job that was %s and has just been removed by another command leads to exit 2: no such job',
+  'a command on a job that was %s exits 2 with "No such job" if another command has just removed the job',
   async (_, events) => {
     const { protocol, client, asked } = verdictOf(seen('running'));
     const deps = await flowDeps(freshFolder(), { client });
@@ -140,7 +140,7 @@ describe('a single query', () => {
     ['that returns no result leads to exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
     ['of a failed task leads to exit 5', seen('failed', { failure }), ['failed', 5], {}],
     [
-      'under a refused key leads to exit 3',
+      'with a refused key leads to exit 3',
       { kind: 'unauthorized', failure },
       ['queued', 3],
       { charged: 'yes', retry: 'resume', next: ['mgw', 'auth', 'status'] },
@@ -169,7 +169,7 @@ describe('a single query', () => {
     expect(ran[2] ?? {}).toMatchObject(error);
   });
 
-  it('of an unknown task just after its submission leads to exit 6, because the gateway may be slow', async () => {
+  it('of an unknown task just after its submission leads to exit 6, because the gateway may not know the task yet', async () => {
     const sending: JobEvent = { type: 'sending', attempt: 1, owner: { pid: 1, start: '', host: '' } };
     const [, exit, error] = await ask({ kind: 'missing', failure }, [sending, accepted]);
     expect([exit, error?.charged, error?.retry]).toEqual([6, 'no', 'safe']);
@@ -270,7 +270,7 @@ describe('fetch --no-wait', () => {
 
   it('sends no query if the success is recorded or the job has no handle', async () => {
     const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: '', results: 1 };
-    // Only the download sends a query, which ends at the deadline.
+    // Only the download sends a query, and the query ends at the deadline.
     expect((await fetched(seen('running'), accepted, finished))[1]).toBe(1);
     expect(await fetched(seen('running'))).toMatchObject([{ exitCode: 6 }, 0]);
   });
@@ -298,7 +298,7 @@ describe('saved speech', () => {
   };
   const wishes = { force: false, deadline: endless };
 
-  it('is copied to another file, which is recorded for the job', async () => {
+  it('is copied to a second file, and the copy is recorded for the job', async () => {
     const folder = freshFolder();
     const { deps, job } = await spoken(folder);
     const path = join(folder, 'copy.mp3');
@@ -320,7 +320,7 @@ describe('saved speech', () => {
     expect(deps.notes).toEqual([]);
   });
 
-  it('is written to standard output, with a note that it cannot be marked there', async () => {
+  it('is written to standard output, with a note that the stream cannot be marked', async () => {
     const { deps, job } = await spoken(freshFolder());
     const plan = await planned(job, { kind: 'stdout' }, deps);
     const stdout = new PassThrough();

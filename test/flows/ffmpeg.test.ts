@@ -15,22 +15,22 @@ beforeEach(() => {
   onEnd(() => void (process.env['PATH'] = path));
 });
 
-/** Installs a program on the PATH, which is otherwise empty. */
+/** Installs a program in the only folder of the PATH. */
 function install(name: 'ffmpeg' | 'ffprobe', script: string): void {
   const path = join(folder, name);
   writeFileSync(path, `#!/bin/sh\n${script}\n`);
   chmodSync(path, 0o755);
 }
 
-describe('ffmpeg', () => {
-  it('leads to exit 2 and the package to install if it is not on the PATH', async () => {
+describe('a command that uses ffmpeg', () => {
+  it('exits 2 and suggests the package to install if ffmpeg is not on the PATH', async () => {
     const missing = { code: 'usage', message: expect.stringContaining('apt install ffmpeg') as string };
     await expect(checkFfmpeg()).rejects.toMatchObject(missing);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toMatchObject(missing);
     await expect(probe('/a.mp4', [], signal)).rejects.toMatchObject(missing);
   });
 
-  it('leads to exit 2 with its message if it fails', async () => {
+  it("exits 2 with ffmpeg's error message if ffmpeg fails", async () => {
     install('ffmpeg', 'echo "  no such codec  " >&2; exit 1');
     await expect(checkFfmpeg()).rejects.toMatchObject({ code: 'usage', message: 'ffmpeg -version failed.' });
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow(
@@ -40,7 +40,7 @@ describe('ffmpeg', () => {
     await expect(encode('/a.mp4', [], signal)).rejects.toThrow('ffmpeg failed on the film: it failed.');
   });
 
-  it('leads to exit 2 if it finds no frame, even in a second search of the last ten seconds for the last frame', async () => {
+  it('exits 2 if ffmpeg finds no frame, and searches the last ten seconds a second time for the last frame', async () => {
     install('ffmpeg', `echo "$*" >> ${folder}/calls`);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow('found no frame in /a.mp4');
     install('ffmpeg', 'case "$*" in *"-sseof -10 "*) printf png;; esac');
@@ -52,7 +52,7 @@ describe('ffmpeg', () => {
     expect(Buffer.from(await takeFrame('/a.mp4', 'first', signal)).toString()).toBe('early');
   });
 
-  it('is killed if the command is interrupted', async () => {
+  it('kills ffmpeg when it is interrupted', async () => {
     install('ffmpeg', 'exec sleep 30');
     const interruption = new AbortController();
     const taking = takeFrame('/a.mp4', 'first', interruption.signal);

@@ -26,7 +26,7 @@ describe('a job with a REF', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('of another protocol leads to exit 2 and the command for its protocol, but is accepted if its protocol is lost', async () => {
+  it('of another protocol is refused with the command for its protocol, but is accepted if its protocol is lost', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
@@ -50,7 +50,7 @@ describe('a job with a REF', () => {
     expect(protocolOf({ ...lost, protocol: 'c' })).toBe(c);
   });
 
-  it('of another gateway leads to exit 2 and the command for its own gateway', async () => {
+  it('of another gateway is refused with the command for its own gateway', async () => {
     const deps = await flowDeps(freshFolder());
     const id = newJobId(1_795_000_000_000);
     await deps.ledger.create(id, [{ ...prepared, base_url: 'https://other.example' }]);
@@ -60,7 +60,7 @@ describe('a job with a REF', () => {
     });
   });
 
-  it('that is not recorded leads to exit 2, with the possible protocols if the REF may be a handle', async () => {
+  it('that is not recorded is refused, with the possible protocols if the REF may be a handle', async () => {
     const deps = await flowDeps(freshFolder());
     const find = (...words: string[]): Promise<unknown> =>
       findJobHere('task_9', deps, words).catch((error: unknown) => error);
@@ -82,7 +82,7 @@ describe('a job with a REF', () => {
     expect((await findJobHere(id, deps, ['jobs', 'wait'])).job.handle).toBe('task_7');
   });
 
-  it("gets a warning if its recorded response contains another model's operation", async () => {
+  it('gets a warning if its recorded response contains an operation of a different model', async () => {
     const deps = await flowDeps(freshFolder());
     const id = newJobId(1_795_000_000_000);
     const text = '{"name":"models/other/operations/1"}';
@@ -118,7 +118,7 @@ describe('a job of another gateway', () => {
     ['https://g.example', 'https://g.example'],
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
-  ])('excludes a job recorded for "%s" if the gateway is %s', (own, gateway) => {
+  ])('does not include a job recorded for "%s" if the gateway is %s', (own, gateway) => {
     expect(() => checkGateway(at(own), gateway, choice(), ['jobs'])).not.toThrow();
   });
 

@@ -29,7 +29,7 @@ export async function flowDeps(
   };
 }
 
-/** Returns a client whose exchanges all receive an empty response, and a function that returns their number. */
+/** Returns a client that answers every exchange with an empty response, and a function that counts the exchanges. */
 export function countingClient(): { client: GatewayClient; asked: () => number } {
   let asked = 0;
   const client = {

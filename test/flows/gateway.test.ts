@@ -109,7 +109,7 @@ it('--resubmit pays nothing if the output exists, and does not resolve the job',
   expect(shown.json.job.state).toBe('unknown');
 });
 
-it("--resubmit saves the second task's result if it has an output", async () => {
+it("--resubmit with -o saves the second task's result", async () => {
   const { user, own, ref } = await twoGateways(true);
   own.polls = 0;
   const output = join(user.cwd, 'boat.mp4');
@@ -121,7 +121,7 @@ it("--resubmit saves the second task's result if it has an output", async () => 
   ]);
 });
 
-it('a fetch whose output exists suggests a command with another name, which works', async () => {
+it('a fetch whose output exists suggests a command with a different file name, and the command works', async () => {
   const { user, own, ref } = await twoGateways(false);
   own.polls = 0;
   const output = join(user.cwd, 'taken.mp4');

@@ -50,7 +50,7 @@ it.each(['while its response is pending', 'while it waits for its job'])(
   },
 );
 
-it('a second run with another output is a second take, and prints a note before it pays', async () => {
+it('a second run with a different output makes a second take, and prints a note before it pays', async () => {
   const gateway = await FaultGateway.start({ protocol: 'c' });
   onEnd(() => gateway.close());
   const user = userHere(gateway.url);
@@ -68,8 +68,8 @@ it('a second run with another output is a second take, and prints a note before 
 });
 
 it.each([
-  ['its stream, which succeeds', 'accepted', [end], 0],
-  ['its stream, which breaks off', 'accepted', [], 9],
+  ['a stream that succeeds', 'accepted', [end], 0],
+  ['a stream that breaks off', 'accepted', [], 9],
   ['the head of its response', 'sending', [end], 0],
 ] as const)(
   'a second run of tts with the same output waits while the first run reads %s, and has the same outcome',

@@ -50,7 +50,7 @@ it('a local file is used directly and does not need a store', async () => {
   await copies.close();
 });
 
-it('an object is copied to a local file, which is removed on close', async () => {
+it('an object is copied to a local file, and the copy is removed on close', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
@@ -62,7 +62,7 @@ it('an object is copied to a local file, which is removed on close', async () =>
   expect(left()).toEqual([]);
 });
 
-it('an object that was deleted or replaced leads to exit 2, and no file remains', async () => {
+it('an object that was deleted or replaced is refused with exit 2, and no file remains', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   await expect(copies.pathOf(fileAt('s3://media/gone.wav'))).rejects.toMatchObject({ code: 'usage' });
@@ -73,7 +73,7 @@ it('an object that was deleted or replaced leads to exit 2, and no file remains'
   expect(left()).toEqual([]);
 });
 
-it('a copy that is not finished at the deadline leads to exit 8', async () => {
+it('a copy that is not finished at the deadline ends with exit 8', async () => {
   const { deps } = await scene();
   const copies = new LocalCopies(deps, { remainingMs: () => 0 });
   await expect(copies.pathOf(fileAt('s3://media/busy.wav'))).rejects.toMatchObject({ code: 'pending' });

@@ -32,7 +32,7 @@ interface Scene extends ReturnType<typeof sessionIn> {
   paths: string[];
 }
 
-/** Returns a session whose gateway sends these responses, and then repeats the last one. */
+/** Returns a session whose gateway sends the given responses, and then repeats the last response. */
 function scene(
   answers: (Reply | TransportError)[],
   env: NodeJS.ProcessEnv = {},
@@ -118,7 +118,7 @@ describe("an API key's models", () => {
     ]);
   });
 
-  it('are read up to 100 pages, or until their time has passed', async () => {
+  it('are read up to 100 pages, or until the timeout', async () => {
     const page = (_: unknown, index: number): Reply =>
       says({ data: [{ id: `m${index}` }], next: `https://elsewhere.example/x?page=${index}` });
     const own = scene(Array.from({ length: 200 }, page));
@@ -128,7 +128,7 @@ describe("an API key's models", () => {
     expect(await fetchModels(late, undefined, { timeoutMs: 0 })).toHaveLength(1);
   });
 
-  it('are not listed if the base URL is wrong, which the error suggests', async () => {
+  it('are not listed if the base URL is wrong, and the error suggests a check of the base URL', async () => {
     const wrong = scene([{ ...says({}, 404), text: '<html>404 page not found</html>' }]);
     await expect(fetchModels(wrong)).rejects.toMatchObject({
       ...{ code: 'not_found', next: ['mgw', 'doctor'] },
@@ -140,7 +140,7 @@ describe("an API key's models", () => {
     );
   });
 
-  it('lead to an error with the time of the next attempt if the gateway refuses the request', async () => {
+  it('are not listed if the gateway refuses the request, and the error contains the time of the next attempt', async () => {
     const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
     await expect(fetchModels(refused)).rejects.toMatchObject({
       ...{ code: 'auth', exitCode: 3, retry: 'never', requestId: 'r1' },
@@ -157,7 +157,7 @@ describe("an API key's models", () => {
 });
 
 describe('the cached models', () => {
-  it("are the same gateway's last list", async () => {
+  it('are the last list of the same gateway', async () => {
     const state = freshFolder();
     const [one, other] = [scene([], {}, state), scene([], { MGW_BASE_URL: 'https://g.example' }, state)];
     const [own, others] = [await one.settings(), await other.settings()];
@@ -181,7 +181,7 @@ describe('the cached models', () => {
 });
 
 describe('the model list', () => {
-  it('may be unavailable if it is needed only for checks, unless the certificate is invalid', async () => {
+  it('may be unavailable if the list is needed only for checks, unless the certificate is invalid', async () => {
     const silent = scene([says({}, 503)]);
     expect(await listedModels(silent, 'check')).toBeUndefined();
     expect(silent.calls).toMatchObject([{ timeoutMs: 10_000 }, {}]);
@@ -195,7 +195,7 @@ describe('the model list', () => {
     });
   });
 
-  it('must be available if it provides a field', async () => {
+  it('must be available if the body takes a field from the list', async () => {
     const silent = scene([says({}, 503)]);
     const missing = listedModels(silent, 'fill');
     await expect(missing).rejects.toMatchObject({
@@ -242,7 +242,7 @@ describe('the protocol of a model', () => {
     expect(await find('vendor-h3', {}, changed)).toBe('b');
   });
 
-  it('must be specified if several protocols or no known protocol serve the model, or leads to an error if the list is unavailable', async () => {
+  it('must be specified if several protocols or no known protocol serve the model, and causes an error if the list is unavailable', async () => {
     const two = scene([says({ data: [{ id: 'both', protocols: ['a', 'c'] }] })]);
     await expect(find('both', {}, two)).rejects.toMatchObject({ protocols: ['a', 'c'] });
     await expect(find('veo-4')).rejects.toMatchObject({

@@ -226,7 +226,7 @@ it('a free path ends with the next unused number, but a device, a folder without
 
 it('the next command after a failure to save a paid job creates the missing folder, or saves elsewhere if a file is in its place', () => {
   const folder = freshFolder();
-  // The current folder contains no such file.
+  // The current folder does not contain a file with this name.
   const name = `${basename(folder)}.mp4`;
   const [file, job] = [join(folder, 'file'), { id: 'job_1', protocol: 'c' } as Job];
   writeFileSync(file, '');
@@ -242,7 +242,7 @@ it('the next command after a failure to save a paid job creates the missing fold
   expect(nextFor('ENOTDIR', join(file, 'gone', name))).toEqual(fetchTo(name));
   expect(nextFor('ENOTDIR', join(file, 'gone/'))).toEqual(fetchTo('./'));
   expect(nextFor('EACCES', name)).toEqual(fetchTo(name.replace('.mp4', '-2.mp4')));
-  // The current folder contains this file.
+  // The current folder contains a package.json.
   expect(nextFor('ENOTDIR', join(file, 'package.json'))).toEqual(fetchTo('package-2.json'));
   const cause = Object.assign(new Error(), { code: 'ENOENT' });
   expect(nextForOutput(new MgwError('local_io', 'x', { cause }), job, name)).toBeUndefined();

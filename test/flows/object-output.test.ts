@@ -52,7 +52,7 @@ const success = (results: number): JobEvent => ({
 const options = { force: false, deadline: { remainingMs: () => Infinity } };
 const fileAt = (path: string): JobFile => ({ path, bytes: 1, sha256: 'a'.repeat(64) });
 
-/** Returns a function that saves files with these extensions at a local path, as a download does. */
+/** Returns a function that saves files with the given extensions at a local path, as a download does. */
 function maker(...endings: string[]): (path: string) => Promise<JobFile[]> {
   return (path) => {
     const paths = endings.map((ending) => path.replace(/\.mp4$/, `${ending}.mp4`));
@@ -170,7 +170,7 @@ describe('an upload that fails', () => {
     },
   );
 
-  it('for an unexpected reason passes on the error', async () => {
+  it('for an unexpected reason throws the original error', async () => {
     const bug = new Error('bug');
     const { deps, job } = await scene(() => Promise.reject(bug));
     const made = await job(success(1));

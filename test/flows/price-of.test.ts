@@ -47,7 +47,7 @@ describe('the price of a submission', () => {
     expect(priceOf(speech, withPrice('10k_characters=2', 'tts')).cost?.per_10k_characters).toBe('2');
   });
 
-  it('leads to an error about its setting if it is invalid', () => {
+  it('causes an error with the name of its setting if it is invalid', () => {
     const order = { protocol: 'c', model: 'm', body: {} };
     expect(() => priceOf(order, withPrice('nonsense', 'c'))).toThrow(
       expect.objectContaining({

@@ -109,7 +109,7 @@ const parts = fc.record({
   minimum: some(amount),
 });
 
-it('the reserved amount equals the bill to the last digit under any price, or exceeds it if the request is ambiguous', async () => {
+it('the reserved amount equals the bill to the last digit for any price, or exceeds the bill if the request is ambiguous', async () => {
   const gateway = await sandbox();
   const prices = PRICES as Price[];
   const real = [...prices];
@@ -171,7 +171,7 @@ const b = (prompt: string, model: string, ...more: string[]): string[] => [
   ...['video', 'b', 'submit', prompt, '--model', model, '--model-version', '1.0', ...more, '--json'],
 ];
 
-it('the reserved, spent and billed amounts are equal to the last digit under a price with several parts', async () => {
+it('the reserved, spent and billed amounts are equal to the last digit for a price with several parts', async () => {
   const stateDir = freshFolder();
   const gateway = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => gateway.close());

@@ -104,7 +104,7 @@ describe('speech in doubt', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  it('remains in doubt until a person resolves it, even if its response was recorded', async () => {
+  it('remains in doubt until the user resolves it, even if its response was recorded', async () => {
     const session = sessionIn(freshFolder());
     const reply = { status: 200, headers: {}, text: '', complete: false };
     const { id } = await jobWith(await session.ledger(), 'tts', sending, {
@@ -281,7 +281,7 @@ describe('--resubmit', () => {
       '5',
       { name: 'batch b', limit: '5' },
     ],
-  ])('pays under %s, as the job did', async (_, money, budget, expected) => {
+  ])('is charged to %s, like the original submission', async (_, money, budget, expected) => {
     const session = sessionIn(freshFolder());
     await (await session.budget('standing', 'clips')).setLimit({ amount: decimalOf(3) });
     const ledger = await session.ledger();

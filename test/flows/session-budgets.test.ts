@@ -70,7 +70,7 @@ it("a session's budget releases a dead process's reservation for a job that was 
 });
 
 describe('the standing budget', () => {
-  it('must have a limit, whether it is set by --budget-name or by the profile', async () => {
+  it('must have a limit, whether --budget-name or the profile selects the budget', async () => {
     const session = sessionIn(freshFolder(), {});
     const settings = await session.settings();
     const open = (name: string): ReturnType<typeof session.budget> => session.budget('standing', name);
@@ -114,7 +114,7 @@ describe('the remaining budget of a batch', () => {
     return [shown, state];
   };
 
-  it('depends on its own budget and the standing budget, neither of which it creates', async () => {
+  it('depends on the batch budget and the standing budget, and reading the amount creates neither', async () => {
     const [none, state] = await remainders('3', 'clips');
     expect(none).toEqual(['the budget of the batch films: 3 of 3']);
     expect(existsSync(dirname(budgetPath(state, 'batch', 'films')))).toBe(false);
@@ -137,7 +137,7 @@ describe('the remaining budget of a batch', () => {
   });
 });
 
-it('a command or batch pays under its own budget in addition to the standing budget', async () => {
+it('a command or batch is charged to both its own budget and the standing budget', async () => {
   const session = sessionIn(freshFolder());
   const standing = [
     { name: 'clips', label: 'the budget clips', budget: await session.budget('standing', 'clips') },

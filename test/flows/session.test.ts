@@ -10,7 +10,7 @@ import { minSecretLength } from '../../src/redact.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
-it('a session tries again to open a ledger or settings that it failed to open', async () => {
+it('a session tries again if it could not open its ledger or its settings', async () => {
   const state = join(freshFolder(), 'state');
   writeFileSync(state, '');
   const session = sessionIn(state);
@@ -50,7 +50,7 @@ it('closing a session aborts its calls', async () => {
   await expect(call).rejects.toThrow('the client was closed');
 });
 
-it('an API key is hidden if it is too long to occur in text by chance', async () => {
+it('an API key is hidden in text, unless the key is so short that the text may contain it by chance', async () => {
   const [key, short] = ['k'.repeat(minSecretLength), 's'.repeat(minSecretLength - 1)];
   const shownBy = async (text: string): Promise<string> => {
     const session = sessionIn(freshFolder(), { MGW_API_KEY: text });

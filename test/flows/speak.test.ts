@@ -58,7 +58,7 @@ async function scene(): Promise<Scene> {
 }
 
 describe('speech', () => {
-  it('for an object cannot have a sidecar, which is reported before payment', async () => {
+  it('for an object cannot have a sidecar, and the error is reported before payment', async () => {
     const { server, deps } = await scene();
     const wanted = wish({ output: 's3://m/a.mp3', sidecar: true });
     await expect(speak(composed, wanted, deps)).rejects.toMatchObject({ code: 'usage' });
@@ -172,7 +172,7 @@ describe('speech', () => {
     expect(readFileSync(join(folder, 'b.mp3.json'), 'utf8')).toBe('mine');
   });
 
-  it('is written to a stream, with a note that it cannot be marked there', async () => {
+  it('is written to a stream, with a note that the stream cannot be marked', async () => {
     const { deps } = await scene();
     const output = new PassThrough();
     const done = await speak(composed, wish({ output, mark: true }), deps);

@@ -92,7 +92,7 @@ describe('after acceptance, a video', () => {
     expect(existsSync(join(folder, job.id))).toBe(false);
   });
 
-  it('leads to exit 10 and the command that saves it elsewhere if its folder cannot be created', async () => {
+  it('is not saved if its folder cannot be created (exit 10), and the error suggests how to save it elsewhere', async () => {
     const failing = new MgwError('local_io', 'No space.');
     const error = (await submit(() => Promise.reject(failing), '/x/{job}.mp4')) as MgwError;
     expect(error).toMatchObject({ exitCode: 10, charged: 'yes', retry: 'resume' });

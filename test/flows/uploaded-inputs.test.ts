@@ -33,7 +33,7 @@ async function use(ledger: Ledger, request: unknown, ...events: JobEvent[]): Pro
   return id;
 }
 
-/** Returns a session whose store contains these files, and the names of removed files. */
+/** Returns a session whose store contains the given files, and the names of the files that the test removes. */
 function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionIn>; gone: string[] } {
   const gone: string[] = [];
   const uploads: Store['uploads'] = {
@@ -47,7 +47,7 @@ function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionI
 const before = Date.parse(limit);
 const options = { before, queued: () => Promise.resolve([] as string[]) };
 
-it('each uploaded file is listed with the jobs that use it, even as a frame, oldest first', async () => {
+it('uploaded files are listed oldest first, each with the jobs that use the file or a frame of it', async () => {
   const { session } = scene(fileOf(a), fileOf(film), fileOf(b));
   const ledger = await session.ledger();
   const one = await use(ledger, { image: a }, accepted);

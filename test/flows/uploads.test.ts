@@ -40,7 +40,7 @@ describe('the files in flags', () => {
     ['an empty file', 'empty.png', true, 'empty.png is empty'],
     ['no store', 'boat.png', false, 'configure a store'],
     ['an earlier job and no store', '@intro:last', false, 'configure a store'],
-  ])('are refused in the case of %s', async (_, image, isThere, words) => {
+  ])('are refused if there is %s', async (_, image, isThere, words) => {
     await expect(namedFiles(hasStore(isThere), c, { image }, read)).rejects.toMatchObject({
       code: 'usage',
       message: expect.stringContaining(words) as string,
@@ -104,7 +104,7 @@ describe('the files in flags', () => {
     await expect([...files.values()][0]?.()).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('may be earlier jobs, which the caller resolves and which need no store for Protocol A', async () => {
+  it('may be earlier jobs that the caller resolves, and need no store for Protocol A', async () => {
     const asset: EarlierAsset = { name: 'sha256:x.mp4#last', read: () => Promise.resolve(content('png')) };
     const known = new Map([['@intro:last', asset]]);
     const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, known);
@@ -149,7 +149,7 @@ describe('the upload of a submission', () => {
     return { sent: JSON.parse(String(exchange?.body)) as JsonObject, names, notes: session.notes };
   };
 
-  it('replaces names with URLs, and uploads a frame under the hash of its own bytes', async () => {
+  it('replaces names with URLs, and names an uploaded frame after the hash of its own bytes', async () => {
     const body = { model: 'vendor-h3', prompt: png, image: png, last_frame_image_url: frame };
     const { sent, names, notes } = await uploaded(body);
     expect(names).toEqual(['.png boat', '.png a frame']);

@@ -70,7 +70,7 @@ function histories(stateOf: () => Promise<string | undefined>): void {
         expect(code, JSON.stringify(json)).toBe(0);
         return json.job.handle ?? '';
       });
-    // A removal is refused while the job is in use, or if no such job exists.
+    // A removal is refused while the job is in use, or if the job does not exist.
     const remove = (handle: string): Promise<Operation<'submit' | 'remove', string>> =>
       timed('remove', ['jobs', 'rm', '@boat', '--force'], ({ code }) => (code === 0 ? handle : ''));
     const first = await Promise.all([send(), send(), send()]);

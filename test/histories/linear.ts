@@ -23,7 +23,7 @@ export function isLinearizable<State, Input, Output>(
     const here = JSON.stringify([state, left.map((operation) => history.indexOf(operation))]);
     if (known.has(here)) return false;
     known.add(here);
-    // An operation that was called after another one's response cannot precede that other operation.
+    // An operation cannot take effect before another operation whose response arrived before its call.
     const firstAnswer = Math.min(...left.map(({ answered }) => answered));
     return left.some((operation) => {
       if (operation.asked > firstAnswer) return false;
@@ -43,7 +43,7 @@ export function isLinearizable<State, Input, Output>(
 /** A call to a budget: reserves an amount, or reads the reserved sum. */
 export type BudgetInput = { reserve: number } | 'read';
 
-/** Returns a model of a budget, which grants an amount if and only if it fits the limit. */
+/** Returns a model of a budget that grants an amount if and only if the amount fits the limit. */
 export function budgetOf(limit: number) {
   return (taken: number, input: BudgetInput, output: boolean | number): number | undefined => {
     if (input === 'read') return output === taken ? taken : undefined;

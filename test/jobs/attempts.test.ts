@@ -45,7 +45,7 @@ describe('another attempt', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('by another process no longer blocks this run after an interruption', async () => {
+  it('by another process stops blocking this run when this run is interrupted', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const job = await prepared(deps.ledger, deps);
     await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(currentOwner()));
@@ -82,7 +82,7 @@ describe('another attempt', () => {
     ['a 502 with a handle', says({ task_id: 'task_7', error: 'late' }, 502), true, 7, 1],
     ['a 408', says({ error: 'slow' }, 408), true, 7, 1],
   ])(
-    'is made under submit.retry_5xx only if nothing can have been created: %s',
+    'is made with submit.retry_5xx only if no task can have been created: %s',
     async (_, answer, retry5xx, exit, requests) => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(answer);
@@ -92,7 +92,7 @@ describe('another attempt', () => {
   );
 });
 
-describe('an attempt that cannot be recorded', () => {
+describe('an attempt whose `sending` event cannot be recorded', () => {
   it.each<[string, JobEvent['type'][], number]>([
     ['is recorded as not sent', ['sending'], 1],
     ['is known only to its own process', ['sending', 'unavailable'], 0],
@@ -133,7 +133,11 @@ describe('a damaged record', () => {
     reply: { status, headers: {}, text, complete: true },
   });
   it.each<[string, JobEvent, number]>([
-    ['is not settled by a refusal, which may belong to an earlier attempt', answered('{"error":{}}', 422), 7],
+    [
+      'is not settled by a refusal, because the refusal may belong to an earlier attempt',
+      answered('{"error":{}}', 422),
+      7,
+    ],
     ['is settled by a handle', answered('{"task_id":"task_7"}', 200), 0],
   ])('%s', async (_, reply, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
@@ -152,7 +156,7 @@ describe('a damaged record', () => {
   });
 });
 
-describe('two people who resolve one job at the same time', () => {
+describe('two users who resolve one job at the same time', () => {
   it('do not end an attempt that began after the first resolution', async () => {
     const { ledger, ...deps } = await depsFor('http://127.0.0.1:9', freshFolder());
     const { id } = await prepared(ledger, { ...deps, ledger });

@@ -133,7 +133,7 @@ function buyer({ server, state }: Shop, name: string, isEnough = (): boolean => 
   return new Promise((resolve) => child.once('close', () => resolve(ends)));
 }
 
-it('three processes that each submit 10 jobs under a budget for 20 create exactly 20 tasks', async () => {
+it('three processes that each submit 10 jobs create exactly 20 tasks if the budget is enough for 20', async () => {
   const own = await shop('20');
   const names = Array.from({ length: 3 }, (_, index) => `calm ${index}`);
   const ends = (await Promise.all(names.map((name) => buyer(own, name)))).flat();
@@ -143,7 +143,7 @@ it('three processes that each submit 10 jobs under a budget for 20 create exactl
   expect(await own.standing()).toEqual({ spent: '20', reserved: '0' });
 }, 120_000);
 
-it('a budget is never exceeded, and can be used up, by processes that are killed at any moment', async () => {
+it('processes that are killed at any moment never exceed a budget, and can use it up', async () => {
   const own = await shop('40');
   let killed = 0;
   for (let round = 0; own.server.created < 40 && round < 4; round += 1) {

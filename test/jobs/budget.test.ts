@@ -65,7 +65,7 @@ const creates = (server: HttpServer): void => {
 };
 
 describe('a payment under a budget', () => {
-  it('is spent if it was accepted, and is refused with exit 12 if it exceeds the budget', async () => {
+  it('is counted as spent if it is accepted, and is refused with exit 12 if it exceeds the budget', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     expect([(await buy(deps)).exit, (await buy(deps)).exit]).toEqual([0, 0]);
@@ -116,31 +116,34 @@ describe('a payment under a budget', () => {
   it.each([
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
-  ])('that is refused does not end the job of a concurrent run that is %s', async (_, cost, exit) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
-    const second = await payer(server.url, state, { cost, owner: currentOwner() });
-    const { ledger } = first.deps;
-    let other: Promise<Ran> | undefined;
-    const beginOther = (): Promise<void> =>
-      new Promise((resolve) => {
-        const append = second.deps.ledger.append.bind(second.deps.ledger);
-        second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
-        const deadline = deadlineIn(1000, second.deps.clock);
-        other = run(second.deps, orderOf({ key: 'k', deadline }));
-      });
-    // The first run claims the next attempt, so that no process sends the job while this run removes it.
-    const claim = ledger.claim.bind(ledger);
-    ledger.claim = async (name, content) => {
-      const holder = await claim(name, content);
-      if (name.startsWith('send.')) await beginOther();
-      return holder;
-    };
-    expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
-    expect((await other)?.exit).toBe(exit);
-    expect(server.created).toBe(exit === 0 ? 1 : 0);
-    expect(await jobsOf(ledger)).toHaveLength(server.created);
-  });
+  ])(
+    'that is refused does not end the job of a concurrent run whose payment is %s',
+    async (_, cost, exit) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
+      const second = await payer(server.url, state, { cost, owner: currentOwner() });
+      const { ledger } = first.deps;
+      let other: Promise<Ran> | undefined;
+      const beginOther = (): Promise<void> =>
+        new Promise((resolve) => {
+          const append = second.deps.ledger.append.bind(second.deps.ledger);
+          second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
+          const deadline = deadlineIn(1000, second.deps.clock);
+          other = run(second.deps, orderOf({ key: 'k', deadline }));
+        });
+      // The first run claims the next attempt, so no other process sends the job during the removal.
+      const claim = ledger.claim.bind(ledger);
+      ledger.claim = async (name, content) => {
+        const holder = await claim(name, content);
+        if (name.startsWith('send.')) await beginOther();
+        return holder;
+      };
+      expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
+      expect((await other)?.exit).toBe(exit);
+      expect(server.created).toBe(exit === 0 ? 1 : 0);
+      expect(await jobsOf(ledger)).toHaveLength(server.created);
+    },
+  );
 
   it('that is refused does not remove a job that was sent earlier', async () => {
     const [server, state] = [await httpServer(says({}, 429)), freshFolder()];
@@ -170,7 +173,7 @@ describe('a payment under a budget', () => {
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('is refused with the command that sets a limit if the budget has lost its limit', async () => {
+  it('is refused if the budget has lost its limit, and the error suggests the command that sets a limit', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const raise = ['mgw', 'budget', 'set', 'clips'];
     const allowances: JobDeps['allowances'] = () =>
@@ -191,7 +194,7 @@ describe('a payment under a budget', () => {
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('keeps its reservation if its response was lost, until a person resolves it', async () => {
+  it('keeps its reservation after a lost response until the user resolves the job', async () => {
     const server = await httpServer((_, response) => {
       creates(server);
       response.destroy();
@@ -253,7 +256,7 @@ const deaths: [
     { spent: '0', reserved: '0.4' },
   ],
   [
-    'when it was temporarily refused',
+    'after a temporary refusal',
     (owner, reservation) => [
       { type: 'sending', attempt: 1, owner, reservation },
       { type: 'unavailable', attempt: 1, error: { code: 'rate_limited', message: '' } },
@@ -261,7 +264,7 @@ const deaths: [
     { spent: '0', reserved: '0' },
   ],
   [
-    'when it was accepted',
+    'after its task was accepted',
     (owner, reservation) => [
       { type: 'sending', attempt: 1, owner, reservation },
       { type: 'accepted', handle: 'task_1' },
@@ -270,7 +273,7 @@ const deaths: [
   ],
 ];
 
-describe('a job that is removed', () => {
+describe('the removal of a job', () => {
   it.each<[string, JobEvent[], { spent: string; reserved: string }]>([
     ['was never sent', [], { spent: '0', reserved: '0' }],
     [
@@ -284,7 +287,7 @@ describe('a job that is removed', () => {
       [{ type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } }],
       { spent: '0.4', reserved: '0' },
     ],
-  ])('settles its reservation first if it %s', async (_, events, standing) => {
+  ])("settles the job's reservation first if the job %s", async (_, events, standing) => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const jobId = job?.id ?? '';
@@ -305,7 +308,7 @@ describe('a job that is removed', () => {
     expect(await deps.ledger.read(jobId)).toBeUndefined();
   });
 
-  it('by force counts its reservation as spent if another process may be about to send it', async () => {
+  it("by force counts the job's reservation as spent if another process may be about to send the job", async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     if (job === undefined) throw new Error('no job');
@@ -327,14 +330,14 @@ it('a job that could not be removed because a budget failed can still be sent', 
   const left = await deps.ledger.read(job.id);
   expect((await deps.ledger.events(job.id)).at(-1)?.type).toBe('unavailable');
   expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
-  // On a full disk this cannot be recorded, so only this process knows that it sends nothing.
+  // On a full disk, no event can be recorded, so only this process knows that it sends nothing.
   const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
   await expect(removeJob(full, left ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
   expect(await nextAttempt(deps.ledger, left ?? job)).toBe('unsent');
 });
 
-describe('a process that dies', () => {
-  it.each(deaths)('%s has its reservation settled from the ledger alone', async (_, events, standing) => {
+describe('the reservation of a dead or unreachable process', () => {
+  it.each(deaths)('is settled from the ledger alone if the process died %s', async (_, events, standing) => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const owner = deadOwner();
@@ -344,7 +347,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('does not lose its reservation while it may be alive, or if another process has claimed the attempt', async () => {
+  it('remains while the process may be alive, or if another process has claimed the attempt', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
@@ -359,7 +362,7 @@ describe('a process that dies', () => {
     expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('has its reservation released once another process has had the job accepted, even if it may be alive', async () => {
+  it("is released once another process's attempt is accepted, even if the owner may be alive", async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
@@ -371,7 +374,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('has its reservation released if it died between its claim and its first byte', async () => {
+  it('is released if the process died between its claim and its first byte', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, owner] = [job?.id ?? '', deadOwner()];
@@ -380,7 +383,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('has its reservation released even if an attempt without a budget is in doubt, unless the record is lost', async () => {
+  it('is released even if an attempt without a budget is in doubt, unless the record of an attempt is lost', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const id = job?.id ?? '';
@@ -405,28 +408,25 @@ describe('a process that dies', () => {
         { type: 'accepted', handle: 'task_1' },
       ],
     ],
-  ])(
-    'has its reservation counted as spent if the `sending` event is lost and the task was %s',
-    async (_, events) => {
-      const state = freshFolder();
-      const { deps, budget } = await payer('http://127.0.0.1:1', state);
-      const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
-      const id = job?.id ?? '';
-      await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner: deadOwner() }, limit);
-      appendFileSync(join(state, 'jobs', `${id}.jsonl`), '{"torn{"v":1}\n');
-      for (const event of events) await deps.ledger.append(id, event);
-      expect(await settled(budget)).toEqual({ spent: '0.4', reserved: '0' });
-    },
-  );
+  ])('is counted as spent if the `sending` event is lost and the task was %s', async (_, events) => {
+    const state = freshFolder();
+    const { deps, budget } = await payer('http://127.0.0.1:1', state);
+    const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+    const id = job?.id ?? '';
+    await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner: deadOwner() }, limit);
+    appendFileSync(join(state, 'jobs', `${id}.jsonl`), '{"torn{"v":1}\n');
+    for (const event of events) await deps.ledger.append(id, event);
+    expect(await settled(budget)).toEqual({ spent: '0.4', reserved: '0' });
+  });
 
-  it("keeps its reservation if the job's record is missing", async () => {
+  it("remains if the job's record is missing", async () => {
     const { budget } = await payer('http://127.0.0.1:1', freshFolder());
     const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
     await budget.reserve(charge, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it("does not block the next payment, which first settles the dead process's reservation", async () => {
+  it('is settled before the next payment, and does not block that payment', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });

@@ -81,7 +81,7 @@ describe('the outcome of a reservation', () => {
     ['is open while its attempt is open', { events: [sending(1, mine)] }, 'open'],
     ['is open if its attempt is unknown', { events: [sending(1, mine), ended('unknown', 1)] }, 'open'],
     [
-      'is open if a person sent the job again',
+      'is open if the user sent the job again',
       { events: [sending(1, mine), ended('unknown', 1), { type: 'resolved', how: 'resubmit' }] },
       'open',
     ],
@@ -98,7 +98,11 @@ describe('the outcome of a reservation', () => {
     ['is open if its process may be alive', { events: [], life: 'unknown' }, 'open'],
     ['is "none" if nothing was sent under the reservation', { events: [] }, 'none'],
     ['is "none" if another attempt of the job is open', { events: [sending(1, 'other')] }, 'none'],
-    ['is open if a lost event may record an attempt under it', { events: [undefined] }, 'open'],
+    [
+      'is open if a lost event may have recorded an attempt under the reservation',
+      { events: [undefined] },
+      'open',
+    ],
     ['is "none" if its process died after it claimed the attempt', { events: [], claim: 'own' }, 'none'],
     [
       'is open if the claimed attempt may have begun',
@@ -134,7 +138,7 @@ describe('the outcome of a reservation', () => {
     expect(await settledBy({ events: [] }, 'job_other')).toBe('open');
   });
 
-  it('belongs to the job whose id precedes the dot', () => {
+  it("belongs to the job whose id precedes the dot in the reservation's id", () => {
     expect([jobOfReservation('job_1.ab.c'), jobOfReservation('job_1')]).toEqual(['job_1', 'job_1']);
   });
 });
@@ -185,7 +189,7 @@ describe('the usage of speech', () => {
     expect(await told([sending(1), accepted])).toEqual([]);
   });
 
-  it('is reported to the user if a budget cannot record it', async () => {
+  it('is reported to the user if a budget cannot record the final amount', async () => {
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
     expect(await told([spoken, accepted], true)).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
   });
@@ -218,7 +222,7 @@ describe("the state of a job's next attempt", () => {
     expect(await nextAttempt({ ...ledger, read: () => Promise.resolve(undefined) }, job)).toBe('changed');
   });
 
-  it('is "unsent" if this process abandoned the claim, even though it is alive', async () => {
+  it('is "unsent" if this process abandoned the claim, even though the process is alive', async () => {
     const other = 'job_00000000000002';
     const ledger = ledgerOf({ events, claim: 'own', life: 'alive' }, other);
     const job = (await ledger.read(other)) as Job;

@@ -27,7 +27,7 @@ export interface FakeClock extends Clock {
   onSleep?: (count: number) => Promise<void> | void;
   /** Advances both the time of day and the monotonic time. */
   advance(ms: number): void;
-  /** Sets the time of day forward, or back if negative, without time passing. */
+  /** Moves the time of day by the given ms (negative: back). Does not change the monotonic time. */
   set(ms: number): void;
 }
 

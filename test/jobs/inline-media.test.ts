@@ -66,7 +66,7 @@ describe('a media sink', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('publishes no file before it is closed, or while a later poll writes the media again', async () => {
+  it('publishes no file before the sink is closed, or while a later poll writes the media again', async () => {
     const former = await filled(0, 'first');
     const again = await media.openSink(0);
     expect(media.file(0)).toBeUndefined();
@@ -85,7 +85,7 @@ describe('a media sink', () => {
     lock.release();
   });
 
-  it('leads to exit 10 if the folder is missing', async () => {
+  it('reports an error with exit 10 if the folder is missing', async () => {
     rmSync(folder, { recursive: true });
     await expect(media.openSink(0)).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'yes' });
     lock.release();

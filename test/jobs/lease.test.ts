@@ -16,7 +16,7 @@ const lost = (): never => {
 };
 
 describe('a process that other processes may have declared dead', () => {
-  it('sends nothing, and records this for its attempt', async () => {
+  it('sends nothing, and records that the attempt was not sent', async () => {
     let posts = 0;
     const server = await httpServer((_, reply) => {
       posts += 1;

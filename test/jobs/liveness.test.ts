@@ -13,8 +13,8 @@ const elsewhere: Owner = { pid: 7, start: '1', host: 'elsewhere', lease: '1', in
 const leaseMs = 30_000;
 
 /**
- * Returns a ledger that knows a process on another machine only by its lease. The lease is renewed at
- * `renewedAt` (ms), or else ends.
+ * Returns a ledger that knows a process on another machine only by its lease. The lease is renewed once,
+ * at `renewedAt` (ms).
  */
 function withLease(ledger: Ledger, clock: FakeClock, renewedAt: number): Ledger {
   const until = (): number => (clock.monotonic() >= renewedAt ? renewedAt : 0) + leaseMs;
@@ -50,7 +50,7 @@ it("a job of a dead process on another machine is resumed as soon as the process
   expect(deps.notes).toEqual([expect.stringMatching(`${first} was started on another machine.*up to 30 s`)]);
 });
 
-it('a job of a process on another machine that renews its lease leads to a second take with a note', async () => {
+it('a repeated command makes a second take, with a note, if a process on another machine renews its lease', async () => {
   const { deps, created, first } = await second(7500);
   expect(await run(deps)).toMatchObject({ exit: 0, isResumed: false });
   expect(created()).toBe(2);
@@ -58,7 +58,7 @@ it('a job of a process on another machine that renews its lease leads to a secon
   expect(deps.notes.at(-1)).toContain(`second take of ${first}`);
 });
 
-it('the wait for a lease ends at the deadline with exit 8, and nothing is sent', async () => {
+it('a wait for the end of a lease stops at the deadline with exit 8, and nothing is sent', async () => {
   const { deps, created } = await second(Infinity);
   const ran = await run(deps, orderOf({ deadline: deadlineIn(5000, deps.clock) }));
   expect(ran).toMatchObject({ exit: 8, error: { code: 'pending' } });
@@ -76,7 +76,7 @@ it.each([
   ['of another batch', 'other/1', 7],
   ['of the same batch', 'clips/1', 0],
 ])(
-  "a job in doubt %s blocks a row of an agent's batch with the same request unless it belongs to that batch",
+  "a job in doubt %s blocks a row of an agent's batch with the same request, unless the job belongs to that batch",
   async (_, key, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((_, response) => response.destroy());
@@ -90,10 +90,10 @@ it.each([
 );
 
 it.each<[string, Answer, object, number]>([
-  ['was accepted, blocks', says({ task_id: 'task_1' }), { exit: 2, error: { code: 'conflict' } }, 1],
-  ['was refused, does not block', says({ error: { message: 'no' } }, 400), { exit: 0 }, 2],
+  ['accepted', says({ task_id: 'task_1' }), { exit: 2, error: { code: 'conflict' } }, 1],
+  ['refused', says({ error: { message: 'no' } }, 400), { exit: 0 }, 2],
 ])(
-  'a job whose process died before it read the response, and that %s an agent under another key',
+  'a job whose process died before it recorded the response blocks an agent with a different key only if the job was accepted: %s',
   async (_, answer, ran, posts) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(answer);
@@ -133,7 +133,7 @@ it.each<[string, keyof Ledger, Partial<Order>]>([
   ['sends the same job', 'confirm', {}],
   ['has claimed the key for another body', 'create', { body: { model: 'vendor-h3', prompt: 'a kite' } }],
 ])(
-  'a process first records its pending events before it waits for another process that %s',
+  'a process records its pending events before it waits for another process that %s',
   async (_, step, differing) => {
     const server = await httpServer();
     const deps = await depsFor(server.url, freshFolder(), { owner: currentOwner() });
@@ -149,7 +149,7 @@ it.each<[string, keyof Ledger, Partial<Order>]>([
   },
 );
 
-describe('a job that is removed while another command begins to run on it', () => {
+describe('the removal of a job while another command begins to use the job', () => {
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
 
   /**
@@ -202,7 +202,7 @@ describe('a job that is removed while another command begins to run on it', () =
   }
 
   it.each<Moment>(['before the removal', 'during the removal'])(
-    'is not removed if a run begins %s',
+    'is refused if the command begins %s',
     async (moment) => {
       expect(await removedAndWaitedFor(moment)).toEqual({
         removed: 'in_use',
@@ -212,7 +212,7 @@ describe('a job that is removed while another command begins to run on it', () =
     },
   );
 
-  it('does not exist for a run that begins after the last read of the job', async () => {
+  it('succeeds if the command begins after the last read of the job, and the command finds no such job', async () => {
     const { removed, waited } = await removedAndWaitedFor('after the last look at the job');
     expect(removed).toBeUndefined();
     expect(waited).toMatchObject({ exitCode: 2, message: expect.stringMatching(/^No such job/) as string });

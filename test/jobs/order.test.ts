@@ -63,7 +63,7 @@ describe('the recorded body', () => {
     expect(recordedBody(over)).toEqual({ request: { ...over, instances: [instance] }, elided: true });
   });
 
-  it('does not contain the API key, and cannot be sent again if it would have contained the key', () => {
+  it('does not contain the API key, and cannot be sent again if the key had to be removed', () => {
     const redact = (text: string): string => text.replaceAll('sk-1', '[redacted]');
     expect(recordedBody({ a: ['say sk-1'], 'sk-1': 1, b: 2 }, redact)).toEqual({
       request: { a: ['say [redacted]'], '[redacted]': 1, b: 2 },

@@ -74,7 +74,7 @@ describe('prune removes', () => {
     expect(await ledger.claimState(id)).toBe('removed');
   });
 
-  it('jobs with a key only with --keys, which frees the key', async () => {
+  it('jobs with a key only with --keys, and frees their keys', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
@@ -142,7 +142,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await pruned({ keys: true, before: now + 1 })).toMatchObject({ removed: [id] });
   });
 
-  it('a job that a process takes on just before the removal', async () => {
+  it('a job that a process begins to use just before the removal', async () => {
     const id = await make(failed);
     const began: JobEvent = { type: 'began', run: 's', owner: currentOwner(), ...goal };
     const lifeOf = ledger.lifeOf.bind(ledger);

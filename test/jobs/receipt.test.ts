@@ -57,13 +57,13 @@ describe('mismatchesOf', () => {
       ['resolution', '768P', '854x480'],
     ],
     [
-      'another aspect ratio',
+      'a different aspect ratio',
       'b',
       { OutputConfig: { AspectRatio: '9:16' } },
       {},
       ['aspect_ratio', '9:16', '1280x720'],
     ],
-    ['another frame rate', 'c', c({ fps: 30 }), { fps: 24 }, ['fps', 30, 24]],
+    ['a different frame rate', 'c', c({ fps: 30 }), { fps: 24 }, ['fps', 30, 24]],
     ['missing sound', 'b', { OutputConfig: { AudioGeneration: 'Enabled' } }, {}, ['audio', true, false]],
     [
       'unrequested sound',

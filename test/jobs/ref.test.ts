@@ -38,7 +38,7 @@ describe('a REF', () => {
     expect(await findJob(deps.ledger, one.slice(4, 7))).toBeUndefined();
   });
 
-  it("may be @last, which is limited to a protocol's jobs if a protocol is specified", async () => {
+  it('may be @last, which selects only jobs of the specified protocol, if any', async () => {
     await expect(findJob(deps.ledger, '@last')).rejects.toMatchObject({ exitCode: 2 });
     const [first, second] = [await make(1, 'a'), await make(2, 'b')];
     expect((await findJob(deps.ledger, '@last'))?.id).toBe(second);
@@ -69,7 +69,7 @@ describe('a REF', () => {
     },
   );
 
-  it('that is a handle of two gateways or protocols selects the configured gateway, or is refused with the ids', async () => {
+  it("that is a handle at two gateways or protocols selects the configured gateway's job, or is refused as ambiguous", async () => {
     const [one, two] = [await make(1, 'c', '424', 'https://one.example'), await make(2, 'c', '424')];
     const find = (protocol?: string, gateway?: string): Promise<string | undefined> =>
       findJob(deps.ledger, '424', protocol, gateway).then((job) => job?.id);
@@ -100,7 +100,7 @@ describe('a REF', () => {
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(id);
   });
 
-  it("in the form of mgw's job ids never refers to a job elsewhere", async () => {
+  it('that begins with job_ or @ is never used as the handle of a task that was started elsewhere', async () => {
     for (const ref of ['job_zzz', 'job_', '@nothing'])
       await expect(findJob(deps.ledger, ref)).rejects.toMatchObject({ exitCode: 2 });
   });

@@ -35,7 +35,7 @@ async function again(id: string): Promise<Job> {
 }
 
 describe('a job in doubt', () => {
-  it('continues with the handle that a person adopts', async () => {
+  it('continues with the handle that the user adopts', async () => {
     const job = await resolveJob(deps.ledger, await make(...lost), { how: 'adopted', handle: 'task_1' });
     expect(job).toMatchObject({ state: 'queued', handle: 'task_1', error: undefined });
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(job.id);
@@ -55,7 +55,7 @@ describe('a job in doubt', () => {
       });
   });
 
-  it('is rejected or sent again if a person decides so', async () => {
+  it('is rejected or sent again, as the user decides', async () => {
     expect(await resolveJob(deps.ledger, await make(...lost), { how: 'not-created' })).toMatchObject({
       state: 'rejected',
     });

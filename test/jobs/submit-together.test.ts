@@ -35,8 +35,8 @@ function meetBeforeBeginning(runs: readonly TestDeps[]): void {
   }
 }
 
-describe('one key', () => {
-  it('that two runs use at once is sent by one of them, and both receive its job', async () => {
+describe('a key', () => {
+  it('that two runs use at once leads to one submission, and both runs receive its job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const both = await Promise.all(
@@ -49,9 +49,9 @@ describe('one key', () => {
   });
 
   it.each([
-    ['is sent', 0],
-    ['is abandoned by that process', 6],
-  ])('belongs to the process that started first until it %s', async (_, exit) => {
+    ['is accepted', 0],
+    ['fails', 6],
+  ])('belongs to the process that started first until its submission %s', async (_, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const first = await depsFor(server.url, state, alive);
@@ -85,7 +85,7 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('sends once for each of 20 keys in 100 parallel runs', async () => {
+  it('leads to only one submission, even in 100 parallel runs with 20 keys', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const all = await Promise.all(
       Array.from({ length: 100 }, async (_, index) =>
@@ -110,7 +110,7 @@ describe('one key', () => {
     return deps;
   }
 
-  it('with two bodies at once leads to one submission, and to an error with the difference for the other body', async () => {
+  it('that two runs use at once with different bodies leads to one submission, and the other run reports the difference', async () => {
     for (let round = 0; round < 5; round += 1) {
       const [server, state] = [await httpServer(), freshFolder()];
       const orders = ['a boat', 'a ship'].map((prompt) =>
@@ -126,7 +126,7 @@ describe('one key', () => {
     }
   });
 
-  it('with another body exits 2 and sends nothing', async () => {
+  it('is refused with exit 2 for a different body, and nothing is sent', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     const other = orderOf({ key: 'k', body: { model: 'vendor-h3', prompt: 'b' } });
@@ -137,7 +137,7 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a removed job that was imported with another body exits 2 and sends nothing', async () => {
+  it('of a removed job that was imported with a different body is refused with exit 2, and nothing is sent', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { ledger, gateway } = await depsFor(server.url, state);
     const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
@@ -152,7 +152,7 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it("exits 7 and sends nothing if its job's record is lost, until a person resolves the job", async () => {
+  it("is refused with exit 7 if its job's record is lost, until the user resolves the job", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const { job } = await run(deps, orderOf({ key: 'k' }));
@@ -215,7 +215,7 @@ it('an interruption while another process claims a key exits 130 and sends nothi
   expect(server.requests).toHaveLength(0);
 });
 
-it('a submission without a key takes over the job id that a dead run claimed for it', async () => {
+it('a submission without a key takes over the job id that a dead run claimed for the same submission', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const [id, fingerprint] = [newJobId(1), fingerprintOf(orderOf(), deps.gateway)];
@@ -242,7 +242,7 @@ it('a submission whose job another process creates first begins its own run on t
 });
 
 describe('one job', () => {
-  it('is sent once by two reruns of a dead process', async () => {
+  it('of a dead process is sent only once by two reruns', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 429), says({}, 429));
     await run(await depsFor(server.url, state, { retries: 1 }));
@@ -256,7 +256,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('makes a run wait until the deadline for another run that is sending', async () => {
+  it('that one run is sending makes another run wait, at most until the deadline', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -275,7 +275,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('is rejected for a waiting run as well if the sending run is refused', async () => {
+  it('is rejected for the sending run and for a waiting run if the gateway refuses it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -291,7 +291,7 @@ describe('one job', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('with an old refusal does not end a run that failed to connect at first', async () => {
+  it('that was refused earlier is sent again by a run whose first connection fails', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'k' });
     server.answers.push(says({ error: { message: 'no' } }, 422));
@@ -310,7 +310,7 @@ describe('one job', () => {
   });
 });
 
-it('a job that is accepted just before its next attempt is claimed is not sent', async () => {
+it('a job that is accepted just before its next attempt is claimed is not sent again', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const ledger: Ledger = {
@@ -355,7 +355,7 @@ describe('a claim without a `sending` event', () => {
     ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, false],
     ['of a process with an unknown start time', { ...currentOwner(), pid: process.ppid, start: '' }, false],
     ['of a dead process whose event is lost', deadOwner(), true],
-  ])('%s puts the job in doubt, and a person can resolve it', async (_, owner, isConfirmed) => {
+  ])('%s puts the job in doubt, and the user can resolve the job', async (_, owner, isConfirmed) => {
     const [server, state, id] = await claimedOnly(owner, isConfirmed);
     const order = orderOf({ key: 'k' });
     const deps = await depsFor(server.url, state);
@@ -368,7 +368,7 @@ describe('a claim without a `sending` event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('does not put the job in doubt if its process continued before it died', async () => {
+  it('does not put the job in doubt if its process recorded the outcome before it died', async () => {
     const [server, state, id] = await claimedOnly(deadOwner());
     const deps = await depsFor(server.url, state);
     const ledger: Ledger = {
@@ -396,7 +396,7 @@ describe('a claim without a `sending` event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a live process no longer blocks a run after an interruption', async () => {
+  it('of a live process stops blocking a run that is interrupted', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     deps.clock.onSleep = () => deps.soft.abort('SIGINT');
@@ -406,7 +406,7 @@ describe('a claim without a `sending` event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of another run no longer blocks a run if the job is removed by force', async () => {
+  it('of another run stops blocking this run if the job is removed by force', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     const other = { run: 'other', owner: currentOwner(), command: 'submit', ask: 'accept' } as const;
@@ -418,7 +418,7 @@ describe('a claim without a `sending` event', () => {
   });
 
   it.each(['alive', 'dead'] as const)(
-    'of a process that removes the job frees the key for another job, even if the process is %s afterwards',
+    'of a process that removes the job does not block a new job with the same key, even if the process is %s',
     async (life) => {
       const remover = { ...deadOwner(), host: 'elsewhere' };
       const [server, state, id] = await claimedOnly(remover);
@@ -437,7 +437,7 @@ describe('a claim without a `sending` event', () => {
     },
   );
 
-  it('after a refusal under a key puts the job in doubt too', async () => {
+  it('that follows a refusal also puts a job with a key in doubt', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({ error: { message: 'no' } }, 422));
     const deps = await depsFor(server.url, state);

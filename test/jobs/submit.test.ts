@@ -37,7 +37,7 @@ describe('a submission without a connection', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('finally exits 6 and leaves the job prepared, and the rerun sends it', async () => {
+  it('exits 6 after the last retry and leaves the job `prepared`, and the rerun sends the job', async () => {
     const [port, state] = [await closedPort(), freshFolder()];
     const url = `http://127.0.0.1:${port}`;
     const deps = await depsFor(url, state, { retries: 3 });
@@ -99,7 +99,7 @@ describe('a submission without a connection', () => {
   });
 });
 
-describe('a connection that breaks after it was made', () => {
+describe('an established connection that breaks or stalls', () => {
   it.each<[string, (server: Awaited<ReturnType<typeof httpServer>>) => Answer, number]>([
     ['after the whole request was read', () => (_, response) => response.destroy(), 0],
     [
@@ -111,7 +111,7 @@ describe('a connection that breaks after it was made', () => {
       1,
     ],
   ])(
-    '(%s) leads to exit 7 and a rerun that sends nothing, until a handle is adopted',
+    '(%s) leads to exit 7, and the rerun sends nothing and exits 7 until a handle is adopted',
     async (_, breaks, creations) => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(breaks(server));
@@ -153,7 +153,7 @@ describe('a connection that breaks after it was made', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('or stalls until the request timeout leads to exit 7, and the message contains the timeout', async () => {
+  it('leads to exit 7 at the request timeout, and the message contains the timeout', async () => {
     const server = await httpServer(() => void server.create());
     const ran = await run(await depsFor(server.url, freshFolder(), { requestTimeoutMs: 150 }));
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' } });
@@ -161,7 +161,7 @@ describe('a connection that breaks after it was made', () => {
     expect(server.created).toBe(1);
   });
 
-  it('is not assumed while response data arrives within the timeout', async () => {
+  it('does not include a slow response whose data keeps arriving within the timeout', async () => {
     const server = await httpServer((_, response) => {
       const text = JSON.stringify({ task_id: server.create() });
       response.writeHead(200);
@@ -194,7 +194,7 @@ describe('responses that prove nothing', () => {
       'busy?',
     ]),
   ])(
-    'lead to exit 7, a recorded raw response and a rerun that sends nothing (%s)',
+    'lead to exit 7, the raw response is recorded, and the rerun sends nothing (%s)',
     async (_, answer, kept) => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push((seen, response) => {
@@ -249,7 +249,7 @@ describe('responses that prove nothing', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('include any error after the first byte, which puts the job in doubt', async () => {
+  it('include any error after the first byte, because a task may have been created', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const ran = await run(
       deps,
@@ -292,7 +292,7 @@ describe('responses with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('such as %s have the handle %s, which identifies the job', async (body, handle) => {
+  ])('such as %s contain the handle %s, and the handle identifies the job', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
@@ -335,17 +335,20 @@ describe('refusals', () => {
     [413, 4, 'invalid_request'],
     [415, 4, 'invalid_request'],
     [422, 4, 'invalid_request'],
-  ])('with %i lead to exit %i without a creation, and the rerun sends again', async (status, exit, code) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push(says({ error: { message: 'no' } }, status));
-    expect(await run(await depsFor(server.url, state))).toMatchObject({
-      exit,
-      error: { code, charged: 'no' },
-      job: { state: 'rejected' },
-    });
-    expect((await run(await depsFor(server.url, state))).exit).toBe(0);
-    expect(server.created).toBe(1);
-  });
+  ])(
+    'with HTTP %i lead to exit %i without a creation, and the rerun submits again',
+    async (status, exit, code) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push(says({ error: { message: 'no' } }, status));
+      expect(await run(await depsFor(server.url, state))).toMatchObject({
+        exit,
+        error: { code, charged: 'no' },
+        job: { state: 'rejected' },
+      });
+      expect((await run(await depsFor(server.url, state))).exit).toBe(0);
+      expect(server.created).toBe(1);
+    },
+  );
 
   it("that quote an upload's URL are recorded without the signature", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
@@ -359,7 +362,7 @@ describe('refusals', () => {
   });
 
   it.each([307, 308])(
-    'with %i to another host lead to exit 4 and a message about the host, which is never contacted',
+    'with HTTP %i to another host lead to exit 4, the message contains the host, and the host is never contacted',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
@@ -371,7 +374,7 @@ describe('refusals', () => {
   );
 
   it.each([301, 302, 303])(
-    'with %i to another host lead to exit 7, and the host is never contacted',
+    'with HTTP %i to another host lead to exit 7, and the host is never contacted',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: other.url }));
@@ -380,7 +383,7 @@ describe('refusals', () => {
     },
   );
 
-  it('of Protocol B are recognised by their code under HTTP 200', async () => {
+  it('of Protocol B are recognised by the error code in a response with HTTP 200', async () => {
     const body = { ModelName: 'Vendor', ModelVersion: '1', Prompt: 'a boat' };
     const error = (Code: string): Answer =>
       says({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r1' } });
@@ -399,13 +402,13 @@ describe('refusals', () => {
   });
 });
 
-describe('a busy gateway', () => {
+describe('a submission to a busy gateway', () => {
   const busy = [429, 503].flatMap((status) => [
     [status, {}, 0] as const,
     [status, { 'retry-after': '7' }, 7000] as const,
   ]);
   it.each(busy)(
-    'that responds with %i three times and %j leads to one creation after pauses of at least %i ms',
+    'after HTTP %i three times with the headers %j creates one task, after pauses of at least %i ms',
     async (status, headers, gap) => {
       const server = await httpServer();
       server.answers.push(...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, status, headers)));
@@ -417,7 +420,7 @@ describe('a busy gateway', () => {
     },
   );
 
-  it('that always responds with 429 leads to exit 6 after the retries, and the rerun sends again', async () => {
+  it('exits 6 after the last retry if every response is a 429, and the rerun submits again', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(...Array.from({ length: 6 }, () => says({}, 429)));
     const failed = await run(await depsFor(server.url, state));
@@ -430,7 +433,7 @@ describe('a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('that sends a Retry-After beyond the timeout leads to exit 6 immediately, with the time of the next attempt', async () => {
+  it('exits 6 immediately, with the time of the next attempt, if Retry-After is beyond the timeout', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));
@@ -446,7 +449,7 @@ describe('a busy gateway', () => {
     ['1e99', () => '1e99'],
     ['twice', () => ['3', '5']],
   ])(
-    'that sends an unusual Retry-After (%s) causes no crash, no hang and at most one creation',
+    'neither crashes nor hangs after an unusual Retry-After (%s), and creates at most one task',
     async (what, value) => {
       const server = await httpServer();
       server.answers.push(says({}, 429, { 'retry-after': value() }));
@@ -461,7 +464,7 @@ describe('a busy gateway', () => {
 });
 
 describe('a repeated command', () => {
-  it('resumes a job whose run died after its acceptance, and makes a second take of a successful job', async () => {
+  it('resumes a job whose run died after the job was accepted, and makes a second take of a successful job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const first = await run(deps);
@@ -487,7 +490,7 @@ describe('a repeated command', () => {
     expect(server.created).toBe(2);
   });
 
-  it('makes a second take of a job in doubt under --new, and reports this before it pays', async () => {
+  it('makes a second take of a job in doubt with --new, and reports this before it pays', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 500));
     const first = await run(await depsFor(server.url, state));
@@ -513,7 +516,7 @@ describe('a repeated command', () => {
     expect(job?.id).not.toBe(first.job?.id);
   });
 
-  it('does not report a second take under another key', async () => {
+  it('does not report a second take if it has a different key', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     await (await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).delivered?.();
     const second = await depsFor(server.url, state);
@@ -521,7 +524,7 @@ describe('a repeated command', () => {
     expect([server.created, second.notes]).toEqual([2, []]);
   });
 
-  it('does not resume a job that was removed and imported with another body', async () => {
+  it('does not resume a job that was removed and imported with a different body', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const id = (await run(deps)).job?.id ?? '';
@@ -549,7 +552,7 @@ describe('a repeated command', () => {
     expect(server.created).toBe(3);
   });
 
-  it('is blocked by a job in doubt under any API key, unless the two commands have different keys', async () => {
+  it('is blocked by a job in doubt under any API key, unless the two commands have different --key values', async () => {
     for (const [first, second, exit] of [
       [undefined, 'k', 7],
       ['k', undefined, 7],
@@ -575,9 +578,9 @@ describe('a repeated command', () => {
 
   it.each<[string, string | undefined, Partial<Order>, RegExp]>([
     ['--new', undefined, { fresh: true }, /--new submits it anyway/],
-    ['another key', 'k', { key: 'l' }, /A different --key submits it anyway/],
+    ['a different key', 'k', { key: 'l' }, /A different --key submits it anyway/],
   ])(
-    'exits 7 if its claim is damaged and has no job, but submits anyway with %s',
+    'exits 7 if its claim is damaged and no job belongs to the claim, but submits with %s',
     async (_, key, other, way) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const deps = await depsFor(server.url, state);
@@ -595,7 +598,7 @@ describe('a repeated command', () => {
     },
   );
 
-  it('exits 7 if a damaged claim appears just before this run would make it', async () => {
+  it('exits 7 if a damaged claim appears just before the run makes its own claim', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const name = names.first({ fingerprint: fingerprintOf(orderOf(), deps.gateway) });
@@ -631,7 +634,7 @@ describe('a repeated command', () => {
     expect((await run(doubt, order)).exit).toBe(7);
   });
 
-  it("follows a person's decision about a lost submission", async () => {
+  it("follows the user's decision about a lost submission", async () => {
     for (const how of ['not-created', 'resubmit'] as const) {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push((_, response) => response.destroy());
@@ -665,7 +668,7 @@ describe('an event that cannot be recorded', () => {
     return { server, state, first };
   }
 
-  it('and reports the acceptance leads to exit 10 with the handle, which the rerun reads from the response', async () => {
+  it('(`accepted`) leads to exit 10 with the handle, and the rerun reads the handle from the recorded response', async () => {
     const { first, server, state } = await without('accepted');
     expect(first).toMatchObject({ exit: 10, error: { charged: 'yes', retry: 'never' } });
     expect(first.error?.handle).toBe('task_0001');
@@ -675,13 +678,13 @@ describe('an event that cannot be recorded', () => {
     expect(server.created).toBe(1);
   });
 
-  it('and contains the response does not prevent the handle from being recorded', async () => {
+  it('(`reply`) does not prevent the handle from being recorded', async () => {
     const { first, state } = await without('reply');
     expect(first).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
     expect(jobText(state)).toContain('"type":"accepted"');
   });
 
-  it('and belongs to a resumed job leads to exit 10, or to a new job if the job was removed', async () => {
+  it('(of a resumed job) leads to exit 10, or to a new job if the job was removed', async () => {
     for (const isRemoved of [false, true]) {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(says({}, 429));
@@ -699,7 +702,7 @@ describe('an event that cannot be recorded', () => {
     }
   });
 
-  it('and reports the acceptance leads to exit 10 with the handle, even if the ledger reports no error', async () => {
+  it('(`accepted`) leads to exit 10 with the handle, even if the ledger reports no error', async () => {
     const server = await httpServer();
     const { ledger, ...deps } = await depsFor(server.url, freshFolder());
     const append: typeof ledger.append = (id, event) =>
@@ -711,11 +714,8 @@ describe('an event that cannot be recorded', () => {
   it.each<[JobEvent['type'], Answer, number, string]>([
     ['rejected', says({ error: { message: 'no' } }, 422), 4, 'no'],
     ['unknown', says('<html>'), 7, 'maybe'],
-  ])(
-    'and has the type %s does not change the exit code for the response',
-    async (type, answer, exit, charged) => {
-      const { first } = await without(type, answer);
-      expect(first).toMatchObject({ exit, error: { charged } });
-    },
-  );
+  ])('(`%s`) does not change the exit code for the response', async (type, answer, exit, charged) => {
+    const { first } = await without(type, answer);
+    expect(first).toMatchObject({ exit, error: { charged } });
+  });
 });

@@ -26,30 +26,27 @@ it("a run delivers its key's job if another process has saved the result in the 
 it.each([
   ['before this run checks the output', true],
   ['after this run has checked the output', false],
-])(
-  'a run joins another run with the same output that delivers it %s, and pays nothing',
-  async (_, isSeen) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const other = await depsFor(server.url, state, alive);
-    const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
-    const beforeSending = async (): Promise<void> => {
-      await (await run(other, orderOf({ goal }))).delivered?.();
-      if (isSeen) throw exists;
-    };
-    const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
-    const [job] = await jobsOf(other.ledger);
-    expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
-    expect(server.requests).toHaveLength(1);
-    await ran.delivered?.();
-    expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
-  },
-);
+])('a run joins another run that saves to the same output %s, and pays nothing', async (_, isSeen) => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const other = await depsFor(server.url, state, alive);
+  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+  const beforeSending = async (): Promise<void> => {
+    await (await run(other, orderOf({ goal }))).delivered?.();
+    if (isSeen) throw exists;
+  };
+  const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
+  const [job] = await jobsOf(other.ledger);
+  expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
+  expect(server.requests).toHaveLength(1);
+  await ran.delivered?.();
+  expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
+});
 
 it.each([
   ['after the command began', 1, 1],
   ['before the command began', -1, 2],
 ])(
-  'a run considers a delivery to the same output, %s, before it first reads the ledger',
+  'a run reuses a video that another run saved to the same output only if the video was saved after the command began: %s',
   async (_, ms, requests) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
@@ -64,9 +61,9 @@ it.each([
 
 it.each([
   ['is still running', false],
-  ['has delivered it', true],
+  ['has saved the file', true],
 ])(
-  'a run joins another run that saves to the same file through a symbolic link and %s',
+  'a run joins another run that saves to the same file through a symbolic link and that %s',
   async (_, isDelivered) => {
     const [server, state] = [await httpServer(), freshFolder()];
     mkdirSync(join(state, 'real'));
@@ -92,7 +89,7 @@ it('a run is refused without a record if another file exists at its output', asy
   expect(await jobsOf(deps.ledger)).toEqual([]);
 });
 
-it('a run does not join another run with the same output and another key', async () => {
+it('a run does not join another run with the same output and a different key', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const other = await depsFor(server.url, state, alive);
   const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
@@ -108,7 +105,7 @@ it('a run does not join another run with the same output and another key', async
   expect(server.requests).toHaveLength(1);
 });
 
-it('a run that joins another run before its acceptance does not check the output, which the other run uses', async () => {
+it('a run that joins an unaccepted run does not check the output, because the other run uses it', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
   const [first, second] = [await depsFor(server.url, state, alive), await depsFor(server.url, state, alive)];

@@ -250,7 +250,7 @@ describe('a wait', () => {
     },
   );
 
-  it('ends with exit 130 if it is interrupted in a pause, and the job continues', async () => {
+  it('ends with exit 130 if interrupted in a pause, and the job continues', async () => {
     const at = await scene();
     at.server.answers.push(...times(10, running));
     at.deps.clock.onSleep = (count) => {
@@ -264,15 +264,15 @@ describe('a wait', () => {
     });
   });
 
-  it('ends with exit 143 immediately if it is interrupted while a response is pending', async () => {
+  it('ends with exit 143 immediately if interrupted while a response is pending', async () => {
     const at = await scene();
     at.server.answers.push(() => at.deps.soft.abort('SIGTERM'));
     expect(await failure(waitFor(at))).toMatchObject({ exitCode: 143, charged: 'yes' });
   });
 });
 
-describe('a task that is not found', () => {
-  it('three times after the submission before it runs does not prevent exit 0', async () => {
+describe('the response "not found" for a task', () => {
+  it('three times right after the submission does not prevent exit 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     expect((await waitFor(at)).exit).toBe(0);
@@ -304,14 +304,14 @@ describe('a task that is not found', () => {
     },
   );
 
-  it('and was started elsewhere at an unknown time leads to exit 9 immediately', async () => {
+  it('that was started elsewhere at an unknown time leads to exit 9 immediately', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('and was adopted by a person leads to exit 9 and the command that resolves the job again', async () => {
+  it('that the user adopted leads to exit 9 and the command that resolves the job again', async () => {
     const at = await sceneOf(c, 'task_77');
     const { id } = at.job;
     const job = { ...at.job, record: { ...at.job.record, isUnconfirmed: true } };
@@ -348,7 +348,7 @@ describe('a wait continues after', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it('repeated errors, reports each once, and reports the last one if it ends', async () => {
+  it('repeated errors, reports each error once, and reports the last error at its deadline', async () => {
     const at = await scene();
     const refused = says({ error: { message: 'bad param' } }, 400);
     at.server.answers.push(says('', 502), running, ...times(1000, refused));
@@ -397,7 +397,7 @@ describe('a wait continues after', () => {
 
 describe('Protocol A', () => {
   it.each(['https://elsewhere.example/x', '../../etc', 'models/m/operations/a?b'])(
-    'cannot query the handle %s, which leads to exit 9 without a request',
+    'does not query the invalid handle %s, and the command exits 9',
     async (handle) => {
       const at = await sceneOf(a, handle);
       expect(await failure(waitFor(at, a))).toMatchObject({ exitCode: 9, charged: 'yes' });
@@ -467,7 +467,7 @@ describe('Protocol A', () => {
   });
 });
 
-it('a wait ends as paid and resumable if an event cannot be recorded', async () => {
+it('a wait reports the job as paid and resumable if an event cannot be recorded', async () => {
   const at = await scene();
   at.server.answers.push(running);
   const ledger: Ledger = {

@@ -65,7 +65,7 @@ async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
 /** Returns a matcher for text that contains the given substring. */
 const saying = (part: string): string => expect.stringContaining(part) as string;
 
-/** Resolves once a condition is true, which another process or a server causes. */
+/** Waits for a condition that another process or a server makes true. */
 async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }
@@ -122,7 +122,7 @@ describe('the library: a video', () => {
     expect(states).toEqual(['queued', 'running', 'succeeded']);
   });
 
-  it('continues after the end of a loop that watched it', async () => {
+  it('continues after the caller has left the loop that watches it', async () => {
     gateway.polls = Infinity;
     const client = clientOf();
     const { job } = await client.submit(boat);
@@ -135,7 +135,7 @@ describe('the library: a video', () => {
 });
 
 describe('the library: a payment', () => {
-  it('whose response was lost leads to submit_unknown, and to one POST in repeated calls', async () => {
+  it('whose response was lost throws submit_unknown, and repeated calls do not send a second POST', async () => {
     gateway.script.submit.push(({ response }) => void (gateway.create(), response.destroy()));
     const client = clientOf();
     const error = await errorOf(client.submit(boat));
@@ -256,7 +256,7 @@ describe('the library: an abort', () => {
     expect(await second).toMatchObject({ code: 'submit_unknown', charged: 'maybe' });
   });
 
-  it('before the call sends nothing, and neither does a closed client', async () => {
+  it('before the call prevents every request, and a closed client sends no request either', async () => {
     const client = clientOf();
     const error = await errorOf(client.submit({ ...boat, signal: AbortSignal.abort() }));
     expect(error).toMatchObject({ code: 'pending', charged: 'no', retry: 'safe' });
@@ -292,7 +292,7 @@ describe('the library: an abort', () => {
 });
 
 describe('the library and the command line', () => {
-  it("share jobs, so that a command fetches a program's job and vice versa", async () => {
+  it("share jobs: a command can fetch a program's job, and a program can join a command's job", async () => {
     const client = clientOf();
     const { job } = await client.submit({ ...boat, key: 'shared' });
     const shown = await user.run([
@@ -313,7 +313,7 @@ describe('the library and the command line', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('can continue after each other, so that a program resumes an interrupted command and vice versa', async () => {
+  it('can resume each other: a program resumes an interrupted command, and a command resumes the program', async () => {
     gateway.polls = Infinity;
     const output = join(user.cwd, 'boat.mp4');
     const typed = user.start([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);
@@ -353,7 +353,7 @@ describe('the library: errors', () => {
     expect(next).toEqual(['env', `MGW_STATE_DIR=${stateDir}`, 'mgw', 'jobs', 'ls']);
   });
 
-  it('never contain the key that a gateway quotes', async () => {
+  it('never contain the API key, even if the gateway quotes it', async () => {
     gateway.script.submit = [{ status: 401, body: { error: { message: `bad key ${canaryKey}` } } }];
     const error = await errorOf(clientOf().submit(boat));
     expect(error).toMatchObject({ code: 'auth', exitCode: 3 });
@@ -384,7 +384,7 @@ describe('the library: settings', () => {
     expect(gateway.seen[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
-  it('can select the sandbox, which makes a video offline and lists its models', async () => {
+  it('can select the sandbox, and the sandbox makes a video offline and lists its models', async () => {
     const client = clientOf({ env: {}, sandbox: true, stateDir: freshFolder(), configDir: freshFolder() });
     const [job, models] = await Promise.all([
       client.submit({ ...boat, wait: true }).then((done) => done.job),
@@ -445,7 +445,7 @@ describe('the library: speech', () => {
     expect(readFileSync(copy).equals(object)).toBe(true);
   });
 
-  it('is returned as it arrives, even before all of it has been sent', async () => {
+  it('is returned as it arrives, before the gateway has sent all of the audio', async () => {
     let sendRest: () => void = () => undefined;
     const { client } = await speaking(async (response) => {
       const { speechBody } = await import('../speech/frames.ts');

@@ -10,7 +10,7 @@ export interface JsonSchema {
   not?: object;
 }
 
-/** Returns a JSON Schema as a TypeScript type. `optional` lists further members that may be absent. */
+/** Returns the TypeScript type for a JSON Schema. Members in `optional` may be absent even if they are required. */
 export function typeText(schema: JsonSchema, optional: readonly string[] = []): string {
   if (schema.not !== undefined) return 'never';
   if (schema.enum !== undefined) return schema.enum.map((word) => `'${word}'`).join(' | ');
@@ -33,7 +33,7 @@ function objectText(members: readonly string[]): string {
   return `{\n${members.join('\n')}\n}`;
 }
 
-// Returns a union's text, in which members that all objects share occur only once.
+// Returns the text of a union type. Members that all objects share occur only once.
 function unionText(schemas: readonly JsonSchema[], optional: readonly string[]): string {
   if (schemas.some(({ type }) => type !== 'object'))
     return schemas.map((one) => typeText(one, optional)).join(' | ');

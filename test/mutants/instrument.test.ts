@@ -97,11 +97,11 @@ describe('mutants', () => {
         'sql FOR UPDATE': 'WHERE a AND b',
       },
     ],
-  ])('are made of %s', (source, args, expected) => {
+  ])('are generated from %s', (source, args, expected) => {
     expect(results(source, ...args)).toEqual(expected);
   });
 
-  it('do not change line numbers, and are named after their place', () => {
+  it('do not change line numbers, and are named after their location', () => {
     const { text, mutants } = mutantsOf('src/x.ts', 'const a = 1;\nif (a > 0) f();\n');
     expect(text.split('\n')).toHaveLength(3);
     expect(mutants.map(({ id }) => id)).toEqual([

@@ -12,7 +12,8 @@ export type Moment = { at: number } | { after: number };
 
 /**
  * A moment before a process's system call, given by the call's name and parts of its arguments, such as `link
- * /home/boat.mp4`. Means the first such call after the schedule's previous incident of this kind.
+ * /home/boat.mp4`. Refers to the first matching call after the schedule's
+ * previous incident of this kind.
  */
 export type BeforeCall = { process: number; before: string };
 
@@ -26,7 +27,7 @@ export type Incident =
   | { process: number; what: 'hook hidden' }
   | { command: number; what: 'starts last' };
 
-// `next starts` starts the next command. Until then, no command starts while another runs.
+// `next starts` starts the next command. Before this incident, no command starts while another runs.
 type Happening =
   | { what: 'switch' | 'next starts' | 'kill' | 'time passes' | 'index lost' }
   | { what: 'power cut'; remains: Remains }
@@ -35,7 +36,7 @@ type Happening =
 
 const changes = new Set(['link', 'rename', 'unlink']);
 
-/** A process that has ended, and how. */
+/** A process that has ended, with its exit code and its output. */
 export interface Ended {
   args: string[];
   code: number | 'killed';

@@ -92,7 +92,7 @@ function told(stdout: string): Told {
   }
 }
 
-// Whether a run is over. A run that printed its result is over, even if it was killed afterwards.
+// Whether a run is over. A run is over once it has printed its result, even if it is killed afterwards.
 function isOver({ args, code, stdout }: Ended): boolean {
   // These commands are not repeated, because another retry, for example, would make another take.
   const isOnce = ['rm', 'prune', 'resolve', 'retry'].includes(args[1] ?? '');
@@ -170,7 +170,7 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
   return ended as Ended;
 }
 
-// A person resolves each row in doubt.
+// Repeats a batch until it ends. A person resolves each row in doubt.
 async function finishBatch(args: string[], people: People): Promise<Ended> {
   const { machine, violations, commands, incidents } = people;
   const hasRemoval = commands.some((each) => each[1] === 'rm');
@@ -216,9 +216,9 @@ function isSameBody(one: string[], other: string[]): boolean {
 }
 
 // Resolves a job like a person who checks the gateway's list of tasks. Speech does not appear in the list, so the
-// answer may be wrong. Returns true if it was, and a charge was lost.
+// answer may be wrong. Returns true if the answer was wrong and a charge was lost.
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
-  // Delivers all requests first, because a person checks when no request is in transit any more.
+  // Delivers all requests first, because a person checks only when no request is in transit.
   for (const request of machine.traffic.underWay()) machine.traffic.arrive(request);
   const known = (await jobsOf(machine)).map(({ handle }) => handle);
   const task = machine.traffic.created.find(

@@ -14,7 +14,7 @@ it('no schedule of the first seeds or of an earlier failure breaks a promise', a
   expect(stdout).toMatch(/^0 of 29 schedules broke a promise/);
 });
 
-it('an incident happens before its call, and is reported as missed if no such call follows', async () => {
+it('an incident happens before its call, and is reported as missed if the call is never made', async () => {
   const take = () => {
     const calls = ['/a', '/b', '/a'].map((path) => ({ name: 'stat', args: [path] }));
     return {

@@ -80,7 +80,7 @@ export const stories: Record<string, Story> = {
         { process: 2, before: 'rename .jsonl', what: 'next starts' },
       ],
     },
-  'a run died after it published kept audio and before it removed the audio, and the next run left it behind':
+  'a run died after it published kept audio and before it removed the audio, and the next run did not remove it':
     {
       seed: 7_003_552,
       commands: [word, word],
@@ -108,7 +108,7 @@ export const stories: Record<string, Story> = {
         { request: 1, what: 'answer lost' },
       ],
     },
-  'a job was removed while another command began to fetch it, which lost it although it was alive': {
+  'a job was removed while another command began to fetch it, and the command did not find the live job': {
     seed: 7_003_893,
     commands: [
       saved,

@@ -21,7 +21,7 @@ export interface Violations {
   'unended jobs': string[];
 }
 
-/** Checks a finished storm by the gateway's own count and by the files on disk. */
+/** Checks a finished storm against the gateway's own count and the files on disk. */
 export async function checkStorm(world: World, ended: readonly Ended[]): Promise<Violations> {
   const ledger = await openFileLedger(world.state, Date.now);
   const jobs = (await Promise.all((await ledger.ids()).map((id) => ledger.read(id)))).filter(
@@ -114,8 +114,8 @@ function speechOf(n: number): Uint8Array {
 }
 
 /**
- * The key in plain text, in hexadecimal and in Base64. Of the Base64, only the middle, which does not depend
- * on the text around the key.
+ * The key in plain text, in hexadecimal and in Base64. The Base64 is reduced to its middle, which does not
+ * depend on the text around the key.
  */
 const spellings = [stormKey, Buffer.from(stormKey).toString('hex')].concat(
   [0, 1, 2].map((offset) =>
@@ -145,7 +145,7 @@ function bugs(world: World): string[] {
   return world.runs.filter(isBug).map(({ code, stderr }) => `exit ${code}: ${stderr}`);
 }
 
-// Reports runs with an exit code that a storm cannot cause, which indicates a mistake in mgw or in the storm.
+// Reports runs with an exit code that a storm cannot cause. The cause is a mistake in mgw or in the storm.
 function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
     // A command that was killed after its last output has succeeded. Its file exists, and a rerun

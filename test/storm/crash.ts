@@ -3,7 +3,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
 /**
- * The ways in which a disk operation fails: without an effect, although it took effect, after half of the data, or
+ * The ways in which a disk operation fails: before it takes effect, after it has taken effect, after half of the data, or
  * together with every later operation that needs space.
  */
 export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;
@@ -65,7 +65,7 @@ function die(): never {
   throw new Error('killed');
 }
 
-// One of Node's operations either returns a promise or has ended when the call returns.
+// Calls `act` once an operation has ended. A Node operation returns a promise, or has ended when the call returns.
 function once(result: unknown, act: (done: unknown) => unknown): unknown {
   return result instanceof Promise ? result.then(act) : act(result);
 }

@@ -11,7 +11,7 @@ export interface Ended {
   runs: number;
 }
 
-/** The maximum number of runs per process. A process that needs more never ends. */
+/** The maximum number of runs per process. A process that needs more runs counts as never ending. */
 const maxRuns = 25;
 
 /** Returns an intent's label in prompts and text. */
@@ -82,8 +82,8 @@ export async function untilEnded(
   return -1;
 }
 
-// Whether a script repeats a command after this exit code: never accepted, not finished, killed, or a
-// temporarily unavailable video.
+// Whether a script repeats a command after this exit code: the job was not accepted or has not finished, the
+// run was killed, or the video is temporarily unavailable.
 function isOpen(kind: Kind, code: number): boolean {
   return code === 6 || code === 8 || code === 137 || (code === 9 && kind !== 'tts');
 }

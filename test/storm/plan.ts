@@ -25,7 +25,7 @@ export interface Plan {
 /** The moment at which a run is killed: a number of ms after it began, or at one of its disk operations. */
 export type Kill = { killAfterMs: number } | { crash: Crash };
 
-/** The number of runs that may be killed. Later runs are not killed, so that every job ends. */
+/** The number of runs that may be killed. Later runs are not killed, so every job ends. */
 const inDanger = 6;
 
 /**

@@ -71,12 +71,12 @@ function bodyOfLast(gateway: FaultGateway): string {
   return gateway.submissions.at(-1)?.body ?? '';
 }
 
-/** The disk state after a run that was interrupted at some point. */
+/** The disk state that an interrupted run left. */
 export interface Found {
-  /** A description of the point of interruption. */
+  /** A description of the moment of the interruption. */
   where: string;
   tree: Tree;
-  /** The tasks that the gateway had created by that point, except tasks from before the run. */
+  /** The tasks that the gateway had created when the run was interrupted, except tasks from before the run. */
   created: readonly Created[];
   /** The run's output. */
   printed: string;
@@ -87,7 +87,7 @@ export interface Found {
 /** The ledger's content, read independently of mgw's code. */
 interface Ledger {
   text: string;
-  /** Whether an attempt was claimed or recorded, so that a request may have been sent. */
+  /** Whether a request may have been sent, because an attempt was claimed or recorded. */
   mayHaveSent: boolean;
   hasHandle: boolean;
   hasReply: boolean;
@@ -184,7 +184,7 @@ export class Reruns {
     const text = lines.join('\n');
     const has = (type: string): boolean => text.includes(`"type":"${type}"`);
     const mayHaveSent = has('sending') || claims.some((name) => name.startsWith('send.'));
-    // Each piece is delivered separately, so the output is delivered only once it was reported.
+    // Each piece is delivered separately, so the output counts as delivered only if the run reported it.
     const isDelivered = this.#scenario.pieces === undefined ? has('delivered') : printed !== '';
     const hasHandle = created.some(
       ({ handle }) => text.includes(`"${handle}"`) || text.includes(`\\"${handle}\\"`),

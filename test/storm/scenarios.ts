@@ -6,7 +6,7 @@ import type { Stage } from './reruns.ts';
 export interface Scenario {
   name: string;
   protocol: Area;
-  /** Returns the command line, which saves its file, if any, at `out`. */
+  /** Returns the command line. If the command saves a file, it saves the file at `out`. */
   command: (out: string) => string[];
   saves: boolean;
   isKeyed?: boolean;
@@ -81,7 +81,7 @@ function answerInline(gateway: FaultGateway): void {
   };
 }
 
-/** Makes a submission whose response is lost. Returns the command that adopts its task, which is then interrupted. */
+/** Makes a submission whose response is lost. Returns the command to interrupt: the one that adopts the task. */
 async function leaveUnknown({ user, gateway, out }: Stage): Promise<string[]> {
   gateway.script.submit.push(breakOff);
   const { json } = await user.run([...submits.c, '-o', out, ...fast, '--json']);

@@ -74,7 +74,7 @@ describe('the check of a storm reports', () => {
     expect(violations['wrong outputs']).toHaveLength(1);
   });
 
-  it('a task that the ledger does not contain, and a second such task as a double charge', async () => {
+  it('a task that the ledger does not contain, and a second unrecorded task as a double charge', async () => {
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([1, 0]);
     await submit();

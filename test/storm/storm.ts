@@ -24,7 +24,7 @@ export interface StormResult {
   /** The number of runs; `killed` is the number of killed runs. */
   runs: number;
   killed: number;
-  /** The storm's folder, which is kept if there was a violation; undefined if it was removed. */
+  /** The storm's folder, which is kept after a violation; undefined if the folder was removed. */
   root?: string;
 }
 

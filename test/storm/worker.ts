@@ -12,7 +12,7 @@ export interface Task {
   isHurried?: boolean;
 }
 
-/** A worker's message: that the command starts, which begins the time until the kill; its output; or its result. */
+/** A worker's message: the command has started (the time until a kill counts from here), its output, or its result. */
 export type Said =
   { began: true } | { printed: string } | { code: number; stderr: string; operations: number };
 
@@ -34,7 +34,7 @@ async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   const said: string[] = [];
   const stdin = new PassThrough();
   stdin.end();
-  // Sends the output immediately, so that it arrives even if the process is killed right afterwards.
+  // Sends the output immediately, so the output arrives even if the process is killed right afterwards.
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
   await armCrash(crash);

@@ -10,7 +10,7 @@ const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'u
 
 const listing = says({ data: [{ id: 'vendor-h3-mini' }, { id: 'Video-B' }] });
 
-/** Starts a gateway that sends these responses to `GET /v1/models`. */
+/** Starts a gateway that sends the given responses to `GET /v1/models`. */
 async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpServer> {
   const server = await httpServer();
   server.answers.push(...answers);
@@ -28,7 +28,7 @@ describe('auth login', () => {
     });
   });
 
-  it('stores a key that the gateway accepts, readable only by the user, and prints neither the key nor data', async () => {
+  it('stores a key that the gateway accepts, readable only by the user, and does not print the key', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
     const login = await user.run(['auth', 'login', '--base-url', `${gateway.url}/`], {
@@ -46,7 +46,7 @@ describe('auth login', () => {
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
 
-  it('accepts a gateway address without a scheme, and stores it with one', async () => {
+  it('accepts a gateway address without a scheme, and adds the scheme to the stored address', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
     const address = ['--base-url', new URL(gateway.url).host];
@@ -95,7 +95,7 @@ describe('auth login', () => {
     expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });
   });
 
-  it('requires the gateway address as an argument if it cannot prompt', async () => {
+  it('requires the gateway address as an argument if mgw cannot prompt', async () => {
     const login = await userHere().run(['auth', 'login', '--json'], { stdin: 'key-1' });
     expect(login).toMatchObject({
       code: 2,
@@ -153,7 +153,7 @@ describe('auth login', () => {
 });
 
 describe('auth status', () => {
-  it("prints each value's source and that the gateway accepts the key, without secrets", async () => {
+  it("prints each value's source and whether the gateway accepts the key, but no secrets", async () => {
     const gateway = await gatewayThat(listing, listing);
     const user = userHere(gateway.url);
     const { code, stdout, stderr } = await user.run(['auth', 'status']);
@@ -222,7 +222,7 @@ describe('auth logout', () => {
   });
 });
 
-it('mgw does not attribute a recorded refusal to the current key', async () => {
+it('after the key changes, mgw does not attribute a recorded refusal to the new key', async () => {
   const server = await httpServer();
   server.answers.push(says({ error: { message: 'Invalid token' } }, 401));
   const user = userHere(server.url);

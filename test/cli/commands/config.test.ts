@@ -67,7 +67,7 @@ describe('config set, get and unset', () => {
     expect(stderr).not.toContain('sesame');
   });
 
-  it('accept a default for an unknown protocol, which a submission then refuses', async () => {
+  it('accept a default for an unknown protocol, but a submission then refuses the default', async () => {
     const user = userHere();
     await user.run(['config', 'set', 'defaults.video.c.vendor-h3.duration', '5']);
     const file = (await user.run(['config', 'path'])).stdout.trim();
@@ -179,7 +179,7 @@ describe('config edit', () => {
     expect(files(user)).toEqual(['config.json']);
   });
 
-  it('offers on a terminal to edit an invalid file again', async () => {
+  it('offers on a terminal to reopen an invalid file', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const env = { ...user.env, EDITOR: 'sed -i -e s/bad/7m/ -e s/5m/bad/', VISUAL: undefined, CI: undefined };

@@ -67,7 +67,7 @@ describe('mgw models', () => {
     ]);
   });
 
-  it.each(['five', '5.5s', '0s', '5', '5s 720q'])('does not accept the clip %j', async (clip) => {
+  it.each(['five', '5.5s', '0s', '5', '5s 720q'])('refuses the clip %j', async (clip) => {
     const { code, stderr } = await userHere().run(['models', '--cost', clip]);
     expect(code).toBe(2);
     expect(stderr).toContain(
@@ -75,7 +75,7 @@ describe('mgw models', () => {
     );
   });
 
-  it('lists the models of one protocol, and reports if the gateway marks none for it', async () => {
+  it('lists the models of one protocol, and reports if the gateway marks no model for that protocol', async () => {
     const user = await userOf({ data: entries });
     const some = await user.run(['models', '--protocol', 'b', '--json']);
     expect(some.json['models']).toMatchObject([{ id: 'Video-B', model_versions: ['1.0', '2.0'] }]);

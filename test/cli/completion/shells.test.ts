@@ -35,7 +35,7 @@ async function output(program: string, script: string, ...lines: string[]): Prom
 /** A command line that ends with the word to complete, and the expected completions. */
 type Case = [line: string, offered: string[]];
 
-// test/cli/commands/completion.test.ts covers the other completions.
+// One completion is enough here: test/cli/commands/completion.test.ts covers the others.
 const cases: Case[] = [['jobs show @bo', ['@boat-1']]];
 
 const bashScript = `

@@ -35,14 +35,14 @@ const yaml = readdirSync('docs')
   .filter((file) => file.endsWith('.md'))
   .flatMap((file) => [...pageOf(file).matchAll(/^```yaml\n.*?^```$/gms)].map(([block]) => [file, block]));
 it.each(yaml)(
-  'mgw help prints YAML from %s on a terminal so that it is still valid when pasted',
+  'mgw help prints the YAML of %s on a terminal in a form that remains valid when pasted',
   (_, block = '') => {
     const printed = renderMarkdown(block, { width: 80, paint: plain });
     expect(parse(printed)).toEqual(parse(block.replace(/^```.*$/gm, '')));
   },
 );
 
-it('mgw help prints a file that a topic links to, and a page given by name', async () => {
+it('mgw help prints a file that a topic links to, and a documentation page by its name', async () => {
   const files = topics.flatMap(({ page }) =>
     Array.from(pageOf(page).matchAll(/\]\(([^():#.][^():#]*)[^()]*\)/g), ([, file = '']) => file),
   );
@@ -93,7 +93,7 @@ it('mgw help prints the command tree as JSON, or the part for one command', asyn
   expect(same.json).toEqual(part.json);
 });
 
-it('mgw video submit --help-all prints each alternative of a value once, even if several protocols share it', async () => {
+it('mgw video submit --help-all prints each allowed value of a flag once, even if several protocols allow it', async () => {
   const { stdout } = await runHere(['video', 'submit', '--help-all'], {});
   expect(stdout).toMatch(/--image <file\|@job\|url>/);
 });

@@ -8,7 +8,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it('a batch without a terminal prints its progress each minute, and nothing after it ends', async () => {
+it('a batch without a terminal prints its progress every minute, and nothing after the batch ends', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   const lines: string[] = [];
   const stderr = new Writable({

@@ -3,7 +3,7 @@ import type { PlannedRow } from '../../../src/batch/planned-row.ts';
 import { BatchReport } from '../../../src/cli/output/batch-report.ts';
 import type { Job } from '../../../src/job.ts';
 
-it('a batch report counts a row as spent only if this run paid for it, not a concurrent run', () => {
+it('a batch report counts the cost of a row only if this run paid for the row, not if a concurrent run paid', () => {
   const planned = { id: 'a', row: { line: 2 }, state: 'new', take: { number: 1, key: 'm/a' } };
   const job = { id: 'job_1', handle: 'task-1', cost: { at_most: '5' } };
   const end = { planned: planned as PlannedRow, job: job as Job, files: [] };

@@ -4,7 +4,7 @@ import { errorText, shellWord } from '../../../src/cli/output/human.ts';
 import { MgwError } from '../../../src/errors.ts';
 
 it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
-  'the word %j is printed so that it can be pasted into a shell, without control characters',
+  'the word %j is printed without control characters, in a form that can be pasted into a shell',
   (word) => {
     const typed = shellWord(word);
     expect(typed).toMatch(/^\P{C}+$/u);

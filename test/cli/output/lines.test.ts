@@ -59,7 +59,7 @@ describe('progress without a terminal', () => {
     ]);
   });
 
-  it('announces a download once, and prints heartbeats while it continues', () => {
+  it('announces a download once, and prints heartbeats while the download continues', () => {
     const shown = progress();
     const first = linesSince(() => {
       shown.downloading({ bytes: 0, total: 4_000_000 });
@@ -83,7 +83,7 @@ describe('progress without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('reports a request only after it has taken a minute, and never while a spinner is drawn', () => {
+  it('reports a request only after a minute, and never while a spinner is drawn', () => {
     const shown = progress();
     const end = shown.calling('submitting to gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
@@ -128,7 +128,7 @@ it.each<[string, Partial<ProgressOptions> & { terminal?: object }]>([
   ['has no columns', { terminal: { isTTY: true, columns: 0 } }],
   ['is dumb', { terminal: { isTTY: true, columns: 80 }, env: { TERM: 'dumb' } }],
   ['is the log of a CI run', { terminal: { isTTY: true, columns: 80 }, env: { CI: 'true' } }],
-])('progress is plain lines on a terminal that %s', (_, options) => {
+])('progress is printed as plain lines on a terminal that %s', (_, options) => {
   progress(options).waiting({ id: 'job_1', state: 'queued' });
   expect(written).toBe('job_1 queued\n');
 });

@@ -24,7 +24,7 @@ describe('the next command after an error', () => {
     ['not_found', 'mgw models'],
     ['rate_limited', 'mgw doctor'],
     ['unreachable', 'mgw doctor'],
-  ])('is, for the code %s without a suggestion, %s', (code, command) => {
+  ])('after the code %s without a suggestion is %s', (code, command) => {
     expect(next(code)).toBe(command);
   });
 

@@ -24,7 +24,7 @@ it('a plan suggests the same command without unknown columns if they are the onl
   expect(invalidRowsError(other, command).next).toEqual(['mgw', 'help', 'batch']);
 });
 
-it('suggests another output if the outputs of all rows exist', () => {
+it('a plan suggests a different output path if the outputs of all rows exist', () => {
   const problems = [{ line: 2, field: 'output', message: 'a.mp4 already exists; --force replaces it' }];
   const plan = { bad: 1, rows: 1, problems } as unknown as Plan;
   const command = ['batch', 'run', 'a.csv'];

@@ -80,7 +80,7 @@ describe('a workflow receives', () => {
     expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
-  it('a summary row for each REF, even if it matches no job', async () => {
+  it('a summary row for each REF, even if the REF matches no job', async () => {
     const failed = { ref: '@nope', outcome: { message: 'No such job: @nope.' } };
     await tell({ json: { jobs: [{ ref: '@boat-1', ...job }, failed] }, exitCode: 11 });
     expect(readFileSync(join(folder, 'summary'), 'utf8')).toContain(
@@ -102,7 +102,7 @@ describe('a workflow receives', () => {
     expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
   });
 
-  it('nothing if it sets no output file, or a note if the output file cannot be written', async () => {
+  it('nothing if the workflow sets no output file, or a note if the output file cannot be written', async () => {
     env = {};
     await tell({ json: { job } });
     env = { GITHUB_OUTPUT: join(folder, 'no', 'file') };
@@ -178,12 +178,15 @@ describe('--open', () => {
   });
 });
 
-it.each(['', 'a\0b'])('mgw only reports that the --on-done command %j cannot be started', async (command) => {
-  let said = '';
-  const stderr = new PassThrough().on('data', (text: Buffer) => (said += text.toString()));
-  await runOnDone(command, '{}', { ...process, stderr });
-  expect(said).toMatch(/^mgw: --on-done failed: .+\n$/);
-});
+it.each(['', 'a\0b'])(
+  'mgw reports an --on-done command that cannot be started, and does not fail: %j',
+  async (command) => {
+    let said = '';
+    const stderr = new PassThrough().on('data', (text: Buffer) => (said += text.toString()));
+    await runOnDone(command, '{}', { ...process, stderr });
+    expect(said).toMatch(/^mgw: --on-done failed: .+\n$/);
+  },
+);
 
 it.skipIf(process.platform === 'win32').each([
   ['/dev/null', 'r+', true],
