@@ -209,7 +209,9 @@ describe('prices', () => {
     writeFileSync(path, readFileSync(path, 'utf8').replace('10k_characters=3', 'much'));
     const refused = await user.run(['tts', 'hello', '-o', 'x.mp3', '--json']);
     expect(refused.json).toMatchObject({ exit_code: 2, error: { code: 'config' } });
-    expect(refused.json.error.message).toContain('prices.tts in profile default: much is not written as NAME=VALUE');
+    expect(refused.json.error.message).toContain(
+      'prices.tts in profile default: much is not written as NAME=VALUE',
+    );
   });
 });
 
