@@ -1,4 +1,4 @@
-/** An exact decimal number of zero or more: `digits` divided by ten to the power of `scale`. */
+/** An exact, non-negative decimal number: `digits` divided by ten to the power of `scale`. */
 export interface Decimal {
   digits: bigint;
   scale: number;

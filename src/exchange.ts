@@ -79,7 +79,7 @@ export interface Model {
   owned_by?: string;
   /** The model's creation time, in seconds since 1970. */
   created?: number;
-  /** The model list's entry, unchanged. If several entries have the same id, the first one. */
+  /** The model's entry in the model list, unchanged. The first entry if several entries have the same id. */
   raw: JsonObject;
 }
 

@@ -30,7 +30,7 @@ export interface JobFile {
   mismatches?: Mismatch[];
   /** The provenance statements in the file; absent if there are none. */
   provenance?: Provenance[];
-  /** The SHA-256 of the file as the gateway delivered it, if `--mark` has added a label since. */
+  /** The SHA-256 of the file as the gateway delivered it; set if `--mark` added a label to the file. */
   unmarked_sha256?: string;
 }
 
@@ -119,7 +119,7 @@ export interface AttemptMoney {
   /** The id of the attempt's reservation, and the budgets that it affects. */
   reservation?: string;
   budgets?: string[];
-  /** The limit that `--budget` sets, if its budget is among them. */
+  /** The limit that `--budget` sets, if its budget is one of `budgets`. */
   limit?: string;
 }
 
@@ -150,16 +150,16 @@ export type JobEvent =
       /** The tags from the job's row in a batch. */
       tags?: string[];
       request?: unknown;
-      /** True if the body was too large to record, so that it cannot be sent again from the record. */
+      /** True if the body was too large to record. It cannot be sent again from the record. */
       elided?: boolean;
     }
   /** A process begins a run of the job. `run` identifies that run in later events. */
   | ({ type: 'began'; run: string; owner: Owner } & Goal)
   | ({ type: 'sending'; attempt: number; owner: Owner } & AttemptMoney)
   | { type: 'reply'; attempt: number; reply: RecordedReply }
-  /** The attempt was definitely not handled, so another one may be made. */
+  /** The attempt was definitely not handled, so another attempt may be made. */
   | { type: 'unavailable'; attempt: number; error: JobError }
-  /** `adopted` is true if a person entered the handle. `instead_of` is the wrong handle that this one replaces. */
+  /** `adopted` is true if the user entered the handle. `instead_of` is the wrong handle that this handle replaces. */
   | {
       type: 'accepted';
       handle: string;
@@ -244,7 +244,7 @@ export interface JobRecord {
   /** The task id from a response that left the submission in doubt. */
   possibleHandle?: string;
   /**
-   * Whether a person entered the handle and the gateway has never returned that task. Such a job can be resolved again.
+   * Whether the user entered the handle and the gateway has never returned that task. Such a job can be resolved again.
    */
   isUnconfirmed?: boolean;
   /** A response that has been recorded but not yet interpreted. */

@@ -7,7 +7,8 @@ export const redacted = '[redacted]';
  */
 export const minSecretLength = 8;
 
-// Does not match the plural `tokens`, as in `X-Control-Require-Usage-Tokens-Return`.
+// Matches the names of headers that may contain a secret. Does not match the plural `tokens`, as in
+// `X-Control-Require-Usage-Tokens-Return`.
 const secretHeader = /auth|key|token(?!s)|cookie|secret|signature|credential/i;
 // Matches header lines, JSON members and curl arguments: a name, a colon or equals sign, and the value.
 const headerInText =

@@ -53,12 +53,12 @@ export interface Claim {
 export interface ClaimLog {
   /** The valid claim; undefined if there is none. */
   latest?: Claim;
-  /** Whether the process that made that claim has released it. */
+  /** Whether the process that made the latest claim has released it. */
   released: boolean;
   metadata: PartMetadata;
 }
 
-/** An entry that a claim's holder adds to the log. A scratch name is added to the earlier scratch names. */
+/** An entry that a claim's holder adds to the log. Its scratch name is added to the earlier scratch names. */
 export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
@@ -177,7 +177,7 @@ export function textOf({ file }: LogFile): string {
 }
 
 /**
- * The log of another process, for which this process waits. The log remains open, so that its last notes can be read
+ * The log of another process that this process is waiting for. The log remains open, so that its last notes can be read
  * after the other process has removed it.
  */
 export class WatchedLog {
@@ -212,7 +212,7 @@ export class WatchedLog {
   }
 }
 
-/** Appends a line in one write. An incomplete line before it does not affect it. */
+/** Appends a line in one write. An incomplete line before the new line has no effect on it. */
 export function append({ file }: LogFile, entry: Claim | Note | { released: true }): void {
   const line = Buffer.from(`\n${JSON.stringify(entry)}\n`);
   if (writeSync(file, line) < line.length)

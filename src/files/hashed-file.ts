@@ -52,7 +52,7 @@ export class HashedFile {
     return this.#length;
   }
 
-  /** Writes the next bytes, which must not change before {@link settle}. */
+  /** Writes the next bytes. The caller must not change them before {@link settle} has returned. */
   async write(chunks: readonly Uint8Array[]): Promise<void> {
     this.#check();
     for (const chunk of chunks) {
@@ -217,8 +217,8 @@ interface WriteProgress {
 const notifyBytes = 8 * 1024 * 1024;
 
 /**
- * Computes a file's SHA-256 while the file is written, in a thread that reads the written bytes back from it. The bytes
- * are still in the system's cache, and the main thread is not delayed.
+ * Computes a file's SHA-256 while the file is written, in a thread that reads the written bytes back from the file. The
+ * bytes are still in the system's cache, and the main thread is not delayed.
  */
 export class HashThread {
   readonly #worker: Worker;

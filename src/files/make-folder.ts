@@ -29,7 +29,8 @@ export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
 }
 
 /**
- * Like {@link makeFolder}, for files that other users must not access. A link to a folder is accepted if `mayBeLink`.
+ * Like {@link makeFolder}, for files that other users must not access. A link to a folder is accepted if `mayBeLink` is
+ * true.
  * @throws the same errors, or an error that explains why an existing folder is not safe ({@link folderFault})
  */
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
@@ -72,7 +73,7 @@ function existingPath(folder: string): string {
   }
 }
 
-/** Returns a path with the symbolic links resolved in the part of it that exists. */
+/** Returns a path, with the symbolic links in its existing part resolved. */
 export function realPathOf(place: string): string {
   try {
     return realpathSync.native(place);

@@ -63,8 +63,8 @@ export interface OpenedPart {
 /**
  * Waits for the exclusive right to create the output `target`. The lock is a log next to the output, `NAME.part.json`,
  * to which each process appends its claim. A new claim overrides a dead process's claim. A process on another machine
- * cannot be shown to be dead, so it keeps its lock. The second process then uses another name instead of waiting, so
- * that two processes never write to the same file.
+ * cannot be shown to be dead, so it keeps its lock. The second process then uses a different name instead of waiting,
+ * so that two processes never write to the same file.
  * @param identity the result to be created; an earlier process's leftover is resumed if it has the same identity
  * @throws the error of `lateError`; the signal's reason; MgwError('local_io').
  */
@@ -168,7 +168,7 @@ export class OutputLock {
     return this.#metadata;
   }
 
-  /** Adds to the metadata, for later processes. @throws the file system's errors */
+  /** Adds an entry to the metadata, for later processes. @throws the file system's errors */
   async note(note: Note): Promise<void> {
     this.assertLease();
     this.#metadata = withNote(this.#metadata, note);
@@ -202,7 +202,7 @@ export class OutputLock {
 
   /**
    * Releases the lock. A temporary file that can be resumed is left for the next process. A file that is not empty but
-   * has no `durable` note is kept without a log. The caller reports it.
+   * has no `durable` note is kept without a log. The caller reports such a file.
    */
   release(): void {
     const { part, scratch, durable } = this.#metadata;
@@ -287,11 +287,12 @@ async function removeLeftover(
   const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;
-  // After this claim, no other process takes over the log. A concurrent claim belongs to another process.
+  // This claim prevents other processes from taking over the log. If a concurrent claim came first, leave the files to
+  // its process.
   const claim = randomUUID();
   append(log, { claim, after: latest?.claim ?? '', owner, identity });
   if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;
-  // A process on another machine that is making this output will find that the file exists.
+  // A process on another machine may still be making this output, but will find that it exists.
   const { part = [], durable, scratch } = metadata;
   const state = partState(target, metadata.part);
   const isRemovable = durable !== undefined || state === 'output' || (state === 'empty' && life === 'dead');

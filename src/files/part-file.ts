@@ -152,7 +152,7 @@ export class PartFile {
   }
 }
 
-// Returns the number of an earlier run's bytes that can be used: those that its notes confirm.
+// Returns the number of bytes from an earlier run that can be used: the bytes that the run's notes confirm.
 function usableLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): number {
   if (isNew) return 0;
   const { validator, total = Infinity, durable = 0 } = metadata;

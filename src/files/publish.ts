@@ -33,7 +33,7 @@ export interface PublishOptions {
   force: boolean;
   /** Whether the work so far was charged, for use in errors. Default: 'yes'. */
   charged?: Charged;
-  /** Whether an earlier run had started to publish this file. If so, an empty file that it left is replaced. */
+  /** Whether an earlier run had started to publish this file. If so, the empty file that the run left is replaced. */
   isBegun?: boolean;
   /** Called immediately before the file is published. If it throws, the file is not published. */
   assertLease?: () => void;
@@ -89,7 +89,7 @@ async function confirm(file: WholeFile, target: string, version: FileVersion): P
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
   const existing = statusOf(target);
   if (existing !== undefined && !isReplaceable(existing)) throw existsError(target, existing, charged);
-  // POSIX defines that a rename between two links to the same file does nothing.
+  // According to POSIX, a rename between two links to the same file does nothing.
   if (existing !== undefined && isLinkTo(path, existing)) return false;
   renameSync(path, target);
   return true;

@@ -9,7 +9,7 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
   ['br', (zlib) => zlib.createBrotliDecompress()],
 ]);
 
-/** The number of bytes to decode at a time, so that a decompression bomb remains small until the reader detects it. */
+/** The number of bytes to decode at a time. A decompression bomb then remains small until the reader detects it. */
 const sliceBytes = 1024;
 /** If decoding has not failed after this many bytes, the body is assumed to have its declared encoding. */
 const maxUndecidedBytes = 256;
@@ -74,8 +74,8 @@ function decodeSlice(decoder: Transform, slice: Uint8Array): Promise<void> {
 }
 
 /**
- * Reads a body up to `maxBytes`. `complete` is false if the body is longer or was cut off. The bytes received until
- * then are returned, because they may contain a handle.
+ * Reads a body up to `maxBytes`. `complete` is false if the body is longer or was cut off. The bytes that arrived are
+ * returned in any case, because they may contain a handle.
  */
 export async function readBounded(
   body: AsyncIterable<Uint8Array>,

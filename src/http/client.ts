@@ -28,12 +28,12 @@ export interface CallOptions {
   /** The maximum body length, in bytes. A longer body is truncated, and the reply is marked as incomplete. */
   maxBytes?: number;
   /**
-   * The maximum number of bytes to buffer from a streamed body. They are read as soon as they arrive, so that received
-   * bytes survive a connection reset.
+   * The maximum number of bytes to buffer from a streamed body. Bytes are read as soon as they arrive, so that they
+   * survive a connection reset.
    */
   maxBuffered?: number;
   signal?: AbortSignal;
-  /** Aborts connecting. After that, only `signal` aborts the call. */
+  /** Aborts the call while it is connecting. Afterwards, only `signal` aborts the call. */
   connectSignal?: AbortSignal;
   /**
    * Runs when the connection is open, before the first byte of the request. If set, the call uses its own connection.
@@ -187,7 +187,7 @@ async function sendOnOwnConnection(
 // Created once, because destroying a socket with a new error formats its stack, which is slow.
 const callEnded = new Error('the call has ended');
 
-// Validates the request before a connection is opened and the request is recorded.
+// Sends a request. Validates it before a connection is opened and the request is recorded.
 async function send(
   request: HttpRequest,
   call: CallOptions,

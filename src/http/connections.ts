@@ -12,7 +12,7 @@ type Connector = buildConnector.connector;
 /** A proxy's address, and the agent that connects through it. */
 type ProxyRoute = { address: string; agent: typeof ProxyAgent.proxyAgent };
 
-/** An open connection: TCP, or TLS over it. */
+/** An open TCP connection, with or without TLS. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
 
 /** Options of {@link openConnections}. */
@@ -23,7 +23,10 @@ export interface ConnectionOptions {
   maxConnections: number;
   /** For large bodies: the size, in bytes, of a reused buffer into which connections without TLS read. */
   reusedBufferBytes?: number | undefined;
-  /** The base URL. If set, addresses outside its reach are refused, including addresses that DNS returns. */
+  /**
+   * The base URL. If set, connections to networks nearer to this machine are refused (see `isWithinReach`). The
+   * addresses that DNS returns are checked too.
+   */
   within?: URL;
   /** Signals that abort connecting. They have no effect on an open connection. */
   signals?: readonly (AbortSignal | undefined)[];
@@ -193,7 +196,8 @@ export class Connections {
     const parserSocket = socket as Socket & { [kParser]?: Undici.Parser | null };
     socket.once('end', () => parserSocket[kParser]?.resume());
     socket.on('error', () => {
-      // Otherwise undici also treats a reset as the end of such a response.
+      // Without this, undici would treat a reset as the normal end of a response that the connection's end may
+      // complete.
       if (parserSocket[kParser]) parserSocket[kParser].shouldKeepAlive = true;
     });
   }
@@ -215,8 +219,8 @@ export class Connections {
   #connectError(error: unknown, deadline: CallLimit): TransportError {
     const { timeoutMs, maxConnections } = this.#options;
     if (deadline.signal.aborted && maxConnections === 1) this.destroy(new Error('it was abandoned'));
-    // Only a connection without TLS that was accepted can be reset here. Whether the system reports this here or after
-    // the first byte is a matter of chance, and must not change the outcome.
+    // Only a connection without TLS that was accepted can be reset here. Whether the system reports the reset here or
+    // after the first byte is a matter of chance, and must not affect the outcome.
     const isReset = systemCode(error) === 'ECONNRESET' && this.#url.protocol === 'http:' && this.proxy === '';
     if (isReset) return TransportError.sent(error, this.#url);
     const [, status] = /^Proxy response \((\d+)\)/.exec(messageOf(error)) ?? [];
@@ -229,7 +233,8 @@ export class Connections {
 
 const hasExcess = ({ errored }: Socket): boolean => errored?.message === 'bad response';
 
-// Aborts on the signal, which undici's own connector ignores. The connector for tunnels does not ignore it.
+// Opens a connection, and aborts on the signal. (undici's own connector ignores the signal, but its connector for
+// tunnels does not.)
 function connectAsync(
   connector: Connector,
   target: buildConnector.Options & { signal: AbortSignal },

@@ -63,8 +63,8 @@ export interface TimeLimits {
 }
 
 /**
- * Passes a body on as it arrives, and abandons it after a time without bytes, or at the deadline. The reader's own time
- * is not measured. The caller closes the connection.
+ * Passes on a body as it arrives. Abandons the body if no bytes arrive for `idleMs`, or at the deadline. The time that
+ * the reader spends on a chunk does not count. The caller closes the connection.
  * @throws TransportError if the body is abandoned, or the body's own error
  */
 export async function* withIdleTimeout(
@@ -102,7 +102,7 @@ export interface IdleWatch {
   readonly signal: AbortSignal;
   /** Restarts the idle time, because bytes have arrived. */
   touch(): void;
-  /** Pauses the idle time until the next `touch`, while the reader has stopped reading. */
+  /** Pauses the idle time until the next `touch`, because the reader has stopped reading. */
   pause(): void;
   /** Ends the watch, and aborts its signal. */
   stop(): void;

@@ -78,7 +78,7 @@ export function nativeCodeIn(body: Json | undefined): string | undefined {
 /**
  * Returns the failure that an unsuccessful response reports. The code and the message take precedence over the status,
  * because a low balance may be reported as 401 or 403, a missing model as 503, and "not found" as 400 (specification
- * 7). For an error under 2xx, the status in its code is used, if there is one.
+ * 7). For an error with a 2xx status, the status in the error's code is used, if there is one.
  */
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);
@@ -207,7 +207,7 @@ export function asSentence(text: string): string {
   return /[.!?。！？]$/.test(trimmed) ? trimmed : `${trimmed}.`;
 }
 
-/** Returns a message, followed by a sentence with the gateway's requested delay, if any. */
+/** Returns a message, followed by a sentence with the delay that the gateway requested, if any. */
 export function withRetryDelay(message: string, { retryAfterMs = 0 }: Pick<Failure, 'retryAfterMs'>): string {
   return retryAfterMs > 0
     ? `${asSentence(message)} Try again in ${Math.ceil(retryAfterMs / 1000)} s.`

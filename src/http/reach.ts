@@ -56,8 +56,8 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 }
 
 /**
- * Whether a gateway's response may refer to a host. Allowed are the base URL's host, the public internet, and networks
- * that are not nearer to this machine than the base URL, according to the URL's name or DNS addresses.
+ * Whether a gateway's response may refer to a host. True for the base URL's host, for the public internet, and for
+ * networks that are not nearer to this machine than the base URL, according to the URL's name or DNS addresses.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
   const [bare, gatewayHost] = [bareHost(host), bareHost(baseUrl.hostname)];
@@ -91,8 +91,8 @@ export function privateAddressError(host: string): Error {
 type Callback = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
 
 /**
- * Returns a DNS lookup function for hosts from responses. It fails if an address is not within reach, so that a public
- * name cannot lead to a private address.
+ * Returns a DNS lookup function for hosts from responses. The lookup fails if an address is not within reach, so that a
+ * public name cannot lead to a private address.
  */
 export function lookupWithin(
   baseUrl: URL,

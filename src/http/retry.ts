@@ -19,7 +19,7 @@ export interface RetryOptions {
 /**
  * Repeats a read (never a submission) with exponential backoff while the response is 429 or 5xx, is incomplete, or does
  * not arrive (specification 7). Returns the last response of any status.
- * @throws MgwError('unreachable') if the last try got no response; the signal's reason if it is aborted.
+ * @throws MgwError('unreachable') if the last attempt got no response; the signal's reason if it is aborted.
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
@@ -61,7 +61,7 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
 
 /**
  * Returns the delay before the next attempt, in ms. It doubles from `baseMs` up to `capMs`, with 25 % jitter, and is
- * never less than `floorMs`, which the gateway requested.
+ * never less than `floorMs`, the delay that the gateway requested.
  */
 export function backoffMs(
   tries: number,
@@ -73,8 +73,8 @@ export function backoffMs(
 }
 
 /**
- * Returns the pause before the n-th further poll, in ms. It grows from `intervalMs` to twice that, with jitter within
- * that range (default: 5 to 10 s, specification 8).
+ * Returns the pause before the next poll, in ms. With each of the earlier `polls`, the pause grows from `intervalMs`
+ * towards twice `intervalMs`, with jitter within this range (default: 5 to 10 s, specification 8).
  */
 export function pollPauseMs(polls: number, intervalMs: number, random: () => number = Math.random): number {
   const factor = Math.min(2, 1.15 ** polls);

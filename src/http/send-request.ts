@@ -144,8 +144,8 @@ export function sendRequest(
   });
 }
 
-// Returns the rest of the packet that broke a body's framing, which undici attaches to its error. It may contain a
-// handle. Removes a chunk's size line, which is framing.
+// Returns the rest of the packet that broke a body's framing, because it may contain a handle. undici attaches this
+// rest to its error. Removes a chunk's size line, which is framing.
 function remainingDataOf(error: Error): string {
   const { data } = error as { data?: unknown };
   return typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';

@@ -86,9 +86,10 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
 
 /**
  * Returns options for reading from a connection without TLS in large chunks, into memory that is reused when the reader
- * releases it. By default, Node allocates memory for each read, which takes a third of a large body's time.
- * @param maxReadBytes the size of a read, in bytes, while that much data arrives; a read's cost does not
- * depend on its size
+ * releases it. By default, Node allocates memory for each read, which takes a third of the time of receiving a large
+ * body.
+ * @param maxReadBytes the size of a read, in bytes, while that much data arrives; a read's cost does not depend on its
+ * size
  */
 export function reuseBuffers(maxReadBytes: number): ReadInto {
   let size = readBytes;

@@ -121,7 +121,7 @@ function decodeSyncsafe(bytes: Buffer, at: number): number {
 const maxSize = 0x0fff_ffff;
 
 /**
- * Returns the edits that add a TXXX frame to a file, either to its first tag or in a new one.
+ * Returns the edits that add a TXXX frame to a file, either to the file's first tag or in a new tag.
  * @returns undefined if the tag would be too long
  */
 export function textFrameEdits(

@@ -282,7 +282,8 @@ function isRotatedBy(bytes: Buffer, at: number): boolean {
   return Math.abs(bytes.readInt32BE(at + 4)) > Math.abs(bytes.readInt32BE(at));
 }
 
-// Rounds to the millisecond, and to a thousandth of a frame. Returns undefined for an impossible value.
+// Rounds a duration to a millisecond, or a frame rate to a thousandth of a frame. Returns undefined for an impossible
+// value.
 function roundToThousandth(value: number): number | undefined {
   const result = Math.round(value * 1000) / 1000;
   return Number.isFinite(result) && result > 0 ? result : undefined;

@@ -13,8 +13,8 @@ export interface MediaSpoolOptions {
   /** The maximum text length, in bytes. A longer body overflows. */
   maxTextBytes: number;
   /**
-   * Strings of up to this many bytes, as encoded in the JSON, remain text. Default: 0, so that every non-empty string
-   * of a watched member is media, and none can imitate a placeholder.
+   * Strings of up to this many bytes, as encoded in the JSON, remain text. Default: 0. Every non-empty string of a
+   * watched member is then media, and no string can imitate a placeholder.
    */
   threshold?: number;
 }

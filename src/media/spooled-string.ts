@@ -65,7 +65,8 @@ export class Base64Stream {
     return result;
   }
 
-  // Decodes groups that contain a character outside the alphabet: the padded last group, or a fault.
+  // Decodes groups that contain a character outside the alphabet. Sets `fault`, unless the character is the padding of
+  // the last group.
   #lastGroups(bytes: Buffer, out: Buffer, offset: number): number {
     const invalidIndex = bytes.findIndex((byte) => inAlphabet[byte] === 0);
     const validLength = Math.floor(invalidIndex / 4) * 4;
@@ -91,8 +92,8 @@ export function maxDecodedLength(length: number): number {
   return Math.ceil((length + 3) / 4) * 3;
 }
 
-// Returns undefined if the input contains invalid characters. Node's decoder skips them, so a result of full length
-// proves that there are none, except the two URL-safe ones.
+// Returns undefined if the input contains invalid characters. Node's decoder skips invalid characters, so a result of
+// full length proves that there are none, except the two URL-safe characters.
 function decodeClean(bytes: Buffer, out: Buffer, offset: number): number | undefined {
   const written = out.write(bytes.toString('latin1'), offset, 'base64');
   const isComplete = written === (bytes.length / 4) * 3;
@@ -108,7 +109,7 @@ export interface MediaSink {
 
 const [quote, backslash] = [0x22, 0x5c];
 const pieceSize = 64 * 1024;
-// The size of sixteen decoded pieces: a compromise between few writes and little memory.
+// The buffer size, in bytes: room for 16 decoded pieces, as a compromise between few writes and little memory.
 const bufferSize = maxDecodedLength(pieceSize) * 16;
 // Represents a character that does not fit in a byte. It is outside the Base64 alphabet.
 const foreignByte = 0xff;

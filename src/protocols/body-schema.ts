@@ -47,7 +47,8 @@ export function assetUrl(): z.ZodMiniString {
 }
 
 /**
- * Returns a schema that checks values with `judge`, which returns what is allowed, or undefined if the value is valid.
+ * Returns a check that calls `judge` for each value. `judge` returns a phrase that describes the allowed values, or
+ * undefined if the value is valid.
  */
 export function validated<T>(judge: (value: T) => string | undefined): z.core.CheckFn<T> {
   return ({ value, issues }) => {
@@ -56,7 +57,7 @@ export function validated<T>(judge: (value: T) => string | undefined): z.core.Ch
   };
 }
 
-/** Returns a schema whose fields have the descriptions of the flags that set them. */
+/** Returns the schema, with each field described like the flag that sets it. */
 export function withDescriptions<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
   for (const { field, description } of flags) {
     const steps = field.split('.');
@@ -70,7 +71,7 @@ export function withDescriptions<T extends BodySchema>(schema: T, flags: readonl
 // `advise` reuses the issues that `check` found, so that each of a batch's thousands of bodies is validated only once.
 const shapes = new WeakMap<JsonObject, { schema: BodySchema; issues: readonly z.core.$ZodIssue[] }>();
 
-/** Returns a violation for each field of a body that breaks the schema or is probably misnamed. */
+/** Returns a violation for each field that breaks the schema or is probably misnamed. */
 export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly Flag[]): Violation[] {
   const issues = z.safeParse(schema, body).error?.issues ?? [];
   shapes.set(body, { schema, issues });
@@ -92,7 +93,7 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   return violations.filter(({ field }) => !names.has(field) && names.add(field));
 }
 
-// Returns the path of a field whose text or name contains NUL, at which other programs would end the text. Not
+// Returns the path of a field whose text or name contains NUL. Other programs would truncate the text at the NUL. Not
 // recursive, because a library caller's body may be nested too deeply for the stack.
 function pathOfNul(body: JsonObject): string | undefined {
   const queue: { path: string; value: Json | undefined }[] = [{ path: '', value: body }];
@@ -178,9 +179,9 @@ function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefin
 }
 
 /**
- * Returns the problem of an asset's URL, phrased to follow "it" (`points into a private network`); undefined if it may
- * be sent. Accepts http(s) URLs that the public internet can reach (specification 2.3, 8) and names of uploaded files.
- * Host names are judged without a DNS lookup.
+ * Returns the problem with an asset's URL, phrased to follow "it" (`points into a private network`); undefined if it
+ * may be sent. Accepts http(s) URLs that the public internet can reach (specification 2.3, 8) and names of uploaded
+ * files. Host names are judged without a DNS lookup.
  */
 export function checkAssetUrl(url: string): string | undefined {
   if (isStoredName(url)) return undefined;

@@ -176,7 +176,7 @@ function write(body: JsonObject, path: string, value: Json, label: string): void
   }
 }
 
-// Skips a default if its field or an equivalent one is present.
+// Sets configured defaults in a body. Skips a default if its field, or an equivalent field, is present.
 function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<string, unknown>): void {
   const table = new Map(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]));
   for (const [name, value] of Object.entries(defaults)) {
@@ -191,14 +191,14 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
   }
 }
 
-// The config may contain a number in place of a string with its digits.
+// Converts a number from the config to text, because flags expect text.
 function asFlagValue(value: unknown, flag: Flag): unknown {
   if (flag.kind === 'list' && Array.isArray(value))
     return value.map((entry) => asFlagValue(entry, { ...flag, kind: 'text' }));
   return typeof value === 'number' ? String(value) : value;
 }
 
-// The depth is limited, because bodies are processed recursively.
+// The maximum number of steps in a path. The depth is limited, because bodies are processed recursively.
 const maxSteps = 100;
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 

@@ -16,8 +16,8 @@ export function listModels(page = ''): Exchange {
 }
 
 /**
- * Returns the request for one model. Gateways respond with 200 even for an unknown model, which {@link
- * readModels} detects.
+ * Returns the request for one model. Gateways respond with 200 even if the model is unknown. {@link readModels} detects
+ * this.
  * @throws MgwError('usage') if the id cannot be put into a path.
  */
 export function getModel(id: string): Exchange {
@@ -28,7 +28,7 @@ export function getModel(id: string): Exchange {
 
 /**
  * Reads the response to {@link listModels} or {@link getModel} in the OpenAI, Gemini and Anthropic forms; never throws.
- * Omits entries without an id, and merges entries with the same id. An error under HTTP 200 is a failure. `nextPage` is
+ * Omits entries without an id, and merges entries with the same id. An error with HTTP 200 is a failure. `nextPage` is
  * the query of the next page; undefined if the list is complete.
  */
 export function readModels(
@@ -44,13 +44,15 @@ export function readModels(
   return { models, nextPage: nextPageOf(body, models) };
 }
 
-// Only the query of an address counts, so that the key is sent to no other place.
+// Returns the query of the next page; undefined if there is none. Uses only the query of the gateway's address for the
+// page, so that the key is not sent to a different host or path.
 function nextPageOf(body: Json | undefined, models: readonly Model[]): string | undefined {
   const lastId = at(body, 'has_more') === true ? (idAt(body, 'last_id') ?? models.at(-1)?.id) : undefined;
   const cursors: [parameter: string, value: string | undefined][] = [
     ['pageToken', textAt(body, 'nextPageToken')],
     ['page_token', textAt(body, 'next_page_token')],
-    // Anthropic's format has no `object`.
+    // OpenAI's format has `object` and the parameter `after`. Anthropic's has no `object`, and the parameter
+    // `after_id`.
     [at(body, 'object') === 'list' ? 'after' : 'after_id', lastId],
   ];
   for (const [name, value] of cursors)
@@ -78,11 +80,11 @@ function saysFailure(body: Json | undefined): boolean {
 
 function refusalUnder200(reply: Reply): Failure {
   const failure = readFailure(reply);
-  // The response was readable, and reports a failure.
+  // `bad_reply` is for unreadable responses. This response is readable, and reports a failure.
   return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
 }
 
-// Returns the failure for a listing that is truncated or too long, which is not parsed.
+// Returns the failure for a listing that is truncated or too long. Such a listing is not parsed.
 function cutFailure(reply: Reply): Failure {
   const message = `the model list is truncated or too long: ${reply.text.length} characters received`;
   return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };

@@ -24,7 +24,7 @@ export interface Flag {
   parse?: (value: string | boolean) => Json;
   /** Converts a file's bytes to the field's value (kind `file`). Throws like `parse`. */
   fromFile?: (bytes: Uint8Array) => Json;
-  /** Returns the field's value with a frame's name in place of its bytes (kind `file`). */
+  /** Returns the field's value with a frame's name in place of the frame's bytes (kind `file`). */
   fromFrame?: (name: string) => Json;
   /** Whether `@FILE` on the command line is replaced with that file's text (kind `text`). */
   atFile?: true;
@@ -56,7 +56,7 @@ export interface Violation {
   flag?: string;
   /** The field that was probably meant, if this one is not in the specification. */
   meant?: string;
-  /** Shown instead of `allowed` if the value came from a file and `allowed` quotes it. */
+  /** Shown instead of `allowed` if the value came from a file and `allowed` quotes the value. */
   allowedAnyway?: string;
 }
 
@@ -66,13 +66,13 @@ export interface Checks {
   readonly schema: $ZodType;
   /** Returns every broken rule, and every field that is probably misnamed; empty if the body may be sent. */
   readonly check: (body: JsonObject) => Violation[];
-  /** Returns the long names of the flags that a body leaves to the model's defaults (specification 2.1, 9). */
+  /** Returns the long names of the flags that a body does not set (specification 2.1, 9). */
   readonly unsetFlags: (body: JsonObject) => string[];
   /** Returns notes for the user about a valid body. */
   readonly advise: (body: JsonObject) => string[];
 }
 
-/** The maximum that a request can cost, in the units of prices (specification 8). */
+/** The maximum quantities that a request can be charged for, in the units of prices (specification 8). */
 export interface Quantity {
   /** The number of videos; absent if the request contains no valid number. */
   videos?: number;
@@ -157,11 +157,11 @@ export interface Protocol {
   /** An example value of `--set`, with the protocol's own field names: `parameters.seed=7`. */
   readonly setExample: string;
   /**
-   * Matches the marks of this protocol's models in a model listing (specification 2.7), after reduction to lower-case
-   * letters and digits.
+   * Matches the marks of this protocol's models in a model listing (specification 2.7). Each mark is reduced to
+   * lower-case letters and digits first.
    */
   readonly modelMarks: RegExp;
-  /** Models that the specification assigns to this protocol, if the listing does not specify another one. */
+  /** Models that the specification assigns to this protocol. A protocol in the listing takes precedence. */
   readonly models?: readonly string[];
   /** Whether models with listed versions belong to this protocol. */
   readonly hasVersions?: true;
@@ -199,7 +199,7 @@ export interface Protocol {
    * undefined if it produces the requested one.
    */
   convertedResolution?(body: JsonObject): string | undefined;
-  /** Returns the maximum that a body requests, from which its cost is computed. */
+  /** Returns the maximum quantities that a body requests. The cost is computed from them. */
   quantityOf(body: JsonObject): Quantity;
   /** Returns a body's model, for the job's record. */
   modelOf(body: JsonObject): string | undefined;
@@ -218,7 +218,7 @@ export interface Protocol {
   /** Reads the response to a status query; never throws. */
   readQuery(reply: Reply, handle: string): QueryVerdict;
   /**
-   * Whether a response that is not media reports that the result is not ready yet, so that mgw requests it again
+   * Whether a response that is not media reports that the result is not ready yet. If so, mgw requests the result again
    * (specification 4.3).
    */
   notReady(reply: Reply): boolean;

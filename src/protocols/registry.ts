@@ -15,12 +15,18 @@ const byName: Readonly<Record<string, Protocol>> = protocols;
 /** The names of the video protocols, in registry order. */
 export const protocolNames: readonly string[] = Object.keys(byName);
 
-/** Returns the protocol with a name; undefined if there is none, such as for speech or for a newer mgw's job. */
+/**
+ * Returns the protocol with the given name; undefined if this build has none, for example for speech, or for a job of a
+ * newer version of mgw.
+ */
 export function findProtocol(name: string): Protocol | undefined {
   return Object.hasOwn(byName, name) ? byName[name] : undefined;
 }
 
-/** Returns the protocol with a name. @throws MgwError('usage') listing the protocols. */
+/**
+ * Returns the protocol with the given name.
+ * @throws MgwError('usage') listing the protocols.
+ */
 export function protocolNamed(name: string): Protocol {
   const protocol = findProtocol(name);
   if (protocol === undefined)

@@ -11,8 +11,8 @@ export function isSuccess({ status }: Reply): boolean {
 const definiteStatuses = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
- * Judges a response outside 2xx to a paid call, by the table of design 5. A response that contains a task's id is never
- * a refusal, and neither is a truncated response. A 307 or 308 tells the client to resend elsewhere, so nothing was
+ * Judges a non-2xx response to a paid call, by the table in design 5. A response that contains a task's id is never a
+ * refusal, and neither is a truncated response. A 307 or 308 tells the client to resend elsewhere, so nothing was
  * handled. A 301, 302 or 303 may be sent after a task was created.
  * @param sent the body of the request, whose ids a refusal may quote
  */
@@ -59,8 +59,8 @@ function redirectFailure(reply: Reply, failure: Failure): Failure {
 }
 
 /**
- * Returns the failure of a 404 with advice about the base URL. A 404 is caused by a wrong base path (specification 4.5),
- * or by a missing model, which the message then contains.
+ * Returns the failure of a 404, with advice about the base URL. The cause is a wrong base path (specification 4.5) or a
+ * missing model. If the model is missing, the message names it.
  */
 export function notFoundFailure(failure: Failure): Failure {
   const { message, nativeCode = '' } = failure;
@@ -70,8 +70,9 @@ export function notFoundFailure(failure: Failure): Failure {
 }
 
 /**
- * Judges a response outside 2xx to a status query, or an error reported under 2xx (design 6): it proves that the key is
- * refused, that the task is missing, or nothing. A missing model under 503 proves nothing about the task.
+ * Judges a non-2xx response to a status query, or a 2xx response that reports an error (design 6). The response proves
+ * that the key is refused, that the task is missing, or nothing. A 503 for a missing model proves nothing about the
+ * task.
  */
 export function judgeFailedQuery(reply: Reply): QueryVerdict {
   const failure = readFailure(reply);
@@ -80,7 +81,7 @@ export function judgeFailedQuery(reply: Reply): QueryVerdict {
   return { kind: 'again', failure };
 }
 
-/** Returns the verdict to query again, for a response that contains no state. */
+/** Returns the verdict `again`, for a response that contains no state. */
 export function inconclusive(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
   return { kind: 'again', failure: unreadable(reply, what) };
 }
@@ -131,9 +132,9 @@ const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
 /**
- * Returns the task's id from a response to a Protocol C submission, unchanged; undefined if there is none.
- * `isDoubtful` is true if the response was truncated or reports an error. An id that may be something else, such as a
- * row number, is then ignored.
+ * Returns the task's id from a response to a Protocol C submission, unchanged; undefined if there is none. `isDoubtful`
+ * is true if the response was truncated or reports an error. In that case, an id that may be something else, such as a
+ * row number, is ignored.
  */
 export function taskIdIn(body: Json | undefined, isDoubtful: boolean): string | undefined {
   const taskId = idPaths.map((path) => idWithin(body, path, isDoubtful)).find((id) => id !== undefined);
@@ -163,14 +164,16 @@ const actionIdPaths = [
   'task_id',
 ];
 
-/** Returns the task's id from a Protocol B response; undefined if there is none, for which relays send zero. */
+/**
+ * Returns the task's id from a Protocol B response; undefined if there is none. Relays send zero if there is no task.
+ */
 export function actionTaskIdIn(body: Json | undefined): string | undefined {
   return actionIdPaths.map((path) => idAt(body, path)).find((id) => id && !/^(0|-\d+)$/.test(id));
 }
 
 /**
- * Returns the verdict on an error response that contains a task's id, because the task may exist (design 5); undefined
- * if the response contains none.
+ * Returns the verdict `unknown` if an error response contains a task's id, because the task may exist (design 5).
+ * Returns undefined if the response contains no task's id.
  * @param sent the body of the request, whose ids a refusal may quote
  */
 export function doubtOf(reply: Reply, failure: Failure, sent?: Json): SubmitVerdict | undefined {
@@ -199,7 +202,7 @@ const placeholder = /^(none|null|nil|undefined|unknown|n\/a)$/i;
 
 /**
  * Returns a task's id from the fields of an error response, in any protocol's format: an operation's name (A), a
- * `TaskId` (B), or an id of Protocol C. Ignores a word as the `id`, which some errors contain.
+ * `TaskId` (B), or an id of Protocol C. Ignores an `id` that is a word, which some errors contain.
  */
 function taskIdInFields(body: Json | undefined): string | undefined {
   const name = textAt(body, 'name');

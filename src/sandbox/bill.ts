@@ -13,7 +13,7 @@ export interface BillLine {
   task: string;
   area: Area;
   model: string;
-  /** The amount in credits, which have no currency, as an exact decimal. */
+  /** The amount in credits (without a currency), as an exact decimal. */
   amount: number;
   /** The part of the amount beyond the price (fault `extra-charge`). */
   extra?: number;
@@ -101,7 +101,7 @@ export function fingerprint(value: unknown): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
-/** Returns a request's `subject` for its prompt, text or input; an empty object if that is blank. */
+/** Returns a request's `subject` for its prompt, text or input; an empty object if the text is blank. */
 export function subjectOf(text: string): { subject?: string } {
   return text.trim() === '' ? {} : { subject: fingerprint(text.trim()) };
 }
@@ -134,9 +134,9 @@ export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt
 const MINUTE_MS = 60_000;
 
 /**
- * Makes a charge. If the charge exceeds a limit, voids it and returns that limit. `refundAt` is as in {@link
- * chargeFor}. Works across processes without a lock: each process appends its line first, and voids the line if the
- * lines before it leave too little of the limit.
+ * Makes a charge. If the charge exceeds a limit, voids the charge and returns the limit. `refundAt` is as in
+ * {@link chargeFor}. Works across processes without a lock: each process appends its line first, and voids the line if
+ * the lines before it leave too little of the limit.
  */
 function chargeWithin(
   stateDir: string,

@@ -37,7 +37,7 @@ export interface Gateway {
   fileUrl: string;
   /**
    * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline the fault because of
-   * its percentage, in which case it is not counted.
+   * its percentage. A declined fault is not counted.
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
   /** Returns a random fault for a call, if the sandbox was started with `chaos`. */
@@ -148,7 +148,7 @@ export function operationError(code: number, status: string, message: string): R
   return json(code, { error: { code, message, status } });
 }
 
-/** Builds a Protocol B error: a business failure under HTTP 200 (specification 2.4, 7). */
+/** Builds a Protocol B error: a business failure with HTTP 200 (specification 2.4, 7). */
 export function actionError(code: string, message: string, requestId: string): Reply {
   const error = { Error: { Code: code, Message: message }, RequestId: requestId };
   return { ...json(200, { Response: error }), refused: true };

@@ -25,7 +25,7 @@ interface Effect {
 
 /**
  * Runs a handler with the sandbox's faults. If a fault refuses the call, the handler does not run. A fault that damages
- * a response applies only to successful responses, because refused calls had no effect.
+ * a response applies only to successful responses, because a refused call has no effect.
  */
 export async function withFaults(
   received: Call,

@@ -108,7 +108,7 @@ function fault<Name extends string>(name: Name, on: string, does: string, percen
   return { name, on, does, percent } satisfies FaultEntry;
 }
 
-/** Whether a fault can affect calls of a kind (`submit`, `poll`, `list`…) in an area. */
+/** Whether a fault can affect calls of the given kind (`submit`, `poll`, `list`…) in the given area. */
 export function canStrike({ on }: FaultEntry, kind: string, area: string): boolean {
   const call = kind === 'list' ? 'models' : kind;
   return (
@@ -156,7 +156,7 @@ const MOST_TIMES = 10_000;
 
 /**
  * Parses faults: `name`, `namexN` or `name@P%`. A string may contain several, separated by commas.
- * @throws FaultSyntaxError naming similar faults
+ * @throws FaultSyntaxError that names similar faults
  */
 export function parseFaults(texts: readonly string[]): Fault[] {
   const words = texts.flatMap((text) => text.split(',').map((word) => word.trim()));
@@ -264,8 +264,8 @@ const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
 const NEVER: readonly string[] = ['download-stall'];
 
 /**
- * Returns repeatable random faults: with the same seed, the n-th call of a kind with the same subject always gets the
- * same fault, regardless of other calls.
+ * Returns repeatable random faults: with the same seed, the n-th call of the same kind and subject always gets the same
+ * fault, regardless of other calls.
  */
 export function startChaos(seed: number): Chaos {
   const counts = new Map<string, number>();

@@ -81,7 +81,7 @@ function rangeCounts(
   return method === 'GET' && (condition === undefined || condition === ETag || condition === modified);
 }
 
-/** The number of videos to cache in memory, so that a video is not rendered for each range of a download. */
+/** The number of videos to cache in memory. Without a cache, a video would be rendered for each range of a download. */
 const KEPT = 4;
 const kept = new Map<string, Uint8Array>();
 

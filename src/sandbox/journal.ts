@@ -36,8 +36,8 @@ export function readJournal(stateDir: string): JournalEntry[] {
 }
 
 /**
- * Returns the response to a paid call, and records when it was sent. A client that has not received the response cannot
- * know about the task.
+ * Returns the response to a paid call. Once the whole response has been sent, records this. A client that has not
+ * received the response cannot know about the task.
  */
 export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply {
   const act = (): void => note(gateway.stateDir, { kind: 'told', at: gateway.now(), task });
@@ -45,7 +45,7 @@ export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply
 }
 
 /**
- * Returns a response that fails after a successful start, and records the failure if any byte of the response was sent.
+ * Returns a response that fails after a successful start. If any byte of the response was sent, records the failure.
  */
 export function recordFailure({ gateway }: Call, task: string, text: string, reply: Reply): Reply {
   const entry: JournalEntry = { kind: 'broke-off', at: gateway.now(), task, ...subjectOf(text) };
@@ -53,9 +53,9 @@ export function recordFailure({ gateway }: Call, task: string, text: string, rep
 }
 
 /**
- * Returns the response to a query, and records when it was sent. A client that did not receive the whole response
- * may query again immediately. A task without `finishedAt` is still open. `content` is set if the client requested
- * the result itself.
+ * Returns the response to a query. Once the whole response has been sent, records the query. (A client that did not
+ * receive the whole response may query again immediately.) A task without `finishedAt` is still open. `content` is set
+ * if the client requested the result itself.
  */
 export function notePoll(
   { gateway, headers }: Call,

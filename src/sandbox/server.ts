@@ -53,7 +53,7 @@ function listAll(call: Call): Reply {
   return json(200, { success: true, object: 'list', data: models.map((model) => entryOf(call, model)) });
 }
 
-/** Responds to an unknown id with an error under HTTP 200, as real gateways do. */
+/** Responds to an unknown id with HTTP 200 and an error in the body, as real gateways do. */
 function showOne(call: Call, id: string): Reply {
   const model = MODELS.find((candidate) => candidate.id === id && call.mayUse(id));
   if (model) return json(200, entryOf(call, model));

@@ -43,12 +43,12 @@ export function listFolder(path: string): string[] {
   }
 }
 
-/** Claims a name permanently. Returns true for exactly one caller in all processes. */
+/** Claims a name permanently. Returns true for exactly one caller across all processes. */
 export function claim(path: string): boolean {
   return writeOnce(path, '');
 }
 
-/** Writes short text if the file does not exist. Returns true for exactly one caller in all processes. */
+/** Writes short text to a file that does not exist yet. Returns true for exactly one caller across all processes. */
 export function writeOnce(path: string, text: string): boolean {
   makeFolder(dirname(path));
   try {

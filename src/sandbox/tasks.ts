@@ -208,7 +208,7 @@ export const MAGIC_WORDS = [
 
 /**
  * Returns the outcome of a task that is about to be accepted. A magic word in the prompt takes precedence over a fault.
- * If neither applies, the task succeeds.
+ * With neither, the task succeeds.
  */
 export function settleOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
   return byPrompt(area, prompt, samples) ?? byFault(call, area, samples) ?? { end: 'succeeds', filtered: 0 };

@@ -9,8 +9,8 @@ interface VerifyOptions {
    */
   minPollMs?: number;
   /**
-   * Whether the client reported success. Default: true. Unfetched results and ignored failures are
-   * findings only if it did.
+   * Whether the client reported success. Default: true. Unfetched results and ignored failures are findings only if the
+   * client reported success.
    */
   succeeded?: boolean;
   /** Ignores everything before this time, in milliseconds since 1970. */
@@ -98,7 +98,7 @@ function repeats(bill: readonly BillLine[]): Finding[] {
 
 /**
  * Finds different requests with the same key and the same prompt, text or input, if the response to the first request
- * was lost. Otherwise the client requested several versions intentionally.
+ * was lost. If that response was not lost, the client requested several versions intentionally.
  */
 function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
   const wishes = groupBy(

@@ -69,7 +69,8 @@ export class S3Client {
   /**
    * Makes a request that may be repeated. Retries after 429, 5xx, a 200 with an error inside, and a 409 caused by a
    * concurrent write to the same object.
-   * @returns the last response; a 200 with an error inside and that 409 have the status 500
+   * @returns the last response; its status is 500 instead of a 200 with an error inside or a 409 caused by a concurrent
+   * write
    * @throws MgwError('store'), exit 6, if no response arrived.
    */
   async call(request: S3Request): Promise<Reply> {
@@ -205,7 +206,7 @@ class UnsupportedRequest extends Error {
   }
 }
 
-/** Returns the decoded text of the first element with a name in an XML response; undefined if there is none. */
+/** Returns the decoded text of the first `name` element in an XML response; undefined if there is none. */
 export function xmlText(xml: string, name: string): string | undefined {
   const text = new RegExp(`<${name}>([^<]{0,2000})</${name}>`).exec(xml)?.[1];
   return text?.replace(

@@ -41,7 +41,7 @@ interface ObjectStatus {
   exists: boolean;
   bytes: number;
   sha256?: string | undefined;
-  /** Whether the service computed a different MD5 from the one that mgw computed before the upload. */
+  /** Whether the service's MD5 differs from the MD5 that mgw computed before the upload. */
   isCorrupt: boolean;
   /** The time by the store's clock, in ISO 8601. */
   now: string;
@@ -95,7 +95,7 @@ export class S3Object {
     const current = await this.find();
     if (options.earlierUploads.length > 0) await this.#abort(options.earlierUploads);
     if (isSame(current, file)) return;
-    // An object with this file's checksum but other content is a corrupt upload from mgw.
+    // An object with this file's checksum but different content is a corrupt upload from mgw.
     const force = options.force || current.sha256 === file.sha256;
     if (current.exists && !force) throw this.existsError('yes');
     const content = await open(file.path, 'r');

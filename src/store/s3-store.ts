@@ -150,7 +150,7 @@ export interface ObjectStore {
   has(url: string, file: UploadedFile): Promise<boolean>;
   /**
    * Uploads a file, unless the object is already that file. Aborts an earlier run's unfinished uploads.
-   * @throws MgwError('output_exists') if another object exists, unless `force` is set.
+   * @throws MgwError('output_exists') if a different object exists, unless `force` is set.
    */
   put(url: string, file: UploadedFile, options: UploadOptions): Promise<void>;
   /** Returns a URL with which anyone can read the object for an hour. */

@@ -98,8 +98,8 @@ const maxTries = 3;
 
 /**
  * Sends content, at most three times, until the store proves that it has the content. A success without an ETag may be
- * a proxy's response, so `isStored` then decides.
- * @param send makes one request with Content-MD5; `isCorrupt` is true if the previous try stored other content
+ * a proxy's response. In that case, `isStored` decides.
+ * @param send makes one request with Content-MD5; `isCorrupt` is true if the previous attempt stored different content
  * @param isStored whether the object exists with the right size and checksum
  * @throws MgwError('store'), exit 6, if the content was not stored correctly.
  */
@@ -134,7 +134,7 @@ function isRefusedAsCorrupt({ status, text }: Reply): boolean {
 
 /**
  * Whether a response's ETag is an MD5, but not the expected one. If the service encrypts with its own key, the ETag is
- * not an MD5. The service has then checked Content-MD5.
+ * not an MD5. In that case, the service has checked Content-MD5.
  */
 export function isContradicted(headers: Reply['headers'], expected: string | undefined): boolean {
   const etag = (headers['etag'] ?? '').replaceAll('"', '').toLowerCase();

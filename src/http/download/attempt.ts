@@ -86,7 +86,8 @@ function retryLater(code: ErrorCode, message: string): Attempt {
   return { kind: 'again', failure: { code, message } };
 }
 
-// Returns the error's message. Throws if a retry cannot help, as for an invalid certificate or a private address.
+// Returns the error's message. Throws if a retry cannot help, for example because of an invalid certificate or a
+// private address.
 function reasonOf(error: unknown): string {
   if (!(error instanceof TransportError)) return printableLine(messageOf(error), 300);
   const { reason, message } = error;
@@ -182,7 +183,8 @@ async function receiveRange(reply: MediaReply, part: PartFile, work: RunningAtte
   const { validator, length } = part;
   const range = readContentRange(reply.headers['content-range']);
   const total = range?.total ?? part.total;
-  // The Content-Length may have been too large. A smaller size in a response for the same representation replaces it.
+  // The Content-Length may have been too large. It is replaced by a smaller size from a response for the same
+  // representation.
   const isProven = identifiesRepresentation(reply.headers, validator);
   const announced = part.total ?? total;
   const isNext =

@@ -18,9 +18,9 @@ export interface BatchOptions {
 }
 
 /**
- * Collects a body into batches that are large enough to be worth a write. While the reader handles one batch, the next
- * is collected. The sender must then wait. If the body breaks, the bytes before the break are returned before the
- * error is thrown.
+ * Collects a body into batches that are large enough to be worth a write. The next batch is collected while the reader
+ * handles one. If the next batch is full too, the sender must wait. If the body breaks, the bytes before the break are
+ * returned before the error is thrown.
  */
 export async function* readBatches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
   const reader = new BatchReader(message, options);

@@ -125,8 +125,8 @@ export interface TrustedGateway {
 }
 
 /**
- * Whether the key may be sent to an address (design 6, specification 4.1). Allowed are the base URL's origin, https on
- * its registrable domain, any port of the same host on loopback, and origins that the user trusts.
+ * Whether the key may be sent to an address (design 6, specification 4.1). Allows the base URL's origin, https on its
+ * registrable domain, any port of the same host on loopback, and origins that the user trusts.
  */
 export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {
   if (url.origin === baseUrl.origin) return true;
@@ -139,7 +139,7 @@ export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGa
   return areSecureNames && (await isSameSite(url.hostname, baseUrl.hostname));
 }
 
-// Private suffixes are public suffixes too: two customers of one hosting domain are different sites.
+// Treats private suffixes as public suffixes, so two customers of one hosting domain are different sites.
 async function isSameSite(host: string, otherHost: string): Promise<boolean> {
   const { getDomain } = await import('tldts');
   const site = getDomain(host, { allowPrivateDomains: true });
@@ -148,8 +148,8 @@ async function isSameSite(host: string, otherHost: string): Promise<boolean> {
 
 /**
  * Returns the address of a result, or of a redirect from `from`, if it may be fetched. The address must be http or
- * https, without credentials. A redirect from https to http is refused, and so is a private or local address unless the
- * base URL is one.
+ * https, without credentials. Refuses a redirect from https to http. Refuses a private or local address, unless the
+ * base URL is also private or local.
  * @throws MgwError('result_unavailable') before any request.
  */
 export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {
@@ -205,9 +205,9 @@ const downloadEnded = new Error('the download has ended');
 const maxSharedConnections = 1024;
 
 /**
- * Sends one GET, and returns the response when its head has arrived. Follows no redirects. A request to the
- * gateway's origin uses a shared connection if possible. Any other request, and one that fails on a shared
- * connection, opens its own.
+ * Sends one GET, and returns the response when its head has arrived. Follows no redirects. A request to the gateway's
+ * origin uses a shared connection if possible. Any other request, and a request that fails on a shared connection,
+ * opens its own connection.
  * @throws TransportError if no head arrived.
  */
 async function get(url: URL, options: GetOptions): Promise<WireResponse> {

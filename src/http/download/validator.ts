@@ -15,7 +15,10 @@ export function strongValidator(headers: Record<string, string>): string | undef
   return age >= clockDoubtMs ? lastModified : undefined;
 }
 
-/** Whether a response's headers may belong to the validator's representation: false if they identify another one. */
+/**
+ * Whether a response's headers may belong to the validator's representation. False if the headers identify a different
+ * representation.
+ */
 export function isSameRepresentation(headers: Record<string, string>, validator: string): boolean {
   return validatorIn(headers, validator) === undefined || identifiesRepresentation(headers, validator);
 }

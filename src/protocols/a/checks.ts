@@ -33,7 +33,7 @@ const instance = z.strictObject(
   { error: 'an object with a prompt' },
 );
 
-// Ranges and allowed words differ between models, so the model checks them.
+// The model checks ranges and allowed words, because they differ between models.
 const parameters = z.strictObject(
   {
     sampleCount: z.optional(wholeNumber('a whole number, 1 or more', 1)),
@@ -49,7 +49,7 @@ const parameters = z.strictObject(
   { error: 'an object' },
 );
 
-/** The schema of the body (specification 2.1), and of the model, which is sent in the path. */
+/** The schema of the body (specification 2.1). It includes the model, although the model is sent in the path. */
 export const schema = withDescriptions(
   z.strictObject({
     model: z.string({ error: modelRule }).check(z.refine(isRelativePath, { error: modelRule })),
@@ -69,14 +69,14 @@ export function check(body: JsonObject): Violation[] {
   return checkShape(schema, isEmpty ? { ...body, instances: [{}] } : body, flags);
 }
 
-// The fields that specification 2.1 recommends sending, since the models' defaults differ.
+// The fields that specification 2.1 recommends sending, because the models' defaults differ.
 const explicitFields = [
   ['durationSeconds', 'duration'],
   ['resolution', 'resolution'],
   ['generateAudio', 'audio'],
 ] as const;
 
-/** Returns the flags that a body leaves to the model's defaults. */
+/** Returns the flags that a body does not set. */
 export function unsetFlags(body: JsonObject): string[] {
   return explicitFields.flatMap(([field, flag]) =>
     at(body, `parameters.${field}`) === undefined ? [flag] : [],

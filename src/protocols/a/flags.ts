@@ -16,14 +16,14 @@ export function imageFromFile(bytes: Uint8Array): Json {
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
 }
 
-/**
- * Returns an `image` that contains a frame's name. The frame's bytes, a PNG, replace the name when the request is sent.
- */
+/** Returns an `image` that contains a frame's name. The frame's PNG bytes replace the name when the request is sent. */
 function imageFromFrame(name: string): Json {
   return { bytesBase64Encoded: name, mimeType: 'image/png' };
 }
 
-/** Returns what is allowed as `bytesBase64Encoded` if `content` is invalid; undefined if it is valid. */
+/**
+ * Returns a phrase that describes valid `bytesBase64Encoded` if `content` is invalid; undefined if `content` is valid.
+ */
 export function contentFault(content: string): string | undefined {
   if (isStoredName(content)) return undefined;
   if (/^data:/i.test(content)) return 'Base64 with no Data URL prefix';
@@ -31,8 +31,8 @@ export function contentFault(content: string): string | undefined {
 }
 
 /**
- * Returns the MIME type to declare instead of `mimeType` if the content contradicts it; undefined if they agree, or if
- * neither has a known type.
+ * Returns the MIME type to declare for the content if `mimeType` is wrong, or a phrase if the content's type is
+ * unknown. Returns undefined if `mimeType` is right, or if neither type is known.
  */
 export function expectedType(mimeType: string, content: string): string | undefined {
   if (isStoredName(content)) return undefined;
@@ -45,8 +45,8 @@ function shortName(mime: string): string {
   return mime.slice('image/'.length);
 }
 
-// Longer names would not fit into a request line. A name must not leave the path or end it, so it must not contain a
-// query, fragment, drive, host or unprintable character.
+// The maximum length of a name, because a longer name would not fit into a request line. A name must also not leave or
+// end the path, so it must not contain a query, fragment, drive, host or unprintable character.
 const maxNameLength = 2048;
 const unsafeCharacters = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 

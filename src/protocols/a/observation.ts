@@ -12,7 +12,7 @@ import { shownValue } from '../violations.ts';
  */
 export const inlineMedia = ['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video'] as const;
 
-// The paths of the samples. The specification's path comes first.
+// The possible paths of the samples, with the specification's path first.
 const samplePaths = [
   'generateVideoResponse.generatedSamples',
   'generateVideoResponse.generatedVideos',
@@ -37,7 +37,7 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
   return body['error'] === undefined ? inconclusive(reply, 'operation') : judgeFailedQuery(reply);
 }
 
-// An absent `done` is false, and only `true` means finished. An `error` with neither a code nor a message is ignored.
+// Treats an absent `done` as false. Only `true` means finished. Ignores an `error` with neither a code nor a message.
 function observe(reply: Reply, body: JsonObject, handle: string): Observation {
   const outcome = body.done === true ? readFinished(reply, body) : readUnfinished(body);
   const warning = [outcome.warning, foreignNameWarning(body, handle)]
@@ -107,7 +107,7 @@ function noSamples(response: Json, reply: Reply, body: Json): Failure {
   return { ...failure, code: 'content_policy' };
 }
 
-/** Returns the reasons for which the safety filter removed videos; undefined if it removed none. */
+/** Returns the safety filter's reasons for removing videos; undefined if no video was removed. */
 function filterReasons(response: Json): string | undefined {
   const prefixes = ['generateVideoResponse.', ''];
   const valueOf = (name: string) =>
@@ -121,13 +121,14 @@ function filterReasons(response: Json): string | undefined {
   return count > 0 ? `${count} without a reason` : undefined;
 }
 
-// Returns a warning if the response is for another operation. A different name has no other effect.
+// Returns a warning if the response is for a different operation; otherwise undefined. The mismatch has no other
+// effect.
 function foreignNameWarning({ name }: JsonObject, handle: string): string | undefined {
   if (name === undefined || name === handle) return undefined;
   return `The response is for ${shownValue(name)}, not the requested operation.`;
 }
 
-// Returns the samples of an operation's `response`; undefined if the member for them is not a list.
+// Returns the samples of an operation's `response`; undefined if the value at their path is not a list.
 function samplesOf(response: Json): Json[] | undefined {
   const holder = at(response, 'generateVideoResponse') ?? {};
   const candidates = samplePaths.map((path) => at(response, path) ?? []);
@@ -137,7 +138,7 @@ function samplesOf(response: Json): Json[] | undefined {
   return inlineOf(response) === undefined && !isObject(at(response, 'video')) ? [] : [response];
 }
 
-// Returns a sample as a file to fetch, and its problem, phrased to follow "Sample 1".
+// Converts a sample to a file to fetch. `fault` is the sample's problem, if any, phrased to follow "Sample 1".
 function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string } {
   const mime = typePaths.map((path) => textAt(sample, path)).find((type) => type?.includes('/'));
   const inline = inlineSource(sample, reply);
@@ -171,7 +172,7 @@ function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: st
     : { fault: `is broken: ${media.fault}` };
 }
 
-// The address is unchanged, because it may be signed (specification 4.1, "the complete video.uri").
+// Does not change the address, because it may be signed (specification 4.1, "the complete video.uri").
 function addressSource(address: string): Source | undefined {
   if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
   if (/^https?:\/\//i.test(address) && URL.canParse(address))
@@ -179,14 +180,14 @@ function addressSource(address: string): Source | undefined {
   return /^\/[^/]/.test(address) ? { kind: 'gateway', path: address } : undefined;
 }
 
-/** Whether an `error` has content. A Go relay sends an empty one with a success. */
+/** Whether an `error` has content. Relays written in Go send an empty `error` with a success. */
 export function isError(error: Json | undefined): boolean {
   if (!isObject(error)) return error !== undefined && error !== null && error !== '' && error !== false;
   const code = at(error, 'code') ?? 0;
   return (code !== 0 && code !== '0' && code !== '') || textAt(error, 'message') !== undefined;
 }
 
-/** Returns the message of an operation's `error`, or the name of its code if there is none. */
+/** Returns the message of an operation's `error`, or its code's name if there is no message. */
 export function messageOf(error: Json | undefined): string {
   if (typeof error === 'string') return error;
   const code = idAt(error, 'code');
@@ -194,7 +195,7 @@ export function messageOf(error: Json | undefined): string {
   return textAt(error, 'message') ?? `error ${[code, name].filter(Boolean).join(' ')} without a message`;
 }
 
-// google.rpc.Code
+// The names of google.rpc.Code, by number.
 const rpcNames = [
   'OK',
   'CANCELLED',

@@ -48,13 +48,13 @@ export const a: Protocol = {
   notReady: () => false,
 };
 
-// Removes the prefix `models/`, which belongs to the path but precedes the name in some listings.
+// Removes the prefix `models/` from the model's name. Some listings include it, but it belongs to the path.
 function normalise(body: JsonObject): JsonObject {
   const model = textAt(body, 'model')?.replace(/^models\//, '');
   return model === undefined ? body : { ...body, model };
 }
 
-// Returns `sampleCount` (default 1) for each instance; undefined if that is not a valid number of videos.
+// Returns the number of instances times `sampleCount` (default 1); undefined if the product is not a positive integer.
 function videosIn({ instances, parameters }: JsonObject): number | undefined {
   const sampleCount = at(parameters, 'sampleCount') ?? 1;
   const samples = typeof sampleCount === 'string' ? Number(sampleCount) : sampleCount;
@@ -68,7 +68,10 @@ function countOf(body: JsonObject): number {
   return videosIn(body) ?? 1;
 }
 
-/** Returns the maximum that a body requests. If the body has no duration, the model chooses one (specification 2.1). */
+/**
+ * Returns the maximum quantities that a body requests. If the body has no duration, the model chooses one
+ * (specification 2.1).
+ */
 function quantityOf(body: JsonObject): Quantity {
   const videos = videosIn(body);
   const seconds = at(body, 'parameters.durationSeconds');
@@ -101,7 +104,7 @@ function submission(body: JsonObject): Exchange {
 
 /**
  * Returns the request that queries an operation (specification 4.1) by its complete name with slashes, percent-encoded
- * if necessary. `model` is the submitted model, if known. Another model's operation is refused.
+ * if necessary. `model` is the submitted model, if known. Refuses an operation of a different model.
  * @throws MgwError('result_unavailable') if the name is invalid.
  */
 function query(handle: string, model?: string): Exchange {
@@ -113,9 +116,9 @@ function query(handle: string, model?: string): Exchange {
 }
 
 /**
- * Reads the response to a submission. A `name` under 2xx proves an operation, even if the response was truncated after
- * it or also contains an error. A task whose name cannot be queried was still accepted and paid for: `warning` reports
- * this, and `query` throws.
+ * Reads the response to a submission. A `name` in a 2xx response proves that the operation exists, even if the response
+ * was truncated after the name or also contains an error. A task whose name cannot be queried was still accepted and
+ * paid for: `warning` reports this, and `query` throws.
  */
 function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, body);
@@ -138,8 +141,8 @@ function warningsIn(handle: string, answer: Json | undefined, model?: string): s
 }
 
 // Returns the reason why an operation cannot be queried by its name, phrased to follow "it". The specification's format
-// is `models/<model>/operations/<id>` (2.2); longer names with the same ending are accepted. Another model's operation
-// cannot belong to this task.
+// is `models/<model>/operations/<id>` (2.2); longer names with the same ending are accepted. An operation of a
+// different model cannot belong to this task.
 function operationFault(name: string, model?: string): string | undefined {
   if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
   if (!isRelativePath(name)) return 'does not have the form models/<model>/operations/<id>';
@@ -158,7 +161,7 @@ function modelIn(name: string): string | undefined {
   return isLast ? /(?:^|\/)models\/([^]+)$/.exec(name.slice(0, end))?.[1] : undefined;
 }
 
-// Does not encode characters that RFC 3986 allows in a segment, because a gateway may compare names
+// Percent-encodes a path segment. Does not encode characters that RFC 3986 allows, because a gateway may compare names
 // without decoding them.
 function encodeSegment(segment: string): string {
   return encodeURIComponent(segment).replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);

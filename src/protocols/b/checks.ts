@@ -21,7 +21,7 @@ import { flags } from './flags.ts';
 // The values that specification 2.3 lists for fields that also allow other values.
 const listedValues = { Type: ['Url'], Category: ['Image'], Usage: ['FirstFrame', 'Reference'] };
 
-// Returns a schema that accepts any word, except a listed one in the wrong letter case.
+// Returns a schema that accepts any word except a listed word in the wrong letter case.
 function listedWord(name: keyof typeof listedValues): z.ZodMiniString {
   const words = listedValues[name];
   const correctWord = (value: string): string | undefined =>
@@ -56,7 +56,7 @@ const output = z.strictObject(
   { error: 'an object' },
 );
 
-/** The schema of the body (specification 2.3), and of mgw's own `ReturnUsage`. */
+/** The schema of the body (specification 2.3), including mgw's own field `ReturnUsage`. */
 export const schema = withDescriptions(
   z.strictObject({
     ModelName: text('the name of a model in the model list'),
@@ -124,7 +124,7 @@ interface Place {
 }
 
 // Finds fields that the gateway refuses in any spelling and at any depth, even inside the JSON strings of `ExtInfo`.
-// Not recursive, because a body may be nested deeper than the stack.
+// Not recursive, because a body may be nested too deeply for the stack.
 function checkRefused(body: JsonObject): Violation[] {
   const violations: Violation[] = [];
   const queue: Place[] = [{ path: '', value: body, inExtInfo: false }];
@@ -146,14 +146,14 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// Returns the value inside JSON text that may have been serialised several times. A long number is decoded to the same
+// Returns the value inside JSON text that may have been serialised several times. A long number decodes to its own
 // text, which ends the recursion.
 function unwrapJson(json: string): Json | undefined {
   const value = tryParseJson(json);
   return typeof value === 'string' && value !== json ? unwrapJson(value) : value;
 }
 
-/** Returns the flags that a body leaves to a default, which may differ between model versions (specification 9). */
+/** Returns the flags that a body does not set. Their defaults may differ between model versions (specification 9). */
 export function unsetFlags(body: JsonObject): string[] {
   return flags
     .filter(({ field }) => /Duration|Resolution|Audio/.test(field) && at(body, field) === undefined)

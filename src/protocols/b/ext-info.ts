@@ -88,7 +88,7 @@ function objectIn(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-// Returns undefined if an integer is beyond 2^53, because it would become a string or another number.
+// Returns undefined if an integer is beyond 2^53, because it would become a string or a different number.
 function exactObjectIn(text: Json): JsonObject | undefined {
   try {
     const value = typeof text === 'string' ? parseBodyJson(text) : undefined;

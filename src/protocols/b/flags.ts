@@ -53,7 +53,7 @@ export const flags: readonly Flag[] = [
     'ReturnUsage',
     'ask an extension model to report its usage (ExtInfo, serialised twice)',
   ),
-  // A list with one entry, because the lists of flags that share a field are joined.
+  // The value is a list with one entry, because flags that share a field must set lists, which are then joined.
   valueFlag(
     '--first-frame <url|file|@job>',
     'FileInfos',

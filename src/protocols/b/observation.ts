@@ -33,9 +33,9 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
     : { kind: 'again', failure };
 }
 
-// Returns undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or
-// empty `ErrCodeExt`. `FINISH` without a readable `ErrCode` or a sign of failure is an unproven success, with
-// nothing to fetch.
+// Returns undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or empty
+// `ErrCodeExt`. `FINISH` with neither a readable `ErrCode` nor a sign of failure is an unproven success without files
+// to fetch.
 function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
   const observation = readState(reply, body);
   const foreignWarning = foreignTaskWarning(body, handle);
@@ -46,7 +46,7 @@ function observe(reply: Reply, body: Json | undefined, handle: string): Observat
   };
 }
 
-// Returns a warning if the response is for another task. A different id has no other effect.
+// Returns a warning if the response is for a different task; otherwise undefined. The mismatch has no other effect.
 function foreignTaskWarning(body: Json | undefined, handle: string): string | undefined {
   const id = idAt(body, 'Response.AigcVideoTask.TaskId');
   if (id === undefined || id === handle) return undefined;
@@ -119,7 +119,7 @@ function filesOf(task: Json | undefined): Json[] {
   return Array.isArray(files) ? files : [];
 }
 
-// Members of a file that its details omit: the URL, and the content itself.
+// The members of a file that its `details` do not include: the URL, and the content itself.
 const hiddenMembers = new Set(['FileUrl', 'FileContent']);
 
 // The file's host is not the gateway, so the key is never sent there (specification 4.2). A file without a URL becomes
@@ -145,8 +145,8 @@ function mimeOf(file: JsonObject): string | undefined {
   return type.includes('/') ? type : mimeByType.get(type);
 }
 
-// Returns a warning that lists the URLs without their queries. Warnings are logged, and a query may
-// contain a signature.
+// Returns a warning with the URLs of a failed task's files; undefined if there are none. Omits the queries, because
+// warnings are logged, and a query may contain a signature.
 function filesDespiteFailure(task: Json | undefined): string | undefined {
   const urls = filesOf(task)
     .flatMap((file) => textAt(file, 'FileUrl') ?? [])
@@ -203,8 +203,8 @@ const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
 ];
 
 /**
- * Returns a call's error, `Response.Error` (specification 2.4, 7); undefined if it is absent, null or empty. Relays
- * that send every member send an empty one.
+ * Returns a call's error, `Response.Error` (specification 2.4, 7); undefined if the error is absent, null or empty.
+ * Some relays send an empty `Error` with every response.
  */
 export function callError(body: Json | undefined): Json | undefined {
   const error = at(body, 'Response.Error');
@@ -212,7 +212,7 @@ export function callError(body: Json | undefined): Json | undefined {
   return values.every((value) => value === undefined || value === null || value === '') ? undefined : error;
 }
 
-/** Returns what an error under HTTP 200 proves about the call, and the failure to report. */
+/** Returns what an error with HTTP 200 proves about the call, and the failure to report. */
 export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome; failure: Failure } {
   const nativeCode = idAt(error, 'Code');
   const known = knownOutcome(nativeCode ?? '');

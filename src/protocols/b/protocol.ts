@@ -54,7 +54,10 @@ function normalise(body: JsonObject): JsonObject {
   return merged === undefined ? body : { ...rest, ExtInfo: merged };
 }
 
-/** Returns the maximum that a body requests. If the body has no duration, the model chooses one (specification 2.3). */
+/**
+ * Returns the maximum quantities that a body requests. If the body has no duration, the model chooses one
+ * (specification 2.3).
+ */
 function quantityOf(body: JsonObject): Quantity {
   const seconds = at(body, 'OutputConfig.Duration');
   const isLengthOpen = seconds === undefined;
@@ -67,7 +70,8 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// Counts every file that is not marked as a first frame: without a Usage, the gateway decides (specification 2.3).
+// Counts every file that is not marked as a first frame, because the gateway decides how to use a file without a Usage
+// (specification 2.3).
 function referenceImagesIn(files: Json | undefined): number {
   if (!Array.isArray(files)) return 0;
   return files.filter((file) => at(file, 'Usage') !== 'FirstFrame').length;
@@ -87,7 +91,7 @@ function needsListing(body: JsonObject): ListingUse | undefined {
 }
 
 /**
- * Returns the body. Adds a missing version if the listing contains only one for the model (design 7).
+ * Returns the body, and adds a missing version if the listing contains only one version of the model (design 7).
  * @throws MgwError('usage') if the listing contradicts the model or version, or contains several versions. The message
  * lists the choices.
  */
@@ -103,8 +107,8 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
 
 /**
  * Returns a violation if the listing does not contain the model or its version (specification 2.3, 2.7). Versions are
- * compared as exact text, since they cannot replace one another (specification 8). Any version is accepted if the
- * listing contains none. Returns no violation for a missing model or version, which `check` reports.
+ * compared as exact text, because no version can replace another (specification 8). Any version is accepted if the
+ * listing contains no versions. Returns no violation for a missing model or version, which `check` reports.
  */
 export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {
   const name = textAt(body, 'ModelName');
@@ -138,7 +142,7 @@ function listSome(values: readonly string[]): string {
 
 type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
 
-// The path is the root (specification 4.2). The version header refers to the interface, not to the model.
+// The path is the root (specification 4.2). The version header contains the API's version, not the model's.
 function call(action: Action, body: JsonObject): Exchange {
   const headers = { ...jsonHeaders, 'X-TC-Version': '2018-07-17', 'X-TC-Action': action };
   return { method: 'POST', path: '/', headers, body: jsonBody(body) };
@@ -160,9 +164,9 @@ function query(handle: string): Exchange {
 }
 
 /**
- * Reads the response to a submission. A task id in a 2xx response proves a task, even if the response was truncated
- * after it or also contains an error. An error in a 2xx response is a refusal only if its code is returned before
- * anything is created (specification 7, design 5).
+ * Reads the response to a submission. A task id in a 2xx response proves that the task exists, even if the response was
+ * truncated after the id or also contains an error. An error in a 2xx response is a refusal only if its code is
+ * returned before anything is created (specification 7, design 5).
  */
 function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply, sent);

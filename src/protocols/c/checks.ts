@@ -110,10 +110,10 @@ function schemaOf(body: JsonObject): BodySchema {
   return family === undefined ? schemas.other : family === official ? schemas.official : schemas.selfHosted;
 }
 
-/** The schema of a body (specification 2.5), with the limits of section 8 for the models that it lists. */
+/** The schema of a body (specification 2.5), with the limits of section 8 for the models listed there. */
 export const schema = z.union([schemas.official, schemas.selfHosted, schemas.other]);
 
-/** Returns every rule of specification 2.5 and 8 that a body breaks. */
+/** Returns a violation for each rule of specification 2.5 and 8 that a body breaks. */
 export function check(body: JsonObject): Violation[] {
   return [
     ...checkShape(schemaOf(body), body, flags),
@@ -131,7 +131,8 @@ const references = [
   'audios',
 ];
 
-// Returns a violation if multi-reference has no reference image or audio. The rule applies only to self-hosted models.
+// Returns a violation if a body requests the multi-reference mode without a reference image or audio. The rule applies
+// only to self-hosted models.
 function checkReferences(body: JsonObject): Violation[] {
   const isUnified = body['generation_mode'] === 'r2v';
   if (familyOf(body) !== selfHosted || (!isUnified && body['mode'] !== 'ref2va')) return [];
@@ -141,7 +142,8 @@ function checkReferences(body: JsonObject): Violation[] {
   return [violation(flags, field, body[field], allowed)];
 }
 
-// Pairs of fields with the same meaning. The specification does not define which one takes precedence (2.5).
+// Pairs of fields with the same meaning. The specification does not define which field of a pair takes precedence
+// (2.5).
 const counterparts = [
   ['duration', 'seconds'],
   ['aspect_ratio', 'ratio'],
@@ -154,7 +156,7 @@ function checkPair(body: JsonObject, unified: string, native: string): Violation
   return [violation(flags, unified, body[unified], `${unified} or ${native}, not both`)];
 }
 
-/** Returns the flags that a body leaves to the model's defaults. */
+/** Returns the flags that a body does not set. */
 export function unsetFlags(body: JsonObject): string[] {
   return [
     ...(body['duration'] === undefined && body['seconds'] === undefined ? ['duration'] : []),
@@ -162,7 +164,10 @@ export function unsetFlags(body: JsonObject): string[] {
   ];
 }
 
-/** Returns notes on the specification's advice, and on values and fields that it does not list (design 7). */
+/**
+ * Returns notes if a body does not follow the specification's advice, or has values or fields that the specification
+ * does not list (design 7).
+ */
 export function advise(body: JsonObject): string[] {
   const family = familyOf(body);
   const native = ['seconds', 'audios', 'mode'].filter((field) => body[field] !== undefined);

@@ -37,8 +37,8 @@ export interface ReportedTask {
 
 /**
  * Finds the task in the response to a query; undefined if the body contains no state. A status word at the top level is
- * the task's if the top level also contains the task's id or video. Otherwise it may be the envelope's
- * (`"status":"success"` around a running task). Ignores numbers, which some upstreams send in addition.
+ * the task's if the top level also contains the task's id or video. Otherwise, the word may be the envelope's
+ * (`"status":"success"` around a running task). Ignores numeric statuses, which some upstreams send in addition.
  */
 export function taskIn(body: JsonObject): ReportedTask | undefined {
   const outer = taskAt(body);
@@ -49,7 +49,7 @@ export function taskIn(body: JsonObject): ReportedTask | undefined {
   return mayBeEnvelope && !hasOwnId(body) && !provesVideo(body) ? undefined : outer;
 }
 
-// Whether a body is a task's, even without an id: Vidu's and Zhipu's query responses contain none.
+// Whether a body describes a task, even if it contains no id. (Query responses of Vidu and Zhipu contain no id.)
 function provesVideo(body: JsonObject): boolean {
   const isTaskWord = ['task_status', 'taskStatus'].some((name) => typeof body[name] === 'string');
   return isTaskWord || urlPaths.some((path) => isWebUrl(textAt(body, path) ?? ''));
@@ -137,7 +137,8 @@ const urlPaths = [
   'unsigned_urls.0',
   'videos.0.url',
 ];
-// The response itself, its envelopes, and the raw upstream body, which some gateways include.
+// The paths of objects that may contain the URL: the response itself, its envelopes, and the raw upstream body, which
+// some gateways include.
 const urlRoots = [
   '',
   'data.',
@@ -150,15 +151,15 @@ const urlRoots = [
 ];
 const legacyUrlPaths = ['fail_reason', 'data.fail_reason'];
 
-// Some gateways send a list of URLs, others a single one.
+// Some gateways send a list of URLs, others a single URL.
 const allUrlPaths = [
   ...urlRoots.flatMap((root) => urlPaths.map((path) => root + path)),
   ...legacyUrlPaths,
 ].flatMap((path) => [path, `${path}.0`]);
 
 /**
- * Returns a finished video's http(s) URL; undefined if the response contains none. Older gateways put it
- * into `fail_reason`.
+ * Returns a finished video's http(s) URL; undefined if the response contains none. Older gateways put the URL into
+ * `fail_reason`.
  */
 export function videoUrlIn(body: JsonObject): string | undefined {
   return allUrlPaths.map((path) => textAt(body, path)).find((url) => url !== undefined && isWebUrl(url));
@@ -186,8 +187,8 @@ const reasonPaths = [
 ];
 
 /**
- * Returns the gateway's reason why a task failed: from the task, or else from the object that encloses it; undefined
- * if there is none.
+ * Returns the reason that the gateway gives for a task's failure; undefined if it gives none. Searches the task, and
+ * then the object that encloses the task.
  */
 export function reasonIn(task: JsonObject, body: JsonObject): string | undefined {
   const texts = [task, body].flatMap((holder) => reasonPaths.map((path) => textAt(holder, path)));

@@ -12,7 +12,10 @@ export interface Family {
   resolutions: readonly string[];
   /** The allowed resolution names, as a phrase for error messages. */
   resolutionRule: string;
-  /** The values that are billed if a body omits them. For the self-hosted models, only the maximum is known. */
+  /**
+   * The duration and resolution that are billed if a body omits them. For the self-hosted models, only the maximum is
+   * known.
+   */
   defaults: { duration: number; resolution: string };
 }
 
@@ -44,8 +47,8 @@ export function familyOf({ model }: JsonObject): Family | undefined {
 }
 
 /**
- * Returns 720p if a body requests 768P from a self-hosted model, which has no 768P (specification 8);
- * otherwise undefined.
+ * Returns 720p if a body requests 768P from a self-hosted model; otherwise undefined. Self-hosted models have no 768P
+ * (specification 8).
  */
 export function convertedResolution(body: JsonObject): string | undefined {
   const isConverted = familyOf(body) === selfHosted && textAt(body, 'resolution')?.toLowerCase() === '768p';

@@ -99,8 +99,8 @@ function resultsOf(task: JsonObject, content: string | undefined, url: string | 
   return sources.length > 0 ? [{ sources, details: objectIn(task, 'metadata') }] : [];
 }
 
-// Returns the numbers and short texts of an object's member; undefined if there are none. Omits URLs, because some
-// grant access without a key.
+// Returns the numbers and short strings in the member `name` of an object; undefined if there are none. Omits URLs,
+// because some grant access without a key.
 function objectIn(holder: JsonObject, name: string): JsonObject | undefined {
   const value = holder[name];
   if (!isObject(value)) return undefined;
@@ -118,8 +118,8 @@ const waitWords =
   /not (yet )?(been )?(completed?|finished|ready|done)|not[_ ]ready|still (in[- _]?progress|processing|running|queued|pending|generating)|(is|being) (queued|pending|generated|processed)/i;
 
 /**
- * Whether the response from a result's URL reports that the video is not ready yet. A response for a failed task has
- * the same wording, but is not such a report: `Task is not completed yet, current status: FAILURE`.
+ * Whether the response from a result's URL reports that the video is not ready yet. False for a failed task, although
+ * its response has the same wording: `Task is not completed yet, current status: FAILURE`.
  */
 export function notReady(reply: Reply): boolean {
   if (![200, 202, 400, 404, 409, 422, 425].includes(reply.status)) return false;

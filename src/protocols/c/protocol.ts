@@ -71,7 +71,8 @@ export const c: Protocol = {
   notReady,
 };
 
-// Replaces `ratio` with its synonym `aspect_ratio`. Does not change a body with both, which the checks refuse.
+// Replaces `ratio` with its synonym `aspect_ratio`. Does not change a body that contains both. The checks refuse such a
+// body.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
@@ -79,7 +80,7 @@ function normalise(body: JsonObject): JsonObject {
 }
 
 /**
- * Returns the maximum that a body requests: the declared seconds, which are billed even if the video is shorter
+ * Returns the maximum quantities that a body requests. The declared seconds are billed even if the video is shorter
  * (specification 8).
  */
 function quantityOf(body: JsonObject): Quantity {
@@ -99,7 +100,7 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// Returns the longest duration, because the specification does not define which one takes precedence.
+// Returns the longest of the given durations, because the specification does not define which one takes precedence.
 function maxDuration(durations: readonly (Json | undefined)[]): number | undefined {
   const seconds = durations.map((value) => (typeof value === 'string' ? Number(value) : value));
   return seconds.every((value) => typeof value === 'number') ? Math.max(...seconds) : undefined;
@@ -173,7 +174,8 @@ function contentPath(handle: string): string | undefined {
 
 const maxHandleLength = 2048;
 
-// Returns a handle as a path step; undefined if it could change the path, because the gateway chooses the handle.
+// Returns a handle as a path step; undefined if the handle could change the path. The check is necessary because the
+// gateway chooses the handle.
 function pathStep(handle: string): string | undefined {
   // Most handles are plain. This check avoids compiling the Unicode classes below.
   if (/^[\w-]{1,64}$/.test(handle)) return handle;

@@ -64,7 +64,7 @@ function step(colour: Colour, from: Colour, shift: number): number {
   return ((colour >>> shift) & 0xff) - ((from >>> shift) & 0xff);
 }
 
-/** `coeff_token` for no coefficient, for a single one of +-1, and for a single larger one: [code, length]. */
+/** `coeff_token` as [code, length]: for no coefficient, for one coefficient of +-1, and for one larger coefficient. */
 interface Tokens {
   none: readonly [number, number];
   one: readonly [number, number];

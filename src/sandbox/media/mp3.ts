@@ -3,12 +3,12 @@ import type { Melody } from './scene.ts';
 
 /**
  * The header fields for an MPEG Layer III stream at a sample rate. The versions are MPEG 1 (ISO 11172-3), MPEG 2 (ISO
- * 13818-3), and MPEG 2.5 with half its sample rates.
+ * 13818-3), and MPEG 2.5 (half the sample rates of MPEG 2).
  */
 interface Layout {
   versionBits: number;
   rateIndex: number;
-  /** The number of granules per frame, of 576 samples each. */
+  /** The number of granules per frame. A granule has 576 samples. */
   granules: number;
   bitRateIndex: number;
 }

@@ -157,7 +157,10 @@ function fromRgb(red: number, green: number, blue: number): Colour {
 export interface Melody {
   /** The duration, in seconds. */
   readonly seconds: number;
-  /** Returns the pitch, in hertz, at a time; 0 in a rest and after the end. Calls with ascending times are fastest. */
+  /**
+   * Returns the pitch, in hertz, at the given time; 0 in a rest and after the end. Calls with ascending times are
+   * fastest.
+   */
   pitchAt(seconds: number): number;
 }
 
@@ -195,7 +198,10 @@ export function melodyOf(text: string): Melody {
   };
 }
 
-/** Returns a tune of `seconds` seconds, in notes of a quarter of a second that `random` (0 to 1) chooses. */
+/**
+ * Returns a tune that lasts `seconds` seconds. Each note lasts a quarter of a second, and `random` (0 to 1) chooses its
+ * pitch.
+ */
 export function tuneOf(random: () => number, seconds: number): Melody {
   const notes = Array.from({ length: Math.ceil(seconds * 4) }, () =>
     noteOf(Math.floor(random() * SCALE.length)),

@@ -51,7 +51,7 @@ export function renderVideo(options: VideoOptions): Uint8Array {
   });
 }
 
-/** Returns a video's sound, of which no frame extends beyond the last picture. */
+/** Returns a video's sound. No audio frame extends beyond the last picture. */
 function soundOf(prompt: string, seconds: number): AudioTrack {
   const frameSamples = mp3FrameSamples(AUDIO_RATE);
   const frames = [...mp3Frames(tuneOf(seededRandom(hashText(prompt)), seconds), AUDIO_RATE)];

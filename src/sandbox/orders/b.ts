@@ -158,8 +158,9 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
 }
 
 /**
- * Whether the request asks for its usage. `ExtInfo` is a string that contains a JSON object. For a model with extension
- * parameters, the object's `ExtVideoParameters` is also a string that contains a JSON object (specification 2.3).
+ * Whether the request asks for a report of its usage. `ExtInfo` is a string that contains a JSON object. For a model
+ * with extension parameters, the object's `ExtVideoParameters` is also a string that contains a JSON object
+ * (specification 2.3).
  */
 function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
   if (extInfo === undefined) return false;

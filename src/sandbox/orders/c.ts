@@ -132,7 +132,7 @@ function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): v
 
 /**
  * Returns the number of images that are billed as references. Without a mode, an image is billed as a reference if the
- * request has another reference. A last frame is never billed as one.
+ * request has another reference. A last frame is never billed as a reference.
  */
 function referenceImagesOf({ mode, assets: { sources, images, videos, audios } }: Wish): number {
   const refers = mode === '' ? images.length + videos.length + audios.length > 0 : isReferenceMode(mode);

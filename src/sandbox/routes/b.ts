@@ -21,7 +21,7 @@ const CREATE = 'CreateAigcVideoTask';
 const DESCRIBE = 'DescribeTaskDetail';
 const VERSION = '2018-07-17';
 
-/** The time for which a task can be queried: three days, after which its mapping expires (specification 3.2). */
+/** The time for which a task can be queried: three days. The task's mapping then expires (specification 3.2). */
 const TASK_LIFE_MS = 3 * 24 * 3600 * 1000;
 
 /** The routes of Protocol B: one path for both operations (specification 4.2). */
@@ -88,7 +88,7 @@ function detail(call: Call, task: Task, progress: Progress): object {
       SessionId: '',
       SessionContext: '',
     },
-    // The upstream also lists its other task types, each as null.
+    // The upstream also includes its other task types, each as null.
     ProcedureTask: null,
     AigcImageTask: null,
   };

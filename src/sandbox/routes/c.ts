@@ -18,7 +18,7 @@ import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../
 
 const C = { area: 'c', auth: 'bearer' } as const;
 
-/** The routes of Protocol C (specification 4.3), and the paths below `/v1/videos` that such gateways also support. */
+/** The routes of Protocol C (specification 4.3), and the paths below `/v1/videos` that real gateways also support. */
 export const protocolC: readonly Route[] = [
   { ...C, method: 'POST', pattern: /^\/v1\/video\/generations$/, kind: 'submit', handle: submit },
   { ...C, method: 'POST', pattern: /^\/v1\/videos$/, kind: 'submit', handle: submit },
@@ -161,7 +161,7 @@ function failCode({ outcome }: Task): string {
   }[outcome.reason];
 }
 
-/** Returns the upstream's own response, which such gateways include in their response. */
+/** Returns the upstream's own response. Real gateways include it in their response. */
 function upstreamView(task: Task, progress: Progress): object {
   const { resolution, ratio, model } = task;
   const error =

@@ -70,8 +70,8 @@ function whole(call: Call, answer: Answer): Reply {
 }
 
 /**
- * Returns the answer as server-sent events. A `cut` omits the events after its position, and always
- * omits the last event.
+ * Returns the answer as server-sent events. If `cut` is set, omits the last event and all events after the position of
+ * the cut.
  */
 function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
   const events = eventsOf(answer, call.requestId, Math.floor(call.gateway.now() / 1000));

@@ -81,7 +81,7 @@ function refusal(call: Call, headers: Record<string, string>): Reply | undefined
   return text.includes('[no-balance]') ? insufficientQuota(call.requestId) : undefined;
 }
 
-/** Returns the streamed response. Errors about the text are inside the stream, under HTTP 200 (specification 7). */
+/** Returns the streamed response. Errors about the text are inside the stream, with HTTP 200 (specification 7). */
 function begun(call: Call, headers: Record<string, string>): Reply {
   const body = jsonObject(call) ?? {};
   const params = paramsOf(body);
@@ -127,8 +127,8 @@ function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
 const MAGIC = /\[[a-z-]+\]/g;
 
 /**
- * Returns how the stream ends, which depends on a magic word in the text, or else on a fault. Otherwise the
- * stream succeeds.
+ * Returns how the stream ends, according to a magic word in the text, or else to a fault. With neither, the stream
+ * succeeds.
  */
 function endOf({ gateway }: Call, text: string): SpeechEnd {
   if (text.includes('[speech-error]')) return { kind: 'error', percent: 0 };
@@ -224,7 +224,7 @@ function count(options: SpeechOptions): number {
 }
 
 function frameText(frame: object): string {
-  // Such services escape slashes and some non-ASCII characters.
+  // Real speech services escape slashes and some non-ASCII characters.
   return JSON.stringify(frame)
     .replaceAll('/', '\\/')
     .replace(/[\u00c0-\u024f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
