@@ -287,8 +287,7 @@ async function removeLeftover(
   const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;
-  // This claim prevents other processes from taking over the log. If a concurrent claim came first, leave the files to
-  // its process.
+  // Other processes now cannot take over the log. If a concurrent claim came first, its process cleans up.
   const claim = randomUUID();
   append(log, { claim, after: latest?.claim ?? '', owner, identity });
   if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;

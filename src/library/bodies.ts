@@ -2,10 +2,10 @@
 
 /** The body of Protocol A; `model` goes into the path (specification 2.1, 4.1). */
 export type BodyA = {
-  /** The model: mgw models --protocol a lists them. */
+  /** Model name, exactly as listed by mgw models --protocol a. */
   model: string;
   instances: {
-    /** What happens: content, motion, camera, style, sound. */
+    /** Description of the video: content, motion, camera, style, sound. */
     prompt: string;
     /** First frame, if the model accepts one: a PNG or JPEG file, or @JOB:last. */
     image?: {
@@ -22,7 +22,7 @@ export type BodyA = {
     aspectRatio?: string;
     /** Such as 720p or 1080p. */
     resolution?: string;
-    /** What must not appear. */
+    /** What must not appear in the video. */
     negativePrompt?: string;
     /** The model's policy on showing people. */
     personGeneration?: string;
@@ -37,13 +37,13 @@ export type BodyA = {
 
 /** The body of Protocol B (specification 2.3). */
 export type BodyB = {
-  /** The model as mgw models --protocol b lists it; case-sensitive. */
+  /** Model name, exactly as listed by mgw models --protocol b. */
   ModelName: string;
-  /** One of the model's versions; may be omitted if the listing has just one. */
+  /** Version of the model; optional if the model list contains only one. */
   ModelVersion?: string;
   /** What the video shows; required without --first-frame or --reference. */
   Prompt?: string;
-  /** What must not appear, if the model supports negative prompts. */
+  /** What must not appear in the video, if the model supports negative prompts. */
   NegativePrompt?: string;
   FileInfos?: {
     Type?: string;
@@ -52,7 +52,7 @@ export type BodyB = {
     Usage?: string;
   }[];
   OutputConfig?: {
-    /** Where the result is stored: Temporary. */
+    /** Storage mode; the only value is Temporary. */
     StorageMode?: 'Temporary';
     /** Such as 720P; case-sensitive. */
     Resolution?: string;
@@ -71,7 +71,7 @@ export type BodyB = {
 
 /** The body of Protocol C, of the official model or of a self-hosted one (specification 2.5). */
 export type BodyC = {
-  /** Length: 4 to 15 for vendor-h3 (default 5), 5 to 15 for the self-hosted models. */
+  /** Length in seconds: 4 to 15 for vendor-h3 (default 5), 5 to 15 for the self-hosted models. */
   duration?: number;
   /** Same as duration. */
   seconds?: number | string;
@@ -83,21 +83,21 @@ export type BodyC = {
   image?: string;
   /** Last frame; with --image, first and last frame. */
   last_frame_image_url?: string;
-  /** Another source of the first or reference image. */
+  /** Like --image, but sent in the field input_reference. */
   input_reference?: unknown;
-  /** Image URLs (compatibility field). */
+  /** Images, at most 9; kept for compatibility. */
   images?: string[];
-  /** Reference image, at most 9. */
+  /** Reference images, at most 9. */
   reference_image_urls?: string[];
-  /** Reference video, at most 3 (vendor-h3). */
+  /** Reference videos, at most 3; only for vendor-h3. */
   reference_video_urls?: string[];
-  /** Reference audio, at most 3. */
+  /** Reference audio files, at most 3. */
   reference_audio_urls?: string[];
   /** Same as reference_audio_urls. */
   audios?: string[];
 } & (
   | {
-      /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
+      /** Model, such as vendor-h3-mini (to list them: mgw models --protocol c). */
       model: 'vendor-h3';
       /** What the video shows; at most 30000 characters for the self-hosted models. */
       prompt?: string;
@@ -111,7 +111,7 @@ export type BodyC = {
       prompt_optimization?: never;
     }
   | {
-      /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
+      /** Model, such as vendor-h3-mini (to list them: mgw models --protocol c). */
       model: 'vendor-h3-base' | 'vendor-h3-base-fast' | 'vendor-h3-mini';
       /** What the video shows; at most 30000 characters for the self-hosted models. */
       prompt: string;
@@ -125,7 +125,7 @@ export type BodyC = {
       prompt_optimization?: boolean;
     }
   | {
-      /** The model, such as vendor-h3-mini: mgw models --protocol c lists them. */
+      /** Model, such as vendor-h3-mini (to list them: mgw models --protocol c). */
       model: string;
       /** What the video shows; at most 30000 characters for the self-hosted models. */
       prompt?: string;

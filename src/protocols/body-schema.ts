@@ -88,7 +88,7 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   });
   const withNul = pathOfNul(body);
   if (withNul !== undefined)
-    violations.unshift(violation(flags, withNul, 'text with a NUL character', 'text without one'));
+    violations.unshift(violation(flags, withNul, 'text with a NUL character', 'text without NUL characters'));
   const names = new Set<string>();
   return violations.filter(({ field }) => !names.has(field) && names.add(field));
 }
@@ -124,7 +124,7 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
   );
   if (fields.length === 0) return [];
   const more = fields.length > maxUnlisted ? ` and ${fields.length - maxUnlisted} more` : '';
-  return [`Not in the specification, sent unchanged: ${fields.slice(0, maxUnlisted).join(', ')}${more}.`];
+  return [`Fields that are not in the specification are sent unchanged: ${fields.slice(0, maxUnlisted).join(', ')}${more}.`];
 }
 
 // Returns a similar field name in the same object, or the path of a similar field or flag elsewhere. Names inside lists
@@ -187,7 +187,7 @@ export function checkAssetUrl(url: string): string | undefined {
   if (isStoredName(url)) return undefined;
   if (!/^https?:\/\//i.test(url)) return 'is not an http:// or https:// URL';
   if (/[\s\p{Cc}\p{Cf}\\]/u.test(url)) return 'contains white space, a control character or a backslash';
-  if (!URL.canParse(url)) return 'cannot be read as a URL';
+  if (!URL.canParse(url)) return 'is not a valid URL';
   const { username, password, hostname } = new URL(url);
   if (username !== '' || password !== '') return 'contains a user name or password';
   return reachOf(hostname) !== 'public' ? 'points into a private network' : undefined;

@@ -67,7 +67,7 @@ function statusFailure(reply: Reply): Failure {
   if (reply.status === 404) return notFoundFailure(failure);
   if (reply.status >= 400) return failure;
   const target = reply.headers['location'] ?? 'an unspecified address';
-  const message = `HTTP ${reply.status}: the gateway redirects the model list to ${target}, where mgw does not follow. Check the base URL: mgw adds /v1 itself.`;
+  const message = `HTTP ${reply.status}: the gateway redirects the model list to ${target}, and mgw does not follow redirects. Check the base URL: mgw adds /v1 itself.`;
   return { ...failure, message };
 }
 

@@ -192,13 +192,13 @@ function taskPath(stateDir: string, id: string): string {
 /** Words in a prompt, text or input that determine the outcome without a fault. */
 export const MAGIC_WORDS = [
   { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (in Protocol B, with an ErrCode).' },
-  { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },
+  { word: '[fail-ext]', areas: 'b', does: 'The task ends with status FINISH, ErrCode 0 and an ErrCodeExt.' },
   { word: '[filtered]', areas: 'a, b, c', does: 'The content policy blocks the result.' },
   { word: '[partly-filtered]', areas: 'a', does: 'The content policy blocks the last sample only.' },
   { word: '[never]', areas: 'a, b, c', does: 'The task never finishes.' },
   { word: '[speech-error]', areas: 'tts', does: 'An error frame replaces all audio.' },
   { word: '[speech-breaks]', areas: 'tts', does: 'An error frame replaces the second half.' },
-  { word: '[speech-cut]', areas: 'tts', does: 'The stream ends half way, without its end frame.' },
+  { word: '[speech-cut]', areas: 'tts', does: 'The stream ends halfway, without its end frame.' },
   { word: '[no-audio]', areas: 'tts', does: 'The end frame arrives without any audio.' },
   { word: '[voice-denied]', areas: 'tts', does: 'HTTP 403: the voice is not authorised.' },
   { word: '[no-balance]', areas: 'tts, responses', does: 'HTTP 403, insufficient balance.' },

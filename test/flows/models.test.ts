@@ -136,7 +136,7 @@ describe("an API key's models", () => {
     });
     const moved = scene([says({}, 302, { location: 'https://login.example/' })]);
     await expect(fetchModels(moved)).rejects.toThrow(
-      'HTTP 302: the gateway redirects the model list to https://login.example/, where mgw does not follow. Check the base URL: mgw adds /v1 itself.',
+      'HTTP 302: the gateway redirects the model list to https://login.example/, and mgw does not follow redirects. Check the base URL: mgw adds /v1 itself.',
     );
   });
 

@@ -81,7 +81,7 @@ describe('a field that the specification does not list', () => {
     const { check, advise } = await protocols[name].checks();
     const body = { ...good[name], ...members };
     expect(check(body)).toEqual([]);
-    const notes = advise(body).filter((note) => note.startsWith('Not in the specification'));
+    const notes = advise(body).filter((note) => note.startsWith('Fields that are not in the specification'));
     expect(notes).toHaveLength(1);
     for (const field of fields.split(', ')) expect(notes[0]).toContain(field);
     expect(advise(good[name])).toEqual([]);

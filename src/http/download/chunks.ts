@@ -43,7 +43,7 @@ class BatchReader {
   #size = 0;
   #startedAt = 0;
   #state: 'open' | 'ended' | 'broken' = 'open';
-  #error: Error = new Error('it was cut');
+  #error: Error = new Error('the body was cut off');
   #wake: () => void = () => undefined;
 
   constructor(message: Body, options: BatchOptions) {

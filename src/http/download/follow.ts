@@ -155,7 +155,7 @@ async function isSameSite(host: string, otherHost: string): Promise<boolean> {
 export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {
   if (/[\s\0-\x20\x7f-\x9f]/.test(address))
     throw refusedError(address, 'it contains white space or control characters');
-  if (!URL.canParse(address, from?.href)) throw refusedError(address, 'it is not an address');
+  if (!URL.canParse(address, from?.href)) throw refusedError(address, 'it is not a valid URL');
   const url = new URL(address, from?.href);
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
     throw refusedError(address, 'it is not http or https');

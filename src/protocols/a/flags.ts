@@ -66,8 +66,8 @@ const wholeNumberOption = { parse: wholeNumber };
  * The flags of `mgw video a submit`: every field of specification 2.1, and the model, which is part of the path (4.1).
  */
 export const flags: readonly Flag[] = [
-  valueFlag('-m, --model <name>', 'model', 'the model: mgw models --protocol a lists them'),
-  valueFlag('--prompt <text>', 'instances.0.prompt', 'what happens: content, motion, camera, style, sound'),
+  valueFlag('-m, --model <name>', 'model', 'model name, exactly as listed by mgw models --protocol a'),
+  valueFlag('--prompt <text>', 'instances.0.prompt', 'description of the video: content, motion, camera, style, sound'),
   valueFlag(
     '-d, --duration <seconds>',
     'parameters.durationSeconds',
@@ -81,7 +81,7 @@ export const flags: readonly Flag[] = [
     words: ['16:9', '9:16'],
   }),
   switchFlag('--audio', 'parameters.generateAudio', 'generate sound, if the model supports it'),
-  valueFlag('--negative-prompt <text>', 'parameters.negativePrompt', 'what must not appear'),
+  valueFlag('--negative-prompt <text>', 'parameters.negativePrompt', 'what must not appear in the video'),
   valueFlag(
     '--sample-count <n>',
     'parameters.sampleCount',

@@ -73,11 +73,11 @@ function readFinished(reply: Reply, body: JsonObject): Outcome {
   }
   if (!isObject(response))
     return unprovenOutcome(
-      'The operation is done, but has neither an error nor a response: the result is unproven.',
+      'The operation is done but has neither an error nor a response, so its success is unproven.',
     );
   const samples = samplesOf(response);
   if (samples === undefined)
-    return unprovenOutcome('The field "samples" is not a list: the result is unproven.');
+    return unprovenOutcome('The field "samples" is not a list, so the success of the operation is unproven.');
   if (samples.length === 0)
     return { state: 'failed', results: [], failure: noSamples(response, reply, body) };
   return fetchableOutcome(samples, response, reply);
@@ -102,7 +102,7 @@ function fetchableOutcome(samples: Json[], response: Json, reply: Reply): Outcom
 function noSamples(response: Json, reply: Reply, body: Json): Failure {
   const reasons = filterReasons(response);
   if (reasons === undefined)
-    return taskFailure(reply, body, 'The operation is done and its response contains no video');
+    return taskFailure(reply, body, 'The operation is done, but its response contains no video');
   const failure = taskFailure(reply, body, `The video was filtered: ${reasons}`);
   return { ...failure, code: 'content_policy' };
 }

@@ -135,7 +135,7 @@ function warningsIn(handle: string, answer: Json | undefined, model?: string): s
     ...(isError(error)
       ? [`The gateway reported an error together with the operation: ${messageOf(error)}.`]
       : []),
-    ...(fault === undefined ? [] : [`The operation's name ${fault}, so that its result cannot be fetched.`]),
+    ...(fault === undefined ? [] : [`The operation's name ${fault}, so its result cannot be fetched.`]),
   ];
   return notes.length > 0 ? notes.join(' ') : undefined;
 }

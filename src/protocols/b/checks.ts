@@ -171,7 +171,7 @@ function adviseOfFiles(files: Json | undefined): string[] {
     Object.entries(listedValues).flatMap(([name, values]) => {
       const value = isObject(entry) ? entry[name] : undefined;
       if (typeof value === 'string' && values.includes(value)) return [];
-      const description = value === undefined ? 'is not given' : `is ${shownValue(value)}`;
+      const description = value === undefined ? 'is missing' : `is ${shownValue(value)}`;
       return [`FileInfos.${index}.${name} ${description}; the specification lists ${values.join(' and ')}.`];
     }),
   );

@@ -9,12 +9,12 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '-m, --model <name>',
     'ModelName',
-    'the model as mgw models --protocol b lists it; case-sensitive',
+    'model name, exactly as listed by mgw models --protocol b',
   ),
   valueFlag(
     '--model-version <version>',
     'ModelVersion',
-    "one of the model's versions; may be omitted if the listing has just one",
+    'version of the model; optional if the model list contains only one',
   ),
   valueFlag(
     '--prompt <text>',
@@ -36,9 +36,9 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '--negative-prompt <text>',
     'NegativePrompt',
-    'what must not appear, if the model supports negative prompts',
+    'what must not appear in the video, if the model supports negative prompts',
   ),
-  valueFlag('--storage-mode <mode>', 'OutputConfig.StorageMode', 'where the result is stored: Temporary', {
+  valueFlag('--storage-mode <mode>', 'OutputConfig.StorageMode', 'storage mode; the only value is Temporary', {
     parse: oneOf('Temporary'),
     words: ['Temporary'],
   }),
@@ -64,7 +64,7 @@ export const flags: readonly Flag[] = [
       parse: (url) => [asset(url, 'FirstFrame')],
     },
   ),
-  listFlag('--reference <url|file...>', 'FileInfos', 'reference image', {
+  listFlag('--reference <url|file...>', 'FileInfos', 'reference images', {
     ...assets,
     isAsset: true,
     parse: (url) => asset(url, 'Reference'),

@@ -72,8 +72,8 @@ function readState(reply: Reply, body: Json | undefined): Observation | undefine
 function failureOf(reply: Reply, body: Json, task: Json | undefined, status: string): Failure {
   const number = at(task, 'ErrCode') === 0 ? undefined : idAt(task, 'ErrCode');
   const code = idAt(task, 'ErrCodeExt') ?? number;
-  const outcome = code === undefined ? status : `${status} with ${code}`;
-  const message = textAt(task, 'Message') ?? `The task ended as ${outcome}, without a message.`;
+  const outcome = code === undefined ? status : `${status} and code ${code}`;
+  const message = textAt(task, 'Message') ?? `The task ended with status ${outcome}, and gave no message.`;
   return taskFailure(reply, body, message, code ?? status);
 }
 

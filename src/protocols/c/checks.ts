@@ -176,11 +176,11 @@ export function advise(body: JsonObject): string[] {
   const notes: [boolean, string][] = [
     [
       family === undefined,
-      `The specification does not list ${shownValue(body['model'])}: its limits are not checked.`,
+      `The specification does not list ${shownValue(body['model'])}, so its limits are not checked.`,
     ],
     [
       family === official && native.length > 0,
-      `Native fields of the self-hosted models, not known to work with vendor-h3: ${native.join(', ')}.`,
+      `These native fields of the self-hosted models may not work with vendor-h3: ${native.join(', ')}.`,
     ],
     [family === selfHosted && body['resolution'] === '768P', '768P is converted to 720p.'],
     [family === selfHosted && ratio === 'adaptive', 'With adaptive, the upstream chooses the aspect ratio.'],
@@ -245,7 +245,7 @@ function adviseOfAssets(body: JsonObject): string[] {
   return [
     ...(isAdvised ? ['The specification advises --aspect-ratio adaptive for frames and references.'] : []),
     ...(lacksFirst
-      ? ['last_frame_image_url without image: the specification describes it together with a first frame.']
+      ? ['last_frame_image_url is set without image, but the specification describes it together with a first frame.']
       : []),
     ...(clashes.length > 0
       ? [`${field} contradicts the assets: ${JSON.stringify(mode)} ${clashes.join(' and ')}.`]

@@ -12,7 +12,7 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '-m, --model <name>',
     'model',
-    'the model, such as vendor-h3-mini: mgw models --protocol c lists them',
+    'model, such as vendor-h3-mini (to list them: mgw models --protocol c)',
   ),
   valueFlag(
     '--prompt <text>',
@@ -22,7 +22,7 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '-d, --duration <seconds>',
     'duration',
-    'length: 4 to 15 for vendor-h3 (default 5), 5 to 15 for the self-hosted models',
+    'length in seconds: 4 to 15 for vendor-h3 (default 5), 5 to 15 for the self-hosted models',
     { aliases: ['seconds'], parse: decimalNumber },
   ),
   valueFlag(
@@ -50,28 +50,28 @@ export const flags: readonly Flag[] = [
     'first frame, or a single reference image; @JOB:last continues a job',
     asset,
   ),
-  listFlag('--images <url|file...>', 'images', 'image URLs (compatibility field)', asset),
+  listFlag('--images <url|file...>', 'images', 'images, at most 9; kept for compatibility', asset),
   valueFlag(
     '--last-frame <url|file>',
     'last_frame_image_url',
     'last frame; with --image, first and last frame',
     asset,
   ),
-  listFlag('--reference-image <url|file...>', 'reference_image_urls', 'reference image, at most 9', asset),
+  listFlag('--reference-image <url|file...>', 'reference_image_urls', 'reference images, at most 9', asset),
   listFlag(
     '--reference-video <url|file...>',
     'reference_video_urls',
-    'reference video, at most 3 (vendor-h3)',
+    'reference videos, at most 3; only for vendor-h3',
     asset,
   ),
-  listFlag('--reference-audio <url|file...>', 'reference_audio_urls', 'reference audio, at most 3', {
+  listFlag('--reference-audio <url|file...>', 'reference_audio_urls', 'reference audio files, at most 3', {
     ...asset,
     aliases: ['audios'],
   }),
   valueFlag(
     '--input-reference <url|file>',
     'input_reference',
-    'another source of the first or reference image',
+    'like --image, but sent in the field input_reference',
     asset,
   ),
 ];

@@ -88,7 +88,7 @@ function unlistedStatusWarning(
 function failureOf(reply: Reply, body: JsonObject, task: ReportedTask): Failure {
   const reason = reasonIn(task.holder, body);
   const message = messageIn(tryParseJson(reason ?? '')) ?? reason;
-  const text = message ?? `The task ended as "${task.word}" without a reason.`;
+  const text = message ?? `The task ended with status "${task.word}" and gave no reason.`;
   return taskFailure(reply, body, text, nativeCodeOf(task.holder, body));
 }
 

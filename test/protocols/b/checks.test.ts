@@ -186,7 +186,7 @@ describe('FileInfos', () => {
     expect(check(body)).toEqual([]);
     expect(advise(body)).toEqual([
       'FileInfos.0.Category is Video; the specification lists Image.',
-      'FileInfos.0.Usage is not given; the specification lists FirstFrame and Reference.',
+      'FileInfos.0.Usage is missing; the specification lists FirstFrame and Reference.',
     ]);
   });
 });

@@ -85,7 +85,7 @@ describe('advice for a valid body', () => {
     [{ model: 'vendor-h3-mini', seconds: 5, resolution: '768P' }, ['768P is converted to 720p.']],
     [
       { model: 'vendor-h3', seconds: 5, mode: 't2va', resolution: '2K' },
-      ['Native fields of the self-hosted models, not known to work with vendor-h3: seconds, mode.'],
+      ['These native fields of the self-hosted models may not work with vendor-h3: seconds, mode.'],
     ],
     [
       { model: 'vendor-h3-mini', duration: 5.5 },
@@ -102,7 +102,7 @@ describe('advice for a valid body', () => {
     ],
     [
       { model: 'vendor-h4', duration: 5, resolution: '4K' },
-      ['The specification does not list vendor-h4: its limits are not checked.'],
+      ['The specification does not list vendor-h4, so its limits are not checked.'],
     ],
   ])('for %j is %j', (body, notes) => {
     expect(advise(body)).toEqual(notes);
@@ -110,7 +110,7 @@ describe('advice for a valid body', () => {
 
   const adaptive = 'The specification advises --aspect-ratio adaptive for frames and references.';
   const noFirst =
-    'last_frame_image_url without image: the specification describes it together with a first frame.';
+    'last_frame_image_url is set without image, but the specification describes it together with a first frame.';
   const against = (field: string, mode: string, why: string): string =>
     `${field} contradicts the assets: "${mode}" ${why}.`;
   const [first, last, references] = [

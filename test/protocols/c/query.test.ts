@@ -497,11 +497,11 @@ describe('the reason why a task failed', () => {
       row({ status: 'FAILURE', fail_reason: '{"error":{"message":"no luck"}}' }),
       'no luck',
     ],
-    ['nothing', row({ status: 'FAILURE', fail_reason: '' }), 'The task ended as "FAILURE" without a reason.'],
+    ['nothing', row({ status: 'FAILURE', fail_reason: '' }), 'The task ended with status "FAILURE" and gave no reason.'],
     [
       'an address',
       row({ status: 'FAILURE', fail_reason: video }),
-      'The task ended as "FAILURE" without a reason.',
+      'The task ended with status "FAILURE" and gave no reason.',
     ],
   ])('is read from %s', (_, answer, message, nativeCode, code = 'task_failed') => {
     const seen = observed(answer);
