@@ -40,7 +40,7 @@ function monotonic(): number {
   return seconds * 1e3 + nanoseconds / 1e6;
 }
 
-// Node's own sleep function creates an error with a stack trace on every abort, which is slow.
+// Replaces Node's own sleep function, which is slow: it creates an error with a stack trace on every abort.
 function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) throw signal.reason;

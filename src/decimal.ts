@@ -6,8 +6,8 @@ export interface Decimal {
 
 export const zero: Decimal = { digits: 0n, scale: 0 };
 
-// Allows enough digits for any product of a price and its multipliers (prices.ts), because such
-// products are stored and parsed again.
+// Allows enough digits for any product of a price and its multipliers (prices.ts), because the product is stored and
+// parsed again.
 const decimalPattern = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
 
 /**

@@ -116,7 +116,7 @@ export interface ErrorDetails {
   handle?: string;
   /** The budget that would be exceeded. */
   budget?: BudgetShortfall;
-  /** The parts that the command pays for one by one; absent if it makes a single submission. */
+  /** The parts that the command pays for one by one; absent if the command makes a single submission. */
   parts?: 'pieces' | 'rows';
   /** The path that could not be read or written. */
   path?: string;

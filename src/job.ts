@@ -108,7 +108,10 @@ export interface RecordedReply {
 /** A submission's cost, as known when it was sent. Amounts are exact decimals in plain digits. */
 export interface JobCost {
   at_most: string;
-  /** The price of 10,000 characters as counted by the gateway, which determines the final cost of speech. */
+  /**
+   * The price of 10,000 characters. The gateway counts the characters, and the count determines the final cost of
+   * speech.
+   */
   per_10k_characters?: string;
 }
 
@@ -244,7 +247,8 @@ export interface JobRecord {
   /** The task id from a response that left the submission in doubt. */
   possibleHandle?: string;
   /**
-   * Whether the user entered the handle and the gateway has never returned that task. Such a job can be resolved again.
+   * Whether the user entered the handle, and the gateway has never returned a task for it. If so, the job can be
+   * resolved again.
    */
   isUnconfirmed?: boolean;
   /** A response that has been recorded but not yet interpreted. */

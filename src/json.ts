@@ -4,7 +4,7 @@ export interface JsonObject {
   [key: string]: Json | undefined;
 }
 
-/** The maximum nesting depth of parsed JSON, which makes recursion over a value safe. No gateway nests deeper. */
+/** The maximum nesting depth of parsed JSON. The limit makes recursion over a value safe. No gateway nests deeper. */
 export const maxLevels = 200;
 
 /**
@@ -36,7 +36,7 @@ function cutBelow(value: Json, levels: number): boolean {
   return isCut;
 }
 
-// Scans token by token, because a pattern that matches a whole string literal overflows the stack on a long one.
+// Scans token by token, because a pattern that matches a whole string literal overflows the stack on a long literal.
 function quoteLongIntegers(text: string): string {
   let inString = false;
   return text.replace(/\\[^]|"|-?\d[\d.eE+-]*/g, (token) => {
@@ -158,7 +158,7 @@ export function at(value: Json | undefined, path: string): Json | undefined {
   return current;
 }
 
-/** Returns the non-empty string at a path, or undefined. */
+/** Returns the non-empty string at a path; undefined if there is none. */
 export function textAt(value: Json | undefined, path: string): string | undefined {
   const member = at(value, path);
   return typeof member === 'string' && member !== '' ? member : undefined;

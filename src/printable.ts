@@ -34,7 +34,7 @@ const maxSecretLength = 64 * 1024;
  */
 export function safeCutIndex(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
   const lineEnd = text.lastIndexOf('\n') + 1;
-  // A key contains only visible ASCII, so a space cannot be inside one. Other text to redact, such as
+  // A key contains only visible ASCII characters, and therefore no spaces. Other text to redact, such as
   // "Authorization: Bearer X", can contain spaces.
   const wordStart = unit === 'word' && redact(text) === text ? lastWordStart(text) : 0;
   if (Math.max(lineEnd, wordStart) > 0 || text.length < 2 * maxSecretLength)

@@ -33,7 +33,7 @@ export interface PartMetadata {
   durable?: number;
   /** The size and hash of the whole file, set immediately before it is published. */
   sealed?: { bytes: number; sha256: string };
-  /** Names of other temporary files, which are never resumed. */
+  /** Names of other temporary files. These files are never resumed. */
   scratch: string[];
   /** Whether the previous process may still write to its files. */
   isTakenOver?: boolean;

@@ -17,7 +17,10 @@ const maxPending = 4 * 1024 * 1024;
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /** The hash of the written bytes; undefined if a thread computes the hash, or if the file contains other bytes. */
+  /**
+   * The hash of the written bytes; undefined if a thread computes the hash, or if some bytes existed before or were
+   * overwritten.
+   */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
@@ -226,8 +229,8 @@ export class HashThread {
   #notified = 0;
 
   /**
-   * Starts a thread for a file, which must remain open for reading until {@link end} has returned. Returns undefined if
-   * there is no spare processor, because the thread would then only compete with the current one.
+   * Starts a thread for a file. The file must remain open for reading until {@link end} has returned. Returns undefined
+   * if there is no spare processor, because the thread would then only compete with the current one.
    */
   static begin(fd: number): HashThread | undefined {
     try {

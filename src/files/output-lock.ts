@@ -33,7 +33,7 @@ const { O_RDWR, O_CREAT, O_EXCL } = constants;
 /** The process that acquires a lock, and its means of checking other processes. */
 export interface Claimant {
   owner: Owner;
-  /** Throws if other processes may have declared this one dead and taken over its locks. */
+  /** Throws if other processes may have declared this process dead and taken over its locks. */
   assertLease: () => void;
   lifeOf: (owner: Owner) => Promise<Life>;
 }
@@ -194,7 +194,8 @@ export class OutputLock {
   }
 
   /**
-   * Creates another temporary file next to the output. It is removed when the lock is released, unless it was renamed.
+   * Creates another temporary file next to the output. The file is removed when the lock is released, unless it was
+   * renamed.
    */
   async createScratch(kind: 'part' | 'scratch' = 'scratch'): Promise<OpenedPart> {
     return (await this.#create(this.#randomPath(), kind)) ?? this.createScratch(kind);

@@ -75,7 +75,7 @@ export class PartFile {
     return this.length >= headBytes ? this.#validator : undefined;
   }
 
-  /** Discards the existing bytes, which belong to another representation or are broken, and starts again. */
+  /** Discards the existing bytes, because they are broken or belong to a different representation. Starts again. */
   async restart(source: { validator?: string; total?: number } = {}): Promise<void> {
     await this.#syncing;
     await this.#file.restart();

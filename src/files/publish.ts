@@ -147,8 +147,8 @@ function isLinkTo(path: string, existing: Stats): boolean {
 }
 
 /**
- * Checks, before any payment, that a file can be created at `target`: the path is free (with `force`, it may be a file
- * or a link), and the folder accepts a new file with a name of the required length.
+ * Checks, before any payment, that a file can be created at `target`. The path must be free (with `force`, it may be a
+ * file or a link). The folder must accept a new file with a name of the required length.
  * @throws MgwError('output_exists' or 'local_io'), exit 10, charged 'no'.
  */
 export function checkOutput(target: string, options: PublishOptions): void {

@@ -58,7 +58,7 @@ export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<bool
   return (await versionIfIntact(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
 }
 
-/** Returns the version of a regular file with the recorded content; undefined for a link or other content. */
+/** Returns the version of a regular file with the recorded content; undefined for a link or different content. */
 export async function intactVersion({ path, bytes, sha256 }: WholeFile): Promise<FileVersion | undefined> {
   return versionIfIntact(path, { bytes, sha256 }, regularFileFlags);
 }

@@ -38,8 +38,8 @@ export interface ConnectionOptions {
 }
 
 /**
- * Prepares connections to a URL's origin. The first request opens one. If the environment sets a proxy, connections go
- * through a tunnel, except to loopback. For https, the server's certificate is verified.
+ * Prepares connections to a URL's origin. The first request opens a connection. If the environment sets a proxy,
+ * connections go through a tunnel, except to loopback. For https, the server's certificate is verified.
  * @throws TransportError `unsent` if the environment's proxy cannot be used.
  */
 export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
@@ -252,9 +252,9 @@ const maxHeadBytes = 64 * 1024;
 const headEnd = /\r?\n\r?\n/;
 
 /**
- * Lets undici read two kinds of heads that it would reject, on a connection for one response, because that response may
- * contain the handle of a paid task. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1). If a body has both a
- * length and chunks, the chunks take precedence (RFC 9112 6.3).
+ * Lets undici read two kinds of heads that it would reject. Used on a connection for a single response, because that
+ * response may contain the handle of a paid task. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1). If a body
+ * has both a length and chunks, the chunks take precedence (RFC 9112 6.3).
  */
 function repairHead(socket: Readable): void {
   let head = '';

@@ -20,7 +20,7 @@ export interface CallLimit {
 /**
  * Starts a limit of `ms` milliseconds, whose signal also aborts when a parent does. AbortSignal.any and
  * AbortSignal.timeout would keep their signals alive until the timer fires: a process that polls a thousand jobs would
- * accumulate thousands of them.
+ * accumulate thousands of signals.
  */
 export function startLimit(ms: number, parents: readonly (AbortSignal | undefined)[] = []): CallLimit {
   const controller = new AbortController();

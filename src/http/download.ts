@@ -52,7 +52,7 @@ export type DownloadOutcome =
   /** The address does not serve the file, or no longer does (401, 403, 404, 410 and other refusals). */
   | { kind: 'expired'; failure: Failure }
   | { kind: 'not-ready'; failure: Failure }
-  /** Another site requires a key (401, 403), but mgw sends no key there. */
+  /** A site other than the gateway's requires a key (401, 403), but mgw sends it no key. */
   | { kind: 'refused'; failure: Failure; origin: string };
 
 /** The maximum pause that a gateway may request, in ms. */

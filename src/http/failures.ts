@@ -76,9 +76,9 @@ export function nativeCodeIn(body: Json | undefined): string | undefined {
 }
 
 /**
- * Returns the failure that an unsuccessful response reports. The code and the message take precedence over the status,
- * because a low balance may be reported as 401 or 403, a missing model as 503, and "not found" as 400 (specification
- * 7). For an error with a 2xx status, the status in the error's code is used, if there is one.
+ * Returns the failure that an unsuccessful response reports. The code and the message take precedence over the status.
+ * For example, a low balance may be reported as 401 or 403, a missing model as 503, and "not found" as 400
+ * (specification 7). For an error with a 2xx status, the status in the error's code is used, if there is one.
  */
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);

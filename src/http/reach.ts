@@ -46,7 +46,7 @@ function reachOfAddress(address: ipaddr.IPv4 | ipaddr.IPv6): Reach {
   return reachOfRange[address.range()] ?? 'never';
 }
 
-// Returns the IPv4 address inside an IPv6 address that maps or translates one (NAT64, 6to4).
+// Returns the IPv4 address that an IPv6 address maps or translates (NAT64, 6to4); undefined if there is none.
 function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefined {
   if (!(address instanceof ipaddr.IPv6)) return undefined;
   if (address.isIPv4MappedAddress()) return address.toIPv4Address();

@@ -88,8 +88,8 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
  * Returns options for reading from a connection without TLS in large chunks, into memory that is reused when the reader
  * releases it. By default, Node allocates memory for each read, which takes a third of the time of receiving a large
  * body.
- * @param maxReadBytes the size of a read, in bytes, while that much data arrives; a read's cost does not depend on its
- * size
+ * @param maxReadBytes the maximum size of a read, in bytes; reads become smaller if less data arrives. The cost of a
+ * read does not depend on its size.
  */
 export function reuseBuffers(maxReadBytes: number): ReadInto {
   let size = readBytes;

@@ -10,11 +10,11 @@ export interface Id3Tag {
   end: number;
   hasFooter: boolean;
   /**
-   * Frame names of version 2 are converted to those of later versions. Texts are truncated to 4 KiB, and omit the zero
-   * bytes of UTF-16.
+   * Frame names of version 2 are converted to the names of later versions. Texts are truncated to 4 KiB, and omit the
+   * zero bytes of UTF-16.
    */
   frames: { id: string; text: string }[];
-  /** False if part of the tag cannot be read, or a checksum or restriction forbids another frame. */
+  /** False if part of the tag cannot be read, or a checksum or restriction forbids an additional frame. */
   canGrow: boolean;
 }
 

@@ -277,7 +277,7 @@ function displaySize({ width, height, codedWidth, codedHeight, pixelRatio }: Tra
   return [Math.round(isCodedSize ? displayWidth * pixelRatio : displayWidth), Math.round(displayHeight)];
 }
 
-// Whether a matrix rotates by 90 degrees: its first row then points along the other axis.
+// Whether a matrix rotates by 90 degrees. If so, its first row points along the other axis.
 function isRotatedBy(bytes: Buffer, at: number): boolean {
   return Math.abs(bytes.readInt32BE(at + 4)) > Math.abs(bytes.readInt32BE(at));
 }

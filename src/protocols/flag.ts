@@ -127,7 +127,7 @@ function isPlainText(bytes: Uint8Array): boolean {
   return !/[^\P{Cc}\t\n\r\f]|\ufffd/u.test(text) && !/<svg|^P[1-3]\s|XPM/.test(text);
 }
 
-/** Returns the MIME type of a file that cannot be an asset of the given kind; undefined if it may be one. */
+/** Returns the MIME type of a file that cannot be an asset of the given kind; undefined if the file may be an asset. */
 export function deniedAsset(bytes: Uint8Array, kind: AssetKind): string | undefined {
   const type =
     typeIn([...signatures, ...otherSignatures], bytes) ?? (isPlainText(bytes) ? 'text/plain' : undefined);

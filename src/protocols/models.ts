@@ -182,9 +182,9 @@ function marksOf(entry: JsonObject): string[] {
 }
 
 /**
- * Returns the protocols that an entry is marked for. A field with protocols takes precedence over one with endpoints.
- * Listed versions imply the protocol that has versions (specification 2.7). An unmarked model belongs to the protocol
- * that the specification assigns it to.
+ * Returns the protocols that an entry is marked for. A field with protocols takes precedence over a field with
+ * endpoints. Listed versions imply the protocol that has versions (specification 2.7). An unmarked model belongs to the
+ * protocol that the specification assigns it to.
  */
 function protocolsOf(id: string, entry: JsonObject, hasVersions: boolean): string[] {
   const byField = protocolsNamed(entry, protocolFields);
@@ -207,8 +207,9 @@ function protocolsIn(mark: string): string[] {
 }
 
 /**
- * Returns the text of a value, which is a string, a number, an object with a text under one of `keys` (the first in
- * that order), or an array of these. Omits empty strings. Looks no deeper, so that nesting cannot exhaust the stack.
+ * Returns the texts in a string, a number, an object, or an array of these. The text of an object is its first text
+ * under one of `keys`, in the order of `keys`. Omits empty strings. Does not look deeper, so that nesting cannot
+ * exhaust the stack.
  */
 function textsIn(value: Json | undefined, keys: string[]): string[] {
   if (value === undefined || value === null) return [];

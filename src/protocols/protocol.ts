@@ -54,7 +54,7 @@ export interface Violation {
   allowed: string;
   /** The long name of the flag that sets the field, if there is one: `--duration`. */
   flag?: string;
-  /** The field that was probably meant, if this one is not in the specification. */
+  /** The field that was probably meant, if `field` is not in the specification. */
   meant?: string;
   /** Shown instead of `allowed` if the value came from a file and `allowed` quotes the value. */
   allowedAnyway?: string;
@@ -212,7 +212,7 @@ export interface Protocol {
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
    * Returns the request that queries a task's state. `model` is the submitted model, if known.
-   * @throws MgwError('result_unavailable') if the handle cannot be part of a path, or belongs to another model.
+   * @throws MgwError('result_unavailable') if the handle cannot be part of a path, or belongs to a different model.
    */
   query(handle: string, model?: string): Exchange;
   /** Reads the response to a status query; never throws. */
@@ -231,8 +231,8 @@ const storedForm = /^sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?$/
 
 /**
  * Whether a string names a file by its content: `sha256:`, the SHA-256 hash and the extension. A trailing `#first` or
- * `#last` means a frame of that video. Fingerprints and the ledger contain such a name instead of a URL, because a
- * URL's signature changes, and a frame's bytes depend on the ffmpeg version (design 17).
+ * `#last` means a frame of that video. Fingerprints and the ledger contain this name, because a URL's signature
+ * changes, and a frame's bytes depend on the ffmpeg version (design 17).
  */
 export function isStoredName(text: string): boolean {
   return storedForm.test(text);

@@ -17,8 +17,8 @@ export function requestedValue({ protocol, request }: Request, name: string): Js
 }
 
 /**
- * Returns the minimum and maximum of the short side, in pixels, that a resolution name can mean: `720p`, `1280x720`,
- * `2K` (1080 lines in cinemas, 1440 on screens); undefined for any other word.
+ * Returns the minimum and maximum length of the short side, in pixels, that a resolution can mean. Examples are `720p`,
+ * `1280x720` and `2K` (1080 lines in cinemas, 1440 on screens). Returns undefined for any other word.
  */
 export function shortSides(resolution: string): readonly [number, number] | undefined {
   const text = resolution.trim().toLowerCase();

@@ -33,7 +33,7 @@ const ownHeaders = ['retry-after', 'x-api-status-code'];
 const envoyWords = /upstream connect error|reset before headers/i;
 const statusPhrase = /^service (temporarily )?unavailable\.?$/i;
 
-// Whether an error comes from the gateway itself, which proves that nothing was handled. A proxy's error (a page, a
+// Whether an error comes from the gateway itself. If so, it proves that nothing was handled. A proxy's error (a page, a
 // sentence, an empty body) may replace the lost response for a task that was created.
 function isOfGateway(reply: Reply): boolean {
   if (ownHeaders.some((name) => reply.headers[name] !== undefined)) return true;
@@ -127,7 +127,7 @@ const idPaths = [
   'video_id',
   'job_id',
 ];
-// The paths to try last. If another field may contain the task's id, they contain the call's id instead.
+// The paths to try last. If any other field may contain the task's id, these fields contain the call's id instead.
 const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 

@@ -53,8 +53,8 @@ function parseKey(text: string): [key: string, models: string[]] {
 }
 
 /**
- * Returns a request's sender, identified by the key. Returns undefined if the key is missing, malformed or not issued,
- * which requires the response HTTP 401 (specification 5).
+ * Returns a request's sender, identified by the key. Returns undefined if the key is missing, malformed or not issued.
+ * The sandbox then responds with HTTP 401 (specification 5).
  */
 export function authenticate(
   stateDir: string,

@@ -81,8 +81,8 @@ export interface Reply {
   /** The number of milliseconds to wait before responding. */
   delayMs?: number;
   /**
-   * Called once at the end of the response, with the number of body bytes that were written to the network, and whether
-   * that was the whole body. Not called for a HEAD request.
+   * Called once at the end of the response. Receives the number of body bytes that were written to the network, and
+   * whether they were the whole body. Not called for a HEAD request.
    */
   ended?: (bytes: number, whole: boolean) => void;
 }

@@ -26,8 +26,8 @@ export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): 
 }
 
 /**
- * Serves a file with a strong ETag and `Last-Modified`. Responds to one byte range with 206, to a range beyond the end
- * with 416, and with the whole file and 200 if there are several ranges or `If-Range` does not match.
+ * Serves a file with a strong ETag and `Last-Modified`. Responds to one byte range with 206, and to a range beyond the
+ * end with 416. Sends the whole file with 200 if there are several ranges or `If-Range` does not match.
  */
 function serveFile(call: Call, file: ServedFile): Reply {
   const total = file.bytes.length;

@@ -63,8 +63,8 @@ function crashed(error: unknown): Reply {
 }
 
 /**
- * The number of bytes to write at a time. Small pieces let the sandbox know how many were sent when a
- * client disconnects.
+ * The number of bytes to write at a time. With small pieces, the sandbox knows how many bytes were sent when a client
+ * disconnects.
  */
 const PIECE = 64 * 1024;
 

@@ -282,7 +282,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
   );
 }
 
-// Returns the first of the named sections in a file in AWS's INI format; empty if there is no such file.
+// Returns the first of the named sections in a file in AWS's INI format; empty if the file does not exist.
 async function section(path: string, names: readonly string[]): Promise<Record<string, string>> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (systemCode(error) === 'ENOENT') return '';

@@ -110,8 +110,8 @@ async function upload(
   };
   const reply = await sendUntilStored(body, name, note, send, () => isStored(client, key, name, body)).catch(
     async (error: unknown) => {
-      // Remove wrong content, which the next run would mistake for the file with that name. After any other error, an
-      // existing object may belong to another run.
+      // Remove wrong content, because the next run would mistake it for the file with this name. After any other error,
+      // an existing object may belong to another run.
       if (isWrong) await client.call({ method: 'DELETE', key }).catch(() => undefined);
       throw error;
     },

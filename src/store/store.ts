@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { printableLine } from '../printable.ts';
 
-/** Storage for input files, from which the gateway fetches them by URL (design 17). */
+/** Storage for input files. The gateway fetches the files from it by URL (design 17). */
 export interface Store {
   /**
    * Uploads a file unless the store has it, and returns a URL with which anyone can read the file for a limited time.

@@ -39,7 +39,7 @@ export type Attempt =
   | { kind: 'received'; contentType?: string }
   | { kind: 'expired' | 'not-ready'; failure: Failure }
   | { kind: 'refused'; failure: Failure; origin: string }
-  /** The attempt failed, but another one may succeed. */
+  /** The attempt failed, but another attempt may succeed. */
   | { kind: 'again'; failure: Failure };
 
 const batchBytes = 1024 * 1024;

@@ -42,7 +42,7 @@ export const b: Protocol = {
   readSubmission,
   query,
   readQuery,
-  // The result is a plain file on another host, which never reports that a file is not ready yet.
+  // The result is a plain file on a different host. The host never reports that a file is not ready yet.
   notReady: () => false,
 };
 
@@ -79,7 +79,10 @@ function referenceImagesIn(files: Json | undefined): number {
 
 const maxListed = 12;
 
-/** Returns a model's versions from the listing; empty if the listing contains no such model or no versions of it. */
+/**
+ * Returns a model's versions from the listing; empty if the listing contains neither the model nor versions of the
+ * model.
+ */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
@@ -108,7 +111,7 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
 /**
  * Returns a violation if the listing does not contain the model or its version (specification 2.3, 2.7). Versions are
  * compared as exact text, because no version can replace another (specification 8). Any version is accepted if the
- * listing contains no versions. Returns no violation for a missing model or version, which `check` reports.
+ * listing contains no versions. Ignores a missing model or version, because `check` reports it.
  */
 export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {
   const name = textAt(body, 'ModelName');

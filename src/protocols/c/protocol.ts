@@ -229,7 +229,7 @@ const refusals = new Set<Failure['code']>([
 
 const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
 
-// An error with HTTP 200 may hide a created task, unless its message excludes that. Only a code, not a message, is
+// An error with HTTP 200 may hide a created task, unless its message rules this out. Only a code, not a message, is
 // reliable enough to resend the request.
 function judgeReportedError(failure: Failure): SubmitVerdict {
   if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))

@@ -204,8 +204,8 @@ export function pictureParameterSet(): Uint8Array {
 }
 
 /**
- * Encodes a picture independently of other pictures. `ordinal` counts such pictures, because two consecutive ones must
- * differ in `idr_pic_id`.
+ * Encodes a picture independently of other pictures. `ordinal` counts these pictures, because consecutive IDR pictures
+ * must differ in `idr_pic_id`.
  */
 export function encodeIdr(picture: Uint32Array, columns: number, ordinal: number): Uint8Array {
   const bits = new BitWriter();

@@ -61,7 +61,7 @@ export function muxMp4(film: Film): Uint8Array {
   const tracks = film.audio ? [videoTrack(film), audioTrack(film.audio)] : [videoTrack(film)];
   const head = box('ftyp', 'isom', u32(512), 'isom', 'iso2', 'avc1', 'mp41');
   // The data's offset depends on the size of the boxes before it. Their size does not depend on the offsets that they
-  // contain, so an offset of 0 is enough to measure it.
+  // contain, so an offset of 0 is enough to measure the boxes.
   const dataStart = head.length + movie(tracks, chunksOf(tracks, 0)).length + 8;
   const chunks = chunksOf(tracks, dataStart);
   return concat([head, movie(tracks, chunks), box('mdat', ...chunks.flatMap(({ samples }) => samples))]);

@@ -142,7 +142,7 @@ function writePitchFilter(encoder: RangeEncoder, period: number): void {
 
 /**
  * Writes range-coded symbols from the front of a packet, and raw bits from its back, as Opus does (RFC 6716 5.1). A
- * decoder that reads beyond them reads zeros.
+ * decoder that reads beyond the written data reads zeros.
  */
 class RangeEncoder {
   #range = 2 ** 31;
@@ -183,7 +183,8 @@ class RangeEncoder {
   }
 
   /**
-   * Ends the encoding, and returns the packet. `size` is the packet's length in bytes, which must have room for `bits`.
+   * Ends the encoding, and returns the packet. `size` is the packet's length in bytes, and must be large enough for
+   * `bits`.
    */
   finish(size: number): Uint8Array {
     this.#end();

@@ -23,16 +23,16 @@ export interface VideoOptions {
 const SECONDS_BETWEEN_KEYS = 2;
 const AUDIO_RATE = 48_000;
 /**
- * The maximum duration, in seconds. It bounds memory, since all pictures are in memory at once. No model produces
- * such long videos.
+ * The maximum duration, in seconds. The limit bounds memory, because all pictures are in memory at once. No model
+ * produces videos of this length.
  */
 const LONGEST_SECONDS = 600;
 
 /**
  * Returns a playable MP4 (H.264 Constrained Baseline, and MP3 if `audio`) of exactly `seconds * fps` pictures, at least
  * one. The same options produce the same bytes. Different prompts produce different colours, motion and sound. Throws
- * RangeError for a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive
- * or exceeds ten minutes.
+ * RangeError for a size that is odd, not positive or beyond every H.264 level. Also throws RangeError for a duration
+ * that is not positive or exceeds ten minutes.
  */
 export function renderVideo(options: VideoOptions): Uint8Array {
   const { prompt, seconds, width, height, fps = 24, audio = false } = options;

@@ -107,7 +107,7 @@ function download(call: Call, file: string): Reply {
   return serveVideo(call, task, finishedAt, Number(sample));
 }
 
-/** Returns the number of samples that can be downloaded, which excludes filtered ones; 0 if the task has failed. */
+/** Returns the number of samples that can be downloaded, without filtered samples; 0 if the task has failed. */
 function deliveredOf({ samples, outcome }: Task): number {
   return outcome.end === 'succeeds' ? samples - outcome.filtered : 0;
 }
