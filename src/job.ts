@@ -108,10 +108,7 @@ export interface RecordedReply {
 /** A submission's cost, as known when it was sent. Amounts are exact decimals in plain digits. */
 export interface JobCost {
   at_most: string;
-  /**
-   * The price of 10,000 characters. The gateway counts the characters, and the count determines the final cost of
-   * speech.
-   */
+  /** The price of 10,000 characters. The gateway's count of characters determines the final cost of speech. */
   per_10k_characters?: string;
 }
 
@@ -162,7 +159,7 @@ export type JobEvent =
   | { type: 'reply'; attempt: number; reply: RecordedReply }
   /** The attempt was definitely not handled, so another attempt may be made. */
   | { type: 'unavailable'; attempt: number; error: JobError }
-  /** `adopted` is true if the user entered the handle. `instead_of` is the wrong handle that this handle replaces. */
+  /** `adopted` is true if the user entered the handle. `instead_of` is the wrong handle that it replaces. */
   | {
       type: 'accepted';
       handle: string;
@@ -246,10 +243,7 @@ export interface JobRecord {
   sentBy?: Owner;
   /** The task id from a response that left the submission in doubt. */
   possibleHandle?: string;
-  /**
-   * Whether the user entered the handle, and the gateway has never returned a task for it. If so, the job can be
-   * resolved again.
-   */
+  /** Whether the user entered a handle that the gateway has never confirmed. If so, the job can be resolved again. */
   isUnconfirmed?: boolean;
   /** A response that has been recorded but not yet interpreted. */
   pendingReply?: RecordedReply;

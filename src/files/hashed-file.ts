@@ -17,10 +17,7 @@ const maxPending = 4 * 1024 * 1024;
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /**
-   * The hash of the written bytes; undefined if a thread computes the hash, or if some bytes existed before or were
-   * overwritten.
-   */
+  /** The hash of the written bytes; undefined if a thread hashes, or if bytes existed before or were overwritten. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
@@ -230,7 +227,7 @@ export class HashThread {
 
   /**
    * Starts a thread for a file. The file must remain open for reading until {@link end} has returned. Returns undefined
-   * if there is no spare processor, because the thread would then only compete with the current one.
+   * if no processor is free, because the thread would then only compete with the current one.
    */
   static begin(fd: number): HashThread | undefined {
     try {

@@ -136,8 +136,8 @@ async function claimLog(
   return isTakenOver ? { ...log, metadata: { ...noMetadata, identity, isTakenOver } } : log;
 }
 
-// Whether to discard a leftover. A leftover of another result is discarded, unless it is unverified: it may hold audio
-// that was paid for.
+// Whether to discard a leftover. A leftover of a different result is discarded, unless it is unverified: it may hold
+// audio that was paid for.
 function isRemovable(target: string, { part, durable }: PartMetadata, isOfAnother: boolean): boolean {
   const state = partState(target, part);
   return state === 'output' || (isOfAnother && (durable !== undefined || state === 'empty'));
@@ -193,10 +193,7 @@ export class OutputLock {
     return (await this.#create(defaultPath, 'part')) ?? (await this.createScratch('part'));
   }
 
-  /**
-   * Creates another temporary file next to the output. The file is removed when the lock is released, unless it was
-   * renamed.
-   */
+  /** Creates another temporary file next to the output. Releasing the lock removes the file, unless it was renamed. */
   async createScratch(kind: 'part' | 'scratch' = 'scratch'): Promise<OpenedPart> {
     return (await this.#create(this.#randomPath(), kind)) ?? this.createScratch(kind);
   }
@@ -288,7 +285,7 @@ async function removeLeftover(
   const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;
-  // Other processes now cannot take over the log. If a concurrent claim came first, its process cleans up.
+  // After this claim, no other process takes over the log, unless its concurrent claim came first.
   const claim = randomUUID();
   append(log, { claim, after: latest?.claim ?? '', owner, identity });
   if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;

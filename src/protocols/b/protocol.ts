@@ -79,10 +79,7 @@ function referenceImagesIn(files: Json | undefined): number {
 
 const maxListed = 12;
 
-/**
- * Returns a model's versions from the listing; empty if the listing contains neither the model nor versions of the
- * model.
- */
+/** Returns a model's versions from the listing; empty if the model or its versions are not listed. */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
