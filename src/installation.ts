@@ -58,7 +58,7 @@ function executable(): typeof sea {
   return process.getBuiltinModule('node:sea');
 }
 
-// Searches the parent folders, because the bundle and the source are at different depths.
+// Returns the package's folder. Searches the parent folders, because the bundle and the source are at different depths.
 function packageFolder(): string {
   let folder = import.meta.dirname;
   while (!existsSync(join(folder, 'package.json'))) {

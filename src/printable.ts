@@ -72,7 +72,7 @@ function escapeCharacter(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }
 
-// Never truncates in the middle of an escape or a surrogate pair.
+// Truncates text, but never in the middle of an escape or a surrogate pair.
 function truncate(text: string, limit: number): string {
   if (limit <= 0) return '';
   const prefix = text.slice(0, limit - 1).replace(/(?:\\u?\{?[\da-f]{0,6}|[\u{d800}-\u{dbff}])$/u, '');

@@ -156,7 +156,7 @@ async function syncNow(folder: string): Promise<void> {
   }
 }
 
-// Some file systems cannot sync a folder, and some folders can be written to but not read.
+// The error codes to ignore: some file systems cannot sync a folder, and some folders can be written to but not read.
 const unsyncableCodes = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP', 'EACCES', 'EPERM', 'EISDIR']);
 
 /** The user id of this process; undefined if the system has none. */

@@ -231,8 +231,8 @@ export class OutputLock {
     const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);
     if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
     closeSync(file);
-    // After a crash between publishing the file and removing its first name, this file is the output, and must
-    // not be written to.
+    // After a crash between publishing the file and removing its first name, this is a second link to the output.
+    // Remove the link, and do not write to the file.
     if (isOwn) unlinkSync(path);
     return undefined;
   }

@@ -60,7 +60,8 @@ async function* slices(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Arr
   yield new Uint8Array();
 }
 
-// A decoder reports a failure only to its error listeners.
+// Resolves once a slice has been decoded. Never rejects, because a decoder reports a failure only to its error
+// listeners.
 function decodeSlice(decoder: Transform, slice: Uint8Array): Promise<void> {
   return new Promise((resolve) => {
     const settle = (): void => {

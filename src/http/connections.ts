@@ -128,7 +128,7 @@ export class Connections {
     setImmediate(() => void this.dispatcher.destroy(reason));
   }
 
-  // Sets no timeouts, because the caller limits the response time.
+  // Creates the connection pool. Sets no timeouts for responses, because the caller limits the response time.
   #pool(origin: string | URL, connect: Connector): Client | Pool {
     const connections = this.#options.maxConnections;
     return new this.#undici[connections === 1 ? 'Client' : 'Pool'](origin, {
@@ -142,8 +142,8 @@ export class Connections {
     });
   }
 
-  // undici's types hide that a connector returns the socket. For a proxy, undici also sets the server name to an IP
-  // address, which TLS forbids (RFC 6066 3) and Node 26 refuses.
+  // Returns a connector that records its sockets. undici's types hide that a connector returns the socket. For a proxy,
+  // undici also sets the server name to an IP address, which TLS forbids (RFC 6066 3) and Node 26 refuses.
   #track(connector: Connector): Connector {
     return (target, callback) => {
       const isNamed = !target.servername || !isAddress(target.servername);
@@ -154,7 +154,8 @@ export class Connections {
     };
   }
 
-  // For a direct connection, `connect` is an object of options. For a tunnel, it is the function that opens the tunnel.
+  // Returns the function with which undici opens a connection. For a direct connection, `connect` is an object of
+  // options. For a tunnel, `connect` is the function that opens the tunnel.
   #openerFor(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';
     if (isTunnel) this.proxy = this.#proxyRoute?.address ?? '';

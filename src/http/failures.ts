@@ -63,7 +63,8 @@ export function messageIn(body: Json | undefined): string | undefined {
   return (isMarkup(message) ? markupText(message) : message).slice(0, maxMessageLength);
 }
 
-// A message may be the JSON of the upstream's own response.
+// Returns a body's message. If the message is the JSON of the upstream's own response, returns the message in that
+// JSON.
 function fullMessage(body: Json | undefined, depth = 0): string | undefined {
   const message = messagePaths.map((path) => textAt(body, path)).find((text) => text !== undefined);
   if (message === undefined || depth > 2) return message;

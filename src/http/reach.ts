@@ -69,7 +69,8 @@ export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean
   return gatewayReach === 'loopback' || gatewayReach === reach;
 }
 
-// Inside a company network, the gateway's public name may resolve to a private address.
+// Returns the network of the gateway's host. Makes a DNS lookup, because in a company network, the gateway's public
+// name may resolve to a private address.
 async function reachOfGateway(gatewayHost: string): Promise<Reach> {
   const writtenReach = reachOf(gatewayHost);
   if (writtenReach !== 'public' || isAddress(gatewayHost)) return writtenReach;

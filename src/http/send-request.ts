@@ -151,7 +151,7 @@ function remainingDataOf(error: Error): string {
   return typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';
 }
 
-// undici returns header names in lower case.
+// Joins the values of repeated headers. undici returns header names in lower case.
 function joinValues(headers: Headers): Record<string, string> {
   const entries = Object.entries(headers).map(([name, value]) => [name, [value ?? ''].flat().join(', ')]);
   return Object.fromEntries(entries) as Record<string, string>;

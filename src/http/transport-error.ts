@@ -65,7 +65,8 @@ function reasonOf(cause: unknown): TransportReason {
   return code === 'MGW_PRIVATE' ? 'private_address' : 'unreachable';
 }
 
-// An AggregateError, thrown if every address of a host name failed, has an empty message.
+// Returns the text of a connection error. An AggregateError, thrown if every address of a host name failed, has an
+// empty message.
 function causeText(cause: unknown): string {
   const inner: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
   // OpenSSL's messages contain the file and line of its source, so only the error code is shown.

@@ -270,7 +270,8 @@ class Movie {
   }
 }
 
-// Some encoders include the pixel shape in the track header's size. Others state it only next to the codec.
+// Returns the displayed width and height. Some encoders include the pixel shape in the track header's size. Others
+// state the pixel shape only next to the codec.
 function displaySize({ width, height, codedWidth, codedHeight, pixelRatio }: Track): [number, number] {
   const [displayWidth, displayHeight] = [width || codedWidth, height || codedHeight];
   const isCodedSize = displayWidth === codedWidth && displayHeight === codedHeight;

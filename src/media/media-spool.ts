@@ -214,7 +214,7 @@ export class MemberWatch {
   }
 }
 
-// A name with an invalid escape is not watched. The JSON parser will reject it.
+// Decodes a member's name. Returns '' for a name with an invalid escape, which the JSON parser will reject.
 function unescapeName(raw: string): string {
   try {
     return JSON.parse(`"${raw}"`) as string;

@@ -92,8 +92,8 @@ export function maxDecodedLength(length: number): number {
   return Math.ceil((length + 3) / 4) * 3;
 }
 
-// Returns undefined if the input contains invalid characters. Node's decoder skips invalid characters, so a result of
-// full length proves that there are none, except the two URL-safe characters.
+// Decodes groups without padding. Returns undefined if the input contains invalid characters. Node's decoder skips
+// invalid characters, so a result of full length proves that there are none, except the two URL-safe characters.
 function decodeClean(bytes: Buffer, out: Buffer, offset: number): number | undefined {
   const written = out.write(bytes.toString('latin1'), offset, 'base64');
   const isComplete = written === (bytes.length / 4) * 3;

@@ -123,7 +123,7 @@ function modelOf(entry: JsonObject): Model[] {
   ];
 }
 
-// Gemini's format contains `name: models/<id>` in place of an id.
+// Returns an entry's id. Gemini's format contains `name: models/<id>` instead of an id.
 function idOf(entry: JsonObject): string | undefined {
   return idAt(entry, 'id') ?? textAt(entry, 'name')?.replace(/^models\/(?=.)/, '');
 }

@@ -43,7 +43,8 @@ function isOfGateway(reply: Reply): boolean {
   return nativeCodeIn(body) !== undefined || (message !== '' && !statusPhrase.test(message));
 }
 
-// An exhausted balance or a missing model may also be reported as 429 or 503, but a retry cannot help.
+// Judges a 429 or a 503. An exhausted balance or a missing model may also be reported with these statuses, but then a
+// retry cannot help.
 function judgeUnavailable(failure: Failure): SubmitVerdict {
   const isPermanent = failure.code === 'balance' || failure.code === 'not_found';
   return { kind: isPermanent ? 'rejected' : 'unavailable', failure };
@@ -183,7 +184,8 @@ export function doubtOf(reply: Reply, failure: Failure, sent?: Json): SubmitVerd
   return { kind: 'unknown', failure: { ...failure, message }, handle };
 }
 
-// The response's fields take precedence over its text, which may quote the request.
+// Finds a task's id in an error response. The response's fields take precedence over its text, which may quote the
+// request.
 function strayTaskIdIn(reply: Reply, sent: Json | undefined): string | undefined {
   const json = bodyOf(reply);
   const body = json ?? parseCutJson(reply.text);

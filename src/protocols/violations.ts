@@ -32,7 +32,8 @@ function looksLikeText(value: string): boolean {
   return value.trim() === value && !/^(|true|false|null|-?\d+(\.\d+)?)$/.test(value);
 }
 
-// Examines only the start of a value, because the displayed text is short and the value may be a whole file.
+// Escapes unprintable characters and masks a URL's password. Examines only the start of a value, because the displayed
+// text is short and the value may be a whole file.
 function printable(value: string): string {
   return value
     .slice(0, 4 * maxLength)

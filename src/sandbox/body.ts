@@ -75,7 +75,8 @@ function utf8(bytes: Buffer): string | undefined {
   }
 }
 
-// Leaves the connection open, because closing it while the client is writing would reset it and lose the response.
+// Returns the refusal of a body that is too large. Leaves the connection open, because closing it while the client is
+// writing would reset the connection and lose the response.
 function tooLarge(): RefusedCall {
   const message = `The request body exceeds ${LARGEST_BODY} bytes`;
   const reply = gatewayError(413, message, { code: 'read_request_body_failed' });

@@ -189,7 +189,7 @@ export class S3Client {
     return `${this.#base.origin}${this.#base.pathname.replace(/\/$/, '')}/${path}`;
   }
 
-  // Without headers, the signature is added to the query.
+  // Signs a request. Without `headers`, the signature is added to the query.
   #signed(method: string, url: string, headers?: Record<string, string>): ReturnType<AwsV4Signer['sign']> {
     const { accessKeyId, secretAccessKey, sessionToken, region } = this.#account;
     const credentials = { accessKeyId, secretAccessKey, region, ...(sessionToken && { sessionToken }) };

@@ -90,7 +90,7 @@ async function isStored(
   );
 }
 
-// Uploading again is safe, because an object's name is the hash of its content.
+// Uploads content. Repeating an upload is safe, because an object's name is the hash of its content.
 async function upload(
   client: S3Client,
   key: string,

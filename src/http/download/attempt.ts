@@ -156,7 +156,8 @@ async function readFirstBatch(body: AsyncGenerator<Buffer[], void>): Promise<Buf
   }
 }
 
-// Media are never decompressed: mgw could not check their length, and a small body could expand without limit.
+// Refuses a compressed file. Media are never decompressed, because mgw could not check their length, and a small body
+// could expand without limit.
 async function refuseEncoding(reply: MediaReply, encoding: string, work: RunningAttempt): Promise<Attempt> {
   if (isTextType(reply.headers['content-type']))
     return textInsteadOfMedia(await textOf(reply, decodeBody(reply.message, encoding)), work);

@@ -150,7 +150,8 @@ function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string 
   return { result: { sources, mime }, fault };
 }
 
-// Hides the query, which may contain a signature. `shownValue` hides a password before an @.
+// Describes a sample that cannot be fetched. Hides the query, which may contain a signature. `shownValue` hides a
+// password before an @.
 function describeUnfetchable([address]: string[]): string {
   if (address === undefined) return 'has neither content nor a URL to fetch';
   return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, which cannot be fetched`;
@@ -172,7 +173,8 @@ function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: st
     : { fault: `is broken: ${media.fault}` };
 }
 
-// Does not change the address, because it may be signed (specification 4.1, "the complete video.uri").
+// Converts a sample's address to a source; undefined if the address is invalid. Does not change the address, because it
+// may be signed (specification 4.1, "the complete video.uri").
 function addressSource(address: string): Source | undefined {
   if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
   if (/^https?:\/\//i.test(address) && URL.canParse(address))

@@ -85,7 +85,8 @@ export function check(body: JsonObject): Violation[] {
   ];
 }
 
-// Two flags set FileInfos, so the entry's Usage determines which flag to report.
+// Adds the flag to a violation in FileInfos. Two flags set FileInfos, so the entry's Usage determines which flag to
+// report.
 function withUsage(broken: Violation, body: JsonObject): Violation {
   const [entry, member] = broken.field.split(/\.(?=\w+$)/);
   if (!entry?.startsWith('FileInfos.') || member !== 'Url') return broken;

@@ -88,7 +88,8 @@ function objectIn(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-// Returns undefined if an integer is beyond 2^53, because it would become a string or a different number.
+// Parses JSON text that contains an object; undefined for any other text. Returns undefined also if an integer is
+// beyond 2^53, because it would become a string or a different number.
 function exactObjectIn(text: Json): JsonObject | undefined {
   try {
     const value = typeof text === 'string' ? parseBodyJson(text) : undefined;

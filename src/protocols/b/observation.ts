@@ -77,7 +77,8 @@ function failureOf(reply: Reply, body: Json, task: Json | undefined, status: str
   return taskFailure(reply, body, message, code ?? status);
 }
 
-// The inner status takes precedence (design 6), except for an abort, which only the outer status can report.
+// Returns a task's status. The inner status takes precedence (design 6), except for an abort, which only the outer
+// status may report.
 function statusOf(response: Json | undefined): string | undefined {
   const inner = statusIn(at(response, 'AigcVideoTask'));
   const outer = statusIn(response);
@@ -238,7 +239,8 @@ function knownOutcome(nativeCode: string): { outcome: CallOutcome; code: ErrorCo
   return row && { outcome: row[1], code: row[2] };
 }
 
-// InvalidParameter may also mean refused content or an empty balance. The message shows which.
+// Replaces an error code with a more specific code. InvalidParameter may also mean refused content or an empty balance,
+// and the message shows which.
 function refineCode(code: ErrorCode, nativeCode = '', message = ''): ErrorCode {
   const classified = classify(`${nativeCode} ${message}`, 200);
   const isMoreSpecific = classified === 'balance' || (classified === 'content_policy' && code !== 'auth');

@@ -106,8 +106,8 @@ function maxDuration(durations: readonly (Json | undefined)[]): number | undefin
   return seconds.every((value) => typeof value === 'number') ? Math.max(...seconds) : undefined;
 }
 
-// A self-hosted model has one resolution. For any other resolution, the highest price applies, because specification 8
-// does not list it.
+// Returns the resolution to bill if a body requests one from a self-hosted model. The model has one resolution. For any
+// other resolution, the highest price applies, because specification 8 does not list it.
 function billedResolution(body: JsonObject): JsonObject {
   const { resolution } = body;
   if (familyOf(body) !== selfHosted || typeof resolution !== 'string') return {};
@@ -117,7 +117,8 @@ function billedResolution(body: JsonObject): JsonObject {
     : { resolution: null };
 }
 
-// In reference mode, image and input_reference are also references (specification 2.5).
+// Counts the reference images. In reference mode, `image` and `input_reference` are reference images too (specification
+// 2.5).
 function referenceImagesIn(body: JsonObject): number {
   const count = (...fields: string[]): number =>
     fields.reduce((sum, field) => sum + lengthOf(body[field]), 0);
@@ -133,12 +134,12 @@ const references = [
   'audios',
 ];
 
-// If a body has no mode, the service infers it from the assets (specification 2.5).
+// Whether a body has references but no mode. The service then infers the mode from the assets (specification 2.5).
 function isDecidedByAssets(body: JsonObject): boolean {
   return (body['generation_mode'] ?? '') === '' && references.some((field) => lengthOf(body[field]) > 0);
 }
 
-// A single value is treated as a list of one.
+// Returns the length of a list. A single value counts as a list of one.
 function lengthOf(list: Json | undefined): number {
   if (Array.isArray(list)) return list.length;
   return list === undefined || list === null ? 0 : 1;
