@@ -124,7 +124,9 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
   );
   if (fields.length === 0) return [];
   const more = fields.length > maxUnlisted ? ` and ${fields.length - maxUnlisted} more` : '';
-  return [`Fields that are not in the specification are sent unchanged: ${fields.slice(0, maxUnlisted).join(', ')}${more}.`];
+  return [
+    `Fields that are not in the specification are sent unchanged: ${fields.slice(0, maxUnlisted).join(', ')}${more}.`,
+  ];
 }
 
 // Returns a similar field name in the same object, or the path of a similar field or flag elsewhere. Names inside lists

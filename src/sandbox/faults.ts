@@ -24,7 +24,7 @@ export const FAULTS = [
   fault('submit-429-retry-after', 'submit', 'HTTP 429 with Retry-After: 1; nothing is created.'),
   fault('submit-503', 'submit', 'HTTP 503, overloaded; nothing is created.'),
   fault('submit-500', 'submit', 'HTTP 500; nothing is created, but the client cannot know this.'),
-  fault('submit-reset', 'submit', 'Breaks the connection; nothing is created, but the client cannot know this.'),
+  fault('submit-reset', 'submit', 'Breaks the connection; creates nothing, but the client cannot know this.'),
   fault('submit-reply-lost', 'submit', 'Creates and charges the task, then breaks the connection.'),
   fault('submit-500-after-accept', 'submit', 'Creates and charges the task, then returns HTTP 500.'),
   fault(
@@ -60,8 +60,8 @@ export const FAULTS = [
   fault('extra-charge', 'submit', 'Charges 1.5 times the price; the bill shows the extra charge.'),
   fault('a-filtered', 'submit (a)', 'The operation ends with every sample filtered.'),
   fault('a-partly-filtered', 'submit (a)', 'The operation ends with its last sample filtered.'),
-  fault('b-finish-errcode', 'submit (b)', 'The task ends with status FINISH and a non-zero ErrCode.'),
-  fault('b-finish-errcodeext', 'submit (b)', 'The task ends with status FINISH, ErrCode 0 and an ErrCodeExt.'),
+  fault('b-finish-errcode', 'submit (b)', 'The task ends with FINISH and a non-zero ErrCode.'),
+  fault('b-finish-errcodeext', 'submit (b)', 'The task ends with FINISH, ErrCode 0 and an ErrCodeExt.'),
   fault('poll-429', 'poll', 'HTTP 429.'),
   fault('poll-500', 'poll', 'HTTP 500.'),
   fault('poll-502', 'poll', 'HTTP 502 with HTML.'),
@@ -95,7 +95,7 @@ export const FAULTS = [
   fault('store-slow-down', 'store', 'HTTP 503 with SlowDown.'),
   fault('store-expired', 'store', 'HTTP 403 with ExpiredToken, as for credentials that are no longer valid.'),
   fault('store-reset', 'store', 'Breaks the connection of an upload; nothing is stored.'),
-  fault('store-bad-digest', 'store', 'Refuses an upload with BadDigest, as for bytes that were corrupted on the way.'),
+  fault('store-bad-digest', 'store', 'Refuses an upload with BadDigest, as if its bytes were corrupted.'),
   fault(
     'chaos',
     'every call',

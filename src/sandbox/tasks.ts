@@ -192,7 +192,7 @@ function taskPath(stateDir: string, id: string): string {
 /** Words in a prompt, text or input that determine the outcome without a fault. */
 export const MAGIC_WORDS = [
   { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (in Protocol B, with an ErrCode).' },
-  { word: '[fail-ext]', areas: 'b', does: 'The task ends with status FINISH, ErrCode 0 and an ErrCodeExt.' },
+  { word: '[fail-ext]', areas: 'b', does: 'The task ends with FINISH, ErrCode 0 and an ErrCodeExt.' },
   { word: '[filtered]', areas: 'a, b, c', does: 'The content policy blocks the result.' },
   { word: '[partly-filtered]', areas: 'a', does: 'The content policy blocks the last sample only.' },
   { word: '[never]', areas: 'a, b, c', does: 'The task never finishes.' },

@@ -67,7 +67,11 @@ const wholeNumberOption = { parse: wholeNumber };
  */
 export const flags: readonly Flag[] = [
   valueFlag('-m, --model <name>', 'model', 'model name, exactly as listed by mgw models --protocol a'),
-  valueFlag('--prompt <text>', 'instances.0.prompt', 'description of the video: content, motion, camera, style, sound'),
+  valueFlag(
+    '--prompt <text>',
+    'instances.0.prompt',
+    'description of the video: content, motion, camera, style, sound',
+  ),
   valueFlag(
     '-d, --duration <seconds>',
     'parameters.durationSeconds',

@@ -6,11 +6,7 @@ const assets = { group: 'Assets' };
 
 /** The flags of `mgw video b submit` (specification 2.3). `normalise` moves `ReturnUsage` into `ExtInfo`. */
 export const flags: readonly Flag[] = [
-  valueFlag(
-    '-m, --model <name>',
-    'ModelName',
-    'model name, exactly as listed by mgw models --protocol b',
-  ),
+  valueFlag('-m, --model <name>', 'ModelName', 'model name, exactly as listed by mgw models --protocol b'),
   valueFlag(
     '--model-version <version>',
     'ModelVersion',
@@ -38,10 +34,15 @@ export const flags: readonly Flag[] = [
     'NegativePrompt',
     'what must not appear in the video, if the model supports negative prompts',
   ),
-  valueFlag('--storage-mode <mode>', 'OutputConfig.StorageMode', 'storage mode; the only value is Temporary', {
-    parse: oneOf('Temporary'),
-    words: ['Temporary'],
-  }),
+  valueFlag(
+    '--storage-mode <mode>',
+    'OutputConfig.StorageMode',
+    'storage mode; the only value is Temporary',
+    {
+      parse: oneOf('Temporary'),
+      words: ['Temporary'],
+    },
+  ),
   valueFlag(
     '--ext-info <json>',
     'ExtInfo',

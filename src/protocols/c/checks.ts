@@ -245,7 +245,9 @@ function adviseOfAssets(body: JsonObject): string[] {
   return [
     ...(isAdvised ? ['The specification advises --aspect-ratio adaptive for frames and references.'] : []),
     ...(lacksFirst
-      ? ['last_frame_image_url is set without image, but the specification describes it together with a first frame.']
+      ? [
+          'last_frame_image_url is set without image, but the specification describes it together with a first frame.',
+        ]
       : []),
     ...(clashes.length > 0
       ? [`${field} contradicts the assets: ${JSON.stringify(mode)} ${clashes.join(' and ')}.`]

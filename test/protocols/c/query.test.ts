@@ -497,7 +497,11 @@ describe('the reason why a task failed', () => {
       row({ status: 'FAILURE', fail_reason: '{"error":{"message":"no luck"}}' }),
       'no luck',
     ],
-    ['nothing', row({ status: 'FAILURE', fail_reason: '' }), 'The task ended with status "FAILURE" and gave no reason.'],
+    [
+      'nothing',
+      row({ status: 'FAILURE', fail_reason: '' }),
+      'The task ended with status "FAILURE" and gave no reason.',
+    ],
     [
       'an address',
       row({ status: 'FAILURE', fail_reason: video }),
