@@ -18,7 +18,7 @@ interface Made {
 const jobOf = (id: string, { key = 'k', fingerprint = 'f', attempts = 0, sentBy }: Made = {}): Job =>
   ({ id, key, record: { fingerprint, attempts, sentBy } }) as unknown as Job;
 
-/** Returns a ledger with these claims, jobs (oldest first) and claim states. */
+/** Returns a ledger with the given claims, jobs (oldest first) and claim states. */
 function ledgerOf(
   claims: Record<string, string>,
   jobs: Job[] = [],
@@ -104,8 +104,8 @@ describe("a name's chain of claims", () => {
   });
 });
 
-describe("a job's names, if it has no claims,", () => {
-  it('are claimed after the names of the jobs that have claims', async () => {
+describe('the names of a job without claims', () => {
+  it('are claimed at the end of the chain, and only once', async () => {
     const claims: Record<string, string> = {};
     const ledger = ledgerOf(claims);
     const [one, two] = [jobOf('j1', { attempts: 2, sentBy: { pid: 9 } }), jobOf('j2')];
@@ -122,7 +122,7 @@ describe("a job's names, if it has no claims,", () => {
     expect(claims).toEqual({ ...before, 'take.j2': holder('j4') });
   });
 
-  it('take one claim per job, even if many jobs have the same name', async () => {
+  it('need one claim per job, even if many jobs have the same name', async () => {
     const ledger = ledgerOf({});
     const claim = vi.spyOn(ledger, 'claim');
     const jobs = Array.from({ length: 30 }, (_, at) => jobOf(`j${at}`));
@@ -130,7 +130,7 @@ describe("a job's names, if it has no claims,", () => {
     expect(claim).toHaveBeenCalledTimes(30);
   });
 
-  it('include only its attempt if its fingerprint is lost, and end at a damaged claim', async () => {
+  it("consist only of the attempt if the job's fingerprint is lost, and never replace a damaged claim", async () => {
     const claims: Record<string, string> = { 'key.k': 'nonsense' };
     const ledger = ledgerOf(claims);
     for (const fingerprint of ['', lostFingerprint])

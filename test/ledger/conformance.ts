@@ -14,7 +14,7 @@ export const prepared: JobEvent & { type: 'prepared' } = {
 };
 export const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
-/** A ledger's storage. Each test has its own. */
+/** The storage of a ledger. Each test has its own storage. */
 export interface Place {
   /** Opens the ledger as a separate process would. */
   open: () => Promise<Ledger>;
@@ -55,7 +55,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
     });
 
-    it('returns all text exactly, and the time of each event that has one', async () => {
+    it('preserves all text exactly, and the time of each event that has a time', async () => {
       const { ledger, id } = await made();
       const text = `\0 \n " \\ 'quoted' \ud800 \u{1f6f6} ${'x'.repeat(70_000)}`;
       const at = '2026-01-02T03:04:05.678Z';
@@ -115,7 +115,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await unfinished(ledger)).toEqual(left.filter((each) => each === id));
     });
 
-    it('is listed by its id, newest first', async () => {
+    it('is listed by id, newest first', async () => {
       const { ledger, id } = await made();
       const ids = [now + 3, now + 1, now + 2].map((at) => newJobId(at));
       const succeeded: JobEvent = { type: 'finished', state: 'succeeded', native_status: 'ok' };
@@ -142,7 +142,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await ledger.append(other, { type: 'accepted', handle: 'again' });
     });
 
-    it('cannot be created once its id is forbidden, and its id cannot be forbidden once it exists', async () => {
+    it('cannot be created once its id is forbidden, and its id cannot be forbidden once the job exists', async () => {
       const { ledger, open, id } = await made();
       const other = newJobId(now + 1);
       expect(await ledger.claimState(other)).toBe('unmade');
@@ -235,7 +235,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   });
 
   describe('a process', () => {
-    it('is alive to itself and to others while it runs, according to its lease and its attempts', async () => {
+    it('is considered alive by itself and by other processes while it runs', async () => {
       const { ledger, open, id } = await made();
       const lease = await ledger.lease();
       lease.assertLease();

@@ -55,7 +55,7 @@ function gateway(...outcomes: Outcome[]): Counted {
   return { posts: 0, outcomes, hanging, hang: () => hang() };
 }
 
-/** A run that ends when a byte may have been sent. */
+/** A run that dies after it may have sent a byte. */
 interface Stage {
   name: string;
   outcomes: Outcome[];
@@ -66,13 +66,13 @@ interface Stage {
 
 const stages: Stage[] = [
   { name: 'while it was sending', outcomes: ['never answers'], dropLines: 0, exits: [2, 7, 10] },
-  { name: 'in its second attempt', outcomes: ['is busy', 'never answers'], dropLines: 0, exits: [2, 7, 10] },
-  { name: 'with the response unread', outcomes: ['accepts'], dropLines: 1, exits: [0, 2, 7, 10] },
-  { name: 'once accepted', outcomes: ['accepts'], dropLines: 0, exits: [0, 2, 7, 10] },
-  { name: 'with the response lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
+  { name: 'during its second attempt', outcomes: ['is busy', 'never answers'], dropLines: 0, exits: [2, 7, 10] },
+  { name: 'after it recorded the response', outcomes: ['accepts'], dropLines: 1, exits: [0, 2, 7, 10] },
+  { name: 'after it recorded the acceptance', outcomes: ['accepts'], dropLines: 0, exits: [0, 2, 7, 10] },
+  { name: 'after the response was lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
 ];
 
-/** The state after a run, which is restored before each damage. */
+/** The state that a run left. The files are restored before each damage. */
 interface Left {
   state: string;
   files: Map<string, Buffer>;
@@ -155,7 +155,8 @@ function* cuts(bytes: Buffer): Iterable<Buffer> {
   for (let cut = 0; cut < bytes.length; cut += 1) yield bytes.subarray(0, cut);
 }
 
-// Yields copies with one flipped bit: one or two bits of each byte, at each of the eight positions in turn.
+// Yields copies of `bytes`, each with one flipped bit. Every fifth bit is flipped, so every byte and every bit position
+// is covered.
 function* flips(bytes: Buffer): Iterable<Buffer> {
   for (let bit = 0; bit < bytes.length * 8; bit += 5) {
     const flipped = Buffer.from(bytes);

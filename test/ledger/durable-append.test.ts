@@ -34,7 +34,7 @@ beforeEach(() => {
 const text = (): string => readFileSync(path, 'utf8');
 const broken = (code: string): Error => Object.assign(new Error(code), { code });
 
-/** Makes the first operation with a given name fail. */
+/** Makes the first operation with the given name fail with `code`. */
 async function failAt(name: DiskOperation['name'], code: string): Promise<void> {
   let isOver = false;
   onEnd(() => watchDisk(undefined));
@@ -60,7 +60,7 @@ describe('an appended line', () => {
     expect([text(), sizes.before.size, sizes.after.size]).toEqual([after, before.length, after.length]);
   });
 
-  it('causes an error if the file is missing, unless it may be created', async () => {
+  it('causes an error if the file is missing, unless the file may be created', async () => {
     await expect(appendFile(path, 'one\n')).rejects.toMatchObject({ code: 'ENOENT' });
     await appendFile(path, 'one\n', { creates: true });
     expect([text(), statSync(path).mode & 0o777]).toEqual(['one\n', 0o600]);
@@ -97,7 +97,7 @@ it.skipIf(process.platform !== 'linux')(
   },
 );
 
-it('a read of a file that is truncated meanwhile returns the remaining bytes', () => {
+it('reading a file that is truncated during the read returns the remaining bytes', () => {
   writeFileSync(path, 'one two');
   const room = (bytes: number): Buffer => {
     truncateSync(path, 3);
@@ -106,7 +106,7 @@ it('a read of a file that is truncated meanwhile returns the remaining bytes', (
   expect(readTail(path, () => 0, room)?.tail.toString()).toBe('one');
 });
 
-it('a read from an offset returns the bytes after it, undefined for a missing file, and nothing for a folder', () => {
+it('reading from an offset returns the bytes after the offset, undefined for a missing file, and no bytes for a folder', () => {
   writeFileSync(path, 'one two');
   expect(readTail(path, () => 4)?.tail.toString()).toBe('two');
   expect(readTail(path, ({ size }) => size + 3)?.tail.length).toBe(0);

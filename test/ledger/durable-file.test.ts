@@ -60,7 +60,7 @@ it.each(['EPERM', 'ENOTSUP', 'EINVAL', 'UNKNOWN'])(
   },
 );
 
-// The other process may die before it syncs the file, on which this process relies.
+// The other process may die before it syncs a file that this process relies on.
 it("createExclusively makes another process's file durable", async () => {
   const folder = freshFolder();
   writeFileSync(join(folder, 'file'), 'text');

@@ -108,7 +108,7 @@ describe('a job', () => {
     expect(await read()).toEqual([undefined, undefined, undefined, 0]);
     await other.append(id, accepted);
     expect(await read()).toEqual(['task_1', undefined, undefined, 0]);
-    // Each process now appends after a line that it has not read, written by the other process.
+    // Each process now appends after an unread line of the other process.
     await other.append(id, { type: 'observed', state: 'running', native_status: 'run' });
     await ledger.append(id, { type: 'rated', rating: 3 });
     const text = readFileSync(path, 'utf8');
@@ -131,7 +131,7 @@ describe('a job', () => {
     expect(await ledger.read(id)).toBeUndefined();
   });
 
-  it('is read again if another process has changed it before its creation ended', async () => {
+  it('is read again if another process changes it before its creation ends', async () => {
     const { ledger, state } = await made();
     const id = newJobId(now + 1);
     const path = join(state, 'jobs', `${id}.jsonl`);
@@ -184,7 +184,7 @@ describe('a job', () => {
     [{ type: 'rated', rating: 1 }, ['record']],
     [{ type: 'delivered', run: 'r1' }, []],
   ])(
-    'is synced, with its line in the index, only as far as the event requires: $type',
+    'has its record and its index line synced only as far as the event requires: $type',
     async (event, synced) => {
       const { ledger, state, id, path } = await made();
       await ledger.lookup('handle', 'task_1');
@@ -246,7 +246,7 @@ describe('a job', () => {
       });
   });
 
-  it('has its handle even if its beginning is damaged', async () => {
+  it('keeps its handle even if the beginning of its record is damaged', async () => {
     const { ledger, id, path } = await made({ type: 'sending', attempt: 1, owner: deadOwner() }, accepted);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.replace('"f1"', '"f2"'));
@@ -255,7 +255,7 @@ describe('a job', () => {
       expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });
 
-  it('has the time in its id if nothing else is readable', async () => {
+  it('has the creation time in its id if its record is unreadable', async () => {
     const { ledger, id, path } = await made();
     writeFileSync(path, 'nothing');
     expect(await ledger.read(id)).toMatchObject({
@@ -266,7 +266,7 @@ describe('a job', () => {
 });
 
 describe('a job', () => {
-  it('is damaged if it cannot be read, unless this process has too many open files', async () => {
+  it('is treated as damaged if its record cannot be read, unless this process has too many open files', async () => {
     const { ledger, path, id } = await made(sending());
     const events = await ledger.events(id);
     appendFileSync(path, 'more');
@@ -283,14 +283,14 @@ describe('a job', () => {
 describe("in place of a job's file,", () => {
   const odd: [string, (path: string) => void][] = [
     ['an empty file', (path) => writeFileSync(path, '')],
-    ['a future version', (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n')],
-    ['binary', (path) => writeFileSync(path, Buffer.from([0xff, 0xfe, 0, 10, 10]))],
+    ['a record of a future version', (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n')],
+    ['binary data', (path) => writeFileSync(path, Buffer.from([0xff, 0xfe, 0, 10, 10]))],
     ['a link to another file', (path) => symlinkSync('/etc/hostname', path)],
     ['a link to nowhere', (path) => symlinkSync('/nowhere', path)],
     ['a FIFO', (path) => expect(spawnSync('mkfifo', [path]).status).toBe(0)],
     ['a folder', (path) => mkdirSync(path)],
   ];
-  it.each(odd)('%s is read as a job in doubt, and affects no other job', async (_, put) => {
+  it.each(odd)('%s is read as a job in doubt, and does not affect other jobs', async (_, put) => {
     const { ledger, id, path } = await made(accepted);
     const other = newJobId(now + 1);
     await ledger.create(other, [prepared, accepted]);
@@ -415,7 +415,7 @@ describe('a claim', () => {
     expect(seen[0]).toBe('sync jobs');
   });
 
-  it.each(['EIO', 'EEXIST'])('is won if its link exists although the call failed with %s', async (code) => {
+  it.each(['EIO', 'EEXIST'])('is won if its link exists even though the call failed with %s', async (code) => {
     const { ledger } = await made();
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name }, run) => {
@@ -428,7 +428,7 @@ describe('a claim', () => {
     expect(await ledger.claim('send', 'other')).toBe('mine');
   });
 
-  it('is confirmed to other processes', async () => {
+  it('can be confirmed, and other processes see the confirmation', async () => {
     const { ledger, state } = await made();
     const other = await openFileLedger(state, () => now);
     for (const name of ['sent', 'unsent']) await ledger.claim(name, 'mine');
@@ -456,7 +456,7 @@ describe('a claim', () => {
     }
   });
 
-  it('is read again if its file exists before its content', async () => {
+  it('is read again if its file is empty at first', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const [path, whole] = [join(state, 'claims', 'send'), join(state, 'whole')];
@@ -479,7 +479,7 @@ describe('a claim', () => {
   });
 });
 
-it("a link in place of a job's record does not mean that the job was removed, even if its length is the same", async () => {
+it("a link in place of a job's record does not mean that the job was removed, even if the link has the record's length", async () => {
   const { ledger, id, path } = await made();
   await ledger.remove(id);
   const link = '/'.padEnd(statSync(path).size, 'x');
@@ -552,7 +552,7 @@ describe('an index', () => {
     }
   });
 
-  it('excludes succeeded jobs from a list even after it was lost', async () => {
+  it('excludes succeeded jobs from a list even after the index was lost', async () => {
     const { ledger, state, id } = await made();
     const other = await make(ledger, 5);
     await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
@@ -560,7 +560,7 @@ describe('an index', () => {
     expect((await ledger.listed({ excludeSucceeded: true })).slice()).toEqual([id]);
   });
 
-  it("regains a job's line that was lost with the file before the record was written", async () => {
+  it("regains a job's line if the index file is lost before the job's record is written", async () => {
     const state = freshFolder();
     const [path, jobs] = [join(state, 'index.log'), join(state, 'jobs')];
     mkdirSync(jobs);
@@ -598,7 +598,7 @@ describe('an index', () => {
     expect(seen).toEqual([]);
   });
 
-  it("gains a job's lines without a read of the other jobs", async () => {
+  it("gains a new job's lines without reading the other jobs", async () => {
     const { state, path } = await made(accepted);
     const other = await openFileLedger(state, () => now);
     const opened: PathLike[] = [];
@@ -614,7 +614,8 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     const other = await openFileLedger(state, () => now);
     expect((await other.listed()).slice()).toEqual([first, id]);
-    // As if the job's creator had died before it saw that an index without the job had replaced the old one.
+    // Simulates a creator of the job that died before it noticed that an index without the job had replaced the old
+    // index.
     writeFileSync(`${log}.new`, line + line);
     renameSync(`${log}.new`, log);
     expect((await ledger.listed()).slice()).toEqual([first]);
@@ -627,7 +628,7 @@ describe('an index', () => {
     const { ledger, state } = await made();
     await make(ledger, 5);
     expect(await ledger.lookup('fingerprint', 'f9')).toHaveLength(1);
-    // A new index lists the jobs in the order of their ids. The job on its last line is one that this process knows.
+    // A new index lists the jobs in the order of their ids. This process already knows the job on the last line.
     const lose = (): void => {
       for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
     };
@@ -640,7 +641,7 @@ describe('an index', () => {
     expect(await ledger.lookup('fingerprint', 'f0')).toEqual([earlier]);
   });
 
-  it('is padded to its count once, rather than by each command, if it has lost a line without a job', async () => {
+  it('is padded to its count once, rather than by each command, if a lost line belongs to no job', async () => {
     const { ledger, state, id } = await made();
     const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
     appendFileSync(count, '+++');
@@ -664,7 +665,7 @@ describe('an index', () => {
     expect(await ledger.ids()).toEqual([id]);
   });
 
-  it('finds a job even if any of its bits flips', async () => {
+  it('finds a job even if any bit of the index is flipped', async () => {
     const { ledger, state } = await made();
     const id = await make(ledger, 5);
     for (const name of ['index.log', 'handles.log']) {
@@ -713,7 +714,7 @@ describe('claims whose folder was lost', () => {
     expect(await ledger.claimed(`take.${ids[2]}`)).toBeUndefined();
   });
 
-  it('are completed around the remaining claims', async () => {
+  it('are created again without replacing the remaining claims', async () => {
     const state = freshFolder();
     const ledger = await openFileLedger(state, () => now);
     // The clock was set back between the two jobs.
@@ -726,7 +727,7 @@ describe('claims whose folder was lost', () => {
   });
 });
 
-it('a name cannot be claimed while lost claims cannot be created again', async () => {
+it('a name cannot be claimed if lost claims cannot be created again', async () => {
   const { ledger, state } = await made();
   rmSync(join(state, 'claims'), { recursive: true });
   mkdirSync(join(state, 'claims'));
@@ -744,7 +745,7 @@ it('a name cannot be claimed while lost claims cannot be created again', async (
 });
 
 describe('on a full disk', () => {
-  /** Makes writes to a job's record fail with ENOSPC until the returned function is called. */
+  /** Makes writes to the record at `path` fail with ENOSPC until the returned function is called. */
   async function full(path: string): Promise<() => Promise<void>> {
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, path: written }, run) => {
@@ -831,7 +832,7 @@ it('the state folder and its subfolders may be links to folders', async () => {
 
 describe('the state folder', () => {
   it.each(['.', 'jobs', 'claims'])(
-    'is refused with exit 10 and the command that restricts it if others can write to %s',
+    'is refused with exit 10 and a suggested chmod command if other users can write to %s',
     async (name) => {
       const { state } = await made();
       const folder = join(state, name);
@@ -869,7 +870,7 @@ const PROGRAM = `
   console.log(JSON.stringify(won));
 `;
 
-it('eight processes lose none of 200 appends each, and exactly one of them wins each claim', async () => {
+it('eight processes that append 200 lines each lose no line, and exactly one process wins each claim', async () => {
   const { state, id, path, ledger } = await made(accepted);
   const folder = freshFolder();
   await build({

@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('a job that is folded without a check of its process does not report whether the process is alive', () => {
+it('a job that is folded without a liveness check reports every process as neither alive nor dead', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 
@@ -100,7 +100,7 @@ describe('for any events in any order,', () => {
     );
   });
 
-  it('a job can be sent again only if its last attempt was refused or a person decides so', () => {
+  it('a job can be sent again only if its last attempt was refused or the user decides so', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const before = fold(...events);
@@ -115,7 +115,7 @@ describe('for any events in any order,', () => {
     );
   });
 
-  it('a damaged job without a handle is unknown until a person resolves it', () => {
+  it('a damaged job without a handle is unknown until the user resolves the job', () => {
     fc.assert(
       fc.property(history, (events) => {
         const job = fold(...events);
@@ -199,21 +199,21 @@ describe('a submission', () => {
     });
   });
 
-  it('has a pending response until an event records its meaning', () => {
+  it('has a pending response until an event records the outcome', () => {
     expect(fold(sending(1), { type: 'reply', attempt: 1, reply }).record.pendingReply).toEqual(reply);
     expect(
       fold(sending(1), { type: 'reply', attempt: 1, reply }, accepted()).record.pendingReply,
     ).toBeUndefined();
   });
 
-  it('is resolved by a resolution after damage, and is unknown again after new damage', () => {
+  it('is resolved if the user resolves it after damage, and is unknown again after new damage', () => {
     expect(fold(sending(1), 'damage', { type: 'resolved', how: 'not-created' }).state).toBe('rejected');
     expect(fold('damage', { type: 'resolved', how: 'not-created' }, 'damage').state).toBe('unknown');
   });
 });
 
 describe("a job's outcome", () => {
-  it('does not include a failure that the gateway revokes', () => {
+  it('does not include a failure that the gateway later revokes', () => {
     const job = fold(
       accepted(),
       { type: 'finished', state: 'failed', native_status: 'FAIL', error },
@@ -235,7 +235,7 @@ describe("a job's outcome", () => {
     expect(job.fetched_at).toBe(at);
   });
 
-  it("includes each paying command's goal, whether it was met, and which command is still running", () => {
+  it("includes each paying command's goal, whether the goal was met, and which command is still running", () => {
     const submit = { command: 'submit', owner } as const;
     const job = fold(
       { type: 'began', run: 'r1', ...submit, ask: 'file', output: '/a' },
@@ -254,13 +254,13 @@ describe("a job's outcome", () => {
   });
 });
 
-it('a record without a readable beginning does not fold to a job', () => {
+it('a record without a readable beginning cannot be folded into a job', () => {
   const event: RecordedEvent = { ...accepted(), at };
   for (const lines of [[], [undefined], [event], [undefined, { ...prepared, at }]])
     expect(foldJob(id, lines)).toBeUndefined();
 });
 
-it('a job checks only once whether a process is alive, because a change between two checks could pay twice', () => {
+it('a job checks only once whether a process is alive, because a change between two checks could cause a second payment', () => {
   const answers: Life[] = ['alive', 'dead', 'dead'];
   const job = foldJob(id, [{ ...prepared, at }], () => answers.shift() ?? 'dead');
   const other = { ...owner, pid: 8 };

@@ -67,7 +67,7 @@ describe('index lines', () => {
     const lines = linesOf(made(a), made(b), entry('removed', a), made(c));
     expect(listed(lines)).toEqual([c, b]);
     expect([...lines.removed()]).toEqual([a]);
-    // A process added a handle to the index late.
+    // Simulates a process that adds a handle after the job was removed.
     write(lines, indexLine(entry('handle', a, 't1')));
     expect([...lines.removed()]).toEqual([a]);
     write(lines, indexLine(made(a)));

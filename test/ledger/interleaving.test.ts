@@ -19,7 +19,7 @@ interface Actor {
   steps: number;
   /** The process's step before which `act` runs, counted from 1. */
   at: number;
-  /** Runs before the step. */
+  /** Runs before the step `at`. */
   act: () => Promise<void> | void;
 }
 
@@ -47,7 +47,7 @@ interface World {
   state: string;
   /** The handles that the gateway has returned. */
   created: string[];
-  /** The number of submissions without a key, each of which may be a second take. */
+  /** The number of submissions without a key. Each may be a second take. */
   takes: number;
 }
 
@@ -88,7 +88,7 @@ const submits =
     return ran.exit;
   };
 
-/** Looks up a job after the index was lost, which completes the index. */
+/** Completes the index: looks up a job after the index was lost. */
 const completes: Command = async ({ ledger }, { state }) => {
   for (const name of ['index.log', 'handles.log']) rmSync(join(state, name), { force: true });
   await ledger.lookup('handle', 'task_1');
@@ -112,7 +112,7 @@ const unsent = { key: 'other', body: { model: 'm', prompt: 'p' } };
 
 async function newWorld(): Promise<World> {
   const world = { state: freshFolder(), created: [], takes: 0 };
-  // The world contains a job that was never sent, which can be found or removed.
+  // Adds a job that was never sent, for the commands that find or remove jobs.
   const deps = await depsOf(world);
   const client = { ...deps.client, exchange: () => Promise.reject(new Error('nothing is sent')) };
   await run({ ...deps, client }, orderOf(unsent)).catch(() => undefined);
@@ -141,8 +141,8 @@ async function expectSound(world: World, name: Name, what: string, isDoubtful = 
   expect(listed, `${what}: listed`).toEqual(jobs.map(({ id }) => id));
 }
 
-// These pairs add nothing. Submissions under different names share no claim, and those without a key complete the index
-// like those with one.
+// Pairs that add no coverage. Submissions under different names share no claim, and those without a key complete the
+// index like those with one.
 const apart = [
   ['submits', 'submits without a key'],
   ['submits without a key', 'completes the index'],

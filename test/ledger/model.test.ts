@@ -29,7 +29,7 @@ interface Model {
   isSettled: boolean;
   /** Whether a process died after claiming the next attempt and before sending. The next process records that. */
   isClaimed: boolean;
-  /** Whether a person entered the handle and the gateway has not returned the task since. */
+  /** Whether the user entered the handle and the gateway has not returned the task since. */
   isUnconfirmed: boolean;
 }
 
@@ -43,7 +43,7 @@ class World {
   posts = 0;
   day: Day = 'accepts';
   seen = 'queued';
-  /** Handles that a person has declared nonexistent, or replaced by a second task. */
+  /** Handles that the user has declared nonexistent, or replaced by a second task. */
   readonly disowned = new Set<string>();
   private readonly clock = fakeClock();
 
@@ -308,7 +308,7 @@ async function walk(key: string | undefined, steps: Iterable<Command>): Promise<
   }
 }
 
-it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)', async (key) => {
+it.each([undefined, 'boat'])('the ledger matches the model after each step of a random walk (key: %s)', async (key) => {
   const walks = fc.commands(commands, { size: 'small', maxCommands: 14 });
   await fc.assert(
     fc.asyncProperty(walks, (steps) => walk(key, steps)),

@@ -14,7 +14,7 @@ describe('a process', () => {
     expect(currentOwner()).toEqual(currentOwner());
   });
 
-  it('is dead once it has ended, on another machine, or with an impossible pid', () => {
+  it('is not considered alive once it has ended, on another machine, or with an impossible pid', () => {
     const own = currentOwner();
     for (const gone of [
       deadOwner(),
@@ -27,7 +27,7 @@ describe('a process', () => {
       expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
   });
 
-  it.skipIf(!hasProc)('is dead if its pid now belongs to another process', () => {
+  it.skipIf(!hasProc)('is not considered alive if its pid now belongs to another process', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: undefined })).not.toBe('alive');
     expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });
@@ -82,7 +82,7 @@ describe('a process', () => {
     ]);
   });
 
-  it('is dead if this process has the same pid, start time and boot id but is another process', () => {
+  it('is dead if the current process has the same pid, start time and boot id but a different instance id', () => {
     expect(lifeOf({ ...currentOwner(), instance: 'of the snapshot' })).toBe('dead');
   });
 
@@ -91,7 +91,7 @@ describe('a process', () => {
     expect(lifeOf({ ...other, host: 'elsewhere' })).toBe('unknown');
     expect(lifeOf({ ...other, start: '' })).toBe('unknown');
     expect(lifeOf({ ...currentOwner(), start: '' })).toBe('alive');
-    // As on Windows.
+    // Simulates Windows.
     vi.spyOn(process, 'platform', 'get').mockReturnValue('win32');
     vi.stubEnv('PATH', '/nowhere');
     onEnd(() => void vi.restoreAllMocks());

@@ -82,7 +82,7 @@ describe('compose', () => {
     expect(body).toEqual({ instances: [{ prompt: 'old' }] });
   });
 
-  it("joins the lists of flags that share a field, in the table's order, and replaces the body's list", () => {
+  it("joins the values of flags that share a list, in the order of the flag table, and replaces the body's list", () => {
     const input = { body: { files: [0] }, flags: { reference: ['r'], first: 'f' } };
     expect(composed(input)).toEqual({ files: [{ first: 'f' }, { url: 'r' }] });
   });
@@ -92,7 +92,7 @@ describe('compose', () => {
     expect(composed({ defaults: { duration: 5 }, set: ['seconds=8'] })).toEqual({ seconds: 8 });
   });
 
-  it('ignores a default if the body has no object for it', () => {
+  it('ignores a default if its parent in the body is not an object', () => {
     expect(composed({ defaults: { enhance: true }, body: { parameters: 'text' } })).toEqual({
       parameters: 'text',
     });
@@ -116,7 +116,7 @@ describe('compose', () => {
     expect(composed({ set: [set] })).toEqual(body);
   });
 
-  it("appends to a list, and sets an object's member even if its name is a number", () => {
+  it("appends to a list, and sets an object's member even if the member's name is a number", () => {
     expect(composed({ body: { a: [1], o: {} }, set: ['a.1=2', 'a.0=0', 'o.7=x'] })).toEqual({
       a: [0, 2],
       o: { 7: 'x' },

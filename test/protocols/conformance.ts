@@ -8,7 +8,7 @@ import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
-/** A recorded response: its JSON body or raw text, and its status (default: 200). */
+/** A recorded response: the JSON body or raw text, and the status (default: 200). */
 export interface Sample {
   name: string;
   body?: Json;
@@ -60,7 +60,7 @@ export function replyOf(sample: Omit<Sample, 'name'>, complete = true): Reply {
   return { status, headers, text, complete, spooled };
 }
 
-/** Defines the tests that every protocol must pass (protocol.ts), with the protocol's recorded responses. */
+/** Defines the tests that every protocol must pass, using the protocol's recorded responses. */
 export async function conformance(protocol: Protocol, samples: Samples): Promise<void> {
   const { check, advise } = await protocol.checks();
   const { submission, query } = samples;
@@ -111,7 +111,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
-    it('are checked for any body without throwing or changing it', () => {
+    it('are checked without throwing or changing the body', () => {
       fc.assert(
         fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
           const body = { ...samples.body, ...(given as JsonObject) };
@@ -132,14 +132,14 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
   });
 
   describe(`protocol ${protocol.name}: flags`, () => {
-    it('have exactly one sample value for each flag', () => {
+    it('each have exactly one sample value', () => {
       const names = protocol.flags.map(longName);
       expect(new Set(names).size).toBe(names.length);
       expect(Object.keys(samples.flags).sort()).toEqual([...names].sort());
     });
 
     it.each(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]))(
-      'include --%s, which sets its field',
+      'set their fields: --%s',
       (name, flag) => {
         const body = compose(protocol, { flags: { [name]: samples.flags[name] ?? '' } });
         expect(hasField(body, fieldSteps(flag.field))).toBe(true);
@@ -149,7 +149,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it("appear in their field's violations", () => {
+    it('appear in the violations of their fields', () => {
       const broken = Object.fromEntries(Object.keys(samples.body).map((field) => [field, { wrong: true }]));
       const names = protocol.flags.map((flag) => `--${longName(flag)}`);
       const found = check(broken);
@@ -214,7 +214,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it('outside 2xx are judged by the common table of all protocols', () => {
+    it('with a status outside 2xx are judged by the table that all protocols share', () => {
       const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
       for (const sample of allSamples(samples))
         for (const status of statuses)
@@ -227,7 +227,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
 
     it.each([...submission.rejected, ...submission.unavailable, ...submission.unknown])(
-      'are never read as a task, nor as a refusal if they are truncated: $name',
+      'are never read as a task and, if truncated, never as a refusal: $name',
       (sample) => {
         for (const changed of mutations(sample))
           expect(submit(changed).kind, show(changed)).not.toBe('accepted');

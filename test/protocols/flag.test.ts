@@ -31,7 +31,7 @@ describe('wholeNumber', () => {
     '٥',
     '9007199254740992',
     true,
-  ])('refuses %j, and the error lists the allowed values', (given) => {
+  ])('refuses %j, and the error describes the allowed values', (given) => {
     expect(() => wholeNumber(given)).toThrow('a whole number in digits, such as 5');
   });
 
@@ -66,7 +66,7 @@ describe('decimalNumber', () => {
     '0x5',
     '9'.repeat(400),
     false,
-  ])('refuses %j', (given) => {
+  ])('refuses a value that is not a plain decimal number: %j', (given) => {
     expect(() => decimalNumber(given)).toThrow('a number in digits, such as 5');
   });
 });
@@ -76,13 +76,13 @@ describe('text', () => {
     expect(text(' a\n')).toBe(' a\n');
   });
 
-  it.each(['', ' ', '\n\t', true])('refuses %j', (given) => {
+  it.each(['', ' ', '\n\t', true])('refuses a value that is blank or not a string: %j', (given) => {
     expect(() => text(given)).toThrow('non-empty text');
   });
 });
 
 describe('oneOf', () => {
-  it('accepts its values only in the exact spelling', () => {
+  it('accepts only the exact spelling of its values', () => {
     const parse = oneOf('t2v', 'i2v');
     expect(parse('i2v')).toBe('i2v');
     for (const given of ['I2V', 'i2v ', '', true]) expect(() => parse(given)).toThrow('t2v, i2v');

@@ -32,11 +32,11 @@ async function entry(members: object): Promise<Model> {
 }
 
 describe('a request for the model list', () => {
-  test('lists all models', () => {
+  test('is a GET of /v1/models', () => {
     expect(listModels()).toEqual({ method: 'GET', path: '/v1/models', headers: {} });
   });
 
-  test("contains one model's id, percent-encoded", () => {
+  test('contains the percent-encoded id if it is for one model', () => {
     expect(getModel('org/a b?#%').path).toBe('/v1/models/org%2Fa%20b%3F%23%25');
   });
 
@@ -112,13 +112,13 @@ describe('the model list', () => {
     expect(await modelsOf({ data: [] })).toEqual([]);
   });
 
-  test('skips entries that are not objects or that have no id', async () => {
+  test('omits entries that are not objects or that have no id', async () => {
     expect(await modelsOf({ data: [null, 1, 'x', [], {}, { id: '' }, { id: 'kept' }] })).toMatchObject([
       { id: 'kept' },
     ]);
   });
 
-  test('merges entries with the same id at the position of the first', async () => {
+  test('merges entries with the same id at the position of the first entry', async () => {
     const data = [
       { id: 'k', model_versions: ['1'], owned_by: 'first' },
       { id: 'other' },
@@ -214,15 +214,15 @@ describe("a model's protocols", () => {
   );
 });
 
-describe('a failed model list', () => {
-  test('may be caused by an error under HTTP 200', async () => {
+describe('a failed request for the model list', () => {
+  test('may be caused by an error with HTTP 200', async () => {
     expect(await failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
       code: 'server_error',
       message: 'get user group failed',
     });
   });
 
-  test('may be caused by an unknown model under HTTP 200', async () => {
+  test('may be caused by an unknown model with HTTP 200', async () => {
     const error = {
       message: "The model 'x' does not exist",
       type: 'invalid_request_error',

@@ -56,7 +56,7 @@ async function json(...args: string[]): Promise<CliJson> {
 
 const boat = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5', '--seed', '7'];
 
-it('a new protocol can submit, query, wait and save', async () => {
+it('a new protocol supports submitting, querying, waiting and saving', async () => {
   const { job } = await json(...boat);
   expect(job).toMatchObject({ protocol: 'd', model: 'toy-1', handle: 'task_0001', state: 'queued' });
   expect(JSON.parse(server.requests.find(({ method }) => method === 'POST')?.body ?? '')).toEqual({
@@ -95,7 +95,7 @@ it('a new protocol supports defaults, prices and budgets', async () => {
   expect(JSON.parse(server.requests.at(-1)?.body ?? '')).toMatchObject({ dice: { seed: 9 } });
 });
 
-it('a new protocol can run a batch row, and appears in a gallery that can remake the video', async () => {
+it('a new protocol supports batch rows, and the gallery contains the values for remaking a video', async () => {
   writeFileSync(join(user.cwd, 'clips.csv'), 'id,protocol,model,prompt,duration\none,d,toy-1,a boat,5\n');
   expect((await mgw(['batch', 'run', 'clips.csv', '--poll-interval', '10ms'])).code).toBe(0);
   expect(existsSync(join(user.cwd, 'one.mp4'))).toBe(true);
@@ -104,7 +104,7 @@ it('a new protocol can run a batch row, and appears in a gallery that can remake
   expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
 });
 
-it('a job of a new protocol can be moved to another machine, where an mgw without the protocol lists it', async () => {
+it('a job of a new protocol can be moved to another machine, and an mgw without the protocol can list the job', async () => {
   const { job } = await json(...boat);
   const { stdout } = await mgw(['jobs', 'export']);
   const other = newUser(server.url);

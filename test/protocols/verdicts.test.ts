@@ -67,7 +67,7 @@ describe('judgeFailedSubmission', () => {
     ['a task in the error', { error: { message: 'x', task_id: 't-1' } }, 't-1'],
     ['a response', { id: 'resp_1', status: 'failed', error: { message: 'x' } }, 'resp_1'],
     ['a long number', '{"task_id":12345678901234567890,"error":{"message":"x"}}', '12345678901234567890'],
-  ])('never refuses a response with a task id: %s', (_, body, handle) => {
+  ])('never reads a response with a task id as a refusal: %s', (_, body, handle) => {
     for (const status of [307, 400, 401, 404, 429, 500, 503])
       for (const more of [{}, { headers: { 'retry-after': '1' } }, { complete: false }]) {
         const verdict = judgeFailedSubmission({ ...saying(status, body), ...more });
@@ -134,7 +134,7 @@ describe('judgeFailedSubmission', () => {
     ['the name of the field', { message: 'no', errors: { task_id: 'required', taskId: 'max. 64' } }],
     ['no id', JSON.stringify({ task_id: 'null', message: 'slow' })],
     ['another kind of id', 'external_task_id: 1234567890'],
-  ])('does not mistake another id in text for a task id: %s', (_, body) => {
+  ])('does not mistake a different kind of id in text for a task id: %s', (_, body) => {
     const answer = (status: number): Reply =>
       saying(status, typeof body === 'string' ? { message: body } : body);
     expect(judgeFailedSubmission(answer(400)).kind).toBe('rejected');
@@ -180,7 +180,7 @@ describe('judgeFailedSubmission', () => {
     expect(judgeFailedSubmission(saying(400, body)).kind).toBe('rejected');
   });
 
-  it('allows no retry if a retry cannot help', () => {
+  it('does not allow a retry that cannot help', () => {
     expect(judgeFailedSubmission(reply(503, 'No available channel for model x'))).toMatchObject({
       kind: 'rejected',
       failure: { code: 'not_found' },
@@ -191,7 +191,7 @@ describe('judgeFailedSubmission', () => {
     });
   });
 
-  it("returns a redirect's target", () => {
+  it("includes a redirect's target in the message", () => {
     const found = judgeFailedSubmission(
       reply(308, '', { headers: { location: 'https://other.example/v1' } }),
     );
@@ -225,7 +225,7 @@ describe('judgeFailedQuery', () => {
 });
 
 describe('unreadable', () => {
-  it("quotes the response's start", () => {
+  it('quotes the start of the response', () => {
     expect(unreadable(reply(200), 'task id')).toMatchObject({
       code: 'bad_reply',
       message: 'an empty response instead of task id',

@@ -48,14 +48,14 @@ describe('shownValue', () => {
 describe('violationMessage', () => {
   const duration = { field: 'duration', value: '4', allowed: '5 to 15 seconds', flag: '--duration' };
 
-  it('returns the flag, the value, the model and the allowed values', () => {
+  it('includes the flag, the value, the model and the allowed values', () => {
     expect(violationMessage([duration], 'vendor-h3-mini')).toBe(
       '--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 seconds',
     );
     expect(violationMessage([duration])).toBe('--duration: 4 is not allowed; allowed: 5 to 15 seconds');
   });
 
-  it('returns the field if no flag sets it, and reports a missing value', () => {
+  it('includes the field if no flag sets the field, and reports a missing value', () => {
     const missing = { field: 'last_frame_image_url', value: '', allowed: 'a URL', flag: '--last-frame' };
     const bare = { field: 'seconds', value: '4', allowed: '5 to 15' };
     expect(violationMessage([missing, bare])).toBe(
@@ -63,7 +63,7 @@ describe('violationMessage', () => {
     );
   });
 
-  it('does not return the model for a violation of the model itself', () => {
+  it('does not include the model in a violation of the model itself', () => {
     const model = { field: 'ModelName', value: 'video-b', allowed: 'Video-B', flag: '--model' };
     expect(violationMessage([model], 'video-b')).toBe(
       '--model (ModelName): video-b is not allowed; allowed: Video-B',

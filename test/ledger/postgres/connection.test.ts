@@ -26,7 +26,7 @@ describe('TLS to the database', () => {
     ['postgres://127.0.0.1/d?sslmode=verify-full', true],
     ['postgres://db.example.com/d?sslmode=no-verify', false],
     ['postgres://localhost/d?sslmode=no-verify', false],
-  ])('is verified for %s: %s', (address, rejectUnauthorized) => {
+  ])("verifies the server's certificate for %s: %s", (address, rejectUnauthorized) => {
     expect(tlsOptions(parseStateUrl(address))).toEqual({ rejectUnauthorized });
   });
 
@@ -79,7 +79,7 @@ describe('TLS to the database', () => {
     expect(tlsOptions(parseStateUrl('postgres:///d'))).toBe(false);
   });
 
-  it("fails with a certificate file's name if the file cannot be read", () => {
+  it('fails with the name of a certificate file that cannot be read', () => {
     const url = parseStateUrl('postgres://db/d?sslrootcert=/nowhere/ca.pem');
     expect(() => tlsOptions(url)).toThrow('/nowhere/ca.pem');
   });
@@ -110,8 +110,8 @@ describe('TLS to the database', () => {
 
   const lastMonth = { notBefore: new Date(Date.now() - 31 * dayMs), notAfter: new Date(Date.now() - dayMs) };
   it.each<[string, 'verify-full' | 'no-verify', boolean, (own: Authority) => Certificate]>([
-    ['of its address', 'verify-full', true, (own) => own.issue({ hosts: ['127.0.0.1'] })],
-    ['of another name', 'verify-full', false, (own) => own.issue({ hosts: ['localhost', 'db.example'] })],
+    ['for its address', 'verify-full', true, (own) => own.issue({ hosts: ['127.0.0.1'] })],
+    ['for a different name', 'verify-full', false, (own) => own.issue({ hosts: ['localhost', 'db.example'] })],
     ['that has expired', 'verify-full', false, (own) => own.issue({ hosts: ['127.0.0.1'], ...lastMonth })],
     ['that is self-signed', 'verify-full', false, () => selfSigned({ hosts: ['127.0.0.1'] })],
     ['that is self-signed', 'no-verify', true, () => selfSigned({ hosts: ['127.0.0.1'] })],
@@ -159,7 +159,7 @@ describe('TLS to the database', () => {
     expect(stderr).toMatch(/^mgw: .* requires a password: refused\./);
   });
 
-  it('does not send a password in plain text', async () => {
+  it('does not send a password in plain text outside TLS', async () => {
     const { port, sent } = await listen((socket) => socket.write(authentication(3)));
     await expect(ask(`postgres://mgw:hunter2@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,

@@ -27,7 +27,7 @@ async function typesOf(ledger: Ledger, id: string): Promise<(string | undefined)
 }
 
 describePostgres('the PostgreSQL ledger', (newPlace) => {
-  /** Opens a process behind a proxy with a job, and a second process on another machine. */
+  /** Opens the ledger through a proxy, creates a job, and opens the ledger a second time as another machine would. */
   const behindProxy = async (
     options: OpenOptions = {},
   ): Promise<
@@ -136,7 +136,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
   });
 
-  it('refuses only the invalid one of several calls that share a statement', async () => {
+  it('refuses only the invalid call of several that share a statement', async () => {
     const { database } = await (await newPlace()).open();
     const sent: string[][] = [];
     const half = database.combine(async (divisors: string[]) => {
@@ -185,7 +185,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await ledger.read(id)).toMatchObject({ state: 'running' });
   });
 
-  it('fails on a partitioned network without exposing the password', async () => {
+  it('fails without exposing the password if the network is partitioned', async () => {
     const { proxy, server, database, open } = await behindProxy();
     const ledger = await open({ port: proxy.port, parameters: `${quick}&password=hunter2secret` });
     expect(server.url(database)).not.toContain('hunter2secret');
@@ -195,7 +195,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(JSON.stringify([error, String(error)])).not.toContain('hunter2secret');
   });
 
-  it('refuses new actions of a process whose lease has expired, but records past events', async () => {
+  it('refuses new actions of a process whose lease has expired, but records its past events', async () => {
     const place = await newPlace();
     const clock = stoppable({ ...systemClock, now: () => now });
     const [ledger, other] = [await place.open({ clock }), await place.open()];

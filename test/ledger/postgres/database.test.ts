@@ -11,7 +11,7 @@ function errorOf(code: string | undefined, message = 'no'): Error {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-/** Returns a database whose statements return these results in order. Further statements return the last result. */
+/** Returns a database whose statements return the given results in order. Further statements return the last result. */
 function answering(...results: (Error | object[])[]): {
   database: Database;
   tries: () => number;
@@ -109,7 +109,7 @@ describe('a statement', () => {
     },
   );
 
-  it('fails with the reason, if known, when there is no response', async () => {
+  it('fails with the reason if the database does not respond', async () => {
     const aggregate = Object.assign(new AggregateError([errorOf('ECONNREFUSED', 'refused')]), {
       code: 'ECONNREFUSED',
     });
@@ -122,7 +122,7 @@ describe('a statement', () => {
       await expect(answering(cause).database.query('SELECT')).rejects.toThrow(text);
   });
 
-  it('never uses a connection with a failed transaction', async () => {
+  it('never reuses a connection after a failed transaction', async () => {
     const { database } = answering([]);
     const released: unknown[] = [];
     const client = {
@@ -133,8 +133,10 @@ describe('a statement', () => {
     expect(await database.supportsTransactions()).toBe(false);
     expect(released).toEqual([true]);
   });
+});
 
-  it('is recognised as a duplicate by its error, even inside an mgw error', () => {
+describe('isDuplicate', () => {
+  it('recognises a unique violation, even as the cause of an MgwError', () => {
     const duplicate = errorOf('23505');
     expect(isDuplicate(duplicate)).toBe(true);
     expect(isDuplicate(new MgwError('local_io', 'no', { cause: duplicate }))).toBe(true);
@@ -144,7 +146,9 @@ describe('a statement', () => {
 });
 
 describe('combined calls', () => {
-  /** Doubles numbers, refuses negative ones, and records which numbers were requested together. */
+  /**
+   * Returns a function that doubles numbers and refuses negative numbers, and the numbers that were requested together.
+   */
   function doubling(): { double: (key: number) => Promise<number | undefined>; asked: number[][] } {
     const asked: number[][] = [];
     const double = new Database(url).combine((keys: number[]) => {
@@ -155,7 +159,7 @@ describe('combined calls', () => {
     return { double, asked };
   }
 
-  it('share a statement if they are made at the same time, and each gets its own result', async () => {
+  it('share a statement if they are made at the same time, and each call gets its own result', async () => {
     const { double, asked } = doubling();
     expect(await Promise.all([1, 2, 3, 100].map(double))).toEqual([2, 4, 6, undefined]);
     expect(await double(4)).toBe(8);
@@ -185,7 +189,7 @@ describe('combined calls', () => {
     expect(asked.length).toBeLessThanOrEqual(3);
   });
 
-  it('are made separately if the database refuses them together, so none fails because of another', async () => {
+  it('are made separately if the database refuses them together, so no call fails because of another call', async () => {
     const { double, asked } = doubling();
     const ran = await Promise.allSettled([1, -2, 3].map(double));
     expect(ran.map((each) => (each.status === 'fulfilled' ? each.value : String(each.reason)))).toEqual([

@@ -30,11 +30,14 @@ interface Insert {
   commit: string | undefined;
 }
 
-/** A database in which every job exists. A test sets the refused statements and the other processes' changes. */
+/**
+ * A database in which every job exists. A test sets which statements are refused, and what other processes have
+ * changed.
+ */
 class Jobs {
-  /** The errors that the next statements that add events throw. */
+  /** The errors with which the database refuses the next statements that add events. */
   refusals: Error[] = [];
-  /** The ids of rows that no statement changes, as if the job were removed or the lease lost. */
+  /** The ids of jobs to which no event is added, as if the job had been removed or the lease lost. */
   unchanged = new Set<string>();
   /** The result of a statement that creates a job. */
   found: { created: boolean; held: boolean; there: boolean } = { created: true, held: true, there: false };
@@ -127,7 +130,7 @@ describe('while the database is unavailable', () => {
     },
   );
 
-  it("a person's decision and an observation are not kept", async () => {
+  it("a user's decision and an observation are not kept", async () => {
     const { jobs, writer, facts, id } = open();
     const events: JobEvent[] = [running, { type: 'rated', rating: 3 }, { type: 'resolved', how: 'resubmit' }];
     for (const event of events) {
@@ -172,7 +175,7 @@ describe('while the database is unavailable', () => {
     expect(facts.files()).toHaveLength(1);
   });
 
-  it('a process checks for pending events before a write only if it has one', async () => {
+  it('a process checks for pending events before a write only if it has a pending event', async () => {
     const { jobs, writer, facts, id } = open();
     const flushed = vi.spyOn(facts, 'flush');
     await writer.append(id, running);
@@ -226,7 +229,7 @@ describe('a job', () => {
     expect(jobs.names).toMatchObject([{ length: 1 }, { length: 2 }, { length: 1 }, { length: 0 }]);
   });
 
-  it('is reported as created if an earlier try created it, and includes the events that others have added since', async () => {
+  it('is reported as created if an earlier attempt created it, and is not cached, because other processes may have added events', async () => {
     const { jobs, writer, id } = open();
     jobs.found = { created: false, held: false, there: true };
     jobs.hasEvent = true;
@@ -251,7 +254,7 @@ describe('a job', () => {
 });
 
 describe('an event', () => {
-  it('causes one error if its job is missing, and another if the lease is lost', async () => {
+  it('causes one error if its job is missing, and a different error if the lease is lost', async () => {
     const { jobs, writer, id } = open();
     jobs.unchanged.add(id);
     await expect(writer.append(id, sending)).rejects.toThrow('longer than its lease');
@@ -259,7 +262,7 @@ describe('an event', () => {
     await expect(writer.append(id, sending)).rejects.toMatchObject({ code: 'local_io' });
   });
 
-  it('is reported as written if an earlier try wrote it, even if the database then reports a duplicate', async () => {
+  it('is reported as written if an earlier attempt wrote it, even if the database then reports a duplicate', async () => {
     const { jobs, writer, id } = open();
     jobs.hasEvent = true;
     jobs.unchanged.add(id);
@@ -315,7 +318,7 @@ describe('an event', () => {
     expect(jobs.inserts.map(({ commit }) => commit)).toEqual(['soon', 'durable', 'durable']);
   });
 
-  it('makes its job findable by the handle if it is an acceptance', async () => {
+  it('lets its job be found by the handle if it is an acceptance', async () => {
     const { jobs, writer, id } = open();
     await writer.append(id, running);
     await writer.append(id, accepted);

@@ -167,7 +167,7 @@ describePostgres('the database check', (newPlace) => {
     },
   );
 
-  it('detects a server that would lose confirmed writes, and a clock that differs', async () => {
+  it('detects a server that may lose confirmed writes, and a difference between the clocks', async () => {
     const place = await newPlace();
     await place.open();
     expect(await warnings(place)).toEqual([

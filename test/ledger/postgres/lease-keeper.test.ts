@@ -14,7 +14,7 @@ function open(): {
   keeper: LeaseKeeper;
   statements: string[];
   clock: { now: number; monotonic: number };
-  /** The answers to kinds of statements, which a test can replace. */
+  /** The response to each kind of statement, such as `INSERT`. A test can replace a response. */
   answers: Record<string, () => object[]>;
 } {
   const [database, statements] = [new Database(parseStateUrl('postgres://127.0.0.1/d')), [] as string[]];
@@ -34,8 +34,8 @@ function open(): {
   return { keeper: new LeaseKeeper(database, times), statements, clock, answers };
 }
 
-describe('the check whether processes are alive', () => {
-  it('needs two statements for any number of processes that are checked at once', async () => {
+describe('checking whether processes are alive', () => {
+  it('needs two statements for any number of processes checked at once', async () => {
     const { keeper, statements } = open();
     const owners = [afar('2'), afar('3')];
     const lives = await Promise.all([keeper.livesOf(owners), keeper.livesOf([afar('4')])]);
@@ -44,7 +44,7 @@ describe('the check whether processes are alive', () => {
     expect(statements).toEqual(['DELETE', 'SELECT']);
   });
 
-  it("distinguishes a process's leases", async () => {
+  it("distinguishes a process's current lease from its earlier leases", async () => {
     const { keeper } = open();
     const [now, before] = [afar('2'), { ...afar('9'), instance: 'i2' }];
     const lifeOf = await keeper.livesOf([now, before]);
@@ -58,7 +58,7 @@ describe('the check whether processes are alive', () => {
     expect(statements).toEqual(['DELETE', 'DELETE', 'SELECT']);
   });
 
-  it('needs no statement for its own process or for processes without a lease', async () => {
+  it('needs no statement for the current process or for processes without a lease', async () => {
     const { keeper, statements, clock } = open();
     const { owner } = await keeper.lease();
     statements.length = 0;
@@ -82,7 +82,7 @@ describe('the check whether processes are alive', () => {
 describe('a lease', () => {
   afterEach(() => vi.useRealTimers());
 
-  it('is renewed four times in its duration, even after a failed renewal', async () => {
+  it('is renewed every quarter of its duration, even after a failed renewal', async () => {
     vi.useFakeTimers();
     const { keeper, statements, clock, answers } = open();
     const lease = await keeper.lease();
@@ -143,7 +143,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('neither keeps its process alive nor causes an error if it cannot be released', async () => {
+  it('does not keep its process running, and causes no error if it cannot be released', async () => {
     const { keeper, answers } = open();
     const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
     await keeper.lease();

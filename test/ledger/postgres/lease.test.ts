@@ -68,7 +68,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is acquired again if the response arrives too late to rely on', async () => {
+  it('is acquired again if the response arrives too late', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += longMs));
     const lease = await keeper.lease();
@@ -164,7 +164,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is not needed to claim a name, and a claim in progress is awaited', async () => {
+  it("is not needed for a claim, and a claim waits for another process's claim of the same name", async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const other = new pg.Client({ connectionString: place.server.url(place.database) });

@@ -9,7 +9,7 @@ const png = { bytesBase64Encoded: images['image/png']?.toString('base64') ?? '',
 const composed = (flags: Record<string, FlagValue>): JsonObject => a.normalise(compose(a, { flags }));
 
 describe("Protocol A's flags", () => {
-  test('each set the field that specification 2.1 lists', () => {
+  test('set the fields listed in section 2.1 of the specification', () => {
     const body = composed({
       model: 'video-a',
       prompt: 'a cat',
@@ -48,7 +48,7 @@ describe("Protocol A's flags", () => {
     );
   });
 
-  test.each(['0', '-1'])('accept --duration %s, which the check then refuses', (duration) => {
+  test.each(['0', '-1'])('accept --duration %s, but the body check refuses the value', (duration) => {
     expect(check(composed({ model: 'm', prompt: 'p', duration }))).toEqual([
       {
         field: 'parameters.durationSeconds',
@@ -59,7 +59,7 @@ describe("Protocol A's flags", () => {
     ]);
   });
 
-  test('appear in the error if a file is not an image', () => {
+  test('are named in the error if a file is not an image', () => {
     expect(() => composed({ image: Buffer.from('text') })).toThrow(/--image .*an image \(png/);
   });
 });
@@ -94,7 +94,7 @@ describe('a Protocol A body', () => {
       undefined,
     ],
     ['parameters that are a list', { ...goodBody, parameters: [] }, 'parameters', undefined],
-  ])('is refused for %s', (_, body, field, flag) => {
+  ])('is refused with %s', (_, body, field, flag) => {
     const found = check(body);
     expect(found.map((violation) => [violation.field, violation.flag])).toEqual([[field, flag]]);
   });
@@ -112,13 +112,13 @@ describe('a Protocol A body', () => {
     ['seed', 0.5, '--seed'],
     ['enhancePrompt', 'true', '--enhance-prompt'],
     ['generateAudio', 1, '--audio'],
-  ])('is refused for parameters.%s %j', (name, value, flag) => {
+  ])('is refused if parameters.%s is %j', (name, value, flag) => {
     const found = check({ ...goodBody, parameters: { [name]: value } as JsonObject });
     expect(found).toMatchObject([{ field: `parameters.${name}`, flag }]);
   });
 
   test.each<[string, unknown, string[]]>([
-    ['a string in its place', 'AAAA', ['image']],
+    ['a string instead of an object', 'AAAA', ['image']],
     ['null', null, ['image']],
     ['no members', {}, ['image.bytesBase64Encoded', 'image.mimeType']],
     ['no type', { ...png, mimeType: undefined }, ['image.mimeType']],
@@ -135,13 +135,13 @@ describe('a Protocol A body', () => {
     ],
     ['a type that contradicts the bytes', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
     ['valid members', png, []],
-  ])('is checked if its image has %s', (_, image, fields) => {
+  ])('has its image checked: %s', (_, image, fields) => {
     const found = check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
     expect(found.map(({ field }) => field)).toEqual(fields.map((field) => `instances.0.${field}`));
     expect(found.every(({ flag }) => flag === '--image')).toBe(true);
   });
 
-  test('is never quoted with the full image content', () => {
+  test('is refused with an error that does not quote the whole image', () => {
     const image = { bytesBase64Encoded: `${'A'.repeat(5000)}*`, mimeType: 'image/png' };
     expect(check({ ...goodBody, instances: [{ prompt: 'p', image }] })[0]?.value.length).toBeLessThan(100);
   });
@@ -158,11 +158,11 @@ test.each<[JsonObject, number]>([
 });
 
 describe('advice for Protocol A', () => {
-  test('is empty if duration, resolution and audio are explicit', () => {
+  test('is empty if duration, resolution and audio are set', () => {
     expect(advise(goodBody)).toEqual([]);
   });
 
-  test("lists the flags left to the model's defaults", () => {
+  test("lists the flags for which the model's defaults apply", () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, parameters: { resolution: '720p' } })).toEqual(['duration', 'audio']);
   });

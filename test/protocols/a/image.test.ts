@@ -51,6 +51,6 @@ test('an image type that contradicts the bytes is reported with the correct type
   expect(expectedType('image/x-of-tomorrow', 'QUJD')).toBeUndefined();
 });
 
-test('empty bytes have no image type', () => {
+test('an empty buffer has no image type', () => {
   expect(imageType(new Uint8Array())).toBeUndefined();
 });

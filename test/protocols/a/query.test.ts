@@ -46,14 +46,14 @@ describe('a Protocol A query', () => {
       );
   });
 
-  test("is not sent for another model's operation if the model is known", () => {
+  test("is refused for a different model's operation if the model is known", () => {
     expect(a.query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
     expect(a.query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
     expect(a.query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');
     expect(() => a.query(name, 'video-b')).toThrow(expect.objectContaining({ exitCode: 9 }));
   });
 
-  test('has a path below /v1beta/ for any handle', () => {
+  test('never has a path outside /v1beta/, regardless of the handle', () => {
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter }), (handle) => {
         let path: string;
@@ -101,7 +101,7 @@ describe('an unfinished operation', () => {
 });
 
 describe('a successful operation', () => {
-  test('contains a URL that mgw uses unchanged, sending the key only to the same site', () => {
+  test('is fetched from its unchanged URL, and the key is sent only to the same site', () => {
     const uri = 'https://files.example/v1beta/files/x%2Fy:download?alt=media&sig=a%20b';
     expect(observed(finished([{ video: { uri, encoding: 'video/mp4' } }]))).toMatchObject({
       state: 'succeeded',
@@ -111,7 +111,7 @@ describe('a successful operation', () => {
     });
   });
 
-  test('lists its samples in their order, whether inline or not', () => {
+  test('lists its samples in order, whether inline or not', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' } },
       { video: { uri: 'https://files.example/2' } },
@@ -174,7 +174,7 @@ describe('a successful operation', () => {
     expect(observed(body)).toMatchObject({ state: 'succeeded', results: [{}] });
   });
 
-  test("causes a warning if it contains another operation's name", () => {
+  test("causes a warning if it contains a different operation's name", () => {
     const body = { ...finished([{ video: { uri: 'https://files.example/1' } }]), name: 'operations/other' };
     expect(observed(body).warning).toMatch(/operations\/other/);
   });
@@ -200,7 +200,7 @@ describe('a successful operation', () => {
     );
   });
 
-  test('causes a warning if its content is not Base64, and is fetched from its address', () => {
+  test('is fetched from its URL, with a warning, if its inline content is not Base64', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0' } },
       { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/2' } },
@@ -212,7 +212,7 @@ describe('a successful operation', () => {
     expect(warning).toMatch(/Sample 1 of 2 is broken: the Base64 has wrong padding.*Sample 2 of 2 is broken/);
   });
 
-  test('may have an address below the base URL', () => {
+  test('may have a path on the gateway instead of a full URL', () => {
     const [result] = observed(finished([{ video: { uri: '/v1beta/files/x:download?alt=media' } }])).results;
     expect(result?.sources).toEqual([{ kind: 'gateway', path: '/v1beta/files/x:download?alt=media' }]);
   });
@@ -226,7 +226,7 @@ describe('a successful operation', () => {
       'a generateVideoResponse that is a text',
       { name, done: true, response: { generateVideoResponse: 'x' } },
     ],
-  ])('is not proven if there is nothing to fetch: %s', (_, body) => {
+  ])('is reported as unproven if there is nothing to fetch: %s', (_, body) => {
     expect(observed(body)).toMatchObject({
       state: 'succeeded',
       results: [],
@@ -266,7 +266,7 @@ describe('a failed operation', () => {
     expect(observed({ name, done: true, error })).toMatchObject({ state: 'failed', results: [], failure });
   });
 
-  test('may have both an error and a response', () => {
+  test('may contain a response as well as an error', () => {
     const body = {
       ...finished([{ video: { uri: 'https://files.example/1' } }]),
       error: { code: 13, message: 'x' },
@@ -278,7 +278,7 @@ describe('a failed operation', () => {
     ['samples absent', undefined],
     ['samples empty', []],
     ['samples null', null],
-  ])('is treated as filtered: %s', (_, samples) => {
+  ])('has no samples, and is reported as filtered if the response says so: %s', (_, samples) => {
     const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
     expect(observed(finished(samples, reasons))).toMatchObject({
       state: 'failed',
@@ -294,7 +294,7 @@ describe('a failed operation', () => {
 describe('a response without a verdict', () => {
   test.each<[string, unknown, number, QueryVerdict['kind']]>([
     ['404', { error: { code: 404, message: 'Operation not found', status: 'NOT_FOUND' } }, 404, 'missing'],
-    ['an error alone under 200', { error: { code: 404, message: 'Operation not found' } }, 200, 'missing'],
+    ['an error alone with 200', { error: { code: 404, message: 'Operation not found' } }, 200, 'missing'],
     ['401', { error: { message: 'Invalid token' } }, 401, 'unauthorized'],
     ['403', { error: { code: 403, message: 'no', status: 'PERMISSION_DENIED' } }, 403, 'unauthorized'],
     ['429', '', 429, 'again'],
@@ -305,11 +305,11 @@ describe('a response without a verdict', () => {
     ['{}', {}, 200, 'again'],
     ['null', null, 200, 'again'],
     ['a number', 1, 200, 'again'],
-  ])('may have the form: %s', (_, body, status, kind) => {
+  ])('is classified: %s', (_, body, status, kind) => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('may be any truncated response', () => {
+  test('may be a success that was truncated', () => {
     expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
   });
 

@@ -87,7 +87,7 @@ describe('an accepted Protocol A submission', () => {
   });
 });
 
-describe('a Protocol A submission that is not accepted', () => {
+describe('the outcome of a Protocol A submission', () => {
   test.each([
     ['empty', ''],
     ['HTML', '<html>'],
@@ -99,7 +99,7 @@ describe('a Protocol A submission that is not accepted', () => {
     ['a name that is an object', { name: {} }],
     ['an error without a name', { error: { code: 3, message: 'bad' } }],
     ['a truncated name', `{"name":"models/video-a/oper`],
-  ])('is unknown for a 2xx response without a handle: %s', (_, body) => {
+  ])('is unknown after a 2xx response without a handle: %s', (_, body) => {
     for (const complete of [true, false])
       expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
   });

@@ -17,7 +17,7 @@ export const goodBody = {
   parameters: { durationSeconds: 8, resolution: '720p', generateAudio: false },
 } satisfies JsonObject;
 
-/** Returns a finished operation with these samples. `response` adds members to its response. */
+/** Returns a finished operation with the given samples. `response` adds members to the operation's response. */
 export function finished(samples: unknown, response: object = {}): JsonObject {
   const generateVideoResponse = { generatedSamples: samples, ...response };
   return { name, done: true, response: { generateVideoResponse } } as JsonObject;

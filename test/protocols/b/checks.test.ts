@@ -31,7 +31,7 @@ test('a Protocol B body with unlisted fields passes the check', () => {
   );
 });
 
-describe('a missing required field', () => {
+describe('a missing or blank field', () => {
   test.each(['ModelName', 'ModelVersion', 'Prompt'])('is reported: %s', (field) => {
     for (const value of ['', ' \n', null, 7, {}])
       expect(fieldsOf({ ...goodBody, [field]: value })).toContain(field);
@@ -40,7 +40,7 @@ describe('a missing required field', () => {
     ]);
   });
 
-  test('may be the prompt if the body has an image, but a blank prompt is refused', () => {
+  test('may be a missing Prompt, but not a blank one, if the body has an image', () => {
     const body = withFile({});
     body['Prompt'] = undefined;
     expect(check(body)).toEqual([]);
@@ -48,7 +48,7 @@ describe('a missing required field', () => {
     expect(fieldsOf({ ...body, FileInfos: [] })).toEqual(['Prompt']);
   });
 
-  test('is reported, as is a blank NegativePrompt', () => {
+  test('is reported if it is a blank NegativePrompt', () => {
     expect(fieldsOf({ ...goodBody, NegativePrompt: '' })).toEqual(['NegativePrompt']);
   });
 });
@@ -136,7 +136,7 @@ describe('refused fields', () => {
     expect(check({ ...goodBody, Prompt: '{"SubAppId":1}' })).toEqual([]);
   });
 
-  test('are found in a body nested deeper than the stack', () => {
+  test('are found in a body that is nested too deeply for recursion', () => {
     const depth = 50_000;
     let nested: Json = { SubAppId: 1 };
     for (let level = 0; level < depth; level += 1) nested = [nested];
@@ -181,7 +181,7 @@ describe('FileInfos', () => {
     expect(check(withFile({ [name]: value }))).toMatchObject([{ field: `FileInfos.0.${name}`, allowed }]);
   });
 
-  test('may have an unlisted value, which causes advice', () => {
+  test('may have an unlisted value, and advice is then given', () => {
     const body = withFile({ Category: 'Video', Usage: undefined });
     expect(check(body)).toEqual([]);
     expect(advise(body)).toEqual([
@@ -232,7 +232,7 @@ describe('ExtInfo', () => {
     ['{"ReturnUsage":true}', 'ExtInfo.ReturnUsage'],
     ['{"ExtVideoParameters":"{\\"ReturnUsage\\":\\"true\\"}"}', 'ExtInfo.ExtVideoParameters.ReturnUsage'],
     ['{"ExtVideoParameters":"{\\"returnUsage\\":true}"}', 'ExtInfo.ExtVideoParameters.returnUsage'],
-  ])('cannot be %j, which is refused at %s', (ExtInfo, field) => {
+  ])('cannot be %j (refused field: %s)', (ExtInfo, field) => {
     expect(check({ ...goodBody, ExtInfo })).toMatchObject([{ field, flag: '--ext-info' }]);
   });
 
@@ -288,7 +288,7 @@ describe('ReturnUsage is moved into ExtInfo', () => {
     [{}, 'ExtInfo'],
     ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
     ['{"seed":12345678901234567890}', 'ReturnUsage'],
-  ])('unless ExtInfo is %j, which remains unchanged and is refused at %s', (ExtInfo, field) => {
+  ])('unless ExtInfo is %j, which stays unchanged (refused field: %s)', (ExtInfo, field) => {
     const body = b.normalise({ ...asked, ExtInfo });
     expect(body['ExtInfo']).toEqual(ExtInfo);
     expect(fieldsOf(body)).toEqual([field]);
@@ -300,7 +300,7 @@ describe('ReturnUsage is moved into ExtInfo', () => {
 });
 
 describe('advice for Protocol B', () => {
-  test("lists the flags left to the model's defaults", () => {
+  test("lists the flags for which the model's defaults apply", () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual(['resolution', 'audio']);
     expect(unsetFlags({ ModelName: 'x' })).toEqual(['duration', 'resolution', 'audio']);

@@ -53,12 +53,12 @@ describe('a Protocol B task in progress', () => {
     });
   });
 
-  test('has the inner status if both are present', () => {
+  test('has the inner status if both an inner and an outer status are present', () => {
     expect(observed(finished({ Status: 'PROCESSING' })).state).toBe('running');
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
 
-  test('has the outer status if there is no inner one', () => {
+  test('has the outer status if there is no inner status', () => {
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: null } }).state).toBe('queued');
     expect(observed({ Response: { Status: 'PROCESSING' } }).state).toBe('running');
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
@@ -103,7 +103,7 @@ describe('a successful Protocol B task', () => {
     expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
   });
 
-  test.each(['t-2', 7])('causes a warning if the response contains the task id %j', (TaskId) => {
+  test.each(['t-2', 7])('causes a warning if the response contains a different task id: %j', (TaskId) => {
     const { state, results, warning } = observed(finished({ TaskId }));
     expect([state, results.length]).toEqual(['succeeded', 1]);
     expect(warning).toContain('not the requested task');
@@ -112,13 +112,13 @@ describe('a successful Protocol B task', () => {
   });
 
   test.each([null, undefined, '', {}])(
-    'causes no warning if the response contains the task id %j',
+    'causes no warning if the response contains no task id: %j',
     (TaskId) => {
       expect(observed(finished({ TaskId })).warning).toBeUndefined();
     },
   );
 
-  test('lists its files in order, and reports a file without an address', () => {
+  test('lists its files in order, and reports a file without a URL', () => {
     const FileInfos = [
       { FileUrl: 'https://f.example/1' },
       { FileId: 'x' },
@@ -202,11 +202,11 @@ describe('FINISH without proof of success', () => {
     });
   });
 
-  test('is a failure whose message is its code if there is no other message', () => {
+  test('is a failure with the code as its message if there is no other message', () => {
     expect(observed(finished({ ErrCode: 70000 })).failure?.message).toContain('70000');
   });
 
-  test("is a failure that reports the file's address if it has a file", () => {
+  test("is a failure with a warning that contains the file's URL, if there is a file", () => {
     expect(observed(finished({ ErrCodeExt: '0' })).warning).toContain('https://files.example/v.mp4');
   });
 });
@@ -244,7 +244,7 @@ describe('an error in the response to a query', () => {
     ['SomethingNew', 'again'],
     ['invalid_api_key', 'unauthorized'],
     ['task_not_exist', 'missing'],
-  ])('of type %s under HTTP 200 is %s', (code, kind) => {
+  ])('of type %s with HTTP 200 is read as %s', (code, kind) => {
     expect(b.readQuery(callFailure(code), 't-1')).toMatchObject({
       kind,
       failure: { nativeCode: code, message: 'words' },
@@ -270,7 +270,7 @@ describe('an error in the response to a query', () => {
     [reply('', 429), 'again'],
     [reply('<html>', 502), 'again'],
     [reply('', 302), 'again'],
-  ])('with %j is %s', (answer, kind) => {
+  ])('in the form %j is read as %s', (answer, kind) => {
     expect(b.readQuery(answer, 't-1').kind).toBe(kind);
   });
 
@@ -283,15 +283,15 @@ describe('an error in the response to a query', () => {
     '{}',
     '{"Response":{}}',
     '{"Response":{"AigcVideoTask":{"ErrCode":0}}}',
-  ])('with %s proves nothing about the task', (text) => {
+  ])('is assumed if the body is %j, which proves nothing about the task', (text) => {
     expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
   });
 
-  test('proves nothing about the task if the response was truncated, even if it parses', () => {
+  test('is assumed if the response was truncated, even if it parses', () => {
     expect(read(finished(), 200, false).kind).toBe('again');
   });
 
-  test('proves nothing about the task if the response was truncated at any byte', () => {
+  test('is assumed if the response was truncated at any byte', () => {
     const text = JSON.stringify(finished());
     for (let end = 0; end < text.length; end += 1)
       expect(read(text.slice(0, end), 200, false).kind).toBe('again');

@@ -58,7 +58,7 @@ describe('a Protocol B submission is accepted', () => {
   });
 });
 
-describe('a Protocol B submission is refused under HTTP 200', () => {
+describe('a Protocol B submission is refused with HTTP 200', () => {
   test.each([
     ['InvalidParameterValue', 'invalid_request'],
     ['InvalidParameterValue.SubAppId', 'invalid_request'],
@@ -84,7 +84,7 @@ describe('a Protocol B submission is refused under HTTP 200', () => {
     ['ResourceUnavailable.InArrears', 'balance'],
     ['UnsupportedOperation.AccountArrearsError', 'balance'],
     ['model_not_found', 'not_found'],
-  ])('for %s as %s', (code, meaning) => {
+  ])('for the error %s, which is reported as %s', (code, meaning) => {
     const verdict = b.readSubmission(callFailure(code), goodBody);
     expect(verdict).toMatchObject({
       kind: 'rejected',
@@ -92,7 +92,7 @@ describe('a Protocol B submission is refused under HTTP 200', () => {
     });
   });
 
-  test('for a low balance, which only the message reveals', () => {
+  test('for a low balance that only the message mentions', () => {
     const verdict = b.readSubmission(callFailure('InvalidParameter', '账户余额不足'), goodBody);
     expect(verdict).toMatchObject({ kind: 'rejected', failure: { code: 'balance' } });
   });
@@ -121,7 +121,7 @@ describe('a Protocol B submission is unknown, because the task may exist,', () =
     'RequestLimitExceededSomehow',
     'invalidparameter',
     '',
-  ])('after the error %j under HTTP 200', (code) => {
+  ])('after the error %j with HTTP 200', (code) => {
     expect(b.readSubmission(callFailure(code), goodBody).kind).toBe('unknown');
   });
 

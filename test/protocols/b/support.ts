@@ -7,7 +7,7 @@ export function reply(body: unknown, status = 200, complete = true): Reply {
   return { status, headers: {}, text, complete };
 }
 
-/** Returns the response to a failed call, by default under HTTP 200 (specification 2.4). */
+/** Returns the response to a failed call, by default with HTTP 200 (specification 2.4). */
 export function callFailure(code: string, message = 'words', status = 200): Reply {
   return reply({ Response: { Error: { Code: code, Message: message }, RequestId: 'r-1' } }, status);
 }
@@ -20,7 +20,7 @@ export const goodBody: JsonObject = {
   OutputConfig: { Resolution: '720P', Duration: 5, AspectRatio: '16:9', AudioGeneration: 'Enabled' },
 };
 
-/** Returns a task that succeeded with one file. The parameters replace or add members. */
+/** Returns a task that succeeded with one file. `task` and `response` replace or add members. */
 export function finished(task: object = {}, response: object = {}): JsonObject {
   return {
     Response: {

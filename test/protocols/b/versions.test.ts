@@ -29,7 +29,7 @@ test.each(['3.0', '2', 'v2.0', '2.0 '])('the version %j is refused', (ModelVersi
   ]);
 });
 
-test("another model's version is refused", () => {
+test('a version of a different model is refused', () => {
   expect(checkVersion({ ModelName: 'Lite', ModelVersion: '2.0' }, listing)).toMatchObject([
     { allowed: '"1.0"' },
   ]);
@@ -49,7 +49,7 @@ test('the error for an unknown model lists the known models, most similar first'
   expect(checkVersion({ ModelName: 'x' }, [])).toMatchObject([{ field: 'ModelName' }]);
 });
 
-test('the version check ignores a missing model or version, which the body check reports', () => {
+test('the version check ignores a missing model or version, because the body check reports it', () => {
   expect(checkVersion({ ModelVersion: '1' }, listing)).toEqual([]);
   expect(checkVersion({ ModelName: 'Video-B' }, listing)).toEqual([]);
 });
@@ -87,7 +87,7 @@ test.each([
   [{ ModelName: 'Video-B' }, '--model-version (ModelVersion): missing for Video-B; needed: "1.0", "2.0"'],
   [{ ModelName: 'Video-B', ModelVersion: '3' }, '"1.0", "2.0"'],
   [{ ModelName: 'unknown' }, 'Video-B, Lite'],
-])('the body %j is refused with the choices', (body, words) => {
+])('the error for the body %j lists the choices', (body, words) => {
   expect(() => complete(body, listing)).toThrow(
     expect.objectContaining({ code: 'usage', message: expect.stringContaining(words) as string }),
   );

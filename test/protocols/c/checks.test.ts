@@ -245,7 +245,7 @@ describe('the model in a body', () => {
     expect(message({ model, prompt: 'x' })).toBe(`${start}: ${named}`);
   });
 
-  it('has only its types and counts checked if the specification does not list it', () => {
+  it('limits the check of the body to types and counts if the specification does not list the model', () => {
     const model = 'vendor-h4';
     expect(
       broken({ model, duration: 60, resolution: '8K', ratio: '2:1', reference_video_urls: urls(3) }),

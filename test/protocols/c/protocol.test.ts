@@ -20,7 +20,7 @@ describe('a Protocol C submission', () => {
     });
   });
 
-  it('lists its endpoints, the default first', () => {
+  it('has a list of endpoints that begins with the default', () => {
     expect(c.endpoints).toEqual(['generations', 'videos']);
     expect(c.submission(body)).toEqual(c.submission(body, { endpoint: 'generations' }));
   });
@@ -36,7 +36,7 @@ describe('a Protocol C submission', () => {
 });
 
 describe('normalise', () => {
-  it('renames ratio to its canonical name, unless both fields are set, which the check refuses', () => {
+  it('renames ratio to aspect_ratio unless both are set', () => {
     expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
     const both = { ratio: '1:1', aspect_ratio: '16:9' };
     expect(c.normalise(both)).toEqual(both);
@@ -198,7 +198,7 @@ describe("Protocol C's flags", () => {
     ['3.5', 3.5],
     ['0', 0],
     ['-1', -1],
-  ])('accept the duration %s, which the check then refuses', (duration, number) => {
+  ])('accept the duration %s, but the body check refuses the value', (duration, number) => {
     const body = compose(c, { flags: { duration, model: 'vendor-h3' } });
     expect(body['duration']).toBe(number);
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);

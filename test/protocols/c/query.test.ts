@@ -203,11 +203,11 @@ describe("a task's state", () => {
     failed:
       'failed failure fail error errored cancelled canceled expired timeout timed_out rejected aborted not_found deleted terminated blocked',
   };
-  it.each(Object.entries(words))('is %s if the response contains one of its words', (state, list) => {
+  it.each(Object.entries(words))('is %s if the response contains a word for that state', (state, list) => {
     for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
   });
 
-  it('remains open for an unlisted word, with a note, even if the response contains a result', () => {
+  it('is running for an unlisted word, with a warning if the response contains a result', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
     expect(seen.warning).toContain('"polished" is unknown');
@@ -267,7 +267,7 @@ describe('responses without a state', () => {
     ],
     ['bad key', { error: { message: 'no access' } }, 403, 'unauthorized', 'auth'],
     [
-      'bad key under 200',
+      'bad key with 200',
       { task_id: '', base_resp: { status_code: 1004, status_msg: 'login fail' } },
       200,
       'unauthorized',
@@ -275,7 +275,7 @@ describe('responses without a state', () => {
     ],
     ['exhausted key', { error: { message: 'This token quota is exhausted' } }, 401, 'again', 'balance'],
     ['rate limit', '', 429, 'again', 'rate_limited'],
-    ['rate limit under 200', { code: 1302, message: 'rate' }, 200, 'again', 'rate_limited'],
+    ['rate limit with 200', { code: 1302, message: 'rate' }, 200, 'again', 'rate_limited'],
     [
       'no model',
       { error: { message: 'No available channel for model x', code: 'model_not_found' } },
@@ -285,11 +285,11 @@ describe('responses without a state', () => {
     ],
     ['gateway away', '<html>502</html>', 502, 'again', 'server_error'],
     ['gateway away', '', 524, 'again', 'server_error'],
-  ])('are classified: %s, %j under HTTP %i', (_, answer, status, kind, code) => {
+  ])('are classified: %s, %j with HTTP %i', (_, answer, status, kind, code) => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('are not an error while the envelope is empty', () => {
+  it('are not an error if the envelope reports success and contains no data', () => {
     expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
       expect(read(other)).not.toHaveProperty('isWell');
@@ -369,14 +369,14 @@ describe("a finished task's result", () => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
 
-  it("contains the response's details, without addresses", () => {
+  it("contains the response's details, without URLs", () => {
     const metadata = { duration: 5, fps: 24, size: '1280x720', url: video, other: {} };
     const seen = observed({ ...done, progress: 100, metadata, usage: { total_tokens: 7, note: null } });
     expect(seen).toMatchObject({ progress: 100, usage: { total_tokens: 7 } });
     expect(seen.results[0]?.details).toEqual({ duration: 5, fps: 24, size: '1280x720' });
   });
 
-  it('needs no URL, but is not proven by an error alone', () => {
+  it('is used despite an error if the response contains a URL', () => {
     const error = { code: 'x', message: 'broken' };
     expect(observed({ ...done, error })).toMatchObject({ state: 'failed', failure: { message: 'broken' } });
     const seen = observed({ ...done, error, url: video });
@@ -397,7 +397,7 @@ describe("a finished task's result", () => {
     expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
   });
 
-  it('is never fetched by a handle that cannot be part of a path', () => {
+  it('is not fetched from the gateway if the handle cannot be part of a path', () => {
     const verdict = c.readQuery(replyOf({ body: { ...done, url: video } }), '../x');
     expect((verdict as Observation).results).toEqual([
       { sources: [{ kind: 'url', url: video, key: 'own-site' }], details: undefined },
@@ -429,7 +429,7 @@ describe('progress', () => {
     expect(observed({ task_id: 't', status: 'running', progress }).progress).toBe(percent);
   });
 
-  it('is found in the task, in its envelope, and in info', () => {
+  it('is found in the task, in its envelope, and in `info`', () => {
     expect(observed(row({ status: 'IN_PROGRESS', progress: '30%' })).progress).toBe(30);
     expect(observed({ progress: 12, data: { status: 'running' } }).progress).toBe(12);
     expect(observed({ id: 't', status: 'running', info: { progress: 0.5 } }).progress).toBe(50);

@@ -103,7 +103,7 @@ describe("an accepted task's handle", () => {
     expect(read(answer)).toEqual({ kind: 'accepted', handle, nativeStatus, warning: undefined });
   });
 
-  it.each([200, 201, 202])('is read under HTTP %i', (status) => {
+  it.each([200, 201, 202])('is read from a response with HTTP %i', (status) => {
     expect(read({ id: 'x-1' }, status)).toMatchObject({ kind: 'accepted', handle: 'x-1' });
   });
 
@@ -155,7 +155,7 @@ describe('a handle in a response with an error', () => {
   });
 });
 
-describe('an error under HTTP 200', () => {
+describe('an error with HTTP 200', () => {
   it.each<[string, Json, string, string]>([
     [
       'balance',
@@ -249,7 +249,7 @@ describe('a 2xx response without a handle', () => {
     ['a good code and a request id', '{"code":0,"message":"SUCCEED","request_id":"r","data":{}}'],
     ['data that is a sentence', '{"code":0,"data":"your task was submitted"}'],
     ['inherited members', '{"__proto__":{"id":"task_1"}}'],
-  ])('is unknown: %s', (_, text) => {
+  ])('leaves the outcome unknown: %s', (_, text) => {
     expect(read(text)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
   });
 });
@@ -263,12 +263,13 @@ describe('a truncated response', () => {
     ['{"code":200,"data":[{"task_id":"t-1"', 't-1'],
     ['{"task_id":12345678901234567890,"status":"q', '12345678901234567890'],
     ['{"task_id":"a\\"b"', 'a"b'],
-  ])('is read up to its end: %s', (text, handle) => {
+  ])('yields the complete handle: %s', (text, handle) => {
     expect(read(text, 200, false)).toMatchObject({ kind: 'accepted', handle, warning: cut });
     expect(read(text)).toMatchObject({ kind: 'accepted', handle, warning: cut });
   });
 
-  // The first id in a truncated response may be a row number or a call id.
+  // The dialects whose handle is certain in a truncated response. In others, the first id may be a row number or a call
+  // id.
   const certain = dialects.filter(([, answer, handle]) => {
     const text = JSON.stringify(answer);
     return text.includes(JSON.stringify(handle)) && !/^\{"request_?id":/i.test(text);

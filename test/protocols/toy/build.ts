@@ -8,7 +8,7 @@ type Config = InputOptions & { output: OutputOptions; plugins: Plugin[] };
 const registry = resolve('src/protocols/registry.ts');
 const toy = resolve('test/protocols/toy/protocol.ts');
 
-// Adds a protocol as a developer would: imports its folder, and enters its name in the registry.
+// Adds a protocol as a developer would: imports the protocol's folder, and adds the protocol's name to the registry.
 const withToy: Plugin = {
   name: 'with-the-toy-protocol',
   transform(code, id) {

@@ -12,7 +12,7 @@ export function check(body: JsonObject): Violation[] {
     : [];
 }
 
-/** Returns no flags: the toy protocol leaves none to the model's defaults. */
+/** Returns no flags: no model defaults apply to the toy protocol. */
 export function unsetFlags(): string[] {
   return [];
 }
