@@ -14,7 +14,7 @@ afterEach(() => scene.gateway.close());
 describe('a row that starts with the last frame of another row', () => {
   beforeEach(() => installFrames(scene));
 
-  it("waits for that row, regardless of the rows' order, and sends its last frame", async () => {
+  it("waits for that row, regardless of the rows' order, and sends that row's last frame", async () => {
     const file = scene.file('m.csv', story(['s3', '@s2:last'], ['s2', '@m/s1:last'], ['s1'], ['x']));
     const plan = await scene.batch('plan', file);
     expect(plan.stdout).toMatch(/s2 new: after s1\n.*s3 new: after s2/);
@@ -35,7 +35,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.gateway.posts()).toHaveLength(4);
   });
 
-  it('sends the frame as a stored object under Protocols B and C', async () => {
+  it('sends the frame as a stored object with Protocols B and C', async () => {
     const store = await s3Server();
     Object.assign(scene.user.env, account);
     for (const [name, value] of [
@@ -108,7 +108,7 @@ describe('a row that starts with the last frame of another row', () => {
       expect(frames.get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
   });
 
-  it('becomes stale with all later rows if that row is remade, and retry --stale pays for each once, in order', async () => {
+  it('becomes stale with all later rows if that row is remade, and retry --stale pays once for each stale row, in order', async () => {
     const file = scene.file('m.csv', story(...chain(5)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     await runHereAs(scene.user, ['jobs', 'rate', '@m/s3', '1']);
@@ -191,7 +191,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
-  it('exits 2 and pays nothing if ffmpeg is not installed', async () => {
+  it('makes the command exit 2 without paying if ffmpeg is not installed', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     vi.stubEnv('PATH', scene.user.cwd);
     onEnd(() => void vi.unstubAllEnvs());

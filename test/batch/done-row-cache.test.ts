@@ -22,12 +22,12 @@ function known(): string {
 
 const lines = (): number => readFileSync(known(), 'utf8').split('\n').length - 1;
 
-describe('rows known to be done', () => {
-  it('are cached by the first run, and cached again if the cache is lost or damaged', async () => {
+describe('the cache of done rows', () => {
+  it('is filled by the first run, and filled again if it is lost or damaged', async () => {
     expect(lines()).toBe(3);
     const { batch } = await scene.read('run', file);
     expect(batch).toMatchObject({ rows: 3, states: { done: 3 } });
-    // The second run adds no row twice.
+    // The second run does not add the rows to the cache again.
     expect(lines()).toBe(3);
     const text = readFileSync(known(), 'utf8');
     writeFileSync(known(), text.replaceAll('"take":1', '"take":2').replace('\n', '\nx\n'));
@@ -39,7 +39,7 @@ describe('rows known to be done', () => {
     expect(scene.gateway.requests).toEqual([]);
   });
 
-  it('are checked again if their jobs have changed', async () => {
+  it('is not used for rows whose jobs have changed', async () => {
     const user = scene.user;
     expect((await runHereAs(user, ['jobs', 'rate', '@m/a', '1'])).code).toBe(0);
     expect((await runHereAs(user, ['jobs', 'rm', '@m/b', '--force'])).code).toBe(0);
@@ -50,7 +50,7 @@ describe('rows known to be done', () => {
     expect(scene.gateway.charges.get('a cat')).toBe(2);
   });
 
-  it('are not done if a later take has another request', async () => {
+  it('is not used for a row whose later take has a different request', async () => {
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat'], ['c', 'a dog']));
     scene.gateway.judge = () => ({ kind: 'doom' });
     expect((await scene.batch('retry', file, '--id', 'a', '--force')).code).not.toBe(0);
@@ -58,7 +58,7 @@ describe('rows known to be done', () => {
     expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 2, changed: 1 });
   });
 
-  it('are still checked for duplicate ids and requests', async () => {
+  it('does not prevent the check for duplicate ids and requests', async () => {
     const rows: [string, string][] = [
       ['a', 'a boat'],
       ['b', 'a cat'],
@@ -71,7 +71,7 @@ describe('rows known to be done', () => {
     expect(stderr).toContain('m.csv:3: same request as line 2');
   });
 
-  it('are checked again if a default has changed', async () => {
+  it('is not used if a default has changed', async () => {
     const changed = await scene.read('run', file, '-d', 'aspect-ratio=9:16');
     expect(changed).toMatchObject({ exit_code: 11, batch: { states: { changed: 3 } } });
     expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 3 });
@@ -83,7 +83,7 @@ describe('rows known to be done', () => {
     expect(scene.gateway.posts()).toEqual([]);
   });
 
-  it('are composed again by each run if their text comes from a file', async () => {
+  it('is not used for a row whose text comes from a file', async () => {
     writeFileSync(scene.at('text.txt'), 'a boat');
     const text = `id,protocol,file\na,tts,${scene.at('text.txt')}\n`;
     const speech = scene.file('speech.csv', text);

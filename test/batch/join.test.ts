@@ -77,7 +77,7 @@ async function ran(...given: Parameters<typeof rows>): Promise<string> {
   return file;
 }
 
-describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
+describe.skipIf(!hasFfmpeg)('mgw batch join with ffmpeg', () => {
   it("copies clips of the same format in the file's order, overlays speech on one, and does not call the gateway", async () => {
     speak();
     const file = await ran(['n1', 's1'], ['s3'], ['s1'], ['s2']);
@@ -100,7 +100,7 @@ describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it("re-encodes clips of other sizes in the first clip's size, adding silence or speech if they have no sound", async () => {
+  it("re-encodes clips of other sizes to the first clip's size, and adds silence or speech to clips without sound", async () => {
     films['s2'] = filmOf('s2', { width: 96, height: 48 }, true);
     speak();
     const joined = await join(await ran(['s1'], ['s2'], ['s3'], ['n1', 's3']), '--json');
@@ -122,7 +122,7 @@ describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
 });
 
 describe('mgw batch join', () => {
-  // These scripts report the size in bytes as the duration, and only concatenate the clips.
+  // Replaces ffmpeg and ffprobe with scripts that concatenate the clips and report the size in bytes as the duration.
   beforeEach(() =>
     install(scene, {
       ffmpeg: `for out; do :; done
@@ -205,7 +205,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect((await join(file, '--force')).code).toBe(0);
   });
 
-  it('leaves only files that the next run removes if it is killed while ffmpeg runs', async () => {
+  it('leaves only files that the next run removes, if it is killed while ffmpeg runs', async () => {
     const file = await ran(['s1'], ['s2']);
     const script =
       'for out; do :; done\ncase "$out" in file:*) echo part > "${out#file:}"; kill -9 $PPID;; esac';

@@ -34,7 +34,7 @@ describe('a batch run with --output, --name and -d', () => {
     ['status', 'name', 0],
     ['plan', 'name', 0],
     ['run', 'name', 0],
-  ])('is reported as done by batch %s with its %s', async (command, by, code) => {
+  ])('is reported as done by batch %s, given its %s', async (command, by, code) => {
     const result = await batch(command, by === 'file' ? file : 'film', '--json');
     expect(result).toMatchObject({ code });
     expect(result.json.batch).toMatchObject({ name: 'film', states: { done: 2 } });
@@ -58,7 +58,7 @@ describe('a batch run with --output, --name and -d', () => {
     expect((await batch('ls')).stdout).toMatch(/^film +2 succeeded +unknown /m);
   });
 
-  it("uses the command's output and field if they are set", async () => {
+  it("uses a later command's output and field values instead, if set", async () => {
     const other = scene.at('other/{id}.{ext}');
     expect(await batch('run', file, '-o', other)).toMatchObject({ code: 0 });
     expect(existsSync(scene.at('other/a.mp4'))).toBe(true);
@@ -76,7 +76,7 @@ describe('a batch run with --output, --name and -d', () => {
   });
 });
 
-it("a batch uses its last run's budget and sidecar setting until a command sets another budget", async () => {
+it("a batch uses its last run's budget and sidecar setting until a command sets a different budget", async () => {
   const file = scene.file('dear.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
   const output = ['-o', scene.at('{id}.{ext}')];
@@ -124,7 +124,7 @@ it('batch plan reports that a batch exceeds its budget, and creates no budget fi
   ]);
 });
 
-it('an unknown batch name suggests the list of batches', async () => {
+it('the error for an unknown batch name suggests mgw batch ls', async () => {
   const { json } = await batch('status', 'nope', '--json');
   expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });
 });

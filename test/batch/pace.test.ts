@@ -23,7 +23,7 @@ async function enter(one: LocalPace, times: number): Promise<void> {
 }
 
 describe('the number of tasks in progress', () => {
-  it('is limited, so the next task starts when one ends', async () => {
+  it('is limited, so the next task starts only when a task ends', async () => {
     const { pace: one } = pace({ concurrency: 2 });
     await enter(one, 2);
     const order: string[] = [];
@@ -35,7 +35,7 @@ describe('the number of tasks in progress', () => {
     expect(order).toEqual(['left', 'entered']);
   });
 
-  it('is halved once by the 429s of all tasks sent before the first one, and grows again as tasks are accepted', async () => {
+  it('is halved only once by the 429s of tasks sent before the first 429, and grows again as tasks are accepted', async () => {
     const { pace: one, limits } = pace();
     await enter(one, 8);
     const epochs = await Promise.all(Array.from({ length: 3 }, () => one.waitToSubmit(never)));
@@ -55,7 +55,7 @@ describe('the number of tasks in progress', () => {
     expect(one.limit).toBe(1);
   });
 
-  it('no longer blocks the process once it is interrupted', async () => {
+  it('does not keep an interrupted process waiting', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -127,7 +127,7 @@ describe('polls', () => {
   it.each([
     [30, 30_000],
     [3600, 60_000],
-  ])('wait for all jobs if the gateway requests %i s, for a minute at most', async (seconds, ms) => {
+  ])('of all jobs wait for a Retry-After of %i s, up to one minute', async (seconds, ms) => {
     const { pace: one, clock } = pace();
     const headers = { 'retry-after': String(seconds) };
     const client = { exchange: () => Promise.resolve({ status: 429, headers, text: '', complete: true }) };

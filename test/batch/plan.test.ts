@@ -82,7 +82,7 @@ describe('a plan', () => {
     expect(cost.at_most).toBe('unknown');
   });
 
-  it('reports rows with the same request, and refuses them if nothing distinguishes them', async () => {
+  it('reports rows with the same request, and refuses rows that no id distinguishes', async () => {
     const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
     expect(named.code).toBe(0);
     expect(named.stderr).toContain('same.csv:3: same request as line 2');

@@ -49,14 +49,14 @@ describe('a local file in a manifest', () => {
   ];
   const ways: [string, () => string][] = [
     ['an absolute path', () => join(outside, 'secret')],
-    ['..', () => `../../../../../../../../../../${join(outside, 'secret')}`],
+    ['a path with ..', () => `../../../../../../../../../../${join(outside, 'secret')}`],
     ['a symbolic link', () => link('link', join(outside, 'secret'))],
     ['a linked folder', () => join(link('folder', outside), 'secret')],
     ['/proc', () => '/proc/self/environ'],
-    ['nothing', () => join(outside, 'missing')],
+    ['the path of a missing file', () => join(outside, 'missing')],
   ];
   it.each(fields.flatMap(([field, row]) => ways.map(([way, path]) => [field, way, row, path] as const)))(
-    'in the field %s is not read outside the allowed folders, by %s',
+    'in the field %s is not read outside the allowed folders through %s',
     async (field, _, row, path) => {
       const file = scene.file('m.jsonl', jsonl(row(path())));
       for (const command of ['plan', 'run', 'status']) {
@@ -82,7 +82,7 @@ describe('a local file in a manifest', () => {
     },
   );
 
-  it('is read through a link if the folder in the error message is allowed', async () => {
+  it('is read through a link once --allow-files allows the folder that the error suggests', async () => {
     const body = link('body-link', join(outside, 'body.json'));
     const file = scene.file('m.jsonl', jsonl({ protocol: 'c', body: `@${body}` }));
     const { stderr } = await scene.batch('plan', file);
@@ -101,7 +101,7 @@ describe('a local file in a manifest', () => {
     expect(await readableFolders('/m.csv', ['/'])).toContain('/');
   });
 
-  it('cannot refer to another file in its content', async () => {
+  it('is not followed to another file that its content refers to', async () => {
     const inner = scene.at('inner');
     writeFileSync(inner, `@${join(outside, 'secret')}`);
     const row = fields[3]?.[1](inner) ?? {};

@@ -121,7 +121,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('pays for nothing while a row is invalid, and skips invalid rows with --skip-bad', async () => {
+  it('pays for nothing if a row is invalid, and skips invalid rows with --skip-bad', async () => {
     const file = scene.file('m.csv', `${clips(['a', 'a boat'])}b,c,vendor-h3-mini,4,a cat\n`);
     expect(await scene.batch('run', file)).toMatchObject({ code: 2 });
     expect(scene.gateway.requests).toEqual([]);
@@ -154,7 +154,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('continues with the other rows if one is in doubt, and does not send that row again', async () => {
+  it('continues with the other rows if a row is in doubt, and does not send that row again', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'lose' });
     const { exit_code, batch, rows } = await scene.read('run', file);
@@ -214,8 +214,8 @@ describe('a run', () => {
   });
 });
 
-describe('a row that failed', () => {
-  it('is not retried by run, and is paid for again by retry', async () => {
+describe('mgw batch retry', () => {
+  it('pays again for a failed row, which batch run does not retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     expect(await scene.read('run', file)).toMatchObject({
@@ -242,7 +242,7 @@ describe('a row that failed', () => {
     expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
   });
 
-  it('is remade by retry --id, like a done row, without replacing its first file', async () => {
+  it('remakes a done row with --id, without replacing the first file', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     const retry = ['retry', file, '--id', 'a'] as const;
@@ -257,7 +257,7 @@ describe('a row that failed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('cannot be retried with an unknown id', async () => {
+  it('refuses an unknown id', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
     expect(scene.gateway.posts()).toEqual([]);
@@ -278,7 +278,7 @@ it('a run removes the leftovers of killed runs next to the files of done and fai
 });
 
 describe('a row that was changed', () => {
-  it('is printed with its difference, and is paid for only by retry', async () => {
+  it('is printed with the difference, and is paid for only by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat']));
@@ -336,7 +336,7 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1, 'a fox': 2 });
   });
 
-  it('replaces its file on request', async () => {
+  it('replaces its file with --force', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship']));
@@ -411,7 +411,7 @@ describe('an interruption', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('abandons pending responses if it is repeated, leaves their rows in doubt, and never sends them again', async () => {
+  it('abandons pending responses if it is repeated, and leaves the rows in doubt, never sent again', async () => {
     const { running, file, answer, told } = await interrupted();
     running.child.kill('SIGINT');
     await told;
@@ -512,7 +512,7 @@ describe('a sidecar', () => {
     });
   });
 
-  it('does not replace another file, and its row is not paid for', async () => {
+  it("does not replace another program's file, and the row is not paid for", async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     scene.file('a.mp4.json', '{"mine":true}');
     expect((await scene.read('run', file, '--sidecar')).rows).toMatchObject([{ id: 'a', state: 'new' }]);
@@ -520,7 +520,7 @@ describe('a sidecar', () => {
   });
 });
 
-it('suggests to skip a row whose output exists, and that command runs the other rows', async () => {
+it('--skip-bad, suggested for a row whose output exists, runs the other rows', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   scene.file('b.mp4', 'mine');
   const { exit_code, error } = await scene.read('run', file);
@@ -533,7 +533,7 @@ it('suggests to skip a row whose output exists, and that command runs the other 
 describe('a budget', () => {
   beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
 
-  it('applies to all runs of a batch together, and a run that would exceed it exits 12', async () => {
+  it('applies to all runs of a batch together, and a run that would exceed the budget exits 12', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     const kept = ['--concurrency', '1', '--skip-bad', '--results', scene.at('r.jsonl'), '--timeout', '5m'];
     const first = await scene.read('run', file, '--budget', '2', ...kept);
@@ -541,7 +541,7 @@ describe('a budget', () => {
     expect(first.rows[0]?.next).toEqual(expect.arrayContaining([...kept, '--budget', '4']));
     const second = await scene.batch('run', file, '--budget', '2');
     expect(second.code).toBe(12);
-    // Only the error suggests a command, whose budget is enough for all remaining rows.
+    // Only the error suggests a command. The suggested budget is enough for all remaining rows.
     expect(second.stderr.match(/batch run/g)).toHaveLength(1);
     expect(second.stderr).toContain('--budget 4\n');
     expect(second.stderr).toContain('For the rest of the batch: --budget 4.');
@@ -567,7 +567,7 @@ describe('a budget', () => {
     expect(await scene.batch('retry', file, '--budget', '1', '--changed')).toMatchObject({ code: 0 });
   });
 
-  it('that stops a run with a row in doubt counts that row as spent, and is raised by what the other rows need', async () => {
+  it('counts a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     once('a boat', { kind: 'lose' });
     const args = ['run', file, '--concurrency', '1', '--budget'] as const;
@@ -586,7 +586,7 @@ describe('a budget', () => {
     expect(error).toBeUndefined();
   });
 
-  it('says which rows it paid for, and which are in doubt', async () => {
+  it('that is too low is reported with the number of paid rows and of rows in doubt', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     once('a cat', { kind: 'lose' });
     const { error } = await scene.read('run', file, '--concurrency', '1', '--budget', '2');
@@ -644,7 +644,7 @@ describe('a batch that was run', () => {
   });
 });
 
-it("mgw schema prints a batch's and each body's JSON Schema", async () => {
+it('mgw schema prints the JSON Schema of a batch and of each request body', async () => {
   for (const [what, field] of [
     ['batch', 'defaults'],
     ['video a', 'instances'],

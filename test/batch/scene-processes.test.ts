@@ -124,7 +124,7 @@ describe('a batch whose processes are killed and whose responses are lost', () =
   });
 });
 
-// Resolves the rows in doubt with the gateway's task ids: each lost response was about a task that exists.
+// Resolves the rows in doubt with the gateway's task ids. Each lost response was about an existing task.
 async function resolveAll({ rows: told }: BatchJson): Promise<void> {
   for (const { id, state } of told) {
     if (state !== 'unknown') continue;

@@ -13,7 +13,7 @@ describe('the sandbox bill', () => {
     expect(readBill(freshState())).toEqual([]);
   });
 
-  test('lists charges in order, and includes a refund from the time of the refund', () => {
+  test('lists charges in order, and includes a refund once it is due', () => {
     const state = freshState();
     appendToBill(state, { kind: 'charge', line: LINE }, { kind: 'refund', task: 't1', at: 2000 });
     appendToBill(state, { kind: 'charge', line: { ...LINE, task: 't2' } });
@@ -30,7 +30,7 @@ describe('the sandbox bill', () => {
     expect(readBill(state).map(({ task }) => task)).toEqual(['t1', 't3']);
   });
 
-  test('sums amounts to the last digit', () => {
+  test('adds amounts exactly', () => {
     const tenths = Array.from({ length: 10 }, (_, index) => ({ ...LINE, task: `t${index}`, amount: 0.1 }));
     expect(totalOf(tenths)).toBe(1);
     expect(

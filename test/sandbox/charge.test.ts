@@ -108,7 +108,7 @@ describe('a sandbox limit', () => {
   }
   const ok = [200, null];
 
-  test('on tasks in progress refuses another task, without a retry time, until one has ended', async () => {
+  test('on tasks in progress refuses further tasks, without a retry time, until a task has ended', async () => {
     const full = [429, null];
     expect(await statuses({ concurrency: 2 }, [0, 400, 100, 499, 1, 0])).toEqual([
       ok,
@@ -120,7 +120,7 @@ describe('a sandbox limit', () => {
     ]);
   });
 
-  test('on requests per minute returns the time at which the next request is allowed', async () => {
+  test('on requests per minute returns the time until the next request is allowed', async () => {
     const wait = (seconds: string): unknown[] => [429, seconds];
     const pauses = [0, 10_000, 10_000, 39_999, 1, 9999, 1];
     const expected = [ok, ok, wait('40'), wait('1'), ok, wait('1'), ok];
@@ -134,7 +134,7 @@ describe('a sandbox limit', () => {
     expect((await submitC(gateway)).status).toBe(429);
   });
 
-  test('on speech streams refuses another stream while one is open', async () => {
+  test('on speech streams refuses a second stream while the first stream is open', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     // This text is larger than a connection's buffers, so it is sent only while the client reads it.
     const first = await speak(gateway, 'word '.repeat(50_000));

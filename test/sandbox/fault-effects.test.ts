@@ -70,7 +70,7 @@ describe('a submission', () => {
     ['submit-slow', 200, 2],
     ['client-gives-up', 200, 2],
   ])(
-    'under %s fails twice with %s, is charged %i times, and then succeeds',
+    'with the fault %s has the outcome %s twice and is charged %i times, and then succeeds',
     async (fault, outcome, charges) => {
       const gateway = await sandbox({ faults: [`${fault}x2`], paceMs: 1 });
       expect([await outcomeOf(submitC(gateway)), await outcomeOf(submitC(gateway))]).toEqual([
@@ -83,7 +83,7 @@ describe('a submission', () => {
     },
   );
 
-  test('under submit-429-retry-after receives a Retry-After header', async () => {
+  test('with the fault submit-429-retry-after receives a Retry-After header', async () => {
     const gateway = await sandbox({ faults: ['submit-429-retry-after'] });
     expect((await submitC(gateway)).headers.get('retry-after')).toBe('1');
   });
@@ -122,14 +122,14 @@ describe('a poll', () => {
     ['poll-reset', 'broken'],
     ['poll-cut', 'broken'],
     ['poll-garbled', 'not JSON'],
-  ])('under %s fails once with %s, and then succeeds', async (fault, outcome) => {
+  ])('with the fault %s fails once with %s, and then succeeds', async (fault, outcome) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = `/v1/video/generations/${(await submitC(gateway)).at('task_id') as string}`;
     expect(await outcomeOf(gateway.call('GET', path))).toBe(outcome);
     expect(await outcomeOf(gateway.call('GET', path))).toBe(200);
   });
 
-  test('under Protocols A and B receives "not found" in the protocol\'s format', async () => {
+  test('with Protocol A or B receives "not found" in the protocol\'s format', async () => {
     const gateway = await sandbox({ faults: ['poll-notfound'] });
     const operation = await gateway.call('GET', '/v1beta/models/video-a/operations/0');
     expect([operation.status, operation.at('error.status')]).toEqual([404, 'NOT_FOUND']);
@@ -173,7 +173,7 @@ describe('the outcome fault', () => {
   test.each<[string, object]>([
     ['b-finish-errcode', { ErrCode: 70000, ErrCodeExt: '' }],
     ['b-finish-errcodeext', { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' }],
-  ])("%s determines only a Protocol B task's outcome", async (fault, error) => {
+  ])('%s determines the outcome of a Protocol B task only', async (fault, error) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     await submitC(gateway);
     const done = await finishedB(gateway);
@@ -182,7 +182,7 @@ describe('the outcome fault', () => {
 });
 
 describe('a download', () => {
-  test('under download-cut ends at the requested point, and is complete once resumed from there', async () => {
+  test('with the fault download-cut ends at the requested point, and is complete once resumed from there', async () => {
     const gateway = await sandbox({ faults: ['download-cut@40%'] });
     const path = await finishedC(gateway);
     const first = await rawGet(gateway, path);
@@ -195,7 +195,7 @@ describe('a download', () => {
     expect([beyond.status, beyond.whole, beyond.bytes.length]).toEqual([206, true, total - start]);
   });
 
-  test('under download-cutx1 is complete on the second try', async () => {
+  test('with the fault download-cutx1 is complete on the second attempt', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1'] });
     const path = await finishedC(gateway);
     expect((await gateway.call('HEAD', path)).status).toBe(200);
@@ -203,7 +203,7 @@ describe('a download', () => {
     expect((await rawGet(gateway, path)).whole).toBe(true);
   });
 
-  test('under download-stall stops without closing the connection', async () => {
+  test('with the fault download-stall stops without closing the connection', async () => {
     const gateway = await sandbox({ faults: ['download-stall@0.1%'] });
     const path = await finishedC(gateway);
     const response = await fetch(gateway.url + path, { headers: { Authorization: `Bearer ${gateway.key}` } });
@@ -221,7 +221,7 @@ describe('a download', () => {
     ['download-json', 200, 'application/json; charset=utf-8'],
     ['download-gone', 410, 'application/json; charset=utf-8'],
     ['url-expired', 403, 'application/json; charset=utf-8'],
-  ])('under %s receives HTTP %i once', async (fault, status, type) => {
+  ])('with the fault %s receives HTTP %i once', async (fault, status, type) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = await finishedC(gateway);
     const answer = await gateway.call('GET', path);
@@ -229,7 +229,7 @@ describe('a download', () => {
     expect((await gateway.call('GET', path)).headers.get('content-type')).toBe('video/mp4');
   });
 
-  test('under download-no-range has no ranges and no validator', async () => {
+  test('with the fault download-no-range has no ranges and no validator', async () => {
     const gateway = await sandbox({ faults: ['download-no-range'] });
     const path = await finishedC(gateway);
     const { status, headers } = await gateway.call('GET', path, { headers: { Range: 'bytes=10-' } });
@@ -245,7 +245,7 @@ describe('a download', () => {
   });
 });
 
-test('the model list fails under models-502', async () => {
+test('a request for the model list fails with the fault models-502', async () => {
   const gateway = await sandbox({ faults: ['models-502x1'] });
   expect((await gateway.call('GET', '/v1/models')).status).toBe(502);
   expect((await gateway.call('GET', '/v1/models')).status).toBe(200);

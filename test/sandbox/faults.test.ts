@@ -53,7 +53,7 @@ describe('the fault syntax', () => {
     expect(() => parseFaults([text])).toThrow(message);
   });
 
-  test('reads everything that it can write, and throws only usage errors', () => {
+  test('reads every fault with any count, and throws only usage errors', () => {
     const names = fc.constantFrom(...FAULTS.map(({ name }) => name));
     fc.assert(
       fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, times) => {
@@ -121,12 +121,12 @@ function fates(seed: number, probability: number, calls = 60): (string | undefin
 }
 
 describe('chaos', () => {
-  test('is the same for the same seed, and different for another seed', () => {
+  test('is the same for the same seed, and different for a different seed', () => {
     expect(fates(7, 50)).toEqual(fates(7, 50));
     expect(fates(7, 50)).not.toEqual(fates(8, 50));
   });
 
-  test('does not depend on the requests in between', () => {
+  test('does not depend on other requests in between', () => {
     const [alone, among] = [startChaos(3), startChaos(3)];
     const call = { kind: 'submit', area: 'c', subject: 'x' } as const;
     for (let count = 0; count < 50; count += 1) {
@@ -136,7 +136,7 @@ describe('chaos', () => {
     }
   });
 
-  test('applies never at 0, always at 100, and about as often as requested in between', () => {
+  test('never applies a fault at 0 %, always at 100 %, and about as often as requested in between', () => {
     expect(fates(1, 0).filter(Boolean)).toEqual([]);
     expect(fates(1, 100).filter(Boolean)).toHaveLength(60);
     const share = fates(1, 20, 5000).filter(Boolean).length / 5000;

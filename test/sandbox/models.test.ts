@@ -30,13 +30,13 @@ test('the sandbox returns one model by its id', async () => {
   expect(answer.body).toMatchObject({ id: 'vendor-h3', object: 'model', protocols: ['c'] });
 });
 
-test('an unknown model is an error under HTTP 200 in the sandbox', async () => {
+test('the sandbox reports an unknown model as an error with HTTP 200', async () => {
   const gateway = await sandbox();
   const answer = await gateway.call('GET', '/v1/models/nothing');
   expect([answer.status, answer.at('error.code')]).toEqual([200, 'model_not_found']);
 });
 
-test('every sandbox model has a price, which the model list contains', async () => {
+test('the model list contains a price for every sandbox model', async () => {
   const gateway = await sandbox();
   const entries = (await gateway.call('GET', '/v1/models')).at('data') as { id: string; prices: object[] }[];
   expect(entries.map(({ id }) => id)).toEqual(MODELS.map(({ id }) => id));

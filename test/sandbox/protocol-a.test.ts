@@ -70,14 +70,14 @@ describe('a sandbox submission', () => {
     ['an unknown field', { ...BODY, model: 'video-a' }],
     ['an unknown field of the instance', withInstance({ lastFrame: PNG })],
     ['an unknown parameter', withParameters({ duration: 4 })],
-    ['a duration it lacks', withParameters({ durationSeconds: 5 })],
+    ['an unsupported duration', withParameters({ durationSeconds: 5 })],
     ['a duration as text', withParameters({ durationSeconds: '4' })],
     ['five samples', withParameters({ sampleCount: 5 })],
-    ['a ratio it lacks', withParameters({ aspectRatio: '1:1' })],
+    ['an unsupported ratio', withParameters({ aspectRatio: '1:1' })],
     ['a resolution in capitals', withParameters({ resolution: '720P' })],
-    ['a policy it lacks', withParameters({ personGeneration: 'all' })],
+    ['an unsupported policy', withParameters({ personGeneration: 'all' })],
     ['a seed below zero', withParameters({ seed: -1 })],
-    ['a switch as text', withParameters({ enhancePrompt: 'true' })],
+    ['a boolean as text', withParameters({ enhancePrompt: 'true' })],
     ['an image without its type', withInstance({ image: { bytesBase64Encoded: 'iVBORw0KGgo=' } })],
     ['an image of another type', withInstance({ image: { ...PNG, mimeType: 'image/gif' } })],
     [
@@ -109,7 +109,7 @@ describe('a sandbox submission', () => {
 });
 
 describe('an operation', () => {
-  test('is not done until it ends, and then contains an address on the gateway', async () => {
+  test('is not done until it ends, and then contains a URL on the gateway', async () => {
     const gateway = await sandbox();
     const name = (await post(gateway, BODY)).at('name') as string;
     gateway.clock.now += 999;
@@ -124,7 +124,7 @@ describe('an operation', () => {
     expect(file.bytes.subarray(4, 8).toString('latin1')).toBe('ftyp');
   });
 
-  test('contains a different address and a different file for each sample', async () => {
+  test('contains a different URL and a different file for each sample', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, withParameters({ sampleCount: 3 }));
     const samples = done.at(`${RESPONSE}.generatedSamples`) as { video: { uri: string } }[];

@@ -42,11 +42,11 @@ describe('a Protocol B request to the sandbox', () => {
   test.each<[string, Record<string, string>, string]>([
     ['without an action', { 'X-TC-Action': '' }, 'MissingParameter'],
     ['without a version', { 'X-TC-Version': '' }, 'MissingParameter'],
-    ['with another version', { 'X-TC-Version': '2.0' }, 'NoSuchVersion'],
-    ['with another action', { 'X-TC-Action': 'DescribeMediaInfos' }, 'InvalidAction'],
+    ['with a wrong version', { 'X-TC-Version': '2.0' }, 'NoSuchVersion'],
+    ['with an unknown action', { 'X-TC-Action': 'DescribeMediaInfos' }, 'InvalidAction'],
     ['with an action in lower case', { 'X-TC-Action': 'createaigcvideotask' }, 'InvalidAction'],
     ['that is not declared as JSON', { 'Content-Type': 'text/plain' }, 'InvalidRequest'],
-  ])('%s fails under HTTP 200', async (_, headers, code) => {
+  ])('%s fails with HTTP 200', async (_, headers, code) => {
     const gateway = await sandbox();
     const answer = await gateway.act('CreateAigcVideoTask', BODY, headers);
     expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
@@ -143,7 +143,7 @@ describe('a task creation in the sandbox', () => {
     ['sound as a boolean', withOutput({ AudioGeneration: true }), 'InvalidParameterValue'],
     ['ExtInfo as an object', { ...EXTENDED, ExtInfo: JSON.parse(TWICE) as unknown }, 'InvalidParameterValue'],
     ['ExtInfo serialised once', { ...EXTENDED, ExtInfo: ONCE }, 'InvalidParameterValue'],
-  ])('refuses %s under HTTP 200 and charges nothing', async (_, body, code) => {
+  ])('refuses %s with HTTP 200, and charges nothing', async (_, body, code) => {
     const gateway = await sandbox();
     const answer = await create(gateway, body);
     expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
@@ -152,7 +152,7 @@ describe('a task creation in the sandbox', () => {
 });
 
 describe('a task', () => {
-  test('waits, is processed, and finishes with an address on the file host', async () => {
+  test('waits, is processed, and finishes with a URL on the file host', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const seen: unknown[] = [];
@@ -206,7 +206,7 @@ describe('a task', () => {
     expect((await finish(gateway, EXTENDED)).at(usage)).toBeUndefined();
   });
 
-  test('is not found with another key, under a wrong id, or after three days', async () => {
+  test('is not found with a different key, by a wrong id, or after three days', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const other = { Authorization: 'Bearer other-key' };
@@ -218,7 +218,7 @@ describe('a task', () => {
     expect(codes).toEqual(['ResourceNotFound', 'ResourceNotFound', 'ResourceNotFound']);
   });
 
-  test('is found only by its id', async () => {
+  test('is found only by a query that contains its id as text, and nothing else', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const answer = await gateway.act('DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });
@@ -236,7 +236,7 @@ describe('the sandbox file host', () => {
     ['Authorization', { Authorization: 'Bearer anything' }],
     ['X-Api-Key', { 'X-Api-Key': 'anything' }],
     ['a header of any name', { 'X-Custom': 'key=sandbox-key' }],
-  ])('refuses a key in %s, and records the key', async (_, headers) => {
+  ])('refuses a key in %s, and records that a key was received', async (_, headers) => {
     const gateway = await sandbox();
     const url = await fileUrl(gateway);
     expect(verify(gateway.stateDir).map(({ kind }) => kind)).not.toContain('key-at-file-host');
@@ -247,13 +247,13 @@ describe('the sandbox file host', () => {
   test.each<[string, (url: string) => string]>([
     ['no signature', (url) => url.replace(/&sign=.*/, '')],
     ['a later expiry', (url) => url.replace(/t=\d+/, 't=99999999999999')],
-  ])('refuses an address with %s', async (_, change) => {
+  ])('refuses a URL with %s', async (_, change) => {
     const gateway = await sandbox();
     const url = change(await fileUrl(gateway));
     expect((await gateway.call('GET', url, { headers: PLAIN })).status).toBe(403);
   });
 
-  test('refuses an expired address, and a later query returns a fresh one', async () => {
+  test('refuses an expired URL, and a later query returns a new URL', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     gateway.clock.now += 1000;

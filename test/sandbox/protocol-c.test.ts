@@ -113,12 +113,12 @@ describe('a self-hosted model', () => {
   });
 
   test.each<[string, object]>([
-    ['a prompt of 30001 characters', { prompt: '🪁'.repeat(30_001) }],
+    ['a prompt of 30,001 characters', { prompt: '🪁'.repeat(30_001) }],
     ['ten references', { reference_image_urls: urls(10) }],
     ['r2v without a reference', { generation_mode: 'r2v' }],
     ['an asset in a private network', { image: 'http://192.168.1.2/a.png' }],
     ['an asset on loopback', { image: 'http://127.0.0.1/a.png' }],
-  ])('accepts %s, which the upstream rejects', async (_, field) => {
+  ])('accepts %s, but the task then fails and is refunded', async (_, field) => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...SELF_HOSTED, ...field });
     gateway.clock.now += 1000;
@@ -171,7 +171,7 @@ describe('a Protocol C task in the sandbox', () => {
     expect((await gateway.call('GET', `/v1/videos/${id}/content`)).status).toBe(400);
   });
 
-  test('is not visible to another key', async () => {
+  test('is not visible to a different key', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const id = await submit(gateway, OFFICIAL);
     gateway.clock.now += 1000;

@@ -108,13 +108,13 @@ describe('a streamed sandbox response', () => {
   test.each([
     ['Hi [response-fails]', 'response.failed'],
     ['Hi [response-refuses]', 'response.completed'],
-  ])('under %s ends with %s', async (input, last) => {
+  ])('to the input %j ends with %s', async (input, last) => {
     const box = await sandbox();
     const answer = await box.call('POST', '/v1/responses', { body: { ...body, input } });
     expect(eventsOf(answer.bytes.toString()).at(-1)?.type).toBe(last);
   });
 
-  test('under responses-cut has no end, regardless of the percentage', async () => {
+  test('with the fault responses-cut has no end, regardless of the percentage', async () => {
     for (const fault of ['responses-cut@0%', 'responses-cut@50%', 'responses-cut@100%']) {
       const box = await sandbox({ faults: [fault] });
       const events = eventsOf((await box.call('POST', '/v1/responses', { body })).bytes.toString());
@@ -122,7 +122,7 @@ describe('a streamed sandbox response', () => {
     }
   });
 
-  test('arrives in pieces, the first before the last is created', async () => {
+  test('arrives in pieces, and the first piece arrives before the last is created', async () => {
     const box = await sandbox();
     const headers = { Authorization: `Bearer ${box.key}`, 'Content-Type': 'application/json' };
     const init = { method: 'POST', headers, body: JSON.stringify(body) };
@@ -134,7 +134,7 @@ describe('a streamed sandbox response', () => {
     expect(pieces[0]).not.toContain('response.completed');
   });
 
-  test('under responses-429 costs nothing', async () => {
+  test('with the fault responses-429 costs nothing', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['responses-429x1'] });
     expect((await box.call('POST', '/v1/responses', { body })).status).toBe(429);

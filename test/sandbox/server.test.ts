@@ -66,7 +66,7 @@ describe('access to the sandbox', () => {
     expect(isForeign({ host: 'localhost' }, 'http://127.0.0.1:8080')).toBe(true);
   });
 
-  test("is refused without any permission for a web page's preflight request", async () => {
+  test("is refused for a web page's preflight request", async () => {
     const gateway = await sandbox();
     const headers = { Origin: 'https://attacker.example', 'Access-Control-Request-Method': 'POST' };
     expect(await rawStatus(`${gateway.url}/v1/videos`, 'OPTIONS', headers)).toBe(403);
@@ -87,7 +87,7 @@ describe('access to the sandbox', () => {
     },
   );
 
-  test('is granted with a configured key, including in a later sandbox with the same state', async () => {
+  test('is granted with a configured key, even in a later sandbox with the same state', async () => {
     const first = await sandbox({ keys: ['second-key'] });
     const second = await sandbox({ stateDir: first.stateDir });
     const headers = { Authorization: 'Bearer second-key' };

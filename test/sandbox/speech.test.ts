@@ -126,11 +126,11 @@ describe('the errors in specification 7', () => {
       401,
       undefined,
     ],
-    ['another resource', {}, { 'X-Api-Resource-Id': 'speech-tts-1.0' }, 403, 'header.code'],
+    ['a wrong resource', {}, { 'X-Api-Resource-Id': 'speech-tts-1.0' }, 403, 'header.code'],
     ['a voice that is not authorised', { speaker: 'forbidden-voice' }, {}, 403, 'code'],
     ['an unknown voice', { speaker: 'nobody' }, {}, 400, 'code'],
     ['an empty voice', { speaker: '' }, {}, 400, 'code'],
-    ['a voice by its word', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
+    ['a voice refused by a word in the text', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
     ['no balance', { text: 'Hi [no-balance]' }, {}, 403, 'error.code'],
     ['no JSON', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],
   ])('include %s, at no charge', async (_, params, headers, status, at) => {
@@ -147,7 +147,7 @@ describe('the errors in specification 7', () => {
     ['blank text', { text: ' …!' }, 45_002_001],
     ['an unknown format', { text: 'Hi', audio_params: { format: 'flac' } }, 45_000_001],
     ['an odd sample rate', { text: 'Hi', audio_params: { sample_rate: 12_345 } }, 45_000_001],
-  ])('include %s as a frame under HTTP 200, at no charge', async (_, params, code) => {
+  ])('include %s, as a frame with HTTP 200 and at no charge', async (_, params, code) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await speak(box, params);

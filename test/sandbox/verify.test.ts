@@ -34,7 +34,7 @@ describe('a double charge', () => {
     expect(finding).toMatchObject({ kind: 'charged-twice', tasks: [first, second.at('task_id')] });
   });
 
-  test('is not reported for another body or another key', async () => {
+  test('is not reported for a different body or a different key', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     await submit(gateway);
     await submit(gateway, { ...BODY, prompt: 'a blue kite' });
@@ -61,8 +61,8 @@ describe('a double charge', () => {
   test.each<[string, object]>([
     ['an omitted default', { ...ROW, duration: undefined }],
     ['ratio for aspect_ratio', { ...ROW, aspect_ratio: undefined, ratio: '16:9' }],
-    ['a fresh seed', { ...ROW, seed: 2 }],
-    ['another model', { ...ROW, model: 'vendor-h3-base' }],
+    ['a different seed', { ...ROW, seed: 2 }],
+    ['a different model', { ...ROW, model: 'vendor-h3-base' }],
     ['an added field', { ...ROW, prompt_optimization: true }],
   ])('is reported for an equivalent body with %s if the first response was lost', async (_, other) => {
     const lost = await sandbox({ faults: ['submit-reply-lostx1'] });
@@ -80,7 +80,7 @@ describe('a double charge', () => {
     expect(findings(well)).toEqual([]);
   });
 
-  test('is reported for the same request in another protocol after a lost response', async () => {
+  test('is reported for the same request in a different protocol after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway, ROW).catch(() => undefined);
     const body = { instances: [{ prompt: 'a red kite' }] };
@@ -88,7 +88,7 @@ describe('a double charge', () => {
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
 
-  test('is not reported for another row after a lost response', async () => {
+  test('is not reported if a different row is submitted after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway, ROW).catch(() => undefined);
     await submit(gateway, { ...ROW, prompt: 'a blue kite' });
@@ -96,7 +96,7 @@ describe('a double charge', () => {
   });
 });
 
-/** Polls a task with these pauses, in ms, and then fetches the result. */
+/** Polls a task with the given pauses, in ms, and then fetches the result. */
 async function pollAndFetch(gateway: TestSandbox, pauses: number[], agent = 'curl/8'): Promise<void> {
   const path = `/v1/videos/${await submit(gateway)}`;
   const headers = { 'User-Agent': agent };
@@ -278,7 +278,7 @@ describe('an ignored failure', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test.each(['a-filtered', 'task-fails'])('is reported for an operation under %s', async (fault) => {
+  test.each(['a-filtered', 'task-fails'])('is reported for an operation with the fault %s', async (fault) => {
     const gateway = await sandbox({ faults: [fault] });
     const body = { instances: [{ prompt: 'x' }] };
     await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body });
@@ -294,7 +294,7 @@ describe('an ignored failure', () => {
   });
 
   test.each(['tts-cut', 'tts-reset', 'tts-error-frame'])(
-    'is reported for a speech stream under %s',
+    'is reported for a speech stream with the fault %s',
     async (fault) => {
       const gateway = await sandbox({ faults: [`${fault}x1`] });
       const headers = { 'X-Api-Key': gateway.key, 'X-Api-Resource-Id': 'speech-tts-2.0' };

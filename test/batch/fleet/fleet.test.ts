@@ -12,8 +12,8 @@ describeFleet('a batch on many machines, through a transaction pool,', { isPoole
     const outcome = await fleet.run();
     expect(outcome).toMatchObject({ paidTwice: [], astray: [] });
     // The first fault may leave five rows in doubt whose requests never arrive. The other eleven rows suffice for two
-    // faults.
-    // The second fault may leave five more rows in doubt, and the gateway loses, fails and refuses one submission each.
+    // faults. The second fault may leave five more rows in doubt, and the gateway loses, fails and refuses one
+    // submission each.
     expect(outcome.deaths).toBeGreaterThanOrEqual(2);
     expect(outcome.done).toBeGreaterThanOrEqual(16 - 5 - 5 - 3);
   });

@@ -29,7 +29,7 @@ export interface Outcome {
   paidTwice: string[];
   /** Rows that are not complete, not in doubt, and have not failed with a suggested command. */
   astray: string[];
-  /** Rows that were neither finished nor in doubt when the last runner had ended. */
+  /** Rows that were neither finished nor in doubt when the last runner ended. */
   left: string[];
   /** Rows in doubt. */
   unknown: number;
@@ -39,7 +39,7 @@ export interface Outcome {
   deaths: number;
 }
 
-/** How long a runner is stopped, in ms: longer than its lease. */
+/** How long a runner is stopped, in ms (longer than its lease). */
 const stoppedMs = 4000;
 
 interface RowView {
@@ -48,7 +48,7 @@ interface RowView {
   next?: string[];
 }
 
-/** Runners on separate machines, to which faults happen. Some run `mgw worker`, the others `mgw batch run`. */
+/** Runners on separate machines that are exposed to faults. Some run `mgw worker`, the others `mgw batch run`. */
 export class Fleet {
   readonly gateway: BatchGateway;
   readonly #server: PostgresServer;

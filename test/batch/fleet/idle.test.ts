@@ -7,7 +7,9 @@ import { fakeClock } from '../../jobs/harness.ts';
 
 const away = new MgwError('unreachable', 'The ledger does not respond.');
 
-/** Runs a worker whose queue fails `outages` times at first, and whose only batch fails to open `tries` times. */
+/**
+ * Runs a worker whose queue fails the first `outages` times and whose only batch fails to open the first `tries` times.
+ */
 async function work(
   outages: number,
   error = away,

@@ -4,7 +4,7 @@ import { CuttingProxy, type Cut } from '../../support/cutting-proxy.ts';
 import { runHereAs } from '../../support/one-process.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-// mgw waits for a response for one second. The pauses between tries are shorter.
+// mgw waits for a response for one second. The pauses between attempts are shorter.
 const parameters = 'connect_timeout=1';
 const [sending, reply] = [/type\W+sending/, /type\W+reply/];
 
@@ -57,7 +57,7 @@ for (const { way, isPooled } of bothWays)
 
     async function mended(): Promise<void> {
       proxy.up();
-      // Expire the lease, since the process has ended.
+      // The process has ended, so do not wait for its lease to expire.
       await place.query('update mgw.leases set until = clock_timestamp()');
     }
 
@@ -97,7 +97,7 @@ for (const { way, isPooled } of bothWays)
     if (isPooled) return;
 
     it.each(lasting)(
-      'of the acceptance leaves the handle on screen and in a file until the database is back if $trouble',
+      'of the acceptance prints the handle, and keeps the handle in a file until the database is back, if $trouble',
       async ({ make }) => {
         make(proxy, reply);
         const first = await runHereAs(machine, args);
@@ -127,7 +127,7 @@ for (const { way, isPooled } of bothWays)
       expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
     });
 
-    it('causes a summary that includes the running rows in the paid ones if the database is lost', async () => {
+    it('leads to a summary that counts running rows as paid if the database is lost', async () => {
       const { gateway } = place;
       gateway.polls = Infinity;
       const queried = new Set<string>();

@@ -11,10 +11,10 @@ export interface FleetPlace {
   server: PostgresServer;
   /** The port of the server, or of the pool in front of it. */
   port: number;
-  /** The database's name. Its tables exist. */
+  /** The name of a database that contains the tables. */
   name: string;
   gateway: BatchGateway;
-  /** Machines whose state is that database. */
+  /** Machines whose state is the database `name`. */
   machines: Machines;
   /** Returns the database's address with the given parameters, such as `lease=2s`. */
   url(parameters?: string, port?: number): string;

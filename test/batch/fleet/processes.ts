@@ -12,10 +12,10 @@ export async function openDatabase(url: string, isNew = false): Promise<Database
   return database;
 }
 
-/** A fleet's process, whose lease the test can end. */
+/** A process of a fleet. A test can end its lease. */
 export interface TestProcess extends FleetState {
   id: string;
-  /** Ends its lease, as if it were not renewed. */
+  /** Ends the process's lease, as if the lease had not been renewed. */
   die(): Promise<void>;
 }
 

@@ -13,7 +13,7 @@ function planned(prompt: string): NamedRow {
   return { id: 'a', row, work: { protocol: { name: 'c' }, body, userBody: body } } as unknown as NamedRow;
 }
 
-/** Updates a batch row whose queue answers each statement with `answer`. Returns the statements and the notes. */
+/** Updates a batch row in a queue that answers each statement with `answer`. Returns the statements and the notes. */
 async function update(
   prompt: string,
   answer: (sql: string) => Record<string, unknown>[],

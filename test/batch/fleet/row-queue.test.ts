@@ -29,7 +29,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     await addRows(one.query, 'clips', rows(...ids));
   }
 
-  it('are added once, even if they are enqueued repeatedly; a changed row is reported, and not updated in the queue', async () => {
+  it('are added once, even if they are enqueued repeatedly, and are reported but not updated if they have changed', async () => {
     await addBatch(one.query, { name: 'clips', head });
     expect(await addRows(one.query, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
@@ -43,7 +43,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     );
   });
 
-  it('are refused if the batch name exists with another gateway, and are assigned only to workers for their gateway', async () => {
+  it('are refused if the batch name exists with a different gateway, and are assigned only to workers for their gateway', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
@@ -76,7 +76,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     return found;
   }
 
-  it('return to the queue when their worker loses its lease, and that worker can no longer write to them', async () => {
+  it('return to the queue when their worker loses its lease, and that worker can no longer change them', async () => {
     await enqueue('a');
     const [gone, next] = [new RowQueue(one), new RowQueue(other)];
     const [lost] = await gone.claim('clips', 1);
@@ -181,7 +181,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     },
   );
 
-  it('do not count a stopped or disconnected worker as dead once it resumes', async () => {
+  it('do not count a stopped or disconnected worker as dead once the worker resumes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.claim('clips', 1);
@@ -196,7 +196,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
-  it('do not count a returned row as a death, and wait as long as requested before the next claim', async () => {
+  it('that a worker returns do not count the worker as dead, and wait as long as requested before the next claim', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {

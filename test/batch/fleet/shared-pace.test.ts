@@ -44,7 +44,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     );
   }
 
-  // Whether several tries find no slot.
+  // Whether no slot becomes free within 400 ms.
   async function isFull(one: SharedPace): Promise<boolean> {
     const stop = new AbortController();
     const waiting = one.enter(stop.signal).then(
@@ -80,7 +80,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(await held()).toBe(4);
   });
 
-  it("frees a process's slots once its lease has ended", async () => {
+  it("frees a process's slots once the process's lease has ended", async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await enter(gone, 4);

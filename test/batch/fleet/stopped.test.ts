@@ -47,7 +47,7 @@ function atMessage(pattern: RegExp, isHeld = true): Stop['arrange'] {
   };
 }
 
-/** Stops after the database has recorded an event, and holds the response. */
+/** Stops after the database has recorded an event of the given type, and holds the response. */
 function afterEvent(type: string): Stop {
   return { arrange: atMessage(new RegExp(`type\\W+${type}\\W`), false), recorded: type };
 }
@@ -80,7 +80,7 @@ const statements: Phase[] = [
     woken: 'done',
   },
   {
-    phase: 'after the claim',
+    phase: 'after it claims the attempt',
     arrange: atMessage(/type\W+sending\W/),
     other: 'done',
     posts: 1,
@@ -101,14 +101,14 @@ const statements: Phase[] = [
     woken: 'ended',
   },
   {
-    phase: 'between the download and the file',
+    phase: 'after the download, before the file is recorded',
     arrange: atMessage(/type\W+file\W/),
     other: 'done',
     posts: 1,
     woken: 'done',
   },
   {
-    phase: 'before the file gets its name',
+    phase: 'before it publishes the file',
     ...afterEvent('file'),
     other: 'done',
     posts: 1,
@@ -158,7 +158,9 @@ for (const { way, isPooled } of bothWays)
       await expect.poll(() => place.query(found)).toBe('1');
     }
 
-    /** Starts a runner and stops it in a phase until its lease has ended. Returns a function that resumes it. */
+    /**
+     * Starts a runner and stops it in a phase until its lease has ended. Returns a function that resumes the runner.
+     */
     async function stoppedIn({ arrange, recorded }: Stop): Promise<() => Promise<CliResult>> {
       const clock = stoppable(hurried());
       const machine = place.machines.machine(place.url('lease=30s', proxy.port));
@@ -189,7 +191,7 @@ for (const { way, isPooled } of bothWays)
         expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
         const version = versionOfOutput();
         const woken = await wake();
-        // The runner's pending statement may have timed out before it resumes.
+        // The runner's pending statement may have timed out before the runner resumes.
         const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not respond/] }[
           each.woken
         ];

@@ -75,7 +75,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
-  it('starts only one pause at a time, even if several rows cause one', async () => {
+  it('starts only one pause at a time, even if several rows request a pause', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(16), '--concurrency', '16']);
     const warnings: string[] = [];
     const onWarning = ({ name }: Error): unknown => warnings.push(name);
@@ -86,7 +86,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.size).toBe(16);
   });
 
-  it('enqueues nothing while a row is invalid, and enqueues the other rows on request', async () => {
+  it('enqueues nothing if a row is invalid, unless --skip-bad is given', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['good', 'a paper boat'], ['bad', '']));
     const refused = await runHereAs(here, ['batch', 'enqueue', file]);
@@ -145,7 +145,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect((await runHereAs(here, retry)).code).toBe(0);
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
     expect([status.code, status.json['batch']]).toMatchObject([0, { states: { done: 1 } }]);
-    // As if the process had died before it updated the queue.
+    // Simulates a process that died before it updated the queue.
     await place.query("update mgw.batch_rows set hash = 'old', content = replace(content, 'plane', 'boat')");
     const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
     expect([enqueued.code, enqueued.json]).toMatchObject([0, { replaced: 1, changed: [] }]);
@@ -154,7 +154,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('retries no changed row, and pays nothing, if the database cannot store the new content in the queue', async () => {
+  it('does not retry or pay for a changed row if the database cannot store the new content in the queue', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -179,7 +179,7 @@ describeFleet('mgw worker', {}, (place) => {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
 
-  it('marks a row written by an unknown program as bad, reads none of its files, and continues', async () => {
+  it('marks malformed rows from an unknown program as bad, does not read their files, and continues', async () => {
     const good = {
       index: 1,
       line: 2,
@@ -238,7 +238,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
-  it('exits 11 under --strict if a video differs from its request, but keeps the video and pays for no row again', async () => {
+  it('exits 11 with --strict if a video differs from its request, but keeps the video and does not pay again', async () => {
     const clip = { width: 96, height: 64 };
     place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
     const file = join(machines.shared, 'clips.jsonl');
@@ -265,7 +265,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('saves below its -o, which is required', async () => {
+  it('requires -o, which batch enqueue does not accept', async () => {
     const { code, stderr } = await runHereAs(here, ['worker', ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining('mgw worker -o')]);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), ...machines.output]);
@@ -276,14 +276,14 @@ describeFleet('mgw worker', {}, (place) => {
     ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
     ['out/x.mp4', 'specifies one file for all rows'],
     ['out/{name}-{n}.{ext}', 'specifies one file for all rows'],
-  ])('refuses the output %s when it starts, and claims no row', async (output, why) => {
+  ])('refuses the output %s when it starts, and does not claim a row', async (output, why) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const { code, stderr } = await runHereAs(here, ['worker', '-o', output, ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(why)]);
     expect(await rowsInQueue()).toBe('row-0\twaiting');
   });
 
-  it('returns a row unpaid, and becomes idle, if its -o cannot name the output or the output exists', async () => {
+  it('returns a row to the queue unpaid, and becomes idle, if the output cannot be named or exists', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const unnamed = await runHereAs(
       here,
@@ -325,7 +325,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(await rowsInQueue()).toBe('row-0\tended\nother\twaiting');
   });
 
-  it('needs none of the files that a row refers to', async () => {
+  it('does not need the files that a row refers to', async () => {
     const text = join(machines.shared, 'text.txt');
     const body = join(machines.shared, 'body.json');
     writeFileSync(text, 'a paper boat at sea');
@@ -381,7 +381,7 @@ describeFleet('mgw worker', {}, (place) => {
   it.each([
     { how: ['--adopt', 'task-1'], charges: 1 },
     { how: ['--not-created'], charges: 2 },
-  ])('finishes a row in doubt that a person has resolved with $how.0', async ({ how, charges }) => {
+  ])('finishes a row in doubt that the user has resolved with $how.0', async ({ how, charges }) => {
     gateway.judge = () => (gateway.charges.size === 0 ? { kind: 'lose' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     expect((await work()).code).toBe(11);
@@ -410,7 +410,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('finishes a row that another worker found in doubt, once the database knows its handle', async () => {
+  it('finishes a row that another worker found in doubt, once the database contains the handle', async () => {
     const proxy = await CuttingProxy.open(place.port);
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
@@ -434,7 +434,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('suggests the command that raises the budget of a batch, with which the next worker pays for the other row', async () => {
+  it("suggests a command that raises a batch's budget, so the next worker can pay for the other row", async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2), '--budget', '1']);
     const budgeted = async (): Promise<CliResult> => {
       const machine = machines.machine();

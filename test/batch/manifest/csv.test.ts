@@ -89,7 +89,7 @@ describe('the CSV reader', () => {
     );
   });
 
-  it('reads the valid rows in arbitrary bytes, and reports the rest', async () => {
+  it('gives each row and problem in arbitrary bytes a line number within the file', async () => {
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 6 }),
       fc.constantFrom('"', ',', '\n', 'id,prompt\n').map((text) => Buffer.from(text)),

@@ -312,7 +312,7 @@ rows:
     expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deeply or too large/)]);
   });
 
-  it('has a size limit, whose error lists the formats without a limit', async () => {
+  it('has a size limit, and the error lists the formats without a limit', async () => {
     const { problems } = await read('m.yaml', `rows:\n${`# ${'x'.repeat(1021)}\n`.repeat(2048)}`);
     expect(problems).toEqual([
       'm:1: a YAML manifest may have at most 2 MiB; JSON Lines and CSV have no limit',

@@ -91,7 +91,7 @@ describe('a spreadsheet file', () => {
     ]);
   });
 
-  it('may contain a comment column that is ignored by name, and has every other unknown column reported once', async () => {
+  it('has columns called Notes or Comment ignored, and every other unknown column reported once', async () => {
     const { rows: good } = await read('m.csv', 'protocol,prompt,Notes,COMMENT\nc,a boat,x,y\n', {
       columns: new Set(),
     });

@@ -50,7 +50,7 @@ describe('@google/genai', () => {
     expect(readFileSync(downloadPath).toString('latin1', 4, 8)).toBe('ftyp');
   });
 
-  it('finds a video inside the operation', async () => {
+  it('finds an inline video in the operation', async () => {
     const gateway = await sandbox();
     const { response } = await finished(gateway, 'video-a-inline');
     const video = response?.generatedVideos?.[0]?.video;
@@ -65,9 +65,9 @@ describe('@google/genai', () => {
   });
 
   it.each([
-    ['another key', 'video-a', 401],
+    ['a wrong key', 'video-a', 401],
     ['an unknown model', 'video-z', 503],
-  ])('recognises the status and message for %s', async (_, model, status) => {
+  ])('receives the status and message for %s', async (_, model, status) => {
     const gateway = await sandbox();
     const client = clientOf(gateway, model === 'video-a' ? 'wrong' : gateway.key);
     const call = client.models.generateVideos({ model, source: { prompt: 'x' }, config });

@@ -68,12 +68,12 @@ describe('tencentcloud-sdk-nodejs-vod', () => {
   it.each([
     ['SubAppId', { ...order, SubAppId: 1 }, 'InvalidParameterValue'],
     ['a version of another model', { ...order, ModelVersion: '9' }, 'InvalidParameterValue'],
-  ])("throws a refusal's code: %s", async (_, body, code) => {
+  ])('throws an error with the code of the refusal: %s', async (_, body, code) => {
     const client = clientOf(await sandbox());
     await expect(client.CreateAigcVideoTask(body)).rejects.toMatchObject({ code });
   });
 
-  it('throws for an unknown task and for another key', async () => {
+  it('throws an error for an unknown task, and for a wrong key', async () => {
     const gateway = await sandbox();
     await expect(clientOf(gateway).DescribeTaskDetail({ TaskId: 'none' })).rejects.toMatchObject({
       code: 'ResourceNotFound',

@@ -29,7 +29,7 @@ function components(colours: Uint32Array): Picture {
   return Array.from(colours, (colour) => [colour >>> 16, (colour >>> 8) & 0xff, colour & 0xff]);
 }
 
-it('the encoder reproduces every colour of a picture and of the next one exactly', () => {
+it('the encoder reproduces every colour of a picture and of the next picture exactly', () => {
   const property = fc.property(picture, picture, (first, second) => {
     const idr = decodeSlice(Buffer.from(encodeIdr(first, COLUMNS, 0)), PARAMETERS, []);
     expect(idr.picture).toEqual(components(first));

@@ -1,4 +1,4 @@
-/** The sequence and picture parameters on which the slices of this kind of stream depend. */
+/** The sequence and picture parameters that the slices of a sandbox stream depend on. */
 export interface Parameters {
   profile: number;
   constraints: number;
@@ -209,7 +209,7 @@ function chromaStep(level: number, qp: number): number {
   return (dc + 32) >> 6;
 }
 
-/** Reads the only coefficient, DC, of a block whose neighbours have none, or returns 0 (H.264 9.2). */
+/** Reads a block's only coefficient (DC), or returns 0. The neighbours must have no coefficients (H.264 9.2). */
 function readCoefficient(r: BitReader, plane: 'luma' | 'chroma'): number {
   const zeros = r.zeros();
   const token = zeros > 3 ? `${zeros}` : `${zeros}${zeros === 3 ? r.u(2) : ''}`;

@@ -33,7 +33,7 @@ function strongestPitch(samples: Int16Array, sampleRate: number): number {
   return candidates[powers.indexOf(Math.max(...powers))] ?? 0;
 }
 
-/** Returns the similarity of the samples to those `period` later: 1 for a tone of that period. */
+/** Returns the similarity of the samples to the samples `period` later: 1 for a tone of that period. */
 function repetition(samples: Int16Array, period: number): number {
   const shift = Math.round(period);
   const product = samples.reduce((sum, sample, index) => sum + sample * (samples[index + shift] ?? 0), 0);
@@ -159,7 +159,7 @@ describe('mp3', () => {
     expect(apart).toEqual(readMp3(Buffer.concat(fragments)));
   });
 
-  it('contains one tone at a time, and none in a pause', () => {
+  it('contains one tone at a time, and no tone in a pause', () => {
     const lines = (text: string) =>
       readMp3(renderSpeech({ text, format: 'mp3', sampleRate: 24_000 })).flatMap(({ granules }) => granules);
     const toneOf220Hertz = Math.round(220 / (24_000 / 1152));
@@ -192,7 +192,7 @@ describe('mp3', () => {
 });
 
 describe('ogg_opus', () => {
-  it('is a sequence of pages, from a first to a last one, that ends at the correct sample', () => {
+  it('is a complete sequence of pages that ends at the correct sample', () => {
     const fragments = [...speechChunks({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 })];
     const stream = Buffer.concat(fragments);
     const pages: { type: number; granule: number; sequence: number }[] = [];
@@ -250,7 +250,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
     }
   });
 
-  it("finds the characters' pitch and the pauses in ogg_opus, about as loud as in the other formats", () => {
+  it("finds the characters' pitch and the pauses in ogg_opus, at about the loudness of the other formats", () => {
     const { output } = decode(`${'n'.repeat(20)}${'s'.repeat(20)}${'v'.repeat(20)}`, 'ogg_opus', 24_000);
     for (const [index, pitch] of [220, 440, 659].entries()) {
       const samples = toSamples(output).subarray(index * 57_600 + 9600, index * 57_600 + 48_000);

@@ -57,7 +57,7 @@ describe('renderVideo', () => {
     });
   });
 
-  it('inserts a key frame every two seconds, so that a player can seek', () => {
+  it('inserts a key frame every two seconds, so a player can seek', () => {
     const { file, slices } = decode(HD);
     const keys = slices.flatMap(({ isIdr }, index) => (isIdr ? [index] : []));
     expect(keys).toEqual([0, 48, 96]);
@@ -72,7 +72,7 @@ describe('renderVideo', () => {
     expect(Math.max(...changed.map(({ coded }) => coded))).toBeLessThan((80 * 45) / 4);
   });
 
-  it('fills the bar at the bottom by the last picture', () => {
+  it('shows a bar at the bottom that is full in the last picture', () => {
     const { slices, parameters } = decode({ ...HD, seconds: 2 });
     const bottomRow = (index: number) =>
       slices.at(index)?.picture.slice(-parameters.columns).map(String) ?? [];
@@ -80,7 +80,7 @@ describe('renderVideo', () => {
     expect(new Set(bottomRow(0)).size).toBeGreaterThan(10);
   });
 
-  it('creates the same bytes for the same options, and different pictures for another prompt', () => {
+  it('creates the same bytes for the same options, and different pictures for a different prompt', () => {
     expect(renderVideo(HD)).toEqual(renderVideo({ ...HD }));
     const first = (prompt: string) =>
       decode({ ...HD, prompt, seconds: 0.1 }).slices[0]?.picture.map(String) ?? [];
@@ -107,7 +107,7 @@ describe('renderVideo', () => {
     expect(frames.flatMap(({ granules }) => granules).every(({ length }) => length === 1)).toBe(true);
   });
 
-  it('plays another tune for another prompt', () => {
+  it('plays a different tune for a different prompt', () => {
     const tune = (prompt: string): Buffer =>
       Buffer.concat(readMp4(renderVideo({ ...HD, prompt, seconds: 2, audio: true })).audio?.frames ?? []);
     expect(tune('a lighthouse').equals(tune('a lighthouse'))).toBe(true);
@@ -119,7 +119,7 @@ describe('renderVideo', () => {
     expect(renderVideo({ ...HD, seconds: 15, width: 2560, height: 1440 }).length).toBeLessThan(1_000_000);
   });
 
-  it('can be decoded for any prompt, even size and number of pictures', () => {
+  it('creates a decodable file for any prompt, any even width and height, and any number of pictures', () => {
     const side = fc.integer({ min: 1, max: 200 }).map((half) => half * 2);
     const options = fc.record({
       prompt: fc.string({ unit: 'grapheme' }),
@@ -154,7 +154,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on a sandbox video', () => {
   it.each([
     { width: 1366, height: 768, seconds: 1 },
     { width: 34, height: 22, seconds: 3 },
-  ])('probes and decodes it without a warning: %j', (size) => {
+  ])('probes and decodes the video without a warning: %j', (size) => {
     const video = renderVideo({ ...HD, ...size });
     const fields = [
       'codec_name',
@@ -175,7 +175,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on a sandbox video', () => {
     expect(ffmpeg(video, [], ['-f', 'null']).complaints).toBe('');
   });
 
-  it.each([1 / 24, 2.5])('decodes its sound without a warning, %d s long', (seconds) => {
+  it.each([1 / 24, 2.5])('decodes %d s of sound without a warning', (seconds) => {
     const video = renderVideo({ ...HD, seconds, audio: true });
     const { complaints, output } = ffmpeg(video, [], ['-vn', '-f', 's16le']);
     expect(complaints).toBe('');
