@@ -30,7 +30,7 @@ interface Task {
 export interface BatchGateway extends Origin {
   /** How often each prompt or text was charged. */
   charges: Map<string, number>;
-  /** Decides how to respond to a submission. Undefined accepts it. */
+  /** Returns how to respond to a submission, or undefined to accept the submission. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
   /** Returns a prompt's latest task id. */
   taskOf: (prompt: string) => string;

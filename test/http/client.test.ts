@@ -124,7 +124,7 @@ describe('the hook before the first byte', () => {
     expect(heard.join('')).toContain('POST /v1/videos');
   });
 
-  it('makes the call rethrow its error, send nothing and close the connection, if it fails', async () => {
+  it('that fails makes the call rethrow its error, send nothing and close the connection', async () => {
     let closed = false;
     const heard: Buffer[] = [];
     const server = await tcpServer((socket) => {
@@ -140,7 +140,7 @@ describe('the hook before the first byte', () => {
     expect(heard).toEqual([]);
   });
 
-  it('is required, so nothing is sent if a replaced dispatcher connects without it', async () => {
+  it('is required, so nothing is sent if a replaced dispatcher connects without calling the hook', async () => {
     const server = await httpServer(says('{}'));
     const other = new Client(server.url);
     onEnd(() => other.destroy());
@@ -152,7 +152,7 @@ describe('the hook before the first byte', () => {
     expect(server.requests).toEqual([]);
   });
 
-  it('is followed by no byte if the call is interrupted while the hook runs', async () => {
+  it('is not followed by any byte if the call is interrupted while the hook runs', async () => {
     const server = await httpServer(says('{}'));
     const given = new AbortController();
     const onConnected = (): Promise<void> => {
@@ -178,7 +178,7 @@ describe('the hook before the first byte', () => {
     expect(asked).toBe(false);
   });
 
-  it('causes the request to be reported as sent if the connection breaks while the hook runs', async () => {
+  it('makes the call report the request as sent if the connection breaks while the hook runs', async () => {
     const sockets: Socket[] = [];
     const server = await tcpServer((socket) => void sockets.push(socket));
     const onConnected = async (): Promise<void> => {
@@ -190,12 +190,13 @@ describe('the hook before the first byte', () => {
     expect(await failure(sent)).toMatchObject({ phase: 'sent', reason: 'broken' });
   });
 
-  it('requires a new connection for each request, while reads share connections', async () => {
+  it('requires a new connection for each submission, whereas reads share connections', async () => {
     const server = await httpServer(says('{}'));
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
       await client.exchange(get, call);
-      // If the server closes the connection after its response, the client detects that in this turn of the event loop.
+      // If the server closes the connection after its response, the client detects the close in this turn of the event
+      // loop.
       await turn();
     }
     expect(server.connections).toBe(1);
@@ -224,7 +225,7 @@ describe('the hook before the first byte', () => {
   });
 });
 
-describe('a response that may be incomplete', () => {
+describe('a request whose response may be incomplete', () => {
   it.each<[string, (socket: Socket) => void]>([
     ['a reset', (socket) => socket.resetAndDestroy()],
     ['an end', (socket) => socket.end()],
@@ -256,7 +257,7 @@ describe('a response that may be incomplete', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('is reported as sent, with the timeout in the error, if it does not arrive in time', async () => {
+  it('is reported as sent, with the timeout in the error, if no response arrives in time', async () => {
     const server = await rawServer(() => undefined);
     for (const options of [recorded, call]) {
       const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 1000 }));
@@ -265,7 +266,7 @@ describe('a response that may be incomplete', () => {
     }
   });
 
-  it('is reported as sent if the caller abandons it', async () => {
+  it('is reported as sent if the caller abandons the request', async () => {
     const controller = new AbortController();
     const server = await rawServer(() => controller.abort('SIGINT'));
     const sent = clientFor(server.url).exchange(post, { ...recorded, signal: controller.signal });
@@ -293,7 +294,7 @@ describe('a response that may be incomplete', () => {
       'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
   ])(
-    'is complete with %s after a submission, regardless of how it is split into packets',
+    'returns a complete response with %s, regardless of how the response is split into packets',
     async (_, head) => {
       const bytes = Buffer.from(`${head}8\r\n{"id":1}\r\n0\r\n\r\n`);
       for (const cuts of [[bytes], Array.from(bytes, (byte) => Buffer.from([byte]))]) {
@@ -318,7 +319,7 @@ describe('a response that may be incomplete', () => {
     expect(reply).toMatchObject({ status: 400, text: '{"error":{}}', complete: false });
   });
 
-  it('is complete if the body is followed by extra bytes', async () => {
+  it('returns a complete response if extra bytes follow the body', async () => {
     const server = await rawServer((socket) =>
       socket.end('HTTP/1.1 422 No\r\ncontent-length: 2\r\n\r\n{}\r\n\r\nHTTP/1.1 200 OK\r\n\r\n'),
     );
@@ -337,7 +338,7 @@ describe('a response that may be incomplete', () => {
     expect(reply).toMatchObject({ status: 200, text: '{"a', complete: false });
   });
 
-  it('is read up to the limit if the body is endless', async () => {
+  it('returns the body up to the limit if the body is endless', async () => {
     const server = await rawServer((socket) =>
       endless(socket, 'HTTP/1.1 200 OK\r\n\r\n', 'x'.repeat(10_000)),
     );
@@ -346,14 +347,14 @@ describe('a response that may be incomplete', () => {
     expect(reply.complete).toBe(false);
   });
 
-  it('is refused if the head exceeds 64 KiB', async () => {
+  it('fails if the head of the response exceeds 64 KiB', async () => {
     const server = await rawServer((socket) =>
       socket.write(`HTTP/1.1 200 OK\r\nx: ${'x'.repeat(65 * 1024)}\r\ncontent-length: 2\r\n\r\n{}`),
     );
     expect((await failure(clientFor(server.url).exchange(get, call))).message).toMatch(/header/i);
   });
 
-  it('is complete at exactly the limit, but incomplete one byte above it', async () => {
+  it('returns a complete response at exactly the limit, and an incomplete response one byte above the limit', async () => {
     const server = await httpServer(says('x'.repeat(1000)));
     const client = clientFor(server.url);
     expect((await client.exchange(get, { ...call, maxBytes: 1000 })).complete).toBe(true);
@@ -453,7 +454,7 @@ describe('a stream', () => {
     return Buffer.concat(chunks).toString();
   }
 
-  it('returns the head first, then the body as it arrives, and its timeout applies only to the head', async () => {
+  it('returns the head first and then the body as it arrives, and applies the timeout only to the head', async () => {
     const sockets: Socket[] = [];
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst');
@@ -476,7 +477,8 @@ describe('a stream', () => {
     expect(await failure(read(body))).toMatchObject({ phase: 'sent' });
   });
 
-  // By then undici has read all bytes. It must neither wait for more bytes nor treat the end as a broken connection.
+  // When the connection ends, undici has already read all bytes. The client must neither wait for more bytes nor treat
+  // the end as a broken connection.
   describe('whose connection ends while received data has not been read', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
@@ -537,7 +539,7 @@ describe('a stream', () => {
     });
   });
 
-  it('ends if it is closed or its caller is interrupted', async () => {
+  it('ends if it is closed or the caller is interrupted', async () => {
     for (const how of ['close', 'abort'] as const) {
       const controller = new AbortController();
       let isClosed = false;

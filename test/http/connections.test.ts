@@ -88,10 +88,10 @@ describe('a failure to connect is reported as unsent', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
     ['a closed port', async () => `http://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
     ['a closed port over TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
-    ['a reset in the handshake', () => handshake((socket) => socket.resetAndDestroy()), /ECONNRESET/],
-    ['an end in the handshake', () => handshake((socket) => socket.end()), /closed|disconnected/],
+    ['a reset during the handshake', () => handshake((socket) => socket.resetAndDestroy()), /ECONNRESET/],
+    ['a close during the handshake', () => handshake((socket) => socket.end()), /closed|disconnected/],
     [
-      'no TLS on the other side',
+      'a response without TLS',
       () => handshake((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
       /does not speak TLS/,
     ],
@@ -130,7 +130,7 @@ describe('a failure to connect is reported as unsent', () => {
 });
 
 describe('certificates', () => {
-  it('end the handshake before any byte of the body if they are untrusted, regardless of the environment', async () => {
+  it('that are untrusted end the handshake before any byte of the body, regardless of the environment', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     const client = createClient({
@@ -217,7 +217,7 @@ const PROGRAM = `
   }
 `;
 
-/** Returns the results of connections in a process that trusts an authority. */
+/** Connects to `urls` in a process that trusts `authority`, and returns the results. */
 async function connectElsewhere(urls: string[], authority: string): Promise<string[]> {
   const folder = freshFolder();
   const file = join(folder, 'connections.mjs');
@@ -240,7 +240,7 @@ interface Proxy {
   asked: { target: string; credentials: string | undefined }[];
 }
 
-/** Starts a proxy that tunnels every request to one port, or refuses it with a status. */
+/** Starts a proxy that tunnels every request to the port `to`, or refuses every request with `status`. */
 async function proxy(to: number, status = 200): Promise<Proxy> {
   const asked: Proxy['asked'] = [];
   const sockets = new Set<Socket>();
@@ -299,7 +299,7 @@ describe('a proxy set in the environment', () => {
     }
   });
 
-  it('tunnels a request to an https target, whose certificate is still checked', async () => {
+  it('tunnels a request to an https target, and the certificate of the target is still checked', async () => {
     const server = await tlsServer(selfSigned({ hosts: ['gateway.test'] }));
     const through = await proxy(server.port);
     vi.stubEnv('HTTPS_PROXY', through.url);
@@ -331,7 +331,7 @@ describe('a proxy set in the environment', () => {
     });
   });
 
-  it('leaves the request unsent if it is of an unsupported kind or has unusual credentials', async () => {
+  it('leaves the request unsent if the proxy is of an unsupported kind or has invalid credentials', async () => {
     for (const address of ['socks5://127.0.0.1:9', 'http://%ff:x@127.0.0.1:9']) {
       vi.stubEnv('HTTPS_PROXY', address);
       expect(await failure(open('https://gateway.test'))).toMatchObject({ phase: 'unsent' });
@@ -435,10 +435,10 @@ describe('an address in a response', () => {
 
   it.each<[string, { address: string; family: number }[]]>([
     ['private', here],
-    ['private inside IPv6', [{ address: '::ffff:127.0.0.1', family: 6 }]],
-    ['of this link', [{ address: 'fe80::1%eth0', family: 6 }]],
+    ['private IPv4 addresses inside IPv6', [{ address: '::ffff:127.0.0.1', family: 6 }]],
+    ['link-local', [{ address: 'fe80::1%eth0', family: 6 }]],
     ['public and private', [{ address: '1.1.1.1', family: 4 }, ...here]],
-  ])('is refused after DNS resolution if it resolves to addresses that are %s', async (_, addresses) => {
+  ])('is refused after DNS resolution if the resolved addresses are %s', async (_, addresses) => {
     names.set('gateway.example', nowhere);
     names.set('files.example', addresses);
     const server = await tcpServer(() => undefined);
@@ -447,7 +447,7 @@ describe('an address in a response', () => {
     expect(server.connections).toBe(0);
   });
 
-  it('is allowed if it is in the base URL or has the same reach as the base URL', async () => {
+  it('is allowed if it is the host of the base URL or has the same reach as the base URL', async () => {
     names.set('gateway.example', here);
     names.set('files.example', here);
     const server = await tcpServer(() => undefined);

@@ -59,7 +59,7 @@ describe('a download', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('accepts a body without any length', async () => {
+  it('accepts a body of unknown length', async () => {
     const server = await ctx.start(saying('200 OK', {}, content));
     await expectWhole(await ctx.fetch(server.url()), content);
   });
@@ -117,7 +117,7 @@ describe("downloads from the gateway's origin", () => {
     expect(await fetchedTwice((_, socket) => socket.write(whole))).toBe(1);
   });
 
-  it('use another connection if the first one breaks before a response', async () => {
+  it('use a second connection if the first connection breaks before a response', async () => {
     const used = new Set<Socket>();
     const once: Answer = (_, socket) => {
       if (used.has(socket)) return void socket.destroy();
@@ -127,7 +127,7 @@ describe("downloads from the gateway's origin", () => {
     expect(await fetchedTwice(once)).toBe(2);
   });
 
-  it('are requested again if more bytes arrive than announced', async () => {
+  it('are requested again if more bytes arrive than the Content-Length allows', async () => {
     const server = await ctx.start(
       inTurn(saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), file({ content })),
     );
@@ -185,7 +185,7 @@ describe('a file with the wrong length', () => {
     expect(server.asked).toHaveLength(2);
   });
 
-  it('is fetched twice, then causes exit 9 without leftovers, if its boxes do not match its length', async () => {
+  it('is fetched twice, then causes exit 9 and leaves no files, if its boxes do not match its length', async () => {
     const server = await ctx.start(file({ content: Buffer.concat([content, Buffer.from('more')]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.header('range')).toEqual(['', '']);
@@ -221,7 +221,7 @@ describe('text sent instead of the file', () => {
     ['HTML declared as a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
     ['XML declared as bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
-  ])('causes exit 9 after one request, without leftovers: %s', async (_, type, body) => {
+  ])('causes exit 9 after one request, and leaves no files: %s', async (_, type, body) => {
     const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(1);
@@ -330,14 +330,14 @@ describe('a download status other than 200', () => {
     expect(second).toBeLessThan(third);
   });
 
-  it('is not retried before its Retry-After', async () => {
+  it('is not retried before the Retry-After time', async () => {
     const busy = saying('429 Busy', { 'retry-after': 20 });
     const server = await ctx.start(inTurn(busy, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(ctx.clock.pauses).toEqual([20_000]);
   });
 
-  it('ends the download immediately if Retry-After is a day, and the error contains that time', async () => {
+  it('ends the download immediately if Retry-After is a day, and the error contains the time', async () => {
     const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'rate_limited',
@@ -356,7 +356,7 @@ describe('a download status other than 200', () => {
 });
 
 describe('a download without a connection', () => {
-  it('is retried, then causes exit 6', async () => {
+  it('is retried, then exits 6', async () => {
     const server = await ctx.start(() => undefined);
     const url = server.url();
     await server.stop();
@@ -373,7 +373,7 @@ describe('a download without a connection', () => {
   it.each([
     ['a protocol other than HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['endless headers', `HTTP/1.1 200 OK\r\n${'a: b\r\n'.repeat(50_000)}`],
-  ])('causes exit 6 if the server sends %s', async (_, bytes) => {
+  ])('exits 6 if the server sends %s', async (_, bytes) => {
     const server = await ctx.start((_asked, socket) => void socket.end(bytes));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 6 });
   });
@@ -416,7 +416,7 @@ describe('the key in a download', () => {
     expect(JSON.stringify(server.asked)).not.toContain('secret');
   });
 
-  it('is not sent to another site, which the error contains if the site requires a key', async () => {
+  it('is not sent to another site, and the error names a site that requires a key', async () => {
     const server = await ctx.start(saying('401 Who', {}, '{"message":"who are you"}'), 'localhost');
     const url = server.url('/film.mp4', 'localhost');
     const origin = new URL(url).origin;
@@ -430,7 +430,7 @@ describe('the key in a download', () => {
     expect(server.header('authorization')).toEqual(['', key]);
   });
 
-  it('is sent to an address that refuses it, which is then treated as expired', async () => {
+  it('causes the address to be treated as expired if the address refuses the key', async () => {
     const server = await ctx.start(saying('403 No', {}));
     expect(await ctx.fetch(server.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
@@ -463,7 +463,7 @@ describe('a redirected download', () => {
     expect(JSON.stringify(foreign.asked)).not.toContain('secret');
   });
 
-  it('is treated as expired if the new host refuses the request, without trusting that host', async () => {
+  it('is treated as expired if the new host refuses the request, and the new host is not trusted', async () => {
     const foreign = await ctx.start(saying('403 No', {}), 'localhost');
     const own = await ctx.start(to(foreign.url('/x', 'localhost')));
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
@@ -508,7 +508,7 @@ describe('a redirected download', () => {
     },
   );
 
-  it('is requested again if the redirect has no target', async () => {
+  it('is treated as expired if the redirect has no target', async () => {
     const server = await ctx.start(saying('302 Moved', {}));
     expect(await ctx.fetch(server.url())).toMatchObject({ kind: 'expired' });
   });
@@ -516,8 +516,8 @@ describe('a redirected download', () => {
 
 describe("a download's deadline", () => {
   it.each([
-    ['of a silent connection', 150_000],
-    ['of a response that does not arrive', 0],
+    ['silent connection', 150_000],
+    ['no response', 0],
   ])('ends the download with exit 8 and keeps the received part (%s)', async (_, sent) => {
     const server = await ctx.start(
       inTurn((_asked, socket) => {
@@ -538,7 +538,7 @@ describe("a download's deadline", () => {
     expect(server.header('range')[1] ?? '').toMatch(sent === 0 ? /^$/ : /^bytes=[1-9]\d*-$/);
   });
 
-  it('shortens the pause between tries', async () => {
+  it('shortens the pause between attempts', async () => {
     const server = await ctx.start(saying('503 Busy', { 'retry-after': 200 }));
     const clock = new TestClock(1000);
     const fetching = ctx.fetch(server.url(), {
@@ -576,7 +576,7 @@ describe("a download's interruption", () => {
     expect(server.asked).toEqual([]);
   });
 
-  it('ends a pause between tries', async () => {
+  it('ends a pause between attempts', async () => {
     const server = await ctx.start(saying('503 Busy', { 'retry-after': 200 }));
     const stop = new AbortController();
     const fetching = ctx.fetch(server.url(), { signal: stop.signal, note: () => stop.abort('SIGINT') });

@@ -29,7 +29,7 @@ describe('retryAfter', () => {
     ['NaN', undefined],
     ['Infinity', undefined],
     ['0x10', undefined],
-  ])('returns for Retry-After %j: %s ms', (value, ms) => {
+  ])('reads Retry-After %j as %s ms', (value, ms) => {
     expect(retryAfter({ 'retry-after': value }, undefined, now)).toBe(ms);
   });
 
@@ -48,7 +48,7 @@ describe('retryAfter', () => {
     [{ error: { details: [null, 5, 'x'] } }, undefined],
     [{ error: null }, undefined],
     [undefined, undefined],
-  ])('returns for the body %j: %s ms', (body, ms) => {
+  ])('reads the delay in the body %j as %s ms', (body, ms) => {
     expect(retryAfter({}, body)).toBe(ms);
   });
 

@@ -64,7 +64,7 @@ describe('readFailure', () => {
     ],
     ['402 without a message', 402, undefined, 'balance'],
     ['balance under 429', 429, envelope('You exceeded your current quota', 'insufficient_quota'), 'balance'],
-    ['balance under 200', 200, { base_resp: { status_code: 1008, status_msg: 'no' } }, 'balance'],
+    ['balance with 200', 200, { base_resp: { status_code: 1008, status_msg: 'no' } }, 'balance'],
     ['account with debts', 403, envelope('Your account is in arrears'), 'balance'],
     ['account in arrears', 400, { code: 'Arrearage', message: 'x' }, 'balance'],
     [
@@ -75,7 +75,7 @@ describe('readFailure', () => {
     ],
     ['no model, Chinese', 503, envelope('当前分组 default 下对于模型 x 无可用渠道'), 'not_found'],
     ['no model under 404', 404, envelope("The model 'x' does not exist"), 'not_found'],
-    ['no model under 200', 200, envelope('no such model', 'model_not_found'), 'not_found'],
+    ['no model with 200', 200, envelope('no such model', 'model_not_found'), 'not_found'],
     [
       'no task under 400',
       400,
@@ -88,8 +88,8 @@ describe('readFailure', () => {
     ['rate limit', 429, envelope('您已达到请求数限制：1分钟内最多请求10次'), 'rate_limited'],
     ['rate limit without a message', 429, undefined, 'rate_limited'],
     ['rate limit of a model', 429, envelope('No luck with this model'), 'rate_limited'],
-    ['rate limit under 200', 200, { base_resp: { status_code: 1002, status_msg: 'x' } }, 'rate_limited'],
-    ['rate limit under 200, a status as code', 200, { code: 429, message: 'x' }, 'rate_limited'],
+    ['rate limit with 200', 200, { base_resp: { status_code: 1002, status_msg: 'x' } }, 'rate_limited'],
+    ['rate limit with 200, a status as code', 200, { code: 429, message: 'x' }, 'rate_limited'],
     [
       'Google rate limit',
       429,
@@ -107,17 +107,17 @@ describe('readFailure', () => {
     ['letter case is no policy', 400, envelope('the model name is case-sensitive'), 'invalid_request'],
     ['a key is no policy', 401, envelope('moderation of this key'), 'auth'],
     ['bad value', 400, { code: 'invalid_duration', message: 'duration', data: null }, 'invalid_request'],
-    ['bad value under 200', 200, { code: 'invalid_request', message: 'x' }, 'invalid_request'],
+    ['bad value with 200', 200, { code: 'invalid_request', message: 'x' }, 'invalid_request'],
     ['FastAPI', 422, { detail: [{ loc: ['body'], msg: 'field required', type: 'x' }] }, 'invalid_request'],
     ['too large', 413, { code: 'read_request_body_failed', message: 'x' }, 'invalid_request'],
-    ['bad key under 200', 200, { base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'auth'],
+    ['bad key with 200', 200, { base_resp: { status_code: 1004, status_msg: 'login fail' } }, 'auth'],
     ['server', 500, { code: 'do_request_failed', message: '请求上游地址失败' }, 'server_error'],
     ['overloaded', 529, { error: { type: 'overloaded_error', message: 'x (1000)' } }, 'server_error'],
     ['not built', 501, { code: 'api_not_implemented', message: 'x' }, 'server_error'],
     ['gateway away', 524, undefined, 'server_error'],
     ['slow request', 408, undefined, 'server_error'],
     ['server error that mentions a task', 500, envelope('task x not found in cache'), 'server_error'],
-    ['no message under 200', 200, undefined, 'bad_reply'],
+    ['no message with 200', 200, undefined, 'bad_reply'],
     ['redirect', 302, undefined, 'bad_reply'],
   ];
   it.each(cases)('reads %s (HTTP %i, %j) as %s', (_, status, body, code) => {
@@ -135,7 +135,7 @@ describe('readFailure', () => {
     });
   });
 
-  it("returns the response's start as the message if there is no message", () => {
+  it('uses the start of the response as the message if there is no message', () => {
     expect(readFailure(reply(502, undefined)).message).toBe('HTTP 502 with an empty body');
     const long = { ...reply(502, undefined), text: 'x'.repeat(1000) };
     expect(readFailure(long).message).toBe(`HTTP 502: ${'x'.repeat(300)}`);
@@ -191,7 +191,7 @@ describe('messageIn', () => {
     ['text', undefined],
     [null, undefined],
     [undefined, undefined],
-  ])('returns for %j: %j', (body, message) => {
+  ])('returns the message in %j: %j', (body, message) => {
     expect(messageIn(body)).toBe(message);
   });
 
@@ -212,7 +212,7 @@ describe('nativeCodeIn', () => {
     [{ base_resp: { status_code: 1008 } }, '1008'],
     [{ header: { code: 45000030 } }, '45000030'],
     [{ code: null, error: null }, undefined],
-  ])('returns for %j: %j', (body, code) => {
+  ])('returns the code in %j: %j', (body, code) => {
     expect(nativeCodeIn(body)).toBe(code);
   });
 });
@@ -229,7 +229,7 @@ describe('requestIdOf', () => {
     [{}, envelope('no (request id: 20261120)'), '20261120'],
     [{}, { message: 'no' }, undefined],
     [{}, undefined, undefined],
-  ])('returns for %j and %j: %j', (headers, body, id) => {
+  ])('returns the id in the headers %j and the body %j: %j', (headers, body, id) => {
     expect(requestIdOf(reply(400, body, headers))).toBe(id);
   });
 });
@@ -253,7 +253,7 @@ describe('classify', () => {
     ['AuthFailure.TokenFailure x', 200, 'auth'],
     ['ResourceNotFound.Task x', 200, 'not_found'],
     ['the number 1008 and 1026', 400, 'invalid_request'],
-  ])('reads %s under HTTP %i as %s', (words, status, code) => {
+  ])('reads %s with HTTP %i as %s', (words, status, code) => {
     expect(classify(words, status)).toBe(code);
   });
 });

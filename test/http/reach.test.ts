@@ -73,7 +73,7 @@ const hosts: Record<Reach, string[]> = {
 
 describe('reachOf', () => {
   it.each(Object.entries(hosts).flatMap(([reach, all]) => all.map((host) => [host, reach])))(
-    'returns for %s: %s',
+    'classifies %s as %s',
     (host, reach) => {
       expect(reachOf(host)).toBe(reach);
     },

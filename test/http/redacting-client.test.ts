@@ -47,7 +47,7 @@ async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
 }
 
 it.each([200, 401, 502])(
-  'a response under HTTP %i never contains the key in its body or headers',
+  'a response with HTTP %i never contains the key in its body or headers',
   async (status) => {
     const reply = await (await mirror(status)).exchange(get, call);
     expect(reply.text).toBe('you sent Bearer [redacted] ([redacted])');
@@ -56,7 +56,7 @@ it.each([200, 401, 502])(
   },
 );
 
-it('a streamed refusal is redacted, and ends at the same point', async () => {
+it('a streamed refusal is redacted, and breaks off if the original breaks off', async () => {
   const whole = await (await mirror(403)).stream(get, call);
   expect(await textOf(whole.body)).toBe('you sent Bearer [redacted] ([redacted])');
   const broken = await (await mirror(403, 60)).stream(get, call);
@@ -71,7 +71,7 @@ it('a streamed refusal that is too long is treated as truncated, even if its red
   expect([bytes.length < maxRefusalBytes, complete]).toEqual([true, false]);
 });
 
-it('a successful stream is unchanged, and includes a function that redacts text made from it', async () => {
+it('a successful stream is unchanged, and includes a function that redacts text from the stream', async () => {
   const answer = await (await mirror(200)).stream(get, call);
   const text = await textOf(answer.body);
   expect(text).toContain(key);

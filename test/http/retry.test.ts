@@ -21,7 +21,7 @@ interface Tried {
   result: Promise<Reply>;
 }
 
-/** Starts a read whose tries have these outcomes, in order. The test fails if an outcome is left over. */
+/** Starts a read whose attempts have the given outcomes, in order. The test fails if an outcome is left over. */
 function tries(outcomes: Outcome[], options: Partial<RetryOptions> = {}): Tried {
   const { gateway, client } = nockGateway();
   for (const outcome of outcomes) {
@@ -51,7 +51,7 @@ describe('a read', () => {
     ['a truncated response', ['cut']],
     ['no connection', [refused, refused]],
     ['a broken connection', [broken]],
-    ['all of them', [[429], broken, [500], refused, 'cut']],
+    ['several different failures', [[429], broken, [500], refused, 'cut']],
   ])('is repeated after %s, and returns the last response', async (_, outcomes) => {
     const tried = tries([...outcomes, good]);
     expect(await tried.result).toMatchObject({ status: 200, text: '{"data":[]}', complete: true });
@@ -93,7 +93,7 @@ describe('a read', () => {
     expect([tried.calls, tried.pauses]).toEqual([1, []]);
   });
 
-  it('waits longer before each try, and never less than the gateway requests', async () => {
+  it('waits longer before each attempt, and never less than the gateway requests', async () => {
     const tried = tries([[500], [500], [500], [429, {}, { 'retry-after': '60' }], good]);
     await tried.result;
     const [first = 0, second = 0, third = 0, asked = 0] = tried.pauses;
@@ -125,7 +125,7 @@ describe('a read', () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
 
-  it('makes only unsentRetries retries, if set, while no connection is made', async () => {
+  it('limits the retries to `unsentRetries`, if set, when no connection can be made', async () => {
     const tried = tries([refused, refused, refused], { retries: 5, unsentRetries: 1 });
     await expect(tried.result).rejects.toMatchObject({ code: 'unreachable' });
     expect(tried.calls).toBe(2);

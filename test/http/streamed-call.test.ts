@@ -8,7 +8,7 @@ it.each([
   [299, false],
   [300, true],
   [429, true],
-])('the body under HTTP %i is read before the stream begins: %s', async (status, isRead) => {
+])('the body of a response with HTTP %i is read before the stream begins: %s', async (status, isRead) => {
   let [isClosed, given] = [false, {} as CallOptions];
   const answer = {
     ...{ status, headers: { a: 'b' } },

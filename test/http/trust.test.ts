@@ -14,9 +14,9 @@ const office = gateway('https://10.1.2.3');
 describe('the API key', () => {
   it.each([
     ['the same origin', 'https://api.gateway.example.com/v1/videos/1/content', cloud],
-    ['the same origin with its port written out', 'https://api.gateway.example.com:443/file', cloud],
+    ['the same origin with an explicit port', 'https://api.gateway.example.com:443/file', cloud],
     ['https on the same site', 'https://files.example.com/1.mp4', cloud],
-    ['https on the same site, another port', 'https://api.gateway.example.com:8443/1.mp4', cloud],
+    ['https on the same site, on a different port', 'https://api.gateway.example.com:8443/1.mp4', cloud],
     ['the site itself', 'https://example.com/1.mp4', cloud],
     ['a site below a suffix of two labels', 'https://cdn.shop.co.uk/x', gateway('https://api.shop.co.uk')],
     ['the same loopback host, any port', 'http://127.0.0.1:9999/x', local],
@@ -123,11 +123,11 @@ describe('checkTarget', () => {
   });
 
   it.each([
-    ['the cloud’s metadata, even next to a loopback gateway', 'http://169.254.169.254/latest', local],
-    ['an address inside an address, even next to a loopback gateway', 'http://[::ffff:127.0.0.1]/a', local],
+    ['a cloud metadata address, even for a loopback gateway', 'http://169.254.169.254/latest', local],
+    ['an IPv4 address inside an IPv6 address, even for a loopback gateway', 'http://[::ffff:127.0.0.1]/a', local],
     ['this machine for a gateway in a private network', 'https://127.0.0.1/a', office],
     [
-      'another link-local host for a link-local gateway',
+      'a different link-local host for a link-local gateway',
       'http://169.254.7.8/',
       gateway('http://169.254.7.7'),
     ],
@@ -148,7 +148,7 @@ describe('checkTarget', () => {
     expect((await checkTarget('https://f.net/a', cloud, new URL('http://f.net/a'))).protocol).toBe('https:');
   });
 
-  it('throws errors without signatures and passwords', async () => {
+  it('throws errors that contain no signatures or passwords', async () => {
     expect(await why('ftp://f.net/a?sign=SECRET')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a b')).not.toContain('SECRET');

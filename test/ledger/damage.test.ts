@@ -174,7 +174,7 @@ const runs = [
 describe.each(runs)('a run (key: $key) that died $stage.name', ({ stage, key }) => {
   const order = orderOf({ key });
 
-  it('is not sent again while its records are intact', async () => {
+  it('is not sent again if its records are intact', async () => {
     const left = await leave(stage, order);
     putBack(left);
     await expectNothingSent(left, stage, order, 'whole');

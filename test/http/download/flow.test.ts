@@ -82,7 +82,7 @@ describe('batches', () => {
     expect(await second).toBe(6);
   });
 
-  it('returns the data received before a break, then the break', async () => {
+  it('returns the data received before a break, then throws the error', async () => {
     const { message, next, body } = gathering({ minFirstBytes: 100, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
@@ -117,7 +117,7 @@ describe('batches', () => {
 });
 
 describe('watchIdle', () => {
-  it('aborts with the reason after the idle time', async () => {
+  it('aborts after the idle time, with the time in the reason', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     clock.advance(59_999);

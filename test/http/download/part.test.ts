@@ -80,7 +80,7 @@ describe("a dead process's temporary file", () => {
     expect(server.header('range')).toEqual([`bytes=${half}-`]);
   });
 
-  it('is not continued for another file', async () => {
+  it('is not continued for a different file', async () => {
     const server = await leaveHalf(7);
     await expectWhole(await ctx.fetch(server.url(), {}, { identity: 'job 1' }), content);
     expect(server.header('range')).toEqual(['', '']);
@@ -101,7 +101,7 @@ describe("a dead process's temporary file", () => {
     expect(server.header('range')).toEqual(['', 'bytes=1000-']);
   });
 
-  it('is restarted if its metadata is damaged', async () => {
+  it('is not continued if its metadata is damaged', async () => {
     const server = await leaveHalf(7);
     await writeFile(log(), '{"version":1,"durable":');
     const outcome = await ctx.fetch(server.url());
@@ -110,7 +110,7 @@ describe("a dead process's temporary file", () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('causes no crash and no wrong file with any metadata', async () => {
+  it('causes no crash and no wrong file, regardless of its metadata', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });
@@ -129,7 +129,7 @@ describe("a dead process's temporary file", () => {
     );
   });
 
-  it('contains no URL, and can be read only by its owner', async () => {
+  it('has metadata that contains no URL and can be read only by its owner', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     expect(notes).not.toMatch(/SECRET|127\.0\.0\.1|sign/);
@@ -138,7 +138,7 @@ describe("a dead process's temporary file", () => {
 });
 
 describe('a temporary file that may still be open elsewhere', () => {
-  it('is continued under the second name', async () => {
+  it('is not used, and the download continues in a second file', async () => {
     await leaveHalf(7);
     const unseen = claimantOf(8, [], [7]);
     const server = await ctx.start(inTurn(file({ content, etag, cutAt: half }), file({ content, etag })));
@@ -164,7 +164,7 @@ describe('a temporary file that may still be open elsewhere', () => {
 
 describe("a file that is not mgw's", () => {
   it.each([
-    ["a file with the log's name", () => writeFile(log(), '{"mine":1}')],
+    ["a file with the metadata file's name", () => writeFile(log(), '{"mine":1}')],
     ['a folder', () => mkdir(log())],
     ['a FIFO', () => Promise.resolve(execFileSync('mkfifo', [log()]))],
   ])('is not changed: %s', async (_, make) => {
@@ -175,7 +175,7 @@ describe("a file that is not mgw's", () => {
     if (standing.isFile()) expect(await readFile(log(), 'utf8')).toBe('{"mine":1}');
   });
 
-  it('is not changed, even if it is an output that has two names after a crash', async () => {
+  it('is not changed, even if it is an output that has a second name after a crash', async () => {
     const server = await leaveHalf(7);
     await link(ctx.part, ctx.target);
     const before = await readFile(ctx.target);
@@ -184,8 +184,8 @@ describe("a file that is not mgw's", () => {
   });
 
   it.each([
-    ['the part', () => ctx.part],
-    ['the log', () => log()],
+    ['the temporary file', () => ctx.part],
+    ['its metadata file', () => log()],
   ])('is not written to through a link in place of %s', async (_, place) => {
     const victim = join(ctx.folder, 'victim');
     await writeFile(victim, 'mine');
@@ -197,17 +197,17 @@ describe("a file that is not mgw's", () => {
   });
 });
 
-describe('a disk', () => {
+describe('writing a download to disk', () => {
   const local = { code: 'local_io', exitCode: 10, charged: 'yes', retry: 'resume' };
 
-  it('ends the download with exit 10 before any request if the output folder is missing', async () => {
+  it('causes exit 10 before any request if the output folder is missing', async () => {
     const server = await ctx.start(file({ content }));
     ctx.target = join(ctx.folder, 'none', 'film.mp4');
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
     expect(server.asked).toEqual([]);
   });
 
-  it('ends the download with exit 10 if it fills up, and the temporary file is kept and continued later', async () => {
+  it('causes exit 10 if the disk fills up, and the kept temporary file is continued later', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk, at) => {
       if (at > 0) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
@@ -223,20 +223,20 @@ describe('a disk', () => {
     expect(server.header('range')).toEqual(['', 'bytes=5000-']);
   });
 
-  it('receives the remaining bytes in another write if it writes fewer than requested', async () => {
+  it('writes the remaining bytes in a second write if the first write is incomplete', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk) => chunk.subarray(0, 7777);
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('ends the download with exit 10 if it cannot sync', async () => {
+  it('causes exit 10 if the file cannot be synced', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.syncs = false;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
   it.runIf(canMount())(
-    'ends the download with exit 10 if it is full, and the same command continues once there is space',
+    'causes exit 10 if the disk is full, and the same command continues once there is space',
     async () => {
       const folder = join(ctx.folder, 'disk');
       await mkdir(folder);
@@ -254,7 +254,7 @@ describe('a disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() !== 0)('ends the download with exit 10 if it is not writable', async () => {
+  it.runIf(process.getuid?.() !== 0)('causes exit 10 if the folder is not writable', async () => {
     await chmod(ctx.folder, 0o500);
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);

@@ -85,7 +85,7 @@ describe('an interrupted download', () => {
     expect(better.header('range')).toEqual([`bytes=${half}-`]);
   });
 
-  it('is abandoned if each try receives only a few more bytes', async () => {
+  it('is abandoned if each attempt receives only a few more bytes', async () => {
     let tries = 0;
     const server = await ctx.start(
       (asked, socket) => void serve(asked, socket, { ...one, cutAt: 1000 + tries++ }),
@@ -94,7 +94,7 @@ describe('an interrupted download', () => {
     expect(tries).toBe(4);
   });
 
-  it('uses no retries if each try makes progress', async () => {
+  it('uses no retries if each attempt makes progress', async () => {
     const server = await ctx.start(cutting(one, sixteenths).answer);
     await expectWhole(await ctx.fetch(server.url(), { retries: 0 }), content);
   });
@@ -105,7 +105,7 @@ describe('an interrupted download is restarted', () => {
     ['there is no validator', { content }],
     ['the tag is weak', { content, etag: 'W/"one"' }],
     ['the tag is invalid', { content, etag: 'one' }],
-    ['it changed just now', { content, lastModified: new Date(Date.now() - 5000).toUTCString() }],
+    ['the file changed just now', { content, lastModified: new Date(Date.now() - 5000).toUTCString() }],
   ])('without a range if %s', async (_, served: Served) => {
     const server = await ctx.start(cutting(served, [half]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -119,12 +119,12 @@ describe('an interrupted download is restarted', () => {
     expect(server.header('if-range')).toEqual(['', lastModified]);
   });
 
-  it('if ranges are ignored', async () => {
+  it('if the server ignores ranges', async () => {
     const { answer } = cutting({ ...one, ranges: false }, [half, half]);
     await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
   });
 
-  it('and abandoned if ranges are ignored and every try breaks', async () => {
+  it('and abandoned if the server ignores ranges and every attempt breaks', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(server.asked).toHaveLength(5);
@@ -135,7 +135,7 @@ describe('an interrupted download is restarted', () => {
     await expectWhole(await ctx.fetch(server.url()), other);
   });
 
-  it('if the file is replaced at each try', async () => {
+  it('if the file is replaced at each attempt', async () => {
     const server = await ctx.start(
       inTurn(file({ ...one, cutAt: half }), file({ ...two, cutAt: half + 9000 }), file(one)),
     );
@@ -150,14 +150,14 @@ describe('an invalid continuation', () => {
   it.each([
     ['begins elsewhere', partial(`bytes 0-${last}/${size}`, content)],
     ['begins a byte too late', partial(`bytes ${half + 1}-${last}/${size}`, rest.subarray(1))],
-    ['is of another size', partial(`bytes ${half}-${last}/${size + 1}`, rest)],
+    ['has a different total size', partial(`bytes ${half}-${last}/${size + 1}`, rest)],
     ['contains no range', partial('', rest)],
     ['contains an unreadable range', partial('bytes half of it', rest)],
-    ['contains a range in another unit', partial(`lines ${half}-${last}/${size}`, rest)],
+    ['contains a range in a different unit', partial(`lines ${half}-${last}/${size}`, rest)],
     ['contains a range that ends before it begins', partial(`bytes ${half}-3/${size}`, rest)],
-    ['is of several parts', partial('', rest, { 'content-type': 'multipart/byteranges; boundary=x' })],
+    ['has several parts', partial('', rest, { 'content-type': 'multipart/byteranges; boundary=x' })],
     [
-      'is of another representation',
+      'belongs to a different representation',
       partial(`bytes ${half}-${last}/${size}`, other.subarray(half), { etag: '"two"' }),
     ],
     [
@@ -168,7 +168,7 @@ describe('an invalid continuation', () => {
       'is refused because the file is shorter',
       (_, socket) => say(socket, '416 No', { 'content-range': `bytes */${half}` }),
     ],
-  ] satisfies [string, Answer][])('is not used if it %s', async (_, lie) => {
+  ] satisfies [string, Answer][])('is not used if the response %s', async (_, lie) => {
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), lie, file(one)));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${half}-`, '']);
@@ -179,7 +179,7 @@ describe('an invalid continuation', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is eventually abandoned', async () => {
+  it('leads to exit 9 if every continuation is invalid', async () => {
     const server = await ctx.start((asked, socket) =>
       asked.headers['range'] === undefined
         ? void serve(asked, socket, { ...one, cutAt: half })
@@ -203,7 +203,7 @@ describe('a valid continuation', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('requests nothing if all bytes have been received', async () => {
+  it('is not needed if all bytes have been received', async () => {
     const server = await ctx.start(file(one));
     await expectWhole(await ctx.fetch(server.url()), content);
     // As if the process had died before it published the file: the temporary file is complete.
@@ -252,7 +252,7 @@ describe('a Content-Length that is too long', () => {
     expect(server.header('range')).toEqual(['', `bytes=${from}-`]);
   });
 
-  it('is not corrected by a 416 with another ETag, or none', async () => {
+  it('is not corrected by a 416 with a different ETag or no ETag', async () => {
     const lie =
       (etag?: string): Answer =>
       (_, socket) =>
@@ -266,11 +266,11 @@ describe('a Content-Length that is too long', () => {
   });
 });
 
-describe('a connection that sends nothing', () => {
+describe('a stalled connection', () => {
   async function stalled(answer: Answer): Promise<void> {
     const server = await ctx.start(inTurn(answer, file(one)));
     const fetching = ctx.fetch(server.url(), { idleTimeoutMs: 60_000 });
-    // If this fails, the output contains the requests, which show their sender.
+    // If this assertion fails, the output contains the requests and thus shows the client that sent them.
     await expect.poll(() => server.asked).toHaveLength(1);
     while (server.asked.length === 1) {
       ctx.clock.advance(30_000);
@@ -279,7 +279,7 @@ describe('a connection that sends nothing', () => {
     await expectWhole(await fetching, content);
   }
 
-  it('is closed, and the download continues on another connection', async () => {
+  it('is closed, and the download continues on a new connection', async () => {
     await stalled((_, socket) => {
       socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
       socket.write(content.subarray(0, half));
@@ -290,7 +290,7 @@ describe('a connection that sends nothing', () => {
     await stalled(() => undefined);
   });
 
-  it('causes exit 6 if every connection sends nothing', async () => {
+  it('causes exit 6 if every connection stalls', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',

@@ -17,7 +17,7 @@ describe('strongValidator', () => {
       { etag: 'W/"a"', 'last-modified': 'Mon, 01 Jan 2024 00:00:00 GMT', date },
       'Mon, 01 Jan 2024 00:00:00 GMT',
     ],
-  ])('returns for %o: %s', (headers, validator) => {
+  ])('returns the validator of %o: %s', (headers, validator) => {
     expect(strongValidator(headers as unknown as Record<string, string>)).toBe(validator);
   });
 
@@ -38,7 +38,7 @@ describe('strongValidator', () => {
 });
 
 describe('isSameRepresentation', () => {
-  it('compares the header from which the validator was read', () => {
+  it('compares the header that the validator was read from', () => {
     expect(isSameRepresentation({ etag: '"a"', 'last-modified': date }, '"a"')).toBe(true);
     expect(isSameRepresentation({ etag: '"b"' }, '"a"')).toBe(false);
     expect(isSameRepresentation({ etag: 'W/"a"' }, '"a"')).toBe(false);

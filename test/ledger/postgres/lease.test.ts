@@ -119,7 +119,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
 
   it.each<[string, string]>([
     ['has ended by the clock of the database', "until = clock_timestamp() - interval '1 second'"],
-    ['is of another process', "instance = 'another'"],
+    ['belongs to another process', "instance = 'another'"],
   ])('is not renewed if it %s', async (_, change) => {
     const place = await newPlace();
     const { keeper, clock, renewal } = await keeperIn(place, shortMs);

@@ -58,7 +58,7 @@ await conformance(a, {
     unknown: [
       { name: 'internal', status: 500, body: rpcError(500, 'Internal error.', 'INTERNAL') },
       { name: 'a gateway between', status: 502, text: '<html>Bad Gateway</html>' },
-      { name: 'an error under 200', body: rpcError(3, 'Bad prompt', 'INVALID_ARGUMENT') },
+      { name: 'an error with 200', body: rpcError(3, 'Bad prompt', 'INVALID_ARGUMENT') },
       { name: 'empty', text: '' },
     ],
   },
@@ -95,7 +95,7 @@ await conformance(a, {
     ],
     missing: [
       { name: 'not found', status: 404, body: rpcError(404, 'Operation not found', 'NOT_FOUND') },
-      { name: 'under 200', body: rpcError(404, 'Operation not found', 'NOT_FOUND') },
+      { name: 'with 200', body: rpcError(404, 'Operation not found', 'NOT_FOUND') },
     ],
     unauthorized: [
       { name: 'key', status: 401, body: envelope('Invalid token') },

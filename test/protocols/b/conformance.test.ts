@@ -69,7 +69,7 @@ await conformance(b, {
       { name: 'a wrong path', status: 404, body: envelope('Invalid URL (POST /)') },
     ],
     unavailable: [
-      { name: 'rate limit under 200', body: error('RequestLimitExceeded.UinLimitExceeded') },
+      { name: 'rate limit with 200', body: error('RequestLimitExceeded.UinLimitExceeded') },
       { name: 'empty 429', status: 429, text: '' },
       { name: '503', status: 503, body: envelope('overloaded') },
     ],
@@ -128,7 +128,7 @@ await conformance(b, {
       { name: 'wrong id', body: error('InvalidParameterValue', 'invalid TaskId') },
     ],
     unauthorized: [
-      { name: 'under 200', body: error('UnauthorizedOperation') },
+      { name: 'with 200', body: error('UnauthorizedOperation') },
       { name: '401', status: 401, body: envelope('Invalid token') },
     ],
     again: [

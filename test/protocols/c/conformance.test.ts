@@ -92,7 +92,7 @@ await conformance(c, {
         body: { code: 'invalid_duration', message: 'duration must be 5 to 15', data: null },
       },
       {
-        name: 'balance under 200',
+        name: 'balance with 200',
         body: { task_id: '', base_resp: { status_code: 1008, status_msg: 'insufficient balance' } },
       },
       { name: 'redirected', status: 307, headers: { location: 'https://other.example/' }, text: '' },

@@ -21,7 +21,7 @@ describe('videoSize', () => {
     ['2k', '9:16', 1440, 2560],
     ['4k', '16:9', 3840, 2160],
     ['2160p', '16:9', 3840, 2160],
-  ])('returns for %s at %s: %i x %i px', (resolution, ratio, width, height) => {
+  ])('returns the size for %s at %s: %i x %i px', (resolution, ratio, width, height) => {
     expect(videoSize(resolution, ratio)).toEqual({ width, height });
   });
 
