@@ -11,7 +11,7 @@ export type Deed =
   | { kind: 'lose' }
   /** Accepts the task, but responds with 500. */
   | { kind: 'fail-after' }
-  /** Accepts the task, which will fail. */
+  /** Accepts a task that will fail. */
   | { kind: 'doom' }
   /** Responds with 400. */
   | { kind: 'refuse' }
@@ -36,7 +36,7 @@ export interface BatchGateway extends Origin {
   taskOf: (prompt: string) => string;
   /** The number of polls after which a task is finished. */
   polls: number;
-  /** Called with each request before the response is sent. */
+  /** Is called with each request before the response is sent. */
   before: (seen: Seen) => Promise<void> | void;
   /** Returns the number of unfinished tasks that a client knows. */
   underWay: () => number;

@@ -82,7 +82,7 @@ describe('submissions', () => {
 });
 
 describe('a submission that becomes ready to send late', () => {
-  // Makes a submission at a pace of 60 per minute, with `connecting` ms to connect and `recording` ms to record it.
+  // Makes a submission at a pace of 60 per minute that takes `connecting` ms to connect and `recording` ms to record.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
     const client = {

@@ -215,7 +215,7 @@ describe('a run', () => {
 });
 
 describe('mgw batch retry', () => {
-  it('pays again for a failed row, which batch run does not retry', async () => {
+  it('pays again for a failed row, unlike batch run', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     expect(await scene.read('run', file)).toMatchObject({
@@ -400,7 +400,7 @@ describe('an interruption', () => {
     },
   );
 
-  it('by SIGKILL leaves rows in doubt, which the next run reports', async () => {
+  it('by SIGKILL leaves rows in doubt that the next run reports', async () => {
     const { running, file, answer } = await interrupted();
     running.child.kill('SIGKILL');
     await running.result;

@@ -44,8 +44,8 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// Waits until the record covers everything in progress, so that a killed process dies between two steps. This must hold
-// for a while, because a process whose submission was rejected may be sending another one.
+// Waits until the record covers everything in progress, so a process that is then killed dies between two steps. The
+// state must last for a while, because a process whose submission was rejected may be sending another one.
 async function allSettled(): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   let [quiet, posts] = [0, -1];

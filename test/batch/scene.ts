@@ -22,7 +22,7 @@ export interface BatchJson {
   error?: { next: string[] };
 }
 
-/** A gateway, and a user who runs batches on it. */
+/** A gateway, and a user who runs batches on the gateway. */
 export interface Scene {
   gateway: BatchGateway;
   user: User;

@@ -17,7 +17,7 @@ export interface Story extends Scene {
   lastFrame(prompt: string): string;
   /** Returns the number of charges, by prompt. */
   charges(): Record<string, number>;
-  /** Runs a command in a separate process, and kills it at the `count`-th matching request. */
+  /** Runs a command in a separate process, and kills the process at the `count`-th matching request. */
   killedAt(args: string[], match: RegExp, count?: number): Promise<void>;
 }
 

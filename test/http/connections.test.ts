@@ -156,7 +156,7 @@ describe('certificates', () => {
     expect([server.connections, server.heard.length, recorded]).toEqual([1, 0, false]);
   });
 
-  // Node reads NODE_EXTRA_CA_CERTS only when it starts.
+  // Node reads NODE_EXTRA_CA_CERTS only at startup, so the test connects in a separate process.
   it('from a trusted authority are checked for their validity period and their host or address', async () => {
     const authority = newAuthority();
     const day = 86_400_000;

@@ -55,7 +55,7 @@ function gateway(...outcomes: Outcome[]): Counted {
   return { posts: 0, outcomes, hanging, hang: () => hang() };
 }
 
-/** A run that dies after it may have sent a byte. */
+/** A run that dies after a byte may have been sent. */
 interface Stage {
   name: string;
   outcomes: Outcome[];

@@ -37,7 +37,7 @@ function kill(): never {
   throw new Killed();
 }
 
-/** A process's exit code, and the number of its changes to the disk. */
+/** The exit code of a process, and the number of changes that the process made to the disk. */
 interface Ended {
   steps: number;
   exit: number | 'killed';

@@ -16,18 +16,21 @@ import { reconcile, shownState } from '../../src/jobs/reconcile.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { depsFor, fakeClock, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
-/** The gateway's reactions to a submission. In those that begin with `made`, it creates and charges a task. */
+/**
+ * The gateway's reactions to a submission. With `accepts` and the reactions that begin with `made`, the gateway creates
+ * and charges a task.
+ */
 const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke', 'made and 500'] as const;
 type Day = (typeof days)[number];
 const creates = (day: Day): boolean => day === 'accepts' || day.startsWith('made');
 
-/** The expected state of the job, which determines what the next submission may do. */
+/** The expected state of the job. The state determines what the next submission may do. */
 interface Model {
   key: string | undefined;
   state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
   /** Whether a run has fetched the job's result. */
   isSettled: boolean;
-  /** Whether a process died after claiming the next attempt and before sending. The next process records that. */
+  /** Whether a process died after claiming the next attempt and before sending. The next process records the death. */
   isClaimed: boolean;
   /** Whether the user entered the handle and the gateway has not returned the task since. */
   isUnconfirmed: boolean;
@@ -55,7 +58,7 @@ class World {
     close: () => undefined,
   };
 
-  /** Starts a new process, which considers all earlier processes dead. */
+  /** Starts a new process that considers all earlier processes dead. */
   async process(ledger = (real: Ledger): Ledger => real): Promise<TestDeps> {
     this.clock.advance(1000);
     const deps = await depsFor(url.href, this.folder, { client: this.client, retries: 0, clock: this.clock });

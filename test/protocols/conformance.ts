@@ -15,7 +15,7 @@ export interface Sample {
   text?: string;
   status?: number;
   headers?: Record<string, string>;
-  /** The media diverted from the response as it arrived. */
+  /** The media diverted from the response while the response arrived. */
   spooled?: SpooledMedia[];
 }
 
@@ -30,7 +30,7 @@ export interface AcceptedSample extends Sample {
 export interface Samples {
   /** A body that may be sent. */
   body: JsonObject;
-  /** The body as mgw sends it, if it differs from `body`. */
+  /** The body that mgw sends, if different from `body`. */
   sent?: JsonObject;
   /** A handle that can be queried. */
   handle: string;

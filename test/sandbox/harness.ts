@@ -23,20 +23,20 @@ export interface Answer {
   status: number;
   headers: Headers;
   bytes: Buffer;
-  /** The body parsed as JSON, or undefined if it is not JSON. */
+  /** The body parsed as JSON, or undefined if the body is not JSON. */
   body: unknown;
   /** Returns the body's member at a path such as `data.status`, or undefined. */
   at(path: string): unknown;
 }
 
-/** Returns a fresh state directory, which is removed after the test. */
+/** Returns a new state directory that is removed after the test. */
 export function freshState(): string {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-sandbox-'));
   onEnd(() => rmSync(folder, { recursive: true, force: true }));
   return join(folder, 'state');
 }
 
-/** Starts a sandbox, which is closed after the test. Generations take 1000 ms by its clock. */
+/** Starts a sandbox that is closed after the test. Generations take 1000 ms by the sandbox's clock. */
 export async function sandbox(options: Partial<SandboxOptions> = {}): Promise<TestSandbox> {
   const clock = { now: 1_795_000_000_000 };
   const stateDir = options.stateDir ?? freshState();

@@ -158,7 +158,7 @@ describe('the errors in specification 7', () => {
   });
 
   test.each(['/v1/api/v3/tts/unidirectional', '/tts/unidirectional', '/api/v3/tts'])(
-    'include %s, which is not a speech endpoint',
+    'include a wrong endpoint: %s',
     async (wrong) => {
       const box = await sandbox();
       const answer = await box.call('POST', wrong, { body: {} });

@@ -121,7 +121,7 @@ describe('polling too fast', () => {
     expect(findings(gateway)).toEqual(expected);
   });
 
-  test('is not reported for mgw, which polls faster only on loopback', async () => {
+  test('is not reported for mgw, because mgw polls faster only on loopback', async () => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, [200, 200], 'mgw/0.1.0');
     expect(findings(gateway)).toEqual([]);

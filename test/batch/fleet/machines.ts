@@ -41,7 +41,7 @@ export class Machines {
     return path;
   }
 
-  /** The output option of a batch, which saves into the shared folder. */
+  /** The output option of a batch that saves into the shared folder. */
   get output(): string[] {
     return ['-o', join(this.shared, 'out', '{id}.{ext}')];
   }

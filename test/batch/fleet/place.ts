@@ -9,7 +9,7 @@ import { Machines } from './machines.ts';
 /** A fleet test's environment. Tests share the server; everything else is separate. */
 export interface FleetPlace {
   server: PostgresServer;
-  /** The port of the server, or of the pool in front of it. */
+  /** The port of the server, or of a pool in front of the server. */
   port: number;
   /** The name of a database that contains the tables. */
   name: string;
@@ -24,7 +24,7 @@ export interface FleetPlace {
 
 /** How a fleet test connects to the server. */
 export interface FleetOptions {
-  /** Whether to connect through PgBouncer in transaction mode. The tests are skipped if it is not installed. */
+  /** Whether to connect through PgBouncer in transaction mode. The tests are skipped if PgBouncer is not installed. */
   isPooled?: boolean;
   /** Parameters of the address that the machines use. */
   parameters?: string;

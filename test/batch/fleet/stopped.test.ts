@@ -24,10 +24,10 @@ interface Stop {
   recorded?: string;
 }
 
-/** A phase of a submission or a download, and the outcome of stopping a runner in it. */
+/** A phase of a submission or a download, and the outcome if a runner is stopped in the phase. */
 interface Phase extends Stop {
   phase: string;
-  /** The row's outcome on another machine, which continues to run. */
+  /** The row's outcome on a second machine that keeps running. */
   other: 'done' | 'unknown';
   /** The total number of submissions by both runners. */
   posts: 0 | 1;

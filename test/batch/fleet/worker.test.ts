@@ -265,7 +265,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('requires -o, which batch enqueue does not accept', async () => {
+  it('requires -o, whereas batch enqueue refuses -o', async () => {
     const { code, stderr } = await runHereAs(here, ['worker', ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining('mgw worker -o')]);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), ...machines.output]);
@@ -556,7 +556,7 @@ describe('without a shared ledger,', () => {
 });
 
 it.each(['@/etc/passwd', '', 5, null, ['@/etc/passwd'], undefined])(
-  'a queued row cannot have the body %j, which is not an object',
+  'the body of a queued row must be an object (refused: %j)',
   (body) => {
     const row = { id: 'a', index: 1, line: 2, kind: 'c', tags: [] };
     expect(() => parseRow('a', JSON.stringify({ ...row, body: { model: 'm' } }))).not.toThrow();

@@ -392,8 +392,7 @@ describe('-d NAME=VALUE', () => {
   });
 });
 
-// mgw stores only each row's name and offset, which are smaller than the row. All rows together would exceed this
-// memory limit.
+// mgw stores only the name and offset of each row. All rows together would exceed the memory limit of this test.
 it.each([
   ['csv', (n: number) => `row-${n},c,vendor-h3-mini,5,${'a paper boat '.repeat(32)}${n}`],
   [

@@ -206,7 +206,7 @@ describe('a valid continuation', () => {
   it('is not needed if all bytes have been received', async () => {
     const server = await ctx.start(file(one));
     await expectWhole(await ctx.fetch(server.url()), content);
-    // As if the process had died before it published the file: the temporary file is complete.
+    // Simulates a process that died before it published the complete temporary file.
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
   });

@@ -245,7 +245,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     const id = newJobId(now);
     await ledger.create(id, [prepared]);
     const lease = await ledger.lease();
-    // The process's write has passed the lease check and is waiting for the job's row, which is locked.
+    // The process's write has passed the lease check and is waiting for the job's locked row.
     const lock = place.server.query(
       `BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(300); COMMIT`,
       place.database,

@@ -7,7 +7,7 @@ import { deadOwner } from '../../jobs/harness.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
-/** A lease keeper with a manual clock, whose renewals a test can await. */
+/** A lease keeper with a manual clock and with renewals that a test can await. */
 interface Kept {
   keeper: LeaseKeeper;
   clock: { now: number; monotonic: number };
@@ -52,7 +52,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(() => lease.assertLease()).not.toThrow();
     Object.assign(clock, passed);
     expect(() => lease.assertLease()).toThrow('longer than its lease');
-    // The process acquires a new lease, which identifies it to other processes from then on.
+    // From now on, other processes identify the process by its new lease.
     const next = await keeper.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
     expect(() => next.assertLease()).not.toThrow();

@@ -4,7 +4,7 @@ import type { JsonObject } from '../../../src/json.ts';
 /** The operation name used in these tests. */
 export const name = 'models/video-a/operations/op-1';
 
-/** Returns a response whose body is the JSON of `body`, or `body` itself if it is text. */
+/** Returns a response with the given body: text unchanged, other values as JSON. */
 export function reply(body: unknown, status = 200, rest: Partial<Reply> = {}): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete: true, ...rest };

@@ -145,11 +145,11 @@ describe('refused fields', () => {
 });
 
 describe('FileInfos', () => {
-  test.each([null, {}, 'x', 7])('cannot be %j, which is not a list', (FileInfos) => {
+  test.each([null, {}, 'x', 7])('must be a list (refused: %j)', (FileInfos) => {
     expect(fieldsOf({ ...goodBody, FileInfos })).toContain('FileInfos');
   });
 
-  test.each([null, 'https://x.example/1.png', []])('cannot contain %j, which is not an entry', (entry) => {
+  test.each([null, 'https://x.example/1.png', []])('can contain only objects (refused: %j)', (entry) => {
     expect(fieldsOf({ ...goodBody, FileInfos: [entry] })).toEqual(['FileInfos.0']);
   });
 
@@ -165,7 +165,7 @@ describe('FileInfos', () => {
     'http://10.0.0.1/x',
     'http://[::ffff:127.0.0.1]/x',
     'https://u:p@x.example/1',
-  ])('cannot have the URL %j, and the error contains the flag', (Url) => {
+  ])('must have public http(s) URLs, and the error contains the flag (refused: %j)', (Url) => {
     expect(check(withFile({ Url }))).toMatchObject([{ field: 'FileInfos.0.Url', flag: '--reference' }]);
     expect(check(withFile({ Url, Usage: 'FirstFrame' }))).toMatchObject([{ flag: '--first-frame' }]);
   });
@@ -192,7 +192,7 @@ describe('FileInfos', () => {
 });
 
 describe('OutputConfig', () => {
-  test.each([null, [], 'x'])('cannot be %j, which is not an object', (OutputConfig) => {
+  test.each([null, [], 'x'])('must be an object (refused: %j)', (OutputConfig) => {
     expect(fieldsOf({ ...goodBody, OutputConfig })).toEqual(['OutputConfig']);
   });
 
@@ -288,13 +288,13 @@ describe('ReturnUsage is moved into ExtInfo', () => {
     [{}, 'ExtInfo'],
     ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
     ['{"seed":12345678901234567890}', 'ReturnUsage'],
-  ])('unless ExtInfo is %j, which stays unchanged (refused field: %s)', (ExtInfo, field) => {
+  ])('unless ExtInfo is %j, and leaves ExtInfo unchanged (refused field: %s)', (ExtInfo, field) => {
     const body = b.normalise({ ...asked, ExtInfo });
     expect(body['ExtInfo']).toEqual(ExtInfo);
     expect(fieldsOf(body)).toEqual([field]);
   });
 
-  test.each(['true', 1, null])('unless it is %j, which is not a boolean', (ReturnUsage) => {
+  test.each(['true', 1, null])('unless it is not a boolean: %j', (ReturnUsage) => {
     expect(fieldsOf(b.normalise({ ...goodBody, ReturnUsage }))).toEqual(['ReturnUsage']);
   });
 });

@@ -283,7 +283,7 @@ describe('an error in the response to a query', () => {
     '{}',
     '{"Response":{}}',
     '{"Response":{"AigcVideoTask":{"ErrCode":0}}}',
-  ])('is assumed if the body is %j, which proves nothing about the task', (text) => {
+  ])('is assumed if the body proves nothing about the task: %j', (text) => {
     expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
   });
 

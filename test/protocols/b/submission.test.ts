@@ -84,7 +84,7 @@ describe('a Protocol B submission is refused with HTTP 200', () => {
     ['ResourceUnavailable.InArrears', 'balance'],
     ['UnsupportedOperation.AccountArrearsError', 'balance'],
     ['model_not_found', 'not_found'],
-  ])('for the error %s, which is reported as %s', (code, meaning) => {
+  ])('for the error %s (reported as %s)', (code, meaning) => {
     const verdict = b.readSubmission(callFailure(code), goodBody);
     expect(verdict).toMatchObject({
       kind: 'rejected',

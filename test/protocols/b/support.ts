@@ -1,7 +1,7 @@
 import type { Reply } from '../../../src/exchange.ts';
 import type { JsonObject } from '../../../src/json.ts';
 
-/** Returns a response whose body is the JSON of `body`, or `body` itself if it is text. */
+/** Returns a response with the given body: text unchanged, other values as JSON. */
 export function reply(body: unknown, status = 200, complete = true): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete };

@@ -5,7 +5,7 @@ import { valueFlag, wholeNumber } from '../../../src/protocols/flag.ts';
 import type { Protocol, QueryVerdict } from '../../../src/protocols/protocol.ts';
 import { isSuccess, judgeFailedSubmission, unreadable } from '../../../src/protocols/verdicts.ts';
 
-/** A protocol for tests. No gateway supports it, and its fields and paths differ from those of all other protocols. */
+/** A protocol for tests that no gateway supports. The fields and paths differ from those of all other protocols. */
 export const d: Protocol = {
   name: 'd',
   about: 'Protocol D: a toy',

@@ -5,8 +5,8 @@ import { ApiError, GoogleGenAI, type GenerateVideosOperation } from '@google/gen
 import { describe, expect, it } from 'vitest';
 import { sandbox, type TestSandbox } from '../harness.ts';
 
-// Tests the sandbox with the public client of Protocol A's upstream, which is independent of mgw. If the client works,
-// the sandbox uses the format that the gateway forwards unchanged (specification 1.2).
+// Tests the sandbox with the public client of Protocol A's upstream. The client is independent of mgw. If the client
+// works, the sandbox uses the format that the gateway forwards unchanged (specification 1.2).
 
 function clientOf(gateway: TestSandbox, key = gateway.key): GoogleGenAI {
   const headers = { Authorization: `Bearer ${key}` };

@@ -4,7 +4,7 @@ import { sandbox, type TestSandbox } from '../harness.ts';
 
 // Tests the sandbox with the public client of the cloud whose actions Protocol B uses. Only the client's signer is
 // replaced, because the gateway accepts a bearer key and signs upstream itself (specification 5.4). The client is
-// loaded without its types, which take a megabyte.
+// loaded without its types, because the types take a megabyte.
 
 interface Client {
   CreateAigcVideoTask(request: object): Promise<{ TaskId: string; RequestId: string }>;

@@ -18,7 +18,7 @@ const SAMPLE_RATES: Record<number, number[]> = {
 const KILOBITS_1 = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
 const KILOBITS_2 = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
 
-/** Reads a whole stream frame by frame. Throws if it has no frame or an incomplete one. */
+/** Reads a whole stream frame by frame. Throws if the stream has no frame or an incomplete frame. */
 export function readMp3(stream: Uint8Array): Mp3Frame[] {
   const bytes = Buffer.from(stream);
   const frames: Mp3Frame[] = [];
