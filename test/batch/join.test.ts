@@ -169,7 +169,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(film()).toEqual(filmFrom('s1', 's3'));
   });
 
-  it('suggests the commands that make the missing rows, like batch run', async () => {
+  it('suggests the same commands for missing rows as batch run', async () => {
     scene.gateway.judge = (prompt) => ({ kind: prompt === 's1' ? 'doom' : 'refuse' });
     const file = scene.file('m.csv', rows(['s1'], ['s2']));
     const commands = (text: string): string[] => text.match(/^→ .*$/gm) ?? [];

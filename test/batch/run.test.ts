@@ -599,7 +599,7 @@ describe('a budget', () => {
     });
   });
 
-  it('that was set before is raised once for the whole batch by the suggested command', async () => {
+  it('that was set earlier is raised once for the whole batch by the suggested command', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     await runHereAs(scene.user, ['budget', 'set', '2', '2', '--per', 'day']);
     const args = ['run', file, '--concurrency', '1', '--budget-name', '2'] as const;

@@ -204,7 +204,7 @@ describe("a model's protocols", () => {
   });
 
   test.each(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'])(
-    'are Protocol C for %s unless the list specifies others',
+    'default to Protocol C for %s',
     async (id) => {
       expect(await modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
         { protocols: ['c'] },

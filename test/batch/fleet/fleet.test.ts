@@ -5,8 +5,8 @@ import { runHereAs } from '../../support/one-process.ts';
 import { Fleet } from './fleet.ts';
 import { describeFleet } from './place.ts';
 
-describeFleet('a batch on many machines, through a transaction pool,', { isPooled: true }, (place) => {
-  it('is paid for once, even if processes are killed and connections fail', async () => {
+describeFleet('through a transaction pool,', { isPooled: true }, (place) => {
+  it('a batch on many machines is paid for once, even if processes are killed and connections fail', async () => {
     const trial = { rows: 16, runners: 3, concurrency: 6, every: 5, maxIdle: '1s' };
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();
@@ -19,8 +19,8 @@ describeFleet('a batch on many machines, through a transaction pool,', { isPoole
   });
 });
 
-describeFleet('a batch on many machines', {}, (place) => {
-  it('shares one pace and one budget among all machines, as counted by the gateway', async () => {
+describeFleet('without a pool,', {}, (place) => {
+  it('a batch on many machines shares one pace and one budget, as counted by the gateway', async () => {
     const { gateway, machines } = place;
     gateway.polls = 3;
     let most = 0;

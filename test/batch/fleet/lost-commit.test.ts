@@ -40,7 +40,7 @@ const passing: { trouble: string; make: Trouble }[] = [
 ];
 
 for (const { way, isPooled } of bothWays)
-  describeFleet(`a commit whose outcome is unknown, ${way}`, { isPooled, parameters }, (place) => {
+  describeFleet(`${way},`, { isPooled, parameters }, (place) => {
     let proxy: CuttingProxy;
     let machine: User;
     let args: string[];
@@ -67,7 +67,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(lasting)(
-      'of "sending" leaves the row unsent until the outcome is known if $trouble',
+      'a commit of "sending" leaves the row unsent until the outcome is known if $trouble',
       async ({ make, sendingStands }) => {
         make(proxy, sending);
         const first = await runHereAs(machine, args);
@@ -85,7 +85,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     it.each(passing)(
-      'of "sending" causes exactly one submission if the response $trouble',
+      'a commit of "sending" causes exactly one submission if the response $trouble',
       async ({ make }) => {
         make(proxy, sending);
         const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
@@ -97,7 +97,7 @@ for (const { way, isPooled } of bothWays)
     if (isPooled) return;
 
     it.each(lasting)(
-      'of the acceptance prints the handle, and keeps the handle in a file until the database is back, if $trouble',
+      'a commit of the acceptance prints the handle, and keeps the handle in a file until the database is back, if $trouble',
       async ({ make }) => {
         make(proxy, reply);
         const first = await runHereAs(machine, args);
@@ -108,26 +108,26 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
-    it.each(passing)('of the acceptance does not stop the run if the response $trouble', async ({ make }) => {
+    it.each(passing)('a commit of the acceptance does not stop the run if the response $trouble', async ({ make }) => {
       make(proxy, reply);
       const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
 
     it.each(['finished', 'file'])(
-      'of "%s" leaves the row running and paid for if the database is lost',
+      'a commit of "%s" leaves the row running and paid for if the database is lost',
       async (type) => {
         goneWith('message')(proxy, new RegExp(`type\\W+${type}\\W`));
         expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
       },
     );
 
-    it('leaves the row running and paid for if the database is lost after the file is saved', async () => {
+    it('a database that is lost after the file is saved leaves the row running and paid for', async () => {
       proxy.before(/type\W+file\W/, () => goneWith('message')(proxy, /SELECT job, line/));
       expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
     });
 
-    it('leads to a summary that counts running rows as paid if the database is lost', async () => {
+    it('a lost database leads to a summary that counts running rows as paid', async () => {
       const { gateway } = place;
       gateway.polls = Infinity;
       const queried = new Set<string>();

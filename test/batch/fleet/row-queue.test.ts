@@ -16,7 +16,7 @@ function rows(...ids: string[]): NewRow[] {
 }
 
 // Connects through a pool if PgBouncer is installed.
-describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) => {
+describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
   let one: TestProcess;
   let other: TestProcess;
   beforeEach(async () => {
@@ -29,7 +29,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     await addRows(one.query, 'clips', rows(...ids));
   }
 
-  it('are added once, even if they are enqueued repeatedly, and are reported but not updated if they have changed', async () => {
+  it('queued rows are added once, even if they are enqueued repeatedly, and are reported but not updated if they have changed', async () => {
     await addBatch(one.query, { name: 'clips', head });
     expect(await addRows(one.query, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
@@ -43,7 +43,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     );
   });
 
-  it('are refused if the batch name exists with a different gateway, and are assigned only to workers for their gateway', async () => {
+  it('queued rows are refused if the batch name exists with a different gateway, and are assigned only to workers for their gateway', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
@@ -51,7 +51,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     expect(await new RowQueue(one).availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
-  it('are assigned once each, in order, to many concurrent workers', async () => {
+  it('queued rows are assigned once each, in order, to many concurrent workers', async () => {
     const ids = Array.from({ length: 60 }, (_, n) => `row-${n}`);
     await enqueue(...ids);
     const third = await processIn(await openDatabase(place.url()));
@@ -76,7 +76,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     return found;
   }
 
-  it('return to the queue when their worker loses its lease, and that worker can no longer change them', async () => {
+  it('queued rows return to the queue when their worker loses its lease, and that worker can no longer change them', async () => {
     await enqueue('a');
     const [gone, next] = [new RowQueue(one), new RowQueue(other)];
     const [lost] = await gone.claim('clips', 1);
@@ -91,14 +91,14 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
   });
 
-  it('cannot be claimed under a lease that has ended', async () => {
+  it('queued rows cannot be claimed under a lease that has ended', async () => {
     await enqueue('a');
     await one.die();
     expect(await new RowQueue(one).claim('clips', 1)).toEqual([]);
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
-  it('can be claimed again by a worker that has lost track of them', async () => {
+  it('queued rows can be claimed again by a worker that has lost track of them', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.claim('clips', 1);
@@ -109,7 +109,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
   });
 
-  it('are quarantined after five workers die while running them, until they are released', async () => {
+  it('queued rows are quarantined after five workers die while running them, until they are released', async () => {
     await enqueue('a', 'b');
     const database = await openDatabase(place.url());
     for (const expected of [[], [], [], [], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
@@ -132,7 +132,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     expect((await own.claim('clips', 1))[0]?.id).toBe('a');
   });
 
-  it('that ended unpaid are listed with the reason until they are requeued on request', async () => {
+  it('rows that ended unpaid are listed with the reason until they are requeued on request', async () => {
     await enqueue('a', 'b', 'c', 'd', 'e');
     const own = new RowQueue(one);
     const outcomes: Record<string, string> = { a: 'bad', b: 'rejected', c: 'done', d: 'unknown' };
@@ -150,7 +150,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it('are requeued when their file is enqueued again only if they are in doubt', async () => {
+  it('queued rows are requeued when their file is enqueued again only if they are in doubt', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
     const taken = await own.claim('clips', 2);
@@ -162,7 +162,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
   });
 
   it.each(['before', 'after'])(
-    'are checked again only once if their first worker resumes %s another worker finds them in doubt',
+    'queued rows are checked again only once if their first worker resumes %s another worker finds them in doubt',
     async (when) => {
       await enqueue('a');
       const [own, others] = [new RowQueue(one), new RowQueue(other)];
@@ -181,7 +181,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     },
   );
 
-  it('do not count a stopped or disconnected worker as dead once the worker resumes', async () => {
+  it('the queue does not count a stopped or disconnected worker as dead once the worker resumes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.claim('clips', 1);
@@ -196,7 +196,7 @@ describeFleet('rows queued in PostgreSQL', { isPooled: hasPgBouncer }, (place) =
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
-  it('that a worker returns do not count the worker as dead, and wait as long as requested before the next claim', async () => {
+  it('the queue does not count a worker that returns a row as dead, and delays the row as long as requested', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {

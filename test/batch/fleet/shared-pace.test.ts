@@ -9,7 +9,7 @@ import { openDatabase, processIn } from './processes.ts';
 const never = new AbortController().signal;
 
 // Connects through a pool if PgBouncer is installed.
-describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBouncer }, (place) => {
+describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
   const open: SharedPace[] = [];
   const notes: string[] = [];
   afterEach(async () => {
@@ -56,7 +56,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     return waiting;
   }
 
-  it('limits the total slots of all processes, and passes a free slot to another process', async () => {
+  it('a shared pace limits the total slots of all processes, and passes a free slot to another process', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     expect(await isFull(one)).toBe(true);
@@ -66,7 +66,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(await held()).toBe(4);
   });
 
-  it('never exceeds its limit if many processes request slots at once', async () => {
+  it('a shared pace never exceeds its limit if many processes request slots at once', async () => {
     const machines = await Promise.all([1, 2, 3, 4, 5, 6].map(() => machine()));
     const stop = new AbortController();
     let entered = 0;
@@ -80,7 +80,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(await held()).toBe(4);
   });
 
-  it("frees a process's slots once the process's lease has ended", async () => {
+  it("a shared pace frees a process's slots once the process's lease has ended", async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await enter(gone, 4);
@@ -92,14 +92,14 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('refuses a slot to a process whose lease has ended', async () => {
+  it('a shared pace refuses a slot to a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await fleet.die();
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('is halved once for all processes after a 429, and grows again as submissions are accepted', async () => {
+  it('a shared pace is halved once for all processes after a 429, and grows again as submissions are accepted', async () => {
     const limits: number[] = [];
     const [one, other] = await Promise.all([machine(), machine({ onLimit: (limit) => limits.push(limit) })]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
@@ -115,7 +115,7 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('pauses all processes if the gateway asks one to wait', async () => {
+  it('a shared pace pauses all processes if the gateway asks one to wait', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.reportLimited(await one.waitToSubmit(never), 700);
@@ -124,14 +124,14 @@ describeFleet("a batch's pace, shared by several machines,", { isPooled: hasPgBo
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('allows all processes together at most the configured submissions per minute', async () => {
+  it('a shared pace allows all processes together at most the configured submissions per minute', async () => {
     const machines = await Promise.all([1, 2].map(() => machine({ perMinute: 600 })));
     const began = systemClock.monotonic();
     await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.waitToSubmit(never))));
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('eventually releases a slot that could not be released immediately', async () => {
+  it('a shared pace eventually releases a slot that could not be released immediately', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
     const one = await machine({ fleet });

@@ -130,7 +130,7 @@ const calls: Phase[] = [
 ];
 
 for (const { way, isPooled } of bothWays)
-  describeFleet(`a runner that is stopped past the end of its lease, ${way}`, { isPooled }, (place) => {
+  describeFleet(`${way},`, { isPooled }, (place) => {
     let proxy: CuttingProxy;
     let file: string;
     beforeEach(async () => {
@@ -183,7 +183,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(isPooled ? statements : [...statements, ...calls])(
-      'sends and publishes nothing when it resumes, if it was stopped $phase',
+      'a runner that is stopped $phase, past the end of its lease, sends and publishes nothing when it resumes',
       async (each) => {
         const wake = await stoppedIn(each);
         const { code, json, stderr } = await run('--json');
@@ -203,7 +203,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     if (isPooled) return;
-    it('publishes nothing when it resumes from a poll without another process, and the next run publishes the file', async () => {
+    it('a runner that is stopped during a poll publishes nothing when it resumes, and the next run publishes the file', async () => {
       const wake = await stoppedIn({ arrange: atCall(isLook) });
       expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);

@@ -21,7 +21,7 @@ const byExitCode = (one: object, other: object): number => Number('error' in one
 
 const quick = ['--poll-interval', '10ms', '--max-idle', '400ms'];
 
-describeFleet('mgw worker', {}, (place) => {
+describeFleet('in a fleet,', {}, (place) => {
   let gateway: BatchGateway;
   let machines: Machines;
   let here: User;
@@ -30,7 +30,7 @@ describeFleet('mgw worker', {}, (place) => {
     here = machines.machine();
   });
 
-  it('runs the enqueued rows on several machines, each row once', async () => {
+  it('several workers run the enqueued rows, each row once', async () => {
     const file = machines.manifest(6);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '3', '--json']);
     expect([enqueued.code, enqueued.json['enqueued']]).toEqual([0, 6]);
@@ -46,7 +46,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(again.json).toMatchObject({ enqueued: 0, known: 6, changed: [] });
   });
 
-  it('saves to a bucket without a shared folder, including files that a killed worker was uploading', async () => {
+  it('a worker saves to a bucket without a shared folder, including files that a killed worker was uploading', async () => {
     const store = await s3Server();
     const machine = (): User => {
       const user = machines.machine();
@@ -75,7 +75,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
-  it('starts only one pause at a time, even if several rows request a pause', async () => {
+  it('a worker starts only one pause at a time, even if several rows request a pause', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(16), '--concurrency', '16']);
     const warnings: string[] = [];
     const onWarning = ({ name }: Error): unknown => warnings.push(name);
@@ -86,7 +86,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.size).toBe(16);
   });
 
-  it('enqueues nothing if a row is invalid, unless --skip-bad is given', async () => {
+  it('batch enqueue adds no row if a row is invalid, unless --skip-bad is given', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['good', 'a paper boat'], ['bad', '']));
     const refused = await runHereAs(here, ['batch', 'enqueue', file]);
@@ -96,7 +96,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
-  it('does not enqueue a row that contains the API key', async () => {
+  it('batch enqueue refuses a row that contains the API key', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['good', 'a paper boat'], ['bad', `say ${here.env['MGW_API_KEY'] ?? ''}`]));
     const refused = await runHereAs(here, ['batch', 'enqueue', file]);
@@ -108,7 +108,7 @@ describeFleet('mgw worker', {}, (place) => {
     return place.query('select id, state from mgw.batch_rows order by position');
   }
 
-  it('reports a changed row, and pays for neither version', async () => {
+  it('batch enqueue reports a changed row, and the change is not paid for', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -124,7 +124,7 @@ describeFleet('mgw worker', {}, (place) => {
     ]);
   });
 
-  it('replaces a queued row that was never sent with the changed row', async () => {
+  it('batch enqueue replaces a queued row that was never sent with the changed row', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -135,7 +135,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
   });
 
-  it("updates a changed row's content in the queue once a retry has paid for it", async () => {
+  it("batch retry updates a changed row's content in the queue once the row is paid for", async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -154,7 +154,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('does not retry or pay for a changed row if the database cannot store the new content in the queue', async () => {
+  it('batch retry does not pay for a changed row if the database cannot store the new content in the queue', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -179,7 +179,7 @@ describeFleet('mgw worker', {}, (place) => {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
 
-  it('marks malformed rows from an unknown program as bad, does not read their files, and continues', async () => {
+  it('a worker marks malformed rows from an unknown program as bad, does not read their files, and continues', async () => {
     const good = {
       index: 1,
       line: 2,
@@ -238,7 +238,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
-  it('exits 11 with --strict if a video differs from its request, but keeps the video and does not pay again', async () => {
+  it('a worker exits 11 with --strict if a video differs from its request, but keeps the video and does not pay again', async () => {
     const clip = { width: 96, height: 64 };
     place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
     const file = join(machines.shared, 'clips.jsonl');
@@ -265,7 +265,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('requires -o, whereas batch enqueue refuses -o', async () => {
+  it('a worker requires -o, whereas batch enqueue refuses -o', async () => {
     const { code, stderr } = await runHereAs(here, ['worker', ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining('mgw worker -o')]);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), ...machines.output]);
@@ -276,14 +276,14 @@ describeFleet('mgw worker', {}, (place) => {
     ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
     ['out/x.mp4', 'specifies one file for all rows'],
     ['out/{name}-{n}.{ext}', 'specifies one file for all rows'],
-  ])('refuses the output %s when it starts, and does not claim a row', async (output, why) => {
+  ])('a worker refuses the output %s when it starts, and does not claim a row', async (output, why) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const { code, stderr } = await runHereAs(here, ['worker', '-o', output, ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(why)]);
     expect(await rowsInQueue()).toBe('row-0\twaiting');
   });
 
-  it('returns a row to the queue unpaid, and becomes idle, if the output cannot be named or exists', async () => {
+  it('a worker returns a row to the queue unpaid, and becomes idle, if the output cannot be named or exists', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const unnamed = await runHereAs(
       here,
@@ -309,7 +309,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('pays for only one of two rows in progress that have the same output file', async () => {
+  it('a worker pays for only one of two rows in progress that have the same output file', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     await place.query("delete from mgw.batch_rows where id <> 'row-0'");
     await place.query(
@@ -325,7 +325,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(await rowsInQueue()).toBe('row-0\tended\nother\twaiting');
   });
 
-  it('does not need the files that a row refers to', async () => {
+  it('a worker does not need the files that a row refers to', async () => {
     const text = join(machines.shared, 'text.txt');
     const body = join(machines.shared, 'body.json');
     writeFileSync(text, 'a paper boat at sea');
@@ -345,7 +345,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.keys()].sort()).toEqual(['a paper boat at sea', 'a paper hat']);
   });
 
-  it('waits for the pending response on SIGTERM, and leaves the other rows to other workers', async () => {
+  it('a worker waits for the pending response on SIGTERM, and leaves the other rows to other workers', async () => {
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
     gateway.polls = Infinity;
@@ -364,7 +364,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1, 1]);
   });
 
-  it('records its unanswered submissions as unknown once --grace has passed after SIGTERM', async () => {
+  it('a worker records its unanswered submissions as unknown once --grace has passed after SIGTERM', async () => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const worker = work('--grace', '100ms');
@@ -381,7 +381,7 @@ describeFleet('mgw worker', {}, (place) => {
   it.each([
     { how: ['--adopt', 'task-1'], charges: 1 },
     { how: ['--not-created'], charges: 2 },
-  ])('finishes a row in doubt that the user has resolved with $how.0', async ({ how, charges }) => {
+  ])('a worker finishes a row in doubt that the user has resolved with $how.0', async ({ how, charges }) => {
     gateway.judge = () => (gateway.charges.size === 0 ? { kind: 'lose' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     expect((await work()).code).toBe(11);
@@ -392,7 +392,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(charges);
   });
 
-  it('finishes a row whose worker died after saving the file but before recording it', async () => {
+  it('a worker finishes a row whose worker died after saving the file but before recording it', async () => {
     const proxy = await CuttingProxy.open(place.port);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const killed = machines
@@ -410,7 +410,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('finishes a row that another worker found in doubt, once the database contains the handle', async () => {
+  it('a worker finishes a row that another worker found in doubt, once the database contains the handle', async () => {
     const proxy = await CuttingProxy.open(place.port);
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
@@ -434,7 +434,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it("suggests a command that raises a batch's budget, so the next worker can pay for the other row", async () => {
+  it("a worker suggests a command that raises a batch's budget, so the next worker can pay for the other row", async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2), '--budget', '1']);
     const budgeted = async (): Promise<CliResult> => {
       const machine = machines.machine();
@@ -452,7 +452,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('quarantines a row after five workers die while running it, and runs it again on request', async () => {
+  it('a worker quarantines a row after five workers die while running it, and runs it again on request', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     await place.query('update mgw.batch_rows set lost = 4');
@@ -485,7 +485,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it("reports its health, each row's end, and the totals", async () => {
+  it("a worker reports its health, each row's end, and the totals", async () => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');
@@ -504,7 +504,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 1')).toBe(2);
   });
 
-  it("reports the gateway's rate limit only once", async () => {
+  it("a worker reports the gateway's rate limit only once", async () => {
     let posts = 0;
     gateway.judge = () => ((posts += 1) < 12 && posts % 3 !== 0 ? { kind: 'limit' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '4']);
@@ -513,7 +513,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(stderr.match(/the gateway limits parallel tasks/g)).toHaveLength(1);
   });
 
-  it('survives a database outage', async () => {
+  it('a worker survives a database outage', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const state = place.url('connect_timeout=1', proxy.port);
     const health = join(here.cwd, 'health');

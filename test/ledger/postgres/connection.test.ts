@@ -14,7 +14,7 @@ import { newUser } from '../../support/cli.ts';
 import { runHere } from '../../support/one-process.ts';
 import { closedPort, freshFolder } from '../../support/servers.ts';
 
-describe('TLS to the database', () => {
+describe('a connection to the database', () => {
   afterEach(() => vi.unstubAllEnvs());
 
   it.each([
@@ -36,7 +36,7 @@ describe('TLS to the database', () => {
     'postgres://[::1]/d',
     'postgres://%2Fvar%2Frun/d',
     'postgres://db.example.com/d?sslmode=disable',
-  ])('is not used for %s', (address) => {
+  ])('does not use TLS for %s', (address) => {
     expect(tlsOptions(parseStateUrl(address))).toBe(false);
   });
 
@@ -45,7 +45,7 @@ describe('TLS to the database', () => {
     ['postgres://localhost/d?sslmode=disable', undefined],
     ['postgres://db.example.com/d?sslmode=disable', 'not encrypted'],
     ['postgres://db.example.com/d?sslmode=no-verify', 'not verified'],
-  ])('causes, for %s, the warning: %s', (address, warning) => {
+  ])('causes the following warning for %s: %s', (address, warning) => {
     const text = tlsWarning(parseStateUrl(address));
     if (warning === undefined) expect(text).toBeUndefined();
     else expect(text).toContain(warning);
@@ -66,13 +66,13 @@ describe('TLS to the database', () => {
     ['postgres://db.example.com/d', false, undefined],
     ['postgres://db.example.com/d?sslmode=verify-full', true, 'verify'],
     ['postgres://db.example.com/d?sslrootcert=/ca.pem', true, undefined],
-  ])('is configured for %s with --allow-insecure-database=%s as: %s', (address, isAllowed, mode) => {
+  ])('to %s with --allow-insecure-database=%s has the TLS mode %s', (address, isAllowed, mode) => {
     const flags = { allowInsecureDatabase: isAllowed };
     const settings = resolveSettings({ flags, env: { MGW_STATE: address }, file: { profiles: {} } });
     expect(sharedLedger(settings)?.tls.mode).toBe(mode);
   });
 
-  it('follows PGHOST if the address has no host', () => {
+  it('depends on PGHOST if the address has no host', () => {
     vi.stubEnv('PGHOST', 'db.example.com');
     expect(tlsOptions(parseStateUrl('postgres:///d'))).toEqual({ rejectUnauthorized: true });
     vi.stubEnv('PGHOST', '/run/postgresql');

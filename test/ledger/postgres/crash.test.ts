@@ -26,7 +26,7 @@ async function typesOf(ledger: Ledger, id: string): Promise<(string | undefined)
   return (await ledger.events(id)).map((event) => event?.type);
 }
 
-describePostgres('the PostgreSQL ledger', (newPlace) => {
+describePostgres('on PostgreSQL,', (newPlace) => {
   /** Opens the ledger through a proxy, creates a job, and opens the ledger a second time as another machine would. */
   const behindProxy = async (
     options: OpenOptions = {},
@@ -44,7 +44,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
   };
   const openAt = async (place: PostgresPlace, stateDir: string): Promise<Ledger> => place.open({ stateDir });
 
-  it.each(['message', 'answer'] as const)('writes an event once if its %s is lost', async (lose) => {
+  it.each(['message', 'answer'] as const)('the ledger writes an event once if the %s is lost', async (lose) => {
     const { proxy, ledger, other, id } = await behindProxy(patient);
     const lease = await ledger.lease();
     for (const event of [sendingBy(lease), accepted]) {
@@ -57,7 +57,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
   });
 
   it.each(['message', 'answer'] as const)(
-    'creates a job and claims a name once if the %s is lost',
+    'the ledger creates a job and claims a name once if the %s is lost',
     async (lose) => {
       const { proxy, ledger, other } = await behindProxy(patient);
       const id = newJobId(now + 1);
@@ -73,7 +73,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'leaves no unsent attempt in doubt if the database is lost with the %s of "sending"',
+    'the ledger leaves no unsent attempt in doubt if the database is lost with the %s of "sending"',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       const lease = await ledger.lease();
@@ -94,7 +94,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'does not lose a handle if the database is lost with the %s of its record, and writes it once',
+    'the ledger keeps a handle if the database is lost with the %s of its record, and writes the handle once',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       await ledger.append(id, sendingBy(await ledger.lease()));
@@ -115,7 +115,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     },
   );
 
-  it('writes the pending events in order as soon as the database is back', async () => {
+  it('the ledger writes the pending events in order as soon as the database is back', async () => {
     const { proxy, ledger, other, id } = await behindProxy();
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
@@ -126,7 +126,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
   });
 
-  it('writes the pending events on close if the database is back', async () => {
+  it('the ledger writes the pending events on close if the database is back', async () => {
     const { proxy, ledger, other, id } = await behindProxy();
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
@@ -136,7 +136,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
   });
 
-  it('refuses only the invalid call of several that share a statement', async () => {
+  it('the ledger refuses only the invalid call of several that share a statement', async () => {
     const { database } = await (await newPlace()).open();
     const sent: string[][] = [];
     const half = database.combine(async (divisors: string[]) => {
@@ -155,7 +155,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(sent).toEqual([['3', '0', '2'], ['3'], ['0'], ['2']]);
   });
 
-  it('does not lose a handle while the database refuses it', async () => {
+  it('the ledger does not lose a handle while the database refuses it', async () => {
     const place = await newPlace();
     const stateDir = freshFolder();
     const ledger = await openAt(place, stateDir);
@@ -173,7 +173,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it('continues after the server is killed and restarted', async () => {
+  it('the ledger continues after the server is killed and restarted', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const id = newJobId(now);
@@ -185,7 +185,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await ledger.read(id)).toMatchObject({ state: 'running' });
   });
 
-  it('fails without exposing the password if the network is partitioned', async () => {
+  it('the ledger fails without exposing the password if the network is partitioned', async () => {
     const { proxy, server, database, open } = await behindProxy();
     const ledger = await open({ port: proxy.port, parameters: `${quick}&password=hunter2secret` });
     expect(server.url(database)).not.toContain('hunter2secret');
@@ -195,7 +195,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(JSON.stringify([error, String(error)])).not.toContain('hunter2secret');
   });
 
-  it('refuses new actions of a process whose lease has expired, but records its past events', async () => {
+  it('the ledger refuses new actions of a process whose lease has expired, but records its past events', async () => {
     const place = await newPlace();
     const clock = stoppable({ ...systemClock, now: () => now });
     const [ledger, other] = [await place.open({ clock }), await place.open()];
@@ -224,7 +224,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect([await other.lifeOf(lease.owner), await other.lifeOf(next.owner)]).toEqual(['dead', 'alive']);
   });
 
-  it("reads a process's last event even if the process dies during the read", async () => {
+  it("the ledger reads a process's last event even if the process dies during the read", async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open(), await place.open()];
     const id = newJobId(now);
@@ -239,7 +239,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it('declares a process dead only once none of its writes can still arrive', async () => {
+  it('the ledger declares a process dead only once none of its writes can still arrive', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open(), await place.open()];
     const id = newJobId(now);
@@ -279,7 +279,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     ['accepted', () => accepted],
     ['finished', () => ({ type: 'finished', state: 'succeeded', native_status: 'ok' })],
   ])(
-    'records "%s" once if the connection breaks while the server is working on it',
+    'the ledger records "%s" once if the connection breaks while the server writes the event',
     async (type, eventBy) => {
       const { proxy, ledger, other, id, server, database } = await behindProxy(patient);
       const lease = await ledger.lease();
@@ -299,7 +299,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     },
   );
 
-  it('renews its lease while it is open, and ends the lease when it is closed', async () => {
+  it('the ledger renews its lease while it is open, and ends the lease when it is closed', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open({ parameters: 'lease=2s' }), await place.open()];
     const lease = await ledger.lease();
@@ -312,7 +312,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     expect(await other.lifeOf(lease.owner)).toBe('dead');
   });
 
-  it('is created only by `state init`', async () => {
+  it('the ledger is created only by `state init`', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     await place.server.query('DROP SCHEMA mgw CASCADE', place.database);
@@ -323,7 +323,7 @@ describePostgres('the PostgreSQL ledger', (newPlace) => {
     });
   });
 
-  it("has a batch row checked again once its job's pending event is written", async () => {
+  it("the ledger has a batch row checked again once its job's pending event is written", async () => {
     const place = await newPlace();
     const { database } = await place.open();
     const [stateDir, owner] = [freshFolder(), { pid: 7, start: '1', host: 'here' }];

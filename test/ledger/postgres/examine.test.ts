@@ -12,7 +12,7 @@ import { describePostgres, type PostgresPlace } from './place.ts';
 
 const clock = { now: () => now, monotonic: () => 0 };
 
-describePostgres('the database check', (newPlace) => {
+describePostgres('on PostgreSQL,', (newPlace) => {
   async function warnings({ server, database }: PostgresPlace, port?: number): Promise<string[]> {
     return (await examineLedger(parseStateUrl(server.url(database, port)), clock)).warnings;
   }
@@ -21,7 +21,7 @@ describePostgres('the database check', (newPlace) => {
     ['transaction', false],
     ['session', false],
     ['statement', true],
-  ] as const)('detects whether a pool in mode %s breaks transactions', async (mode, isWarned) => {
+  ] as const)('the database check detects whether a pool in mode %s breaks transactions', async (mode, isWarned) => {
     const place = await newPlace();
     await place.open();
     const pool = await PgBouncer.open(place.server.port, mode);
@@ -30,7 +30,7 @@ describePostgres('the database check', (newPlace) => {
     expect(found.some((text) => text.includes('pool_mode = transaction'))).toBe(isWarned);
   });
 
-  it("subtracts half of the statement's duration from the clock difference", async () => {
+  it("the database check subtracts half of the statement's duration from the clock difference", async () => {
     const place = await newPlace();
     await place.open();
     let ms = 0;
@@ -43,7 +43,7 @@ describePostgres('the database check', (newPlace) => {
   it.each([
     [1, 'No released version of mgw created such tables'],
     [99, 'Update mgw'],
-  ])('refuses version %i tables without changing them', async (version, text) => {
+  ])('the database check refuses version %i tables without changing them', async (version, text) => {
     const place = await newPlace();
     await place.open();
     const change = `UPDATE mgw.meta SET version = ${version}; DROP TABLE mgw.claims`;
@@ -55,7 +55,7 @@ describePostgres('the database check', (newPlace) => {
     expect(await place.server.query("SELECT to_regclass('mgw.claims')", place.database)).toBe('');
   });
 
-  it('refuses a schema without tables or without an identity, and suggests the command that creates them', async () => {
+  it('the database check refuses a schema without tables or without an identity, and suggests the command that creates them', async () => {
     const place = await newPlace();
     const url = parseStateUrl(place.server.url(place.database));
     const missing = { code: 'config', next: ['mgw', 'state', 'init'] };
@@ -70,7 +70,7 @@ describePostgres('the database check', (newPlace) => {
     expect((await createLedger(url)).version).toBe(2);
   });
 
-  it('refuses an encoding that cannot store every text', async () => {
+  it('the database check refuses an encoding that cannot store every text', async () => {
     const { server } = await newPlace();
     await server.query(
       `create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
@@ -83,7 +83,7 @@ describePostgres('the database check', (newPlace) => {
     await server.query('drop database latin');
   });
 
-  it("refuses another role's schema or table, and a role that can only read", async () => {
+  it("the database check refuses another role's schema or table, and a role that can only read", async () => {
     const place = await newPlace();
     await place.open();
     const { server, database } = place;
@@ -118,7 +118,7 @@ describePostgres('the database check', (newPlace) => {
       'alter role owner set default_transaction_read_only = on',
       'is read-only, because',
     ],
-  ])('refuses the owner of the tables if %s', async (_, statement, message) => {
+  ])('the database check refuses the owner of the tables if %s', async (_, statement, message) => {
     const { server, database } = await newPlace();
     await server.query(`create role owner login; grant create on database ${database} to owner`, database);
     const url = parseStateUrl(server.url(database).replace('postgres@', 'owner@'));
@@ -135,7 +135,7 @@ describePostgres('the database check', (newPlace) => {
   it.each([
     ['a value', "SELECT length($1::varchar) AS n, $2::varchar = 'x'::varchar AS m", ['abc', 'x']],
     ['no value', "SELECT length('abc'::varchar) AS n, 'x'::varchar = 'x'::varchar AS m", []],
-  ])('does not run a function or operator from `public` in a statement with %s', async (_, text, values) => {
+  ])('the database check does not run a function or operator from `public` in a statement with %s', async (_, text, values) => {
     const { server, database } = await newPlace();
     await server.query(
       `create function public.length(varchar) returns int language sql as 'select -1';
@@ -155,7 +155,7 @@ describePostgres('the database check', (newPlace) => {
     ['on', 'soon', 'off'],
     ['off', undefined, 'off'],
   ] as const)(
-    'replaces synchronous_commit=%s for a statement (%s) with %s',
+    'the database check replaces synchronous_commit=%s for a statement (%s) with %s',
     async (setting, commit, mode) => {
       const { server, database } = await newPlace();
       await server.query(`alter database ${database} set synchronous_commit = ${setting}`);
@@ -167,7 +167,7 @@ describePostgres('the database check', (newPlace) => {
     },
   );
 
-  it('detects a server that may lose confirmed writes, and a difference between the clocks', async () => {
+  it('the database check detects a server that may lose confirmed writes, and a difference between the clocks', async () => {
     const place = await newPlace();
     await place.open();
     expect(await warnings(place)).toEqual([

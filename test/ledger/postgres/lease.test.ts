@@ -42,11 +42,11 @@ async function keeperIn(place: PostgresPlace, leaseMs: number): Promise<Kept> {
 
 const longMs = 3_600_000;
 
-describePostgres('a PostgreSQL lease', (newPlace) => {
+describePostgres('on PostgreSQL,', (newPlace) => {
   it.each<[string, { now: number; monotonic: number }]>([
     ['the machine slept', { now: 0.9 * longMs, monotonic: 0 }],
     ['the time of day was set back', { now: -longMs, monotonic: 0.9 * longMs }],
-  ])('is not relied on if it may have ended while %s', async (_, passed) => {
+  ])('a lease is not relied on if it may have ended while %s', async (_, passed) => {
     const { keeper, clock } = await keeperIn(await newPlace(), longMs);
     const lease = await keeper.lease();
     expect(() => lease.assertLease()).not.toThrow();
@@ -58,7 +58,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(() => next.assertLease()).not.toThrow();
   });
 
-  it('is valid for four fifths of its time, counted from before the request', async () => {
+  it('a lease is valid for four fifths of its time, counted from before the request', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += 0.3 * longMs));
     const lease = await keeper.lease();
@@ -68,7 +68,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is acquired again if the response arrives too late', async () => {
+  it('a lease is acquired again if the response arrives too late', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += longMs));
     const lease = await keeper.lease();
@@ -77,7 +77,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is uncertain until it ends if it belongs to a process on another machine', async () => {
+  it('a lease is uncertain until it ends if it belongs to a process on another machine', async () => {
     const place = await newPlace();
     const [{ keeper }, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { lease = '', instance } = (await other.keeper.lease()).owner;
@@ -90,7 +90,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(await keeper.uncertainLease(afar)).toBeUndefined();
   });
 
-  it('is shared by all concurrent callers', async () => {
+  it('a lease is shared by all concurrent callers', async () => {
     const { keeper } = await keeperIn(await newPlace(), longMs);
     const all = await Promise.all([keeper.lease(), keeper.lease(), keeper.lease()]);
     expect(new Set(all.map(({ owner }) => owner.lease)).size).toBe(1);
@@ -100,7 +100,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
   const untilOf = (place: PostgresPlace): Promise<string> =>
     place.server.query('SELECT until FROM mgw.leases', place.database);
 
-  it('is renewed while its process runs', async () => {
+  it('a lease is renewed while its process runs', async () => {
     const place = await newPlace();
     const { keeper, clock, renewal, during } = await keeperIn(place, shortMs);
     const lease = await keeper.lease();
@@ -120,7 +120,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
   it.each<[string, string]>([
     ['has ended by the clock of the database', "until = clock_timestamp() - interval '1 second'"],
     ['belongs to another process', "instance = 'another'"],
-  ])('is not renewed if it %s', async (_, change) => {
+  ])('a lease is not renewed if it %s', async (_, change) => {
     const place = await newPlace();
     const { keeper, clock, renewal } = await keeperIn(place, shortMs);
     const lease = await keeper.lease();
@@ -133,7 +133,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is ended only by the first process that checks it after it has expired', async () => {
+  it('a lease is ended only by the first process that checks it after it has expired', async () => {
     const place = await newPlace();
     const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { owner } = await one.keeper.lease();
@@ -147,7 +147,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is ended immediately if its process is proven dead on this machine', async () => {
+  it('a lease is ended immediately if its process is proven dead on this machine', async () => {
     const place = await newPlace();
     const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { lease = '', instance } = (await one.keeper.lease()).owner;
@@ -156,7 +156,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is released when its process exits', async () => {
+  it('a lease is released when its process exits', async () => {
     const place = await newPlace();
     const { keeper } = await keeperIn(place, longMs);
     await keeper.lease();
@@ -164,7 +164,7 @@ describePostgres('a PostgreSQL lease', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it("is not needed for a claim, and a claim waits for another process's claim of the same name", async () => {
+  it("a lease is not needed for a claim, and a claim waits for another process's claim of the same name", async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const other = new pg.Client({ connectionString: place.server.url(place.database) });

@@ -20,7 +20,7 @@ function submission(prompt: string, ...more: string[]): string[] {
   return ['video', 'c', 'submit', prompt, '--model', 'vendor-h3', '--no-check', '--json', ...more];
 }
 
-describePostgres('processes on several machines that share a PostgreSQL ledger', (newPlace) => {
+describePostgres('on PostgreSQL,', (newPlace) => {
   /** Creates machines, each with its own home and state folder. */
   const machines = async (
     count: number,
@@ -34,7 +34,7 @@ describePostgres('processes on several machines that share a PostgreSQL ledger',
     return { place, users: Array.from({ length: count }, () => newUser(url, { MGW_STATE: state })) };
   };
 
-  it('pay once for one key', { timeout: quickly }, async () => {
+  it('ten processes on different machines pay once for one key', { timeout: quickly }, async () => {
     const server = await gateway();
     const { users } = await machines(10, server.url);
     const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
@@ -44,7 +44,7 @@ describePostgres('processes on several machines that share a PostgreSQL ledger',
     expect(server.creations()).toBe(1);
   });
 
-  it('send nothing after being stopped for longer than their lease', { timeout: quickly }, async () => {
+  it('a process sends nothing after being stopped for longer than its lease', { timeout: quickly }, async () => {
     const server = await gateway();
     const place = await newPlace();
     await place.open();

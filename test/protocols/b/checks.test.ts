@@ -181,7 +181,7 @@ describe('FileInfos', () => {
     expect(check(withFile({ [name]: value }))).toMatchObject([{ field: `FileInfos.0.${name}`, allowed }]);
   });
 
-  test('may have an unlisted value, and advice is then given', () => {
+  test('cause advice rather than an error if a value is unlisted', () => {
     const body = withFile({ Category: 'Video', Usage: undefined });
     expect(check(body)).toEqual([]);
     expect(advise(body)).toEqual([

@@ -204,7 +204,7 @@ describe("Protocol C's flags", () => {
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);
   });
 
-  it('are overridden by native fields only if their values are defaults', () => {
+  it("are overridden by native fields only if the flags' values are defaults", () => {
     const defaults = { duration: 8, 'aspect-ratio': '1:1', mode: 't2v' };
     const body = { seconds: 5, ratio: '16:9', mode: 't2va' };
     expect(compose(c, { defaults, body, flags: {} })).toEqual(body);
