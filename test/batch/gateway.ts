@@ -32,7 +32,7 @@ export interface BatchGateway extends Origin {
   charges: Map<string, number>;
   /** Returns how to respond to a submission, or undefined to accept the submission. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
-  /** Returns a prompt's latest task id. */
+  /** Returns the latest task id of the given prompt. */
   taskOf: (prompt: string) => string;
   /** The number of polls after which a task is finished. */
   polls: number;
@@ -49,7 +49,7 @@ export interface BatchGateway extends Origin {
   /** Returns all requests for the model list. */
   listings(): Seen[];
   video: Buffer;
-  /** Returns a task's video. */
+  /** Returns the video of the given task. */
   videoOf: (prompt: string, id: string) => Uint8Array;
   audio: Buffer;
 }

@@ -76,7 +76,7 @@ describe('submissions', () => {
   it('never exceed the configured number per minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
     for (let at = 0; at < 4; at += 1) await one.waitToSubmit(never);
-    // Even if each submission is sent two seconds late, no minute contains more than 30.
+    // Even if each submission is sent two seconds late, no minute contains more than 30 submissions.
     expect(clock.monotonic()).toBeCloseTo((3 * 62_000) / 30);
   });
 });

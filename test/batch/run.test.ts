@@ -349,7 +349,7 @@ describe('a row that was changed', () => {
 describe('an interruption', () => {
   const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
 
-  /** Starts a run of four rows, and waits until two have been sent and have no response. */
+  /** Starts a run of four rows, and waits until two rows have been sent and have no response. */
   async function interrupted(): Promise<{
     running: Running;
     file: string;

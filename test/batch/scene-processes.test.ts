@@ -45,7 +45,7 @@ function start(command = 'run', ...more: string[]): Running {
 }
 
 // Waits until the record covers everything in progress, so a process that is then killed dies between two steps. The
-// state must last for a while, because a process whose submission was rejected may be sending another one.
+// state must last for a while, because a process whose submission was rejected may be sending another submission.
 async function allSettled(): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   let [quiet, posts] = [0, -1];

@@ -28,7 +28,7 @@ export interface Scene {
   user: User;
   /** Writes a manifest, and returns its absolute path. */
   file(name: string, text: string): string;
-  /** Returns the path of a file in the user's folder. */
+  /** Returns the path of the file `name` in the user's folder. */
   at(name: string): string;
   /** Runs an `mgw batch` command in this process, with its files in the user's folder. */
   batch(...args: string[]): Promise<CliResult>;

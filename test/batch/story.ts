@@ -11,9 +11,9 @@ import { openScene, type Scene } from './scene.ts';
 export interface Story extends Scene {
   /** Returns the Base64 image of each Protocol A submission, by prompt; undefined if the submission had none. */
   frames(): Map<string, string | undefined>;
-  /** Returns a prompt's latest video. */
+  /** Returns the latest video of the given prompt. */
   film(prompt: string): Uint8Array;
-  /** Returns the last frame of a prompt's latest video, in Base64, as {@link installFrames} makes it. */
+  /** Returns the last frame of the given prompt's latest video, in Base64, as extracted by {@link installFrames}. */
   lastFrame(prompt: string): string;
   /** Returns the number of charges, by prompt. */
   charges(): Record<string, number>;

@@ -124,7 +124,11 @@ describe('checkTarget', () => {
 
   it.each([
     ['a cloud metadata address, even for a loopback gateway', 'http://169.254.169.254/latest', local],
-    ['an IPv4 address inside an IPv6 address, even for a loopback gateway', 'http://[::ffff:127.0.0.1]/a', local],
+    [
+      'an IPv4 address inside an IPv6 address, even for a loopback gateway',
+      'http://[::ffff:127.0.0.1]/a',
+      local,
+    ],
     ['this machine for a gateway in a private network', 'https://127.0.0.1/a', office],
     [
       'a different link-local host for a link-local gateway',

@@ -66,7 +66,12 @@ interface Stage {
 
 const stages: Stage[] = [
   { name: 'while it was sending', outcomes: ['never answers'], dropLines: 0, exits: [2, 7, 10] },
-  { name: 'during its second attempt', outcomes: ['is busy', 'never answers'], dropLines: 0, exits: [2, 7, 10] },
+  {
+    name: 'during its second attempt',
+    outcomes: ['is busy', 'never answers'],
+    dropLines: 0,
+    exits: [2, 7, 10],
+  },
   { name: 'after it recorded the response', outcomes: ['accepts'], dropLines: 1, exits: [0, 2, 7, 10] },
   { name: 'after it recorded the acceptance', outcomes: ['accepts'], dropLines: 0, exits: [0, 2, 7, 10] },
   { name: 'after the response was lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },

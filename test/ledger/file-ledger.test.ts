@@ -283,7 +283,10 @@ describe('a job', () => {
 describe("in place of a job's file,", () => {
   const odd: [string, (path: string) => void][] = [
     ['an empty file', (path) => writeFileSync(path, '')],
-    ['a record of a future version', (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n')],
+    [
+      'a record of a future version',
+      (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n'),
+    ],
     ['binary data', (path) => writeFileSync(path, Buffer.from([0xff, 0xfe, 0, 10, 10]))],
     ['a link to another file', (path) => symlinkSync('/etc/hostname', path)],
     ['a link to nowhere', (path) => symlinkSync('/nowhere', path)],
@@ -415,18 +418,21 @@ describe('a claim', () => {
     expect(seen[0]).toBe('sync jobs');
   });
 
-  it.each(['EIO', 'EEXIST'])('is won if its link exists even though the call failed with %s', async (code) => {
-    const { ledger } = await made();
-    onEnd(() => watchDisk(undefined));
-    await watchDisk(({ name }, run) => {
-      const result = run();
-      if (name === 'link') throw Object.assign(new Error(code), { code });
-      return result;
-    });
-    expect(await ledger.claim('send', 'mine')).toBeUndefined();
-    await watchDisk(undefined);
-    expect(await ledger.claim('send', 'other')).toBe('mine');
-  });
+  it.each(['EIO', 'EEXIST'])(
+    'is won if its link exists even though the call failed with %s',
+    async (code) => {
+      const { ledger } = await made();
+      onEnd(() => watchDisk(undefined));
+      await watchDisk(({ name }, run) => {
+        const result = run();
+        if (name === 'link') throw Object.assign(new Error(code), { code });
+        return result;
+      });
+      expect(await ledger.claim('send', 'mine')).toBeUndefined();
+      await watchDisk(undefined);
+      expect(await ledger.claim('send', 'other')).toBe('mine');
+    },
+  );
 
   it('can be confirmed, and other processes see the confirmation', async () => {
     const { ledger, state } = await made();

@@ -141,8 +141,8 @@ async function expectSound(world: World, name: Name, what: string, isDoubtful = 
   expect(listed, `${what}: listed`).toEqual(jobs.map(({ id }) => id));
 }
 
-// Pairs that add no coverage. Submissions under different names share no claim, and those without a key complete the
-// index like those with one.
+// Pairs that add no coverage. Submissions under different names share no claim, and submissions without a key complete
+// the index like submissions with a key.
 const apart = [
   ['submits', 'submits without a key'],
   ['submits without a key', 'completes the index'],

@@ -311,13 +311,16 @@ async function walk(key: string | undefined, steps: Iterable<Command>): Promise<
   }
 }
 
-it.each([undefined, 'boat'])('the ledger matches the model after each step of a random walk (key: %s)', async (key) => {
-  const walks = fc.commands(commands, { size: 'small', maxCommands: 14 });
-  await fc.assert(
-    fc.asyncProperty(walks, (steps) => walk(key, steps)),
-    { numRuns: 60 },
-  );
-});
+it.each([undefined, 'boat'])(
+  'the ledger matches the model after each step of a random walk (key: %s)',
+  async (key) => {
+    const walks = fc.commands(commands, { size: 'small', maxCommands: 14 });
+    await fc.assert(
+      fc.asyncProperty(walks, (steps) => walk(key, steps)),
+      { numRuns: 60 },
+    );
+  },
+);
 
 // Random walks rarely reach this state: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(

@@ -15,10 +15,13 @@ const owner = { pid: 7, start: '1', host: 'here', instance: 'i', lease: '3' };
 const now = 1_795_000_000_000;
 
 describe('a job id', () => {
-  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])('contains its creation time in a fixed format: %i', (time) => {
-    const id = newJobId(time);
-    expect([timeOf(id), jobIdPattern.test(id)]).toEqual([time, true]);
-  });
+  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])(
+    'contains its creation time in a fixed format: %i',
+    (time) => {
+      const id = newJobId(time);
+      expect([timeOf(id), jobIdPattern.test(id)]).toEqual([time, true]);
+    },
+  );
 
   it('is higher than the previous id, even if the clock was set back', () => {
     let last = newJobId(now);

@@ -53,7 +53,7 @@ export interface Samples {
   };
 }
 
-/** Returns a sample in the form that a protocol's readers receive. */
+/** Returns `sample` in the form that a protocol's readers receive. */
 export function replyOf(sample: Omit<Sample, 'name'>, complete = true): Reply {
   const text = sample.text ?? (sample.body === undefined ? '' : JSON.stringify(sample.body));
   const { status = 200, headers = {}, spooled } = sample;
@@ -353,7 +353,7 @@ function sourcesOf(verdict: QueryVerdict): unknown[] {
 
 const retyped = [undefined, null, true, false, 0, -1.5, '', [], {}];
 
-/** Returns copies of a body in which one field is removed, null or of another type. */
+/** Returns copies of `body`, each with one field removed, null or of a different type. */
 export function mutationsOf(body: Json, values: readonly (Json | undefined)[] = retyped): Json[] {
   return pathsOf(body).flatMap((path) => values.map((value) => changedAt(body, path, value)));
 }
@@ -363,7 +363,7 @@ function mutations(sample: Sample, values?: Json[]): Omit<Sample, 'name'>[] {
   return body === undefined ? [] : mutationsOf(body, values).map((changed) => ({ ...sample, body: changed }));
 }
 
-/** Returns a sample truncated after each of its characters, as if the response had ended early. */
+/** Returns copies of `sample`, truncated after each character as if the response had ended early. */
 function cuts(sample: Sample): Omit<Sample, 'name'>[] {
   const { text } = replyOf(sample);
   const lengths = Array.from({ length: Math.min(text.length, 2000) }, (_, length) => length);

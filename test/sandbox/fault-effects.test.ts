@@ -10,7 +10,7 @@ const A = { instances: [{ prompt: 'a red kite' }], parameters: { durationSeconds
 const submitC = (gateway: TestSandbox, body: object = C): Promise<Answer> =>
   gateway.call('POST', '/v1/videos', { body });
 
-/** Returns a call's status, or the reason why its response cannot be read. */
+/** Returns the status of a response, or the reason why the response cannot be read. */
 function outcomeOf(answer: Promise<Answer>): Promise<number | 'broken' | 'not JSON'> {
   return answer.then(
     ({ status }) => status,
@@ -18,14 +18,14 @@ function outcomeOf(answer: Promise<Answer>): Promise<number | 'broken' | 'not JS
   );
 }
 
-/** Submits to Protocol C, waits until the task has finished, and returns its content's address. */
+/** Submits to Protocol C, waits until the task has finished, and returns the path of the task's content. */
 async function finishedC(gateway: TestSandbox): Promise<string> {
   const id = (await submitC(gateway)).at('task_id') as string;
   gateway.clock.now += 1000;
   return `/v1/videos/${id}/content`;
 }
 
-/** Submits to Protocol B, waits until the task has finished, and returns its record. */
+/** Submits to Protocol B, waits until the task has finished, and returns the task's record. */
 async function finishedB(gateway: TestSandbox): Promise<Answer> {
   const id = (await gateway.act('CreateAigcVideoTask', B)).at('Response.TaskId');
   gateway.clock.now += 1000;

@@ -25,7 +25,7 @@ export interface Answer {
   bytes: Buffer;
   /** The body parsed as JSON, or undefined if the body is not JSON. */
   body: unknown;
-  /** Returns the body's member at a path such as `data.status`, or undefined. */
+  /** Returns the body's member at the given path, such as `data.status`, or undefined. */
   at(path: string): unknown;
 }
 

@@ -14,8 +14,9 @@ export interface Trial {
   runners: number;
   concurrency: number;
   /**
-   * The number of submissions between two faults. Of ten faults, one kills all runners, including the last sender; five
-   * kill one runner; two stop one for longer than its lease; one kills the server; and one cuts every connection.
+   * The number of submissions between two faults. Of ten faults, one kills all runners, including the last sender, and
+   * five kill one runner. Two stop a runner for longer than its lease, one kills the server, and one cuts every
+   * connection.
    */
   every: number;
   /** How long an idle worker waits before it exits. */

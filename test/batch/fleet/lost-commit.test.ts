@@ -108,11 +108,14 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
-    it.each(passing)('a commit of the acceptance does not stop the run if the response $trouble', async ({ make }) => {
-      make(proxy, reply);
-      const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
-      expect([code, paid()]).toEqual([0, 1]);
-    });
+    it.each(passing)(
+      'a commit of the acceptance does not stop the run if the response $trouble',
+      async ({ make }) => {
+        make(proxy, reply);
+        const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
+        expect([code, paid()]).toEqual([0, 1]);
+      },
+    );
 
     it.each(['finished', 'file'])(
       'a commit of "%s" leaves the row running and paid for if the database is lost',

@@ -30,7 +30,7 @@ export interface FleetOptions {
   parameters?: string;
 }
 
-/** Defines tests on a separate PostgreSQL server. They are skipped if PostgreSQL is not installed. */
+/** Defines tests on a separate PostgreSQL server. The tests are skipped if PostgreSQL is not installed. */
 export function describeFleet(
   name: string,
   { isPooled = false, parameters = '' }: FleetOptions,

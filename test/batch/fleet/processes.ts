@@ -4,7 +4,7 @@ import { createTables } from '../../../src/ledger/postgres/schema.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 
-/** Opens separate connections to a database until the test ends. Creates the tables if `isNew`. */
+/** Opens separate connections to the database `url` until the test ends. Creates the tables if `isNew`. */
 export async function openDatabase(url: string, isNew = false): Promise<Database> {
   const database = new Database(parseStateUrl(url));
   onEnd(() => database.close());
@@ -19,7 +19,7 @@ export interface TestProcess extends FleetState {
   die(): Promise<void>;
 }
 
-/** Returns a process that has acquired its lease in a database. */
+/** Returns a process that has acquired its lease in `database`. */
 export async function processIn(database: Database): Promise<TestProcess> {
   const query: FleetState['query'] = (text, values) =>
     database.query(

@@ -35,7 +35,7 @@ interface Phase extends Stop {
   woken: 'done' | 'ended';
 }
 
-/** Stops at a message to the database, and holds the message (`isHeld`) or only its response. */
+/** Stops at a message to the database, and holds the message (`isHeld`) or only the response. */
 function atMessage(pattern: RegExp, isHeld = true): Stop['arrange'] {
   return ({ proxy, stop }) => {
     proxy.before(pattern, () => {

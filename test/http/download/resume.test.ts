@@ -12,7 +12,10 @@ const one: Served = { content, etag: '"one"' };
 const two: Served = { content: other, etag: '"two"' };
 const ctx = useDownloads();
 
-/** Serves correctly, but closes the connection at each of the offsets in turn. Counts the sent bytes. */
+/**
+ * Returns an answer that serves correctly but closes the connection at each of the offsets in turn, and a count of the
+ * sent bytes.
+ */
 function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sent: () => number } {
   let [at, sent] = [0, 0];
   const answer: Answer = (asked, socket) => {
@@ -21,7 +24,7 @@ function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sen
   return { answer, sent: () => sent };
 }
 
-/** Responds with a 206 that has the given range, regardless of the requested one. */
+/** Responds with a 206 that has the given range, regardless of the requested range. */
 function partial(range: string, body: Buffer, headers: Record<string, string> = { etag: '"one"' }): Answer {
   return (_, socket) =>
     say(

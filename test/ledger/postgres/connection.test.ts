@@ -111,7 +111,12 @@ describe('a connection to the database', () => {
   const lastMonth = { notBefore: new Date(Date.now() - 31 * dayMs), notAfter: new Date(Date.now() - dayMs) };
   it.each<[string, 'verify-full' | 'no-verify', boolean, (own: Authority) => Certificate]>([
     ['for its address', 'verify-full', true, (own) => own.issue({ hosts: ['127.0.0.1'] })],
-    ['for a different name', 'verify-full', false, (own) => own.issue({ hosts: ['localhost', 'db.example'] })],
+    [
+      'for a different name',
+      'verify-full',
+      false,
+      (own) => own.issue({ hosts: ['localhost', 'db.example'] }),
+    ],
     ['that has expired', 'verify-full', false, (own) => own.issue({ hosts: ['127.0.0.1'], ...lastMonth })],
     ['that is self-signed', 'verify-full', false, () => selfSigned({ hosts: ['127.0.0.1'] })],
     ['that is self-signed', 'no-verify', true, () => selfSigned({ hosts: ['127.0.0.1'] })],

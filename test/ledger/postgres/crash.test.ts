@@ -44,17 +44,20 @@ describePostgres('on PostgreSQL,', (newPlace) => {
   };
   const openAt = async (place: PostgresPlace, stateDir: string): Promise<Ledger> => place.open({ stateDir });
 
-  it.each(['message', 'answer'] as const)('the ledger writes an event once if the %s is lost', async (lose) => {
-    const { proxy, ledger, other, id } = await behindProxy(patient);
-    const lease = await ledger.lease();
-    for (const event of [sendingBy(lease), accepted]) {
-      const cut = proxy.cutAt({ at: new RegExp(event.type), lose });
-      await ledger.append(id, event);
-      await cut;
-    }
-    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
-    expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
-  });
+  it.each(['message', 'answer'] as const)(
+    'the ledger writes an event once if the %s is lost',
+    async (lose) => {
+      const { proxy, ledger, other, id } = await behindProxy(patient);
+      const lease = await ledger.lease();
+      for (const event of [sendingBy(lease), accepted]) {
+        const cut = proxy.cutAt({ at: new RegExp(event.type), lose });
+        await ledger.append(id, event);
+        await cut;
+      }
+      expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
+      expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
+    },
+  );
 
   it.each(['message', 'answer'] as const)(
     'the ledger creates a job and claims a name once if the %s is lost',

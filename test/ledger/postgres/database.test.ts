@@ -6,7 +6,7 @@ import { parseStateUrl } from '../../../src/state-url.ts';
 
 const url = parseStateUrl('postgres://mgw:hunter2@127.0.0.1/d');
 
-/** Returns an error from PostgreSQL, or from the connection to it. */
+/** Returns an error as thrown by PostgreSQL or by the connection. */
 function errorOf(code: string | undefined, message = 'no'): Error {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }

@@ -21,14 +21,17 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     ['transaction', false],
     ['session', false],
     ['statement', true],
-  ] as const)('the database check detects whether a pool in mode %s breaks transactions', async (mode, isWarned) => {
-    const place = await newPlace();
-    await place.open();
-    const pool = await PgBouncer.open(place.server.port, mode);
-    onEnd(() => pool.close());
-    const found = await warnings(place, pool.port);
-    expect(found.some((text) => text.includes('pool_mode = transaction'))).toBe(isWarned);
-  });
+  ] as const)(
+    'the database check detects whether a pool in mode %s breaks transactions',
+    async (mode, isWarned) => {
+      const place = await newPlace();
+      await place.open();
+      const pool = await PgBouncer.open(place.server.port, mode);
+      onEnd(() => pool.close());
+      const found = await warnings(place, pool.port);
+      expect(found.some((text) => text.includes('pool_mode = transaction'))).toBe(isWarned);
+    },
+  );
 
   it("the database check subtracts half of the statement's duration from the clock difference", async () => {
     const place = await newPlace();
@@ -135,18 +138,21 @@ describePostgres('on PostgreSQL,', (newPlace) => {
   it.each([
     ['a value', "SELECT length($1::varchar) AS n, $2::varchar = 'x'::varchar AS m", ['abc', 'x']],
     ['no value', "SELECT length('abc'::varchar) AS n, 'x'::varchar = 'x'::varchar AS m", []],
-  ])('the database check does not run a function or operator from `public` in a statement with %s', async (_, text, values) => {
-    const { server, database } = await newPlace();
-    await server.query(
-      `create function public.length(varchar) returns int language sql as 'select -1';
+  ])(
+    'the database check does not run a function or operator from `public` in a statement with %s',
+    async (_, text, values) => {
+      const { server, database } = await newPlace();
+      await server.query(
+        `create function public.length(varchar) returns int language sql as 'select -1';
        create function public.differ(varchar, varchar) returns boolean language sql as 'select false';
        create operator public.= (leftarg = varchar, rightarg = varchar, function = public.differ)`,
-      database,
-    );
-    const opened = new Database(parseStateUrl(server.url(database)));
-    onEnd(() => opened.close());
-    expect(await opened.query(text, values)).toEqual([{ n: 3, m: true }]);
-  });
+        database,
+      );
+      const opened = new Database(parseStateUrl(server.url(database)));
+      onEnd(() => opened.close());
+      expect(await opened.query(text, values)).toEqual([{ n: 3, m: true }]);
+    },
+  );
 
   it.each([
     ['off', 'durable', 'on'],

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { newUser } from '../../support/cli.ts';
 import { closedPort, freshFolder } from '../../support/servers.ts';
 
-/** Whether a command loads the PostgreSQL client. */
+/** Whether the command `args` loads the PostgreSQL client. */
 async function loadsClient(args: string[], env: NodeJS.ProcessEnv = {}): Promise<boolean> {
   const folder = freshFolder();
   const [trace, list] = [join(folder, 'trace.cjs'), join(folder, 'list')];

@@ -29,7 +29,7 @@ export interface PostgresPlace extends Place {
 /** A clock with a fixed time of day, a running monotonic clock for leases, and short pauses. */
 const stillClock: Clock = { ...hurried(), now: () => now };
 
-/** Defines tests on a separate PostgreSQL server. They are skipped if PostgreSQL is not installed. */
+/** Defines tests on a separate PostgreSQL server. The tests are skipped if PostgreSQL is not installed. */
 export function describePostgres(
   name: string,
   tests: (newPlace: () => Promise<PostgresPlace>, serverOf: () => PostgresServer) => void,

@@ -44,32 +44,36 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     expect(server.creations()).toBe(1);
   });
 
-  it('a process sends nothing after being stopped for longer than its lease', { timeout: quickly }, async () => {
-    const server = await gateway();
-    const place = await newPlace();
-    await place.open();
-    const proxy = await CuttingProxy.open(place.server.port);
-    const stateOf = (port?: number): string =>
-      `${place.server.url(place.database, port)}?connect_timeout=8&lease=2s`;
-    const stopped = newUser(server.url, { MGW_STATE: stateOf(proxy.port) });
-    const other = newUser(server.url, { MGW_STATE: stateOf() });
-    const cut = proxy.cutAt({ at: /"sending"/, lose: 'answer' });
-    const run: Running = stopped.start(submission('a paper boat'));
-    await cut;
-    // The database has recorded "sending", but the process has not received the response.
-    run.child.kill('SIGSTOP');
-    const states = async (): Promise<unknown> => {
-      const { json } = await other.run(['jobs', 'ls', '--json']);
-      return (json['jobs'] as { state: string }[])[0]?.state;
-    };
-    await expect.poll(states, { interval: 500 }).toBe('unknown');
-    expect((await other.run(submission('a paper boat'))).code).toBe(7);
-    run.child.kill('SIGCONT');
-    expect((await run.result).code).toBe(6);
-    expect(server.creations()).toBe(0);
-    // The process's record resolved the doubt.
-    expect(await states()).toBe('prepared');
-    expect((await other.run(submission('a paper boat'))).code).toBe(0);
-    expect(server.creations()).toBe(1);
-  });
+  it(
+    'a process sends nothing after being stopped for longer than its lease',
+    { timeout: quickly },
+    async () => {
+      const server = await gateway();
+      const place = await newPlace();
+      await place.open();
+      const proxy = await CuttingProxy.open(place.server.port);
+      const stateOf = (port?: number): string =>
+        `${place.server.url(place.database, port)}?connect_timeout=8&lease=2s`;
+      const stopped = newUser(server.url, { MGW_STATE: stateOf(proxy.port) });
+      const other = newUser(server.url, { MGW_STATE: stateOf() });
+      const cut = proxy.cutAt({ at: /"sending"/, lose: 'answer' });
+      const run: Running = stopped.start(submission('a paper boat'));
+      await cut;
+      // The database has recorded "sending", but the process has not received the response.
+      run.child.kill('SIGSTOP');
+      const states = async (): Promise<unknown> => {
+        const { json } = await other.run(['jobs', 'ls', '--json']);
+        return (json['jobs'] as { state: string }[])[0]?.state;
+      };
+      await expect.poll(states, { interval: 500 }).toBe('unknown');
+      expect((await other.run(submission('a paper boat'))).code).toBe(7);
+      run.child.kill('SIGCONT');
+      expect((await run.result).code).toBe(6);
+      expect(server.creations()).toBe(0);
+      // The process's record resolved the doubt.
+      expect(await states()).toBe('prepared');
+      expect((await other.run(submission('a paper boat'))).code).toBe(0);
+      expect(server.creations()).toBe(1);
+    },
+  );
 });

@@ -19,7 +19,7 @@ const withToy: Plugin = {
   },
 };
 
-/** Builds the command line and the library, including the toy protocol, in a folder. */
+/** Builds the command line and the library in `folder`, including the toy protocol. */
 export async function buildWithToy(folder: string): Promise<void> {
   for (const file of ['bin', 'package.json']) cpSync(file, join(folder, file), { recursive: true });
   for (const { output, plugins, ...input } of configs as unknown as Config[]) {

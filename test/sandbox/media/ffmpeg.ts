@@ -17,7 +17,7 @@ export function ffmpeg(
   return { complaints: stderr.toString(), output: stdout };
 }
 
-/** Returns ffprobe's fields of a file's first stream. */
+/** Returns the given ffprobe fields of a file's first stream. */
 export function ffprobe(
   input: Uint8Array,
   fields: string[],

@@ -5,11 +5,11 @@ export interface Mp3Frame {
   samples: number;
   bitsPerSecond: number;
   channels: number;
-  /** The audible frequency lines of each granule, with their signs. A silent granule has none. */
+  /** The audible frequency lines of each granule, with their signs. A silent granule has no lines. */
   granules: { line: number; negative: boolean }[][];
 }
 
-// Indexed by the two version bits (ISO 11172-3 2.4.2.3 and 13818-3 2.4.2.3).
+// The sample rates, indexed by the two version bits (ISO 11172-3 2.4.2.3 and 13818-3 2.4.2.3).
 const SAMPLE_RATES: Record<number, number[]> = {
   0: [11_025, 12_000, 8000],
   2: [22_050, 24_000, 16_000],
