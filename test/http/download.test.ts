@@ -470,7 +470,7 @@ describe('a redirected download', () => {
   });
 
   it.each(['sk-secret', '%73k-secret', Buffer.from('sk-secret').toString('hex')])(
-    'never requests a foreign address that contains the key (%s)',
+    'never requests a URL on another site that contains the key (%s)',
     async (held) => {
       const foreign = await ctx.start(file({ content }), 'localhost');
       const address = foreign.url(`/x?sig=${held}`, 'localhost');

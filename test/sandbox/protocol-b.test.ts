@@ -59,7 +59,7 @@ describe('a Protocol B request to the sandbox', () => {
     expect((await gateway.act('CreateAigcVideoTask', BODY, { Authorization: '' })).status).toBe(401);
   });
 
-  test('is refused if its address has a query', async () => {
+  test('is refused if its URL has a query', async () => {
     const gateway = await sandbox();
     const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
     const answer = await gateway.call('POST', '/?Action=CreateAigcVideoTask', { body: BODY, headers });

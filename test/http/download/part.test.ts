@@ -73,7 +73,7 @@ describe("a dead process's temporary file", () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('is continued from a new address', async () => {
+  it('is continued from a new URL', async () => {
     await leaveHalf(7);
     const server = await ctx.start(file({ content, etag }));
     await expectWhole(await ctx.fetch(server.url('/a?sign=OTHER')), content);

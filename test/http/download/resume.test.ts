@@ -182,7 +182,7 @@ describe('an invalid continuation', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('leads to exit 9 if every continuation is invalid', async () => {
+  it('causes exit 9 if the server sends no valid continuation', async () => {
     const server = await ctx.start((asked, socket) =>
       asked.headers['range'] === undefined
         ? void serve(asked, socket, { ...one, cutAt: half })
@@ -347,7 +347,7 @@ describe('for any host behaviour,', () => {
     };
   }
 
-  it('the file equals one of those that the host served, and is never a mix', async () => {
+  it('the file equals a version that the host served, and is never a mix of versions', async () => {
     let run = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(move, { maxLength: 8 }), async (moves) => {

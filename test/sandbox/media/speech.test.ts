@@ -169,7 +169,7 @@ describe('mp3', () => {
     expect(lines('nopqrstuvw').some(({ length }) => length === 1)).toBe(true);
   });
 
-  it('works for any text and rate', () => {
+  it('has the correct duration for any text and rate', () => {
     const rates = fc.constantFrom(...RATES, 11_025, 12_000);
     const property = fc.property(
       fc.string({ unit: 'grapheme', maxLength: 60 }),
