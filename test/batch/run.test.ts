@@ -594,7 +594,7 @@ describe('a budget', () => {
       charged: 'yes',
       retry: 'resume',
       message: expect.stringMatching(
-        / paid for 1 row before that and may have paid for 1 row in doubt;/,
+        / paid for 1 row before that and may have paid for 1 row in doubt\./,
       ) as string,
     });
   });
