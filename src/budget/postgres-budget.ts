@@ -207,9 +207,7 @@ export class PostgresBudget implements Budget {
     const { database, kind, name, now } = this.#options;
     const allValues = [kind, name, now?.() ?? null, ...values];
     // PostgreSQL cannot infer the type of an unused parameter, so the used parameters are renumbered.
-    const usedParameters = [...new Set(text.match(/\$\d+/g))].sort(
-      (a, b) => Number(a.slice(1)) - Number(b.slice(1)),
-    );
+    const usedParameters = [...new Set(text.match(/\$\d+/g))];
     const renumbered = text.replace(/\$\d+/g, (each) => `$${usedParameters.indexOf(each) + 1}`);
     return database.query<T>(
       renumbered,

@@ -25,7 +25,7 @@ export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_char
 
 /** One rate of a price: what each unit costs if all conditions hold. */
 interface Rate {
-  conditions: { field: string; value: string }[];
+  conditions: { flag: Flag; value: string }[];
   amounts: Map<Unit, Decimal>;
   /** The number of billed seconds per video, if a request does not specify a duration. */
   defaultSeconds?: number;
@@ -82,7 +82,7 @@ function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[])
     throw new Error(`${freeImages} is allowed only with reference_image, such as reference_image=0.20`);
   const minimumText = values.get('minimum');
   return {
-    conditions: parsePairs(conditionText).map(([name, value]) => ({ field: fieldName(name, flags), value })),
+    conditions: parsePairs(conditionText).map(([name, value]) => ({ flag: flagOf(name, flags), value })),
     amounts,
     defaultSeconds: countIn(values, defaultSeconds),
     freeReferenceImages: countIn(values, freeImages),
@@ -132,12 +132,12 @@ function amountOf(name: string, value: string): Decimal {
   }
 }
 
-function fieldName(name: string, flags: readonly Flag[]): string {
-  const field = name.replaceAll('_', '-');
-  const allowedNames = flags.filter(({ kind }) => kind === 'text' || kind === 'switch').map(longName);
-  if (!allowedNames.includes(field))
-    throw new Error(`unknown field ${shownValue(name)}; allowed: ${allowedNames.join(', ')}`);
-  return field;
+function flagOf(name: string, flags: readonly Flag[]): Flag {
+  const usableFlags = flags.filter(({ kind }) => kind === 'text' || kind === 'switch');
+  const flag = usableFlags.find((one) => longName(one) === name.replaceAll('_', '-'));
+  if (flag !== undefined) return flag;
+  const allowedNames = usableFlags.map(longName).join(', ');
+  throw new Error(`unknown field ${shownValue(name)}; allowed: ${allowedNames}`);
 }
 
 /**
@@ -147,10 +147,9 @@ function fieldName(name: string, flags: readonly Flag[]): string {
 export function costAtMost(
   price: Price,
   quantity: Quantity,
-  flags: readonly Flag[],
   { group, user }: Multipliers = {},
 ): Decimal | undefined {
-  const costs = ratesThatMayHold(price, quantity.body, flags).map((rate) => costAt(rate, quantity));
+  const costs = ratesThatMayHold(price, quantity.body).map((rate) => costAt(rate, quantity));
   let highest: Decimal | undefined;
   for (const cost of costs) {
     if (cost === undefined) return undefined;
@@ -165,8 +164,8 @@ export function costAtMost(
 
 // Returns the rates with the most conditions among those that certainly apply, and all rates
 // that may take precedence over them.
-function ratesThatMayHold(price: Price, body: JsonObject, flags: readonly Flag[]): Rate[] {
-  const candidates = price.map((rate) => ({ rate, holds: holdsFor(rate, body, flags) }));
+function ratesThatMayHold(price: Price, body: JsonObject): Rate[] {
+  const candidates = price.map((rate) => ({ rate, holds: holdsFor(rate, body) }));
   const certainCounts = candidates
     .filter(({ holds }) => holds === 'yes')
     .map(({ rate }) => rate.conditions.length);
@@ -177,12 +176,11 @@ function ratesThatMayHold(price: Price, body: JsonObject, flags: readonly Flag[]
     .map(({ rate }) => rate);
 }
 
-function holdsFor({ conditions }: Rate, body: JsonObject, flags: readonly Flag[]): 'yes' | 'no' | 'open' {
+function holdsFor({ conditions }: Rate, body: JsonObject): 'yes' | 'no' | 'open' {
   let result: 'yes' | 'open' = 'yes';
-  for (const { field, value } of conditions) {
-    const flag = flags.find((one) => longName(one) === field);
-    const bodyValue = flag && at(body, flag.field);
-    if (flag === undefined || bodyValue === undefined || bodyValue === null) result = 'open';
+  for (const { flag, value } of conditions) {
+    const bodyValue = at(body, flag.field);
+    if (bodyValue === undefined || bodyValue === null) result = 'open';
     else if (!isSame(bodyValue, expectedValue(flag, value))) return 'no';
   }
   return result;
@@ -243,13 +241,12 @@ function positiveDecimal(count: number | undefined): Decimal | undefined {
 export function jobCost(
   price: Price,
   quantity: Quantity,
-  flags: readonly Flag[],
   multipliers: Multipliers = {},
 ): JobCost | undefined {
-  const maxCost = costAtMost(price, quantity, flags, multipliers);
+  const maxCost = costAtMost(price, quantity, multipliers);
   if (maxCost === undefined) return undefined;
   const [characters, visibleCharacters] = [10_000, 10_000];
-  const rate = costAtMost(price, { characters, visibleCharacters, body: quantity.body }, flags, multipliers);
+  const rate = costAtMost(price, { characters, visibleCharacters, body: quantity.body }, multipliers);
   return {
     at_most: formatDecimal(maxCost),
     ...(quantity.characters !== undefined && rate && { per_10k_characters: formatDecimal(rate) }),

@@ -23,12 +23,11 @@ export type PriceQuery = Pick<Order, 'protocol' | 'model' | 'body'>;
  * @throws MgwError('config') if the configured price cannot be read.
  */
 export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settings: Settings): PricedOrder {
-  const { flags } = priceSchema(kind);
   const subject = kind === 'tts' ? 'speech' : `${model || 'no model'} (Protocol ${kind.toUpperCase()})`;
   const key = priceKey(kind, model);
   const text = priceSetting(kind, model, settings);
   const price = text && readPrice(key, text, kind);
-  const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), flags, multipliersIn(settings));
+  const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), multipliersIn(settings));
   const example = kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT';
   const canBeSet = !settings.sandbox.value && (kind === 'tts' || model !== '');
   return {
@@ -121,7 +120,7 @@ function multipliersIn({
   sandbox,
   groupMultiplier,
   userMultiplier,
-}: Settings): Parameters<typeof jobCost>[3] {
+}: Settings): Parameters<typeof jobCost>[2] {
   if (sandbox.value) return {};
   return { group: parseAmount(groupMultiplier.value), user: parseAmount(userMultiplier.value) };
 }

@@ -22,7 +22,7 @@ function cost(
 ): string | undefined {
   const protocol = protocols[name];
   const { flags } = protocol;
-  const found = costAtMost(parsePrice(text, flags), protocol.quantityOf(body), flags, multipliers);
+  const found = costAtMost(parsePrice(text, flags), protocol.quantityOf(body), multipliers);
   return found && formatDecimal(found);
 }
 
@@ -195,7 +195,7 @@ describe("a body's maximum cost", () => {
   it('counts the code points of speech, not the bytes', () => {
     const price = parsePrice('10k_characters=2.5', []);
     const of = (text: string): string => {
-      const found = costAtMost(price, speechQuantity({ req_params: { text } }), []);
+      const found = costAtMost(price, speechQuantity({ req_params: { text } }));
       return found === undefined ? 'unknown' : formatDecimal(found);
     };
     expect(of('春眠不觉晓')).toBe('0.00125');
@@ -205,7 +205,7 @@ describe("a body's maximum cost", () => {
 
   it('excludes white space in speech only if the price does', () => {
     const of = (price: string): string | undefined =>
-      jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }), [])?.at_most;
+      jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }))?.at_most;
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
   });
 
@@ -213,11 +213,11 @@ describe("a body's maximum cost", () => {
     const quantity = speechQuantity({ req_params: { text: 'abc' } });
     const factors = { group: parseAmount('1.5') };
     const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);
-    expect(jobCost(price, quantity, speechFlags, factors)).toEqual({
+    expect(jobCost(price, quantity, factors)).toEqual({
       at_most: '0.0018',
       per_10k_characters: '6',
     });
-    expect(jobCost(parsePrice('second=1', []), { ...quantity, seconds: 2 }, [])).toEqual({ at_most: '2' });
+    expect(jobCost(parsePrice('second=1', []), { ...quantity, seconds: 2 })).toEqual({ at_most: '2' });
   });
 
   it('is multiplied exactly by the group and user factors', () => {
@@ -232,7 +232,7 @@ describe("a body's maximum cost", () => {
         const plain = (text: string): string => text.replace(/^0+(?=\d)/, '');
         const factors = { group: parseAmount(plain(group)), user: parseAmount(plain(user)) };
         const quantity = speechQuantity({ req_params: { text: 'x'.repeat(length) } });
-        const found = costAtMost(parsePrice(`10k_characters=${plain(price)}`, []), quantity, [], factors);
+        const found = costAtMost(parsePrice(`10k_characters=${plain(price)}`, []), quantity, factors);
         const text = formatDecimal(found ?? parseAmount('1'));
         expect(formatDecimal(parseDecimal(text))).toBe(text);
       }),
