@@ -115,15 +115,18 @@ export class Tests {
   }
 
   /**
-   * Runs the tests that reach a mutant until one fails. Runs quick tests first, and prefers files that have killed
-   * other mutants of the same source. Skips tests that would exceed the limit.
+   * Runs the tests that reach a mutant until one fails. Runs quick tests first, and prefers the source's own test file
+   * and files that have killed other mutants of the same source. Skips tests that would exceed the limit.
    */
   async judge(runner, { number, path }, limitMs) {
     const kills = this.#kills.get(path) ?? new Map();
     this.#kills.set(path, kills);
     const killsOf = ({ file }) => kills.get(file) ?? 0;
-    const order = (test) => (test.ms + 50) / (1 + killsOf(test));
-    const all = this.#reaching.get(number) ?? [];
+    const ownFile = path.replace(/^src/, 'test').replace(/\.ts$/, '.test.ts');
+    const isOwn = ({ file }) => file === ownFile;
+    const order = (test) => (test.ms + 50) / (1 + killsOf(test) + (isOwn(test) ? 4 : 0));
+    const reaching = this.#reaching.get(number) ?? [];
+    const all = [...reaching.filter(isOwn), ...reaching.filter((test) => !isOwn(test))];
     let tests = all.filter((_, index) => index === 0 || total(all.slice(0, index + 1)) <= limitMs);
     tests.sort((a, b) => order(a) - order(b));
     if (tests.length === 0) return 'unreached';

@@ -103,6 +103,20 @@ describe("a job's cost", () => {
       ['2 doubt', '2 spent'],
     ],
     ['failed', [prepared(), sending(1, '2'), accepted(), finished('failed', { error })], ['2 failed']],
+    [
+      'sent twice and accepted twice, then the first task failed',
+      [
+        prepared(),
+        sending(1, '2'),
+        { type: 'unknown', attempt: 1, error },
+        { type: 'resolved', how: 'resubmit' },
+        sending(2, '3'),
+        accepted('task_1'),
+        accepted('task_2'),
+        finished('failed', { error }),
+      ],
+      ['2 failed', '3 spent'],
+    ],
     ['imported by its handle', [prepared(), accepted()], []],
   ])('is determined by its record (%s)', (_, events, expected) => {
     expect(cost(...events)).toEqual(expected);

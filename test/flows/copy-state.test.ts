@@ -8,7 +8,7 @@ import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
-import { newJobId } from '../../src/ledger/names.ts';
+import { holderText, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import type { PostgresLedger } from '../../src/ledger/postgres/postgres-ledger.ts';
 import {
@@ -132,6 +132,21 @@ describePostgres('a state folder that is copied into a database', (newPlace) => 
     await from.confirm(`send.${id}.1`);
     expect([await copyJobs(from, shared), await copyJobs(from, shared)]).toEqual([1, 0]);
     expect(await shared.read(id)).toMatchObject({ state: 'unknown' });
+  });
+
+  it('does not make a lost job in the target look removed, because the job may have been paid for', async () => {
+    const [from, to] = [
+      await openFileLedger(freshFolder(), () => now),
+      await openFileLedger(freshFolder(), () => now),
+    ];
+    const [lost, id] = [newJobId(now), newJobId(now + 1)];
+    const holder = { job: lost, fingerprint: prepared.fingerprint, owner };
+    await to.claim(names.first(prepared), holderText(holder));
+    await to.claim(names.attempt(lost, 1), JSON.stringify(owner));
+    await from.create(id, [prepared, sending, accepted]);
+    const counts = await copy(inFolder(freshFolder(), from), inFolder(freshFolder(), to));
+    expect([counts.jobs, await to.claimState(lost), await to.claimState(id)]).toEqual([1, 'lost', 'there']);
+    expect(readHolder((await to.claimed(names.after(lost))) ?? '')?.job).toBe(id);
   });
 
   it('is not copied while a process works on a job', async () => {

@@ -115,6 +115,21 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await unfinished(ledger)).toEqual(left.filter((each) => each === id));
     });
 
+    it('is in the list of unfinished jobs from its creation, unless it has succeeded', async () => {
+      const { ledger, id } = await made();
+      const [failed, succeeded, doubtful] = [now + 1, now + 2, now + 3].map((at) => newJobId(at)) as [
+        string,
+        string,
+        string,
+      ];
+      const error = { code: 'server_error', message: 'no' };
+      const ended = { type: 'finished', native_status: '' } as const;
+      await ledger.create(failed, [prepared, accepted, { ...ended, state: 'failed' }]);
+      await ledger.create(succeeded, [prepared, accepted, { ...ended, state: 'succeeded' }]);
+      await ledger.create(doubtful, [prepared, { type: 'unknown', attempt: 1, error }]);
+      expect(await unfinished(ledger)).toEqual([doubtful, failed, id]);
+    });
+
     it('is listed by id, newest first', async () => {
       const { ledger, id } = await made();
       const ids = [now + 3, now + 1, now + 2].map((at) => newJobId(at));

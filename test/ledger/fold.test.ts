@@ -213,6 +213,14 @@ describe('a submission', () => {
 });
 
 describe("a job's outcome", () => {
+  it('is not changed by an acceptance that is recorded late', () => {
+    for (const state of ['succeeded', 'failed'] as const)
+      expect(fold({ type: 'finished', state, native_status: '' }, accepted())).toMatchObject({
+        state,
+        handle: 'task_1',
+      });
+  });
+
   it('does not include a failure that the gateway later revokes', () => {
     const job = fold(
       accepted(),
