@@ -33,7 +33,10 @@ export interface VideoSubmission extends DeliveryOptions {
   sidecar: boolean;
   /** The maximum that all runs of this submission may spend in total, as an exact decimal. */
   budget?: string | undefined;
-  /** Creates the file's folder. If set, `{job}` in the target is replaced by the job's id, as in a batch. */
+  /**
+   * Creates a file's folder; does nothing for an object. If set, `{job}` in the target is replaced by the job's id, as
+   * in a batch.
+   */
   makeFolder?: ((path: string) => Promise<void>) | undefined;
 }
 
@@ -120,7 +123,6 @@ async function targetFor(job: Job, { target, makeFolder }: VideoSubmission): Pro
   if (target === undefined || target.kind === 'stdout') return target;
   if (makeFolder === undefined) return { ...target, path: outputOf(target.path, job.id) };
   const path = target.path.replaceAll('{job}', job.id);
-  if (isObjectUrl(path)) return { ...target, path };
   await makeFolder(path).catch((error: unknown) => {
     if (!(error instanceof MgwError)) throw error;
     throw error.with({ charged: 'yes', retry: 'resume', next: [...fetchCommand(job), '-o', './'] });

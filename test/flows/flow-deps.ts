@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { resolveSettings } from '../../src/config/resolve.ts';
+import type { Profile } from '../../src/config/schema.ts';
 import { openSession, type Session } from '../../src/flows/session.ts';
 import type { FlowDeps } from '../../src/flows/settings.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
@@ -54,15 +55,18 @@ export async function jobWith(ledger: Ledger, protocol: string, ...events: JobEv
 }
 
 /**
- * Returns a session with its records in `state`, whose pauses end immediately. `more` replaces members of the session.
+ * Returns a session with its records in `state`, whose pauses end immediately. `more` replaces members of the session,
+ * and `profile` contains its settings.
  */
 export function sessionIn(
   state: string,
   env: NodeJS.ProcessEnv = {},
   more: Partial<Session> = {},
+  profile: Profile = {},
 ): Session & { notes: string[] } {
   const own = { MGW_STATE_DIR: state, MGW_API_KEY: key, MGW_BASE_URL: 'http://127.0.0.1:1' };
-  const settings = resolveSettings({ flags: {}, env: { ...own, ...env }, file: { profiles: {} } });
+  const file = { profiles: { default: profile } };
+  const settings = resolveSettings({ flags: {}, env: { ...own, ...env }, file });
   const [soft, hard, notes] = [new AbortController(), new AbortController(), [] as string[]];
   const session = openSession({
     clock: fakeClock(),

@@ -301,6 +301,18 @@ describe('--resubmit', () => {
     expect((await ledger.read(id))?.state).toBe('unknown');
   });
 
+  it.each<[string, object, boolean]>([
+    ['a standing budget, and does not suggest --budget', { budgets: ['clips'] }, false],
+    ['its --budget, and suggests the required amount', { budgets: ['--budget'], limit: '1' }, true],
+  ])('is refused if it exceeds %s', async (_, money, isSuggested) => {
+    const session = sessionIn(freshFolder(), {}, {}, { prices: { c: { 'vendor-h3': 'video=4' } } });
+    await (await session.budget('standing', 'clips')).setLimit({ amount: decimalOf(3) });
+    const again = { ...sending, ...money, attempt: 2 };
+    const id = await doubtful(session, { request }, again, { ...unknown, attempt: 2 });
+    const refused = (await decide(session, id, resubmit).catch((reason: unknown) => reason)) as MgwError;
+    expect([refused.code, refused.lacks]).toEqual(['budget', isSuggested ? ['--budget', '4'] : undefined]);
+  });
+
   it('is refused without an amount if the amount of its --budget was not recorded', async () => {
     const session = sessionIn(freshFolder());
     const again: JobEvent = { ...sending, attempt: 2, budgets: ['--budget'] };

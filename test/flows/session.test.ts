@@ -5,7 +5,7 @@ import { expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { bearer } from '../../src/exchange.ts';
 import type { Session } from '../../src/flows/session.ts';
-import { configuredGateway } from '../../src/flows/settings.ts';
+import { configuredGateway, sandboxGateway, sharedLedger } from '../../src/flows/settings.ts';
 import { minSecretLength } from '../../src/redact.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
@@ -26,6 +26,23 @@ it('the sandbox is recorded under its own name, regardless of the configured gat
   const gatewayOf = (flags: object): string | undefined =>
     configuredGateway(resolveSettings({ flags, env, file: { profiles: {} } }));
   expect([gatewayOf({}), gatewayOf({ sandbox: true })]).toEqual(['https://gateway.example', 'sandbox']);
+});
+
+it('the sandbox is polled every 200 ms unless the user sets an interval', () => {
+  const pollIntervalOf = (flags: object): number | undefined =>
+    sandboxGateway(resolveSettings({ flags: { sandbox: true, ...flags }, env: {}, file: { profiles: {} } }), {
+      url: 'http://127.0.0.1:1',
+      key: 'k',
+    }).pollIntervalMs;
+  expect([pollIntervalOf({}), pollIntervalOf({ pollInterval: '3s' })]).toEqual([200, 3000]);
+});
+
+it('the sandbox has its own schema in a shared database', () => {
+  const schemaFor = (flags: object): string | undefined => {
+    const env = { MGW_STATE: 'postgres:///d?schema=films' };
+    return sharedLedger(resolveSettings({ flags, env, file: { profiles: {} } }))?.schema;
+  };
+  expect([schemaFor({}), schemaFor({ sandbox: true })]).toEqual(['films', 'films_sandbox']);
 });
 
 it('a session closes its ledger and its client', async () => {

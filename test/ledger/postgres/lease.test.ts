@@ -85,6 +85,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     const found = await keeper.uncertainLease(afar);
     expect(found?.leftMs).toBeGreaterThan(0.9 * longMs);
     expect(found?.until).toMatch(/^\d{4}-/);
+    expect(await (await place.open()).uncertainLease(afar)).toMatchObject({ until: found?.until });
     expect(await keeper.uncertainLease({ ...afar, instance: 'another' })).toBeUndefined();
     await place.server.query('UPDATE mgw.leases SET until = clock_timestamp()', place.database);
     expect(await keeper.uncertainLease(afar)).toBeUndefined();
