@@ -468,9 +468,11 @@ describe('a claim', () => {
     const [path, whole] = [join(state, 'claims', 'send'), join(state, 'whole')];
     renameSync(path, whole);
     writeFileSync(path, '');
-    let opened = 0;
+    let isOpened = false;
+    // The process that writes the claim continues only while this one waits.
     onOpen((file) => {
-      if (file === path && (opened += 1) === 2) renameSync(whole, path);
+      if (file === path && !isOpened) setImmediate(() => renameSync(whole, path));
+      isOpened ||= file === path;
     });
     expect(await ledger.claimed('send')).toBe('content');
   });
