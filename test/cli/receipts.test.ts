@@ -36,6 +36,8 @@ it('--strict exits 9 and keeps a file that differs from its request, and repeati
     expect(json['job']).toMatchObject({ files: [{ delivered, mismatches }] });
     expect(stderr.includes('differs from the request')).toBe(run === 1);
   }
+  const lenient = submit('a boat', 'boat.mp4').filter((word) => word !== '--strict');
+  expect((await user.run(lenient)).code).toBe(0);
   expect(readBill(stateDir)).toHaveLength(1);
   expect(readFileSync(join(user.cwd, 'boat.mp4')).toString('latin1', 4, 8)).toBe('ftyp');
   const sidecar = JSON.parse(readFileSync(join(user.cwd, 'boat.mp4.json'), 'utf8')) as object;

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { bearer } from '../../src/exchange.ts';
-import type { Session } from '../../src/flows/session.ts';
+import { type Session, transferDeadline } from '../../src/flows/session.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
 import { configuredGateway, sandboxGateway, sharedLedger } from '../../src/flows/settings.ts';
 import { minSecretLength } from '../../src/redact.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
@@ -43,6 +44,16 @@ it('the sandbox has its own schema in a shared database', () => {
     return sharedLedger(resolveSettings({ flags, env, file: { profiles: {} } }))?.schema;
   };
   expect([schemaFor({}), schemaFor({ sandbox: true })]).toEqual(['films', 'films_sandbox']);
+});
+
+it.each([
+  ['the earlier command deadline', { remainingMs: () => 5 }, 5],
+  ['its own timeout', { remainingMs: () => Infinity }, 1_200_000],
+  ['its own timeout if the command has no deadline', undefined, 1_200_000],
+])('a transfer ends with %s', async (_, deadline, expected) => {
+  const client = () => Promise.resolve({ deadline } as GatewayClient);
+  const session = sessionIn(freshFolder(), {}, { client }, { timeout: '20m' });
+  expect((await transferDeadline(session)).remainingMs()).toBe(expected);
 });
 
 it('a session closes its ledger and its client', async () => {
