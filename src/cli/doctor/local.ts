@@ -16,7 +16,7 @@ const [minMajor, minMinor] = [20, 18];
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const isSupported = major > minMajor || (major === minMajor && minor >= minMinor);
-  if (isSupported) return ok('node', `Node ${version}; mgw installation: ${installMethod()}`);
+  if (isSupported) return ok('node', `Node ${version}, form: ${installMethod()}`);
   const error = new MgwError('config', `Node ${version} is older than ${minMajor}.${minMinor}`);
   return fail('node', error, `Install Node ${minMajor}.${minMinor} or newer.`);
 }
