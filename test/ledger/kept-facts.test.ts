@@ -31,6 +31,19 @@ it('an unwritten event is kept in memory, unless its job is known to be removed'
   }
 });
 
+it('unwritten events are written once each, even if they are written twice at a time', async () => {
+  let isFull = true;
+  const written: JobEvent[] = [];
+  const write = (_: string, event: JobEvent): Promise<void> =>
+    isFull ? Promise.reject(new Error('full')) : Promise.resolve(void written.push(event));
+  const { append, flush } = keepingFacts(write, () => Promise.resolve(false));
+  const events: JobEvent[] = [accepted, { type: 'finished', state: 'succeeded', native_status: '' }];
+  for (const event of events) await expect(append('job_1', event)).rejects.toThrow('full');
+  isFull = false;
+  await Promise.all([flush(), flush()]);
+  expect(written.map(({ type }) => type).sort()).toEqual(['accepted', 'finished']);
+});
+
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 
 it("pending events are written once each, in order, and another ledger's events are not changed", async () => {

@@ -104,7 +104,7 @@ export class Database {
     return async (key) => {
       pendingKeys.push(key);
       pendingAnswers ??= this.#lastCombined.then(runNext);
-      if (pendingKeys.length === 1) this.#lastCombined = pendingAnswers.catch(() => undefined);
+      this.#lastCombined = pendingAnswers.catch(() => undefined);
       return (await pendingAnswers).get(key)?.();
     };
   }
