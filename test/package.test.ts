@@ -209,7 +209,7 @@ describe('the package as a library', () => {
     return JSON.parse(stdout) as ReturnType<typeof compile>;
   }
 
-  /** Runs files one after another in one process. Returns the output of each file. A CommonJS file may print last. */
+  /** Runs files one after another in one process, and returns the output of each file. A CommonJS file must be last. */
   async function run(...files: string[]): Promise<string[]> {
     const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
     const words = ['--input-type=module', '-e', program, ...files.map((file) => join(home, file))];

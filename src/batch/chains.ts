@@ -24,7 +24,7 @@ import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 export interface ChainDeps extends RowStatusDeps {
   /**
    * Composes a row's request. `inputs` contains the assets that are results of other rows.
-   * @throws MgwError('usage') if the row's single command would.
+   * @throws MgwError('usage') as the equivalent `submit` or `tts` command does.
    */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
   /** Returns the assets that a job's record can provide, newest first. */

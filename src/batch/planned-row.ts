@@ -13,7 +13,7 @@ import { at, canonicalJson, type Json } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
 import { speechModel } from '../speech/wire.ts';
 
-/** A row's request for one paid submission, composed and checked in the same way as by the row's single command. */
+/** A row's request for one paid submission, composed and checked as by the equivalent `submit` or `tts` command. */
 export type Work = VideoWork | SpeechWork;
 
 /** A request as `video X submit` would submit it. */
@@ -114,7 +114,7 @@ export interface RowStatus {
   /** The path of the retry's file, if it differs from `rowPath`, the path of the row's own file. */
   path?: string;
   rowPath?: string;
-  /** The state before a retry that has no record yet. */
+  /** The row's state before the retry, if the retry's job has no record yet. */
   before?: RowState;
 }
 

@@ -39,8 +39,8 @@ export interface RowRun {
 }
 
 /**
- * Runs a row as its single command would: submits it unless an earlier run did, waits, and saves the result. Releases
- * the row's slot as soon as the gateway has finished the task.
+ * Runs a row like the equivalent `submit` or `tts` command: submits it unless an earlier run did, waits, and saves the
+ * result. Releases the row's slot as soon as the gateway has finished the task.
  * @throws MgwError as `submitVideo` and `speak` do.
  */
 export async function runRow(

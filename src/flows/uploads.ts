@@ -12,7 +12,7 @@ import type { Session } from './session.ts';
 /** Reads a local file named by a flag. @throws MgwError('usage') if reading the file is not allowed or fails. */
 export type ReadLocalFile = (path: string, flag: string) => Promise<Uint8Array>;
 
-/** Videos of earlier jobs and their frames, by the asset flag values that refer to them. */
+/** Videos of earlier jobs and their frames, keyed by the asset flag values that refer to them. */
 export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 
 /** Reads a video's local files, by stored name. */

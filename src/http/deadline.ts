@@ -10,7 +10,10 @@ export interface CallLimit {
   signal: AbortSignal;
   /** Whether the time ran out before a parent aborted. */
   readonly hasPassed: boolean;
-  /** Restarts the limit: `ms` milliseconds from now, or never if infinite. The parents can still abort the signal. */
+  /**
+   * Restarts the timer, to expire in `ms` milliseconds, or never if `ms` is infinite. A parent can still abort the
+   * signal.
+   */
   restart(ms: number): void;
   abort(reason: Error): void;
   /** Clears the timer and stops following the parents. */

@@ -86,7 +86,7 @@ export async function download(
   }
 }
 
-/** Thrown if the server delivers a broken file. Contains the error to report. The file is discarded. */
+/** Thrown if the server delivers a corrupt file. Contains the error to report. The file is discarded. */
 class BrokenFile extends Error {
   readonly error: MgwError;
   constructor(error: MgwError) {
@@ -110,9 +110,12 @@ async function runAttempts(
       if (flaw === undefined)
         return { kind: 'done', mime: mimeOf(mp4 !== undefined, result.contentType), file: await file.seal() };
       brokenCount += 1;
-      if (brokenCount > 1) throw new BrokenFile(corrupt(`The served file is broken: ${flaw}`));
+      if (brokenCount > 1) throw new BrokenFile(corrupt(`The downloaded file is corrupt: ${flaw}`));
       await file.restart();
-      result = { kind: 'again', failure: { code: 'result_corrupt', message: `the file is broken: ${flaw}` } };
+      result = {
+        kind: 'again',
+        failure: { code: 'result_corrupt', message: `the downloaded file is corrupt: ${flaw}` },
+      };
     }
     if (result.kind !== 'again') return result;
     await pause(result.failure, stalls, deps);

@@ -85,7 +85,7 @@ async function reachOfGateway(gatewayHost: string): Promise<Reach> {
 
 /** Returns the error for a host in a network that must not be connected to. */
 export function privateAddressError(host: string): Error {
-  const message = `${host} is in a private network, and the base URL is not`;
+  const message = `${host} is on a private network, and the base URL is not`;
   return Object.assign(new Error(message), { code: 'MGW_PRIVATE' });
 }
 

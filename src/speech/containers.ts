@@ -41,8 +41,7 @@ interface Frame {
 /**
  * Returns the audio frames of an MP3, without ID3 tags and without the header frame (Xing, Info, VBRI). A header frame
  * describes only its own file. The frames of several files can be joined into one file that plays to its end. Returns
- * the file unchanged if its data is unknown or the result would be empty (for example, if a tag declares too many
- * bytes).
+ * the file unchanged if no frames would remain (for example, if a tag declares too many bytes).
  */
 export function mp3Frames(file: Uint8Array): Uint8Array {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.length);

@@ -161,7 +161,10 @@ export interface ObjectStore {
 /** The part size, in bytes. A file of up to this size is uploaded in one request. */
 const defaultPartBytes = 8 * 1024 * 1024;
 
-/** Returns access to an S3-compatible service's buckets by name. Reads no credentials before the first call. */
+/**
+ * Returns an object store for an S3-compatible service. Opens a client for each bucket on first use, and reads no
+ * credentials before then.
+ */
 export function openObjectStore(
   endpoint: string | undefined,
   env: Readonly<Record<string, string | undefined>>,

@@ -16,7 +16,7 @@ beforeEach(async () => {
 
 afterEach(() => gateway.close());
 
-// Runs mgw on the clock that determines a job's age.
+// Runs mgw with the system clock, which determines the age of jobs.
 function run(args: string[]): Promise<CliResult> {
   return runHere(args, user.env, '', systemClock);
 }

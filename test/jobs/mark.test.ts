@@ -32,7 +32,8 @@ const tool = packet(
 );
 const ftypEnd = clip.readUInt32BE(0);
 
-// Boxes before the index make the index's offsets wrong, so a copy for decoders has these boxes at the end.
+// Inserts boxes before the index. The index's offsets are then wrong, so tests that decode the file append the boxes
+// instead.
 const withFirst = (first: Buffer): Buffer =>
   Buffer.concat([clip.subarray(0, ftypEnd), first, clip.subarray(ftypEnd)]);
 

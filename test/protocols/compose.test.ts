@@ -154,7 +154,7 @@ describe('compose', () => {
       { body: { a: [] }, set: ['a.b=1'] },
       '--set a.b: a is a list: the next step must be a number.',
     ],
-    ['beyond the end', { set: ['a.1=1'] }, '--set a.1: a has 0 entries: the next one is number 0.'],
+    ['beyond the end', { set: ['a.1=1'] }, '--set a.1: a has 0 entries, so the next index is 0.'],
     ['control characters', { set: ['\u001b..=1'] }, '--set \\u{1b}..: the path has an empty step.'],
     ['an unknown flag', { flags: { nope: 'x' } }, '--nope is not a flag of Protocol c.'],
     [

@@ -66,7 +66,7 @@ export class Gateway {
   }
 }
 
-// Moves the members of `req_params`, which contains the text of speech, to the top level.
+// Moves the members of `req_params`, which contains the text to speak, to the top level.
 function flat(body: unknown): unknown {
   const { req_params: inner, ...outer } = body as { req_params?: object };
   return { ...outer, ...inner };

@@ -8,7 +8,7 @@ type Shell = (typeof shells)[number];
 /** `mgw completion SHELL`: prints a script that gets the completions from `mgw __complete`. */
 export function registerCompletion(command: Command, run: Run): void {
   command
-    .addArgument(new Argument('<shell>', 'the shell: bash, zsh, fish or powershell').choices(shells))
+    .addArgument(new Argument('<shell>', 'the shell that runs the script').choices(shells))
     .addHelpText('after', examples)
     .action((shell: Shell) => run(command, () => completion(shell)));
 }

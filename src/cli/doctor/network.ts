@@ -183,7 +183,7 @@ export function checkUpdate({ updateUrl: { value: address } }: Settings): Promis
     if (difference < 0) return ok('update', `${version} is newer than ${newest}, the version at ${address}`);
     return warn(
       'update',
-      `${newest} is available; this is ${version} (${address})`,
+      `${newest} is available; you have ${version} (according to ${address})`,
       'Install it the same way as this version.',
     );
   });

@@ -90,7 +90,7 @@ function variableOf({ long }: Option): string | undefined {
   return allRules.find(({ flag }) => flag?.name === long)?.env ?? otherVariables[long ?? ''];
 }
 
-// The environment variables of flags whose settings depend on other settings, and therefore have no rule.
+// The environment variables of flags whose settings depend on other settings, and therefore are not in `rules`.
 const otherVariables: Record<string, string> = {
   '--profile': 'MGW_PROFILE',
   '--base-url': 'MGW_BASE_URL',

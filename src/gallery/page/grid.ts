@@ -40,7 +40,7 @@ export class Grid {
     });
   }
 
-  /** The item on which the keys act. */
+  /** The selected item, to which keyboard shortcuts apply. */
   get current(): GalleryItem | undefined {
     return this.#items[this.#current];
   }

@@ -133,7 +133,7 @@ export class EventWriter {
     const savedCount = this.#savedFacts;
     await this.#facts.flush(async (fact) => {
       const [event] = decodeEvents(`${fact.line}\n`);
-      // Drop the fact if the job was removed.
+      // If the job was removed, nothing is written, and the fact is dropped.
       if (await this.#write(fact, event, undefined)) await this.#requeueRow(fact.job);
     });
     // Facts that were saved in the meantime may not have been written.

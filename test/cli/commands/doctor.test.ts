@@ -171,7 +171,7 @@ describe('doctor --update', () => {
   }
 
   it.each([
-    ['a newer version', '{"version":"99.0.0"}', 'warn', /^99\.0\.0 is available; this is /],
+    ['a newer version', '{"version":"99.0.0"}', 'warn', /^99\.0\.0 is available; you have /],
     [
       'a newer version of GitHub',
       '{"tag_name":"v99.0.0-rc.1","body":7}',
