@@ -145,6 +145,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       const other = newJobId(now + 1);
       await ledger.create(other, [prepared]);
       await ledger.remove(other);
+      expect(await ledger.read(other)).toBeUndefined();
       expect((await ledger.listed()).slice()).toEqual([id]);
       expect(await ledger.create(other, [prepared, accepted], true)).toBe(true);
       expect(await ledger.create(other, [prepared], true)).toBe(false);
