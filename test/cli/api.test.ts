@@ -270,7 +270,7 @@ describe('a path', () => {
     ['https://gateway.example:8443/proxy/v1/models', '/v1/models'],
     ['/', '/'],
     ['//evil.example/x', '//evil.example/x'],
-  ])('given as %s is requested as %s below the base URL', (path, expected) => {
+  ])('is requested below the base URL: %s becomes %s', (path, expected) => {
     expect(pathBelow(base, path)).toBe(expected);
   });
 

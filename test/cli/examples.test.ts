@@ -124,7 +124,7 @@ describe.skipIf(!hasPostgres)('the help examples that need a database', () => {
   afterAll(() => server.close());
 
   it.each(onDatabase.map((command) => ({ command, path: pathOf(command) })))(
-    'of $path succeed',
+    'succeed for $path',
     async ({ command }) => {
       const shell = newShell({ MGW_STATE: server.url(await server.database()) });
       fill(shell.home);
@@ -140,7 +140,7 @@ describe.skipIf(!hasPostgres)('the help examples that need a database', () => {
 
 describe('the help examples', () => {
   it.each(elsewhere.map((command) => ({ command, path: pathOf(command) })))(
-    'of $path work',
+    'work for $path',
     async ({ command }) => {
       const tried = examplesOf(command).filter((example) => skipped[example] === undefined);
       for (const example of tried) {

@@ -32,7 +32,7 @@ function paths(...names: string[]): string {
 }
 
 describe('jobs fetch', { concurrent: false }, () => {
-  it("saves to the submission's output path, and repeating the submission then pays nothing", async () => {
+  it("saves to the submission's output path, and repeating the submission then costs nothing", async () => {
     gateway.script.query.push({ status: 401 });
     const first = await submit('-o', 'boat.mp4');
     expect(first.code).toBe(3);

@@ -56,7 +56,7 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(2);
   });
 
-  it('refuses an existing output file before it pays', async () => {
+  it('refuses an existing output file before anything is paid', async () => {
     await user.run([...submit, '-o', 'out.mp4', ...fast]);
     const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
@@ -124,7 +124,7 @@ describe('a query that returns no state', () => {
     ['a refused key', { status: 401, body: { error: { message: 'Invalid token' } } }, 3],
     ['an outage', { status: 502 }, 6],
     ['a handle that is not known yet', missing, 6],
-  ])('(%s) leads to the same outcome in status and in fetch --no-wait', async (_, answer, code) => {
+  ])('leads to the same outcome in status and in fetch --no-wait: %s', async (_, answer, code) => {
     await user.run(submit);
     gateway.script.query.push(answer, answer);
     expect((await user.run(['video', 'c', 'status', '@last'])).code).toBe(code);
@@ -138,7 +138,7 @@ describe('a query that returns no state', () => {
     expect([code, json.job.state]).toEqual([0, 'queued']);
   });
 
-  it('exits 9 for a handle that neither the ledger nor the gateway knows', async () => {
+  it('leads to exit 9 for a handle that neither the ledger nor the gateway knows', async () => {
     gateway.script.query.push(missing);
     expect((await user.run(['video', 'c', 'status', 'task_0009'])).code).toBe(9);
   });

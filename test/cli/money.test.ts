@@ -94,7 +94,7 @@ describe('a standing budget', () => {
     ]);
   }, 60_000);
 
-  it('that was never set blocks every payment', async () => {
+  it('blocks every payment if its limit was never set', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     const refused = await user.run([...c('one'), '--budget-name', 'clips', '--json']);
     expect(refused.json.error).toMatchObject({
@@ -202,7 +202,7 @@ describe('prices', () => {
     expect(unknown.json['cost']).toBeUndefined();
   }, 60_000);
 
-  it('that are invalid block every submission', async () => {
+  it('block every submission if they are invalid', async () => {
     const user = userHere('http://127.0.0.1:9');
     await user.run(['config', 'set', 'prices.tts', '10k_characters=3']);
     const path = join(user.env['MGW_CONFIG_DIR'] ?? '', 'config.json');

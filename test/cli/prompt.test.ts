@@ -73,7 +73,7 @@ describe('readHidden', () => {
   });
 });
 
-describe('typing', () => {
+describe('typed text', () => {
   it.each([
     ['abc', { line: 'abc' }],
     ['abc\rdef', { line: 'abc', ending: 'done' }],
@@ -85,7 +85,7 @@ describe('typing', () => {
     ['a\x1b[Db\x1b[3~c', { line: 'abc' }],
     ['\x1b[200~sk-1\x1b[201~\r', { line: 'sk-1', ending: 'done' }],
     ['abc\x03', { line: '', ending: 'interrupted' }],
-  ])('%j results in %j', (keys, typed) => {
+  ])('is read key by key: %j results in %j', (keys, typed) => {
     expect(applyKeys('', keys)).toEqual(typed);
   });
 });

@@ -134,7 +134,7 @@ describe('submit -o', () => {
   it.each([
     ['an output that exists', ['-o', 'clip.mp4'], 10],
     ['several videos on standard output', ['-o', '-'], 2],
-  ])('refuses %s before it pays', async (_, output, code) => {
+  ])('refuses %s before anything is paid', async (_, output, code) => {
     writeFileSync(join(user.cwd, 'clip-2.mp4'), 'mine');
     const run = await here([...submit, '--sample-count', '2', ...output, ...fast]);
     expect(run.code, run.stderr).toBe(code);
@@ -212,13 +212,16 @@ describe('the request', () => {
   it.each([
     ['a text', Buffer.from('no image'), 'an image'],
     ['an empty file', Buffer.alloc(0), 'an image'],
-  ])('is not sent with %s as an image, and the error contains the file name', async (_, bytes, words) => {
-    writeFileSync(join(user.cwd, 'x.png'), bytes);
-    const run = await here([...submit, '--image', 'x.png']);
-    expect(run.code).toBe(2);
-    expect(run.stderr).toMatch(new RegExp(`--image.*${words}`));
-    expect(gateway.seen).toEqual([]);
-  });
+  ])(
+    'is not sent if %s is given as an image, and the error contains the file name',
+    async (_, bytes, words) => {
+      writeFileSync(join(user.cwd, 'x.png'), bytes);
+      const run = await here([...submit, '--image', 'x.png']);
+      expect(run.code).toBe(2);
+      expect(run.stderr).toMatch(new RegExp(`--image.*${words}`));
+      expect(gateway.seen).toEqual([]);
+    },
+  );
 
   it("is sent with a note on stderr that lists the fields for which the model's defaults are used", async () => {
     const run = await here([...bare, '--no-audio']);
@@ -268,7 +271,7 @@ describe('a finished operation', () => {
   it.each<[string, object, string]>([
     ['neither error nor response', {}, 'neither an error nor a response'],
     ['an empty sample', generated([{}]), 'neither content nor a'],
-  ])('with %s is not treated as a success by any command', async (_, end, words) => {
+  ])('is not treated as a success by any command if it contains %s', async (_, end, words) => {
     finish = () => end;
     const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ exit_code: 9, error: { code: 'result_unavailable' } });
@@ -279,7 +282,7 @@ describe('a finished operation', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('with some filtered samples succeeds with a note, even if mgw saves no file', async () => {
+  it('succeeds with a note if some of its samples are filtered, even if mgw saves no file', async () => {
     finish = () => partlyFiltered(gateway);
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(0);

@@ -204,7 +204,7 @@ describe('the model list', () => {
     ['responds with 500', { status: 500 }, 6],
     ['is rate-limited', { status: 429 }, 6],
     ['does not exist', { status: 404 }, 2],
-  ])('that %s blocks a submission that needs it', async (_, answer, code) => {
+  ])('blocks a submission that needs the list if the endpoint of the list %s', async (_, answer, code) => {
     gateway.script.other.push(answer);
     const run = await here([...unversioned, '--model', 'Video-B', '--retries', '0', '--json']);
     expect(run.code, run.stderr).toBe(code);
@@ -293,13 +293,13 @@ describe('--ext-info @FILE', () => {
 });
 
 describe('a query of Protocol B', () => {
-  it('exits 9 for a task unknown to the gateway, and creates nothing', async () => {
+  it('leads to exit 9 for a task unknown to the gateway, and creates nothing', async () => {
     const run = await here(['video', 'b', 'fetch', '12000000000000000404', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('imports a task that was started elsewhere by its id, and preserves every digit', async () => {
+  it('imports by its id a task that was started elsewhere, and preserves every digit', async () => {
     await here(submit);
     const other = userHere(gateway.url);
     const run = await runHereAs(other, ['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
@@ -347,7 +347,7 @@ describe('the file host', () => {
   it.each([
     ['another origin', '127.0.0.1'],
     ['another host', '127.0.0.2'],
-  ])('on %s receives no key in any header', async (_, host) => {
+  ])('receives no key in any header if it is on %s', async (_, host) => {
     await gateway.close();
     await start(host);
     const run = await user.run([...submit, '-o', 'out.mp4', ...fast]);

@@ -16,7 +16,7 @@ const mismatches = [
   { field: 'audio', asked: true, delivered: false },
 ];
 
-it('--strict exits 9 and keeps a file that differs from its request, and repeating the command pays nothing', async () => {
+it('--strict exits 9 and keeps a file that differs from its request, and repeating the command costs nothing', async () => {
   const stateDir = freshFolder();
   const faults = ['short-videox1', 'small-videox1', 'silent-videox1'];
   const sandbox = await startSandbox({ stateDir, paceMs: 60, faults });
@@ -272,7 +272,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and does not cha
   expect(readBill(stateDir)).toHaveLength(5);
 });
 
-it('kill -9 during marking and publishing leaves a complete file or none, and the repeated command pays nothing', async () => {
+it('kill -9 during marking and publishing leaves a complete file or none, and the repeated command costs nothing', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());

@@ -114,7 +114,7 @@ describe('a response', () => {
 });
 
 describe('an unusual response', () => {
-  it('without a final event is charged once, and the command prints the received text and exits 9', async () => {
+  it('is charged once if it has no final event, and the command prints the received text and exits 9', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
     expect(run.code).toBe(9);
@@ -137,7 +137,7 @@ describe('an unusual response', () => {
     }
   });
 
-  it('that reached its token limit is printed, and the command exits 9', async () => {
+  it('is printed if it reached its token limit, and the command exits 9', async () => {
     const { user } = await bench();
     const run = await user.run([...ask, '--set', 'max_output_tokens=2']);
     expect([run.code, run.stdout]).toEqual([9, 'The sandbox\n']);
@@ -150,7 +150,7 @@ describe('an unusual response', () => {
     expect(await user.run(ask)).toMatchObject({ code: 0, stdout: `${answer}\n` });
   });
 
-  it('with status 429 is retried', async () => {
+  it('causes a retry if its status is 429', async () => {
     const { user, charges } = await bench('responses-429x1');
     expect((await user.run(ask)).code).toBe(0);
     expect(charges()).toBe(1);

@@ -83,7 +83,7 @@ describe('a command that waits while its installation is replaced', () => {
 });
 
 describe('a command whose wait ended', () => {
-  it('saves its own file when repeated and pays nothing, regardless of other commands that used its job', async () => {
+  it('saves its own file when repeated and costs nothing, regardless of other commands that used its job', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, ...fast])).code).toBe(3);
@@ -140,7 +140,7 @@ describe('closing standard output early', () => {
 });
 
 describe('jobs resolve', () => {
-  it('--resubmit pays once, even if two processes run it at once', async () => {
+  it('--resubmit is charged once, even if two processes run it at once', async () => {
     gateway.script.submit.push({ status: 500 });
     expect((await user.run(submit)).code).toBe(7);
     const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--timeout', '10s'];

@@ -374,8 +374,8 @@ describe('the sandbox account', () => {
   });
 });
 
-describe('bill, reset, faults and start', () => {
-  it('bill prints the charges for commands with --sandbox, and reset clears the bill', async () => {
+describe('mgw sandbox', () => {
+  it('bill prints the charges for commands with --sandbox, and `reset` clears the bill', async () => {
     const submit = ['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--duration', '5'];
     await user.run(['--sandbox', ...submit]);
     const bill = await user.run(['sandbox', 'bill']);

@@ -89,9 +89,9 @@ const whole = new Set(['config path']);
 const codes = /\x1b\[[\d;?]*[a-zA-Z]|\x1b\][^\x07]*\x07/g;
 const linesOf = (text: string): string[] => text.replace(codes, '').split(/[\n\r]/);
 
-describe.each([40, 80, 200])('at a width of %i columns, the output', (columns) => {
+describe.each([40, 80, 200])('at a width of %i columns,', (columns) => {
   it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
-    'of `mgw $line` fits',
+    'the output of `mgw $line` fits',
     async ({ line, args }) => {
       const { stdout, stderr } = await runOnScreen(args, env, columns);
       const long = [...linesOf(stdout), ...linesOf(stderr)].filter((each) => stringWidth(each) > columns);
@@ -121,9 +121,9 @@ it('mgw --help-all lists the commands for fleets, and mgw --help omits them', as
   expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);
 });
 
-describe('in a pipe, the output', () => {
+describe('in a pipe,', () => {
   it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
-    'of `mgw $line` contains no control codes',
+    'the output of `mgw $line` contains no control codes',
     async ({ args }) => {
       const { code, stdout, stderr } = await runOnScreen(args, { ...env, FORCE_COLOR: '1' });
       expect(stdout + stderr).not.toMatch(/[\0-\x08\x0b-\x1f\x7f-\x9f]/);

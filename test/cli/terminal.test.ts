@@ -27,7 +27,7 @@ function afterwards(text: string): string[] {
 
 const submit = 'mgw --sandbox video c submit "a boat" --model vendor-h3-mini --duration 5 -o boat.mp4';
 
-describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
+describe.runIf(hasScript)('on a terminal,', { concurrent: true }, () => {
   it('a spinner displays the state and the seconds, then a bar, and finally clears its line', async () => {
     const { stdout, code } = await onTerminal(`${submit} && ${submit} --force`, 100);
     expect(code, stdout).toBe(0);

@@ -145,7 +145,7 @@ describe('mgw tts', () => {
 
 describe('mgw tts after a failure', () => {
   it.each(['tts-cut', 'tts-reset'])(
-    'exits 9 and keeps the audio after the fault %s, and a rerun pays nothing',
+    'exits 9 and keeps the audio after the fault %s, and a rerun costs nothing',
     async (fault) => {
       const { here, charges, folder } = await bench(fault);
       const command = ['tts', text, '-o', 'a.mp3', '--json'];
@@ -171,7 +171,7 @@ describe('mgw tts after a failure', () => {
     expect(wait.json).toMatchObject({ exit_code: 5, error: run.json.error });
   });
 
-  it('retries after 429, but exits 7 after 500, and a rerun then pays nothing', async () => {
+  it('retries after 429, but exits 7 after 500, and a rerun then costs nothing', async () => {
     const busy = await bench('tts-429x1');
     expect((await busy.here(['tts', text, '-o', 'a.mp3'])).code).toBe(0);
     const broken = await bench('tts-500');
@@ -198,7 +198,7 @@ describe('mgw tts after a failure', () => {
     expect(stderr).toBe('');
   });
 
-  it('reports speech that was killed during the stream, and a rerun pays nothing', async () => {
+  it('reports speech that was killed during the stream, and a rerun costs nothing', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
     });
@@ -261,7 +261,7 @@ describe('--split', () => {
     expect(readdirSync(user.cwd)).toEqual(['a.pcm', 'state']);
   });
 
-  it('pays only for missing pieces when the command is repeated', async () => {
+  it('charges only for missing pieces when the command is repeated', async () => {
     const { here, charges, folder } = await bench('tts-cutx1');
     const command = ['tts', text, '--split', '--piece-length', '25', '--concurrency', '1', '-o', 'a.mp3'];
     const first = await here([...command, '--json']);

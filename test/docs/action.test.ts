@@ -94,7 +94,7 @@ describe('the action', () => {
   });
 });
 
-describe('GitHub accepts', () => {
+describe('GitHub', () => {
   let validate: typeof Service.validate;
 
   // Bundles GitHub's parser, because the parser imports JSON in a way that Node 20 does not support.
@@ -109,14 +109,14 @@ describe('GitHub accepts', () => {
   const messages = async (name: string, text: string): Promise<unknown[]> =>
     (await validate(TextDocument.create(`file:///${name}`, 'yaml', 1, text))).map(({ message }) => message);
 
-  it('action.yml', async () => {
+  it('accepts action.yml', async () => {
     const text = read('action/action.yml');
     expect(await messages('action/action.yml', text)).toEqual([]);
     const broken = text.replace('{ inputs.release', '{ secrets.RELEASE');
     expect(await messages('broken/action.yml', broken)).toHaveLength(1);
   });
 
-  it.each(workflows)("the documentation's workflow $name", async ({ name, text }) => {
+  it.each(workflows)("accepts the documentation's workflow $name", async ({ name, text }) => {
 
     expect(await messages(`.github/workflows/${name}.yml`, text)).toEqual([]);
     expect(await messages(`.github/workflows/broken-${name}.yml`, text.replace('runs-on', 'run-on'))).not.toEqual([]);

@@ -83,7 +83,7 @@ describe('docs/ci.md', () => {
     expect(charges()).toBe(1);
   });
 
-  it('contains a recipe for a batch, and repeating the recipe pays nothing', async () => {
+  it('contains a recipe for a batch, and repeating the recipe costs nothing', async () => {
     for (let runs = 0; runs < 2; runs += 1) {
       const { code, log, summary, workspace } = await runners.run(workflow('batch'));
       expect(code, log).toBe(0);

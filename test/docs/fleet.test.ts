@@ -45,7 +45,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
 
   const paid = (): unknown[] => [...place.gateway.charges.values()];
 
-  it('contains a recipe for jobs that run a batch, and repeating the recipe pays nothing', async () => {
+  it('contains a recipe for jobs that run a batch, and repeating the recipe costs nothing', async () => {
     const release = freshFolder();
     writeRelease(release);
     const values = Object.fromEntries(

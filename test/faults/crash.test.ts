@@ -59,7 +59,7 @@ describe.concurrent('kill -9 between "sending" and the response', () => {
         }),
     ],
   ];
-  it.for(moments)('(%s) is followed by a rerun that exits 7 and sends nothing', async ([, arm], { open }) => {
+  it.for(moments)('is followed by a rerun that exits 7 and sends nothing (%s)', async ([, arm], { open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => arm(scene, kill));
     await scene.expectRerun(7);
@@ -68,7 +68,7 @@ describe.concurrent('kill -9 between "sending" and the response', () => {
 });
 
 describe.concurrent('kill -9 after the response is recorded', () => {
-  it('while polling is followed by a rerun that resumes', async ({ open }) => {
+  it('is followed by a rerun that resumes if mgw was polling', async ({ open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => void scene.gateway.script.query.push(kill));
     await scene.expectRerun(0);
@@ -77,7 +77,7 @@ describe.concurrent('kill -9 after the response is recorded', () => {
 });
 
 describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: true }, () => {
-  it('because of a full disk leads to exit 10, and nothing is sent', async ({ open }) => {
+  it('leads to exit 10 if the disk is full, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.fill();
@@ -91,7 +91,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('because of a read-only file system leads to exit 10, and nothing is sent', async ({ open }) => {
+  it('leads to exit 10 if the file system is read-only, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.readOnly();
@@ -102,9 +102,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('because the disk fills up while mgw connects leads to exit 10, and nothing is sent', async ({
-    open,
-  }) => {
+  it('leads to exit 10 if the disk fills up while mgw connects, and nothing is sent', async ({ open }) => {
     const scene = await open('c', secured());
     const disk = scene.mount('state', 256);
     scene.gateway.onTcp.push(() => {
@@ -160,7 +158,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 
 describe('parallel processes', () => {
   // test/jobs/submit-together.test.ts starts a hundred parallel runs in one process.
-  it('that submit under two keys at the same moment all succeed, and create only two tasks', async ({
+  it('all succeed and create only two tasks if they submit under two keys at the same moment', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -191,7 +189,9 @@ describe('parallel processes', () => {
 });
 
 describe.concurrent('jobs rm or a damaged index during a submission', () => {
-  it('jobs rm without --force exits 2, and suggests the command that waits', async ({ open }) => {
+  it('removes no job without --force: jobs rm exits 2, and suggests the command that waits', async ({
+    open,
+  }) => {
     const scene = await open('c');
     let refused: CliJson | undefined;
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -215,7 +215,7 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
     ['deleted with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
   ];
   it.for(losses)(
-    'an index that is %s hides no job, and nothing is paid again',
+    'hides no job and causes no second payment if the index is %s',
     async ([, lose], { open }) => {
       const scene = await open('c');
       // The index also loses the line of this earlier job.
@@ -235,7 +235,7 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
 });
 
 describe.concurrent('SIGINT', () => {
-  it('while the response is pending leads to exit 130 after the response', async ({ open }) => {
+  it('leads to exit 130 after the response if the response is pending', async ({ open }) => {
     const scene = await open('c');
     const running = scene.start(scene.command('--key', 'boat'));
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -252,7 +252,7 @@ describe.concurrent('SIGINT', () => {
     await scene.expectInvariants(1);
   });
 
-  it('while polling leads to exit 130, and the rerun resumes', async ({ open }) => {
+  it('leads to exit 130 during a poll, and the rerun resumes', async ({ open }) => {
     const scene = await open('c');
     const running = scene.start(scene.command());
     scene.gateway.script.query.push(() => running.child.kill('SIGINT'));
@@ -265,7 +265,7 @@ describe.concurrent('SIGINT', () => {
     await scene.expectInvariants(1);
   });
 
-  it('between two polls leads to exit 130, and the rerun resumes', async ({ open }) => {
+  it('leads to exit 130 between two polls, and the rerun resumes', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.polls = 3;
     const slowly = ['--poll-interval', '20s', '--json'];

@@ -35,7 +35,7 @@ const titleOf = (args: readonly string[]): string => {
 /** Adds a test for each case. The test expects exit 2, a message that contains the field, and no request. */
 function refuses(cases: Case[]): void {
   for (const [args, named, input] of cases) {
-    it(`mgw refuses ${titleOf(args)}`, async ({ open }) => {
+    it(`are checked: mgw refuses ${titleOf(args)}`, async ({ open }) => {
       const scene = await open('c');
       const json = await scene.here(args, { stdin: input });
       expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
@@ -49,7 +49,7 @@ function refuses(cases: Case[]): void {
 /** Adds a test, with --dry-run, for each command line. The values are just within their limits. */
 function takes(cases: string[][]): void {
   for (const args of cases) {
-    it(`mgw accepts ${titleOf(args)}`, async ({ open }) => {
+    it(`are checked: mgw accepts ${titleOf(args)}`, async ({ open }) => {
       const scene = await open('c');
       const json = await scene.here([...args, '--dry-run']);
       expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0 });
@@ -103,7 +103,7 @@ describe.concurrent('empty and overlong prompts', () => {
   takes([[...mini, '--prompt', '\u{1f6a2}'.repeat(30_000)]]);
 });
 
-describe.concurrent('unreadable input', () => {
+describe.concurrent('unreadable inputs', () => {
   refuses([
     [[...mini, '-'], 'UTF-8', Buffer.from([0x61, 0xff, 0xfe])],
     [[...mini, '--body', '@-'], 'UTF-8', Buffer.from([0xc3, 0x28])],
@@ -116,7 +116,7 @@ describe.concurrent('unreadable input', () => {
     [[...boat, '--body', '{"model":'], '--body'],
     [[...boat, '--body', '[1]'], '--body'],
   ]);
-  it('is refused without a wait if the file is a FIFO', async ({ open }) => {
+  it('are refused without a wait if the file is a FIFO', async ({ open }) => {
     const scene = await open('c');
     const path = join(scene.user.cwd, 'fifo');
     execFileSync('mkfifo', [path]);

@@ -186,7 +186,7 @@ describe.concurrent('other content in place of the file', () => {
 
 describe.concurrent('an expired URL', () => {
   it.for(protocols)(
-    'in one response leads to a request for a new URL, and to exit 0 (%s)',
+    'leads to a request for a new URL and to exit 0 if it occurs in one response (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
@@ -197,7 +197,7 @@ describe.concurrent('an expired URL', () => {
   );
 
   it.for(protocols)(
-    'in every response leads to exit 9, and the job remains succeeded (%s)',
+    'leads to exit 9 if it occurs in every response, and the job remains succeeded (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.content = { status: 410, body: 'gone' };
@@ -211,7 +211,7 @@ describe.concurrent('an expired URL', () => {
 
 describe.concurrent('a redirect of the result', () => {
   it.for(['a', 'c'] as const)(
-    'to another site is followed without the key (%s)',
+    'is followed without the key if it leads to another site (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       const stranger = await scene.stranger((_, response) => {
@@ -223,7 +223,7 @@ describe.concurrent('a redirect of the result', () => {
     },
   );
 
-  it('to another site, with the key in the URL, leads to exit 9 without a request to that site', async ({
+  it('leads to exit 9 without a request to the target if the target is another site and the URL contains the key', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -236,7 +236,7 @@ describe.concurrent('a redirect of the result', () => {
     expect(stranger.connections).toHaveLength(0);
   });
 
-  it('from https to http leads to exit 9 without a connection', async ({ open }) => {
+  it('leads to exit 9 without a connection if it leads from https to http', async ({ open }) => {
     const scene = await open('c', secured());
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.content = { status: 302, headers: { location: `${stranger.origin}/film` } };
@@ -252,7 +252,7 @@ describe.concurrent('a redirect of the result', () => {
   });
 
   it.for(['a loop', 'six hops'])(
-    '(%s) leads to exit 9 after a limited number of requests',
+    'leads to exit 9 after a limited number of requests (%s)',
     async (kind, { open }) => {
       const scene = await open('c');
       scene.gateway.always.content = scene.gateway.always.other = ({ path, response }) => {
@@ -281,7 +281,7 @@ describe.concurrent('the uri of Protocol A', () => {
       });
   };
 
-  it('at another origin of the same site receives the key', async ({ open }) => {
+  it('receives the key if it is at another origin of the same site', async ({ open }) => {
     const scene = await open('a');
     const keys: unknown[] = [];
     const own = await scene.server('127.0.0.1', (request, response) => {
@@ -293,7 +293,7 @@ describe.concurrent('the uri of Protocol A', () => {
     expect(keys[0]).toMatch(/^Bearer sk-/);
   });
 
-  it('at another site receives no key', async ({ open }) => {
+  it('receives no key if it is at another site', async ({ open }) => {
     const scene = await open('a');
     const stranger = await scene.stranger((_, response) => {
       response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
@@ -302,7 +302,7 @@ describe.concurrent('the uri of Protocol A', () => {
     await expectSaved(scene);
   });
 
-  it('at another site that responds with 401 causes exit 3, and the error suggests how to trust that site', async ({
+  it('causes exit 3 if it is at another site that responds with 401, and the error suggests how to trust that site', async ({
     open,
   }) => {
     const scene = await open('a');
@@ -334,7 +334,7 @@ describe.concurrent('the file host of Protocol B', () => {
 describe.concurrent('a slow download', () => {
   const video = film(400_000);
 
-  it('of one byte per second continues', async ({ open }) => {
+  it('continues at one byte per second', async ({ open }) => {
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
     scene.gateway.script.content.push(async ({ socket }) => {
@@ -355,7 +355,7 @@ describe.concurrent('a slow download', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that stalls is aborted after the idle timeout, and then resumed', async ({ open }) => {
+  it('is aborted after the idle timeout if it stalls, and is then resumed', async ({ open }) => {
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
     let got = 0;
@@ -435,7 +435,7 @@ describe.concurrent('an output that is not writable', () => {
     ['is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];
   it.for(cases)(
-    'because it %s leads to exit 10 before payment, and remains unchanged',
+    'leads to exit 10 before payment and remains unchanged if it %s',
     async ([, make], { open }) => {
       const scene = await open('c');
       make(scene.out);

@@ -113,7 +113,7 @@ describe.concurrent('every sandbox fault', () => {
     .flatMap(([fault, areas, ...rest]) => areas.map((area) => [fault, area, ...rest] as const));
 
   it.for(cases)(
-    '%s (%s) leads to exit %i, and in the rerun to exit %i',
+    'leads to the documented exit codes: %s (%s), exit %i, and exit %i in the rerun',
     async ([fault, area, code, again, creations], { bench }) => {
       const { user, stateDir } = await bench(fault);
       const { command, fast, extension } = dialects[area];

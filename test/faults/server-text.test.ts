@@ -260,7 +260,7 @@ describe.concurrent('the API key, quoted by the gateway', () => {
         (gateway.always.content = { status: 302, headers: { location: `/other?key=${canaryKey}` } }),
     ],
   ];
-  it.for(places)('%s is neither printed nor stored', async ([, arrange], { open }) => {
+  it.for(places)('is neither printed nor stored if it is quoted %s', async ([, arrange], { open }) => {
     const scene = await open('c');
     arrange(scene);
     const command = scene.typed('--timeout', '1s', '--retries', '1', '-v');
@@ -318,7 +318,7 @@ describe.concurrent('a hostile model list', () => {
     scene.gateway.always.other = (call) => reply(call.response, { body });
   };
 
-  it('of 10 MB is read in bounded memory', async ({ open }) => {
+  it('is read in bounded memory if it has 10 MB', async ({ open }) => {
     const scene = await open('c');
     const entry = (index: number): string => `{"id":"model-${index}","note":"${'x'.repeat(900)}"}`;
     listing(scene, `{"data":[${Array.from({ length: 10_800 }, (_, index) => entry(index)).join(',')}]}`);
@@ -329,7 +329,7 @@ describe.concurrent('a hostile model list', () => {
     expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(250_000);
   });
 
-  it('without an end leads to exit 6 in bounded memory', async ({ open }) => {
+  it('leads to exit 6 in bounded memory if it has no end', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.always.other = ({ socket }) => {
       const pour = (): void => {
@@ -346,7 +346,7 @@ describe.concurrent('a hostile model list', () => {
     expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(600_000);
   });
 
-  it('with control characters in model ids is escaped', async ({ open }) => {
+  it('is escaped if its model ids contain control characters', async ({ open }) => {
     const scene = await open('c');
     listing(scene, JSON.stringify({ data: [{ id: evil, model_versions: [evil] }, { id: 'plain' }] }));
     const run = await scene.seen(['models']);
@@ -357,7 +357,7 @@ describe.concurrent('a hostile model list', () => {
   });
 
   it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(
-    'of %s does not cause a crash',
+    'does not cause a crash if it is %s',
     async (body, { open }) => {
       const scene = await open('c');
       listing(scene, body);

@@ -79,14 +79,18 @@ describe.concurrent('frames split at any byte', () => {
 });
 
 describe.concurrent('a stream without its end frame', () => {
-  it('(ended) leads to exit 9, the .part file is kept, and nothing is sent again', async ({ open }) => {
+  it('leads to exit 9 if the server ends the stream, the .part file is kept, and nothing is sent again', async ({
+    open,
+  }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio)));
     await expectIncomplete(scene, 9);
     expect(readFileSync(`${scene.out}.part`).equals(audio)).toBe(true);
   });
 
-  it('(reset) leads to exit 9, the .part file is kept, and nothing is sent again', async ({ open }) => {
+  it('leads to exit 9 if the connection is reset, the .part file is kept, and nothing is sent again', async ({
+    open,
+  }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response, socket }) => {
       gateway.speak(response, audioFrames(audio).slice(0, 3), false);
@@ -98,13 +102,15 @@ describe.concurrent('a stream without its end frame', () => {
 
 describe.concurrent('an error frame', () => {
   const error = frame(55_000_000, null, { message: `internal, key ${canaryKey}` });
-  it('as the first frame leads to exit 5, and nothing is sent again', async ({ open }) => {
+  it('leads to exit 5 if it is the first frame, and nothing is sent again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([error]));
     await expectIncomplete(scene, 5);
   });
 
-  it('after audio leads to exit 5, the .part file is kept, and nothing is sent again', async ({ open }) => {
+  it('leads to exit 5 if it follows audio, the .part file is kept, and nothing is sent again', async ({
+    open,
+  }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([...audioFrames(audio).slice(0, 3), error, endFrame]));
     await expectIncomplete(scene, 5);
@@ -113,7 +119,7 @@ describe.concurrent('an error frame', () => {
 });
 
 describe.concurrent('the end frame', () => {
-  it('followed by a reset leads to exit 0', async ({ open }) => {
+  it('leads to exit 0 if a reset follows', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response, socket }) => {
       gateway.speak(response, framesOf(audio).slice(0, -1), false);
@@ -122,7 +128,7 @@ describe.concurrent('the end frame', () => {
     await expectSpoken(scene);
   });
 
-  it('without audio before it leads to exit 9', async ({ open }) => {
+  it('leads to exit 9 if no audio precedes it', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([endFrame]));
     await expectIncomplete(scene, 9);
@@ -170,7 +176,7 @@ describe.concurrent('invalid frames', () => {
 });
 
 describe.concurrent('a failure before the stream begins', () => {
-  it('with 500 leads to exit 7, and the rerun sends nothing', async ({ open }) => {
+  it('leads to exit 7 if it is HTTP 500, and the rerun sends nothing', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       gateway.create();
@@ -179,7 +185,7 @@ describe.concurrent('a failure before the stream begins', () => {
     await expectIncomplete(scene, 7);
   });
 
-  it('with a reset before the response head leads to exit 7, and the rerun sends nothing', async ({
+  it('leads to exit 7 if it is a reset before the response head, and the rerun sends nothing', async ({
     open,
   }) => {
     const scene = await opened(open);
@@ -258,7 +264,7 @@ describe.concurrent('kill -9 during a stream', () => {
 });
 
 describe.concurrent('speech over a failing connection', () => {
-  it('(refused twice) succeeds', async ({ open }) => {
+  it('succeeds if the connection is refused twice', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = scene.start(scene.command('--key', 'boat'));
@@ -269,7 +275,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('(always refused) leads to exit 6, and the rerun exits 0', async ({ open }) => {
+  it('leads to exit 6 if the connection is always refused, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');
@@ -280,7 +286,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('(no response to packets) leads to exit 6, and the rerun exits 0', async ({ open }) => {
+  it('leads to exit 6 if packets get no response, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open);
     const blackhole = await fullBacklog('127.0.0.4');
     const briefly = ['--request-timeout', '700ms', '--retries', '1'];
@@ -292,7 +298,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('(self-signed certificate) leads to exit 6 after one handshake, and nothing is sent', async ({
+  it('leads to exit 6 after one handshake if the certificate is self-signed, and nothing is sent', async ({
     open,
   }) => {
     const scene = await opened(open, { tls: selfSigned({ hosts: ['localhost'] }) });
@@ -310,7 +316,7 @@ describe.concurrent('refused speech', () => {
     [429, '1'],
     [503, undefined],
   ] as const)(
-    'with HTTP %i three times (Retry-After: %s) is retried until exit 0',
+    'is retried until exit 0 after HTTP %i three times (Retry-After: %s)',
     async ([status, retryAfter], { open }) => {
       const scene = await opened(open);
       const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
@@ -331,20 +337,23 @@ describe.concurrent('refused speech', () => {
     [400, 4, 'no'],
     [422, 4, 'no'],
     [404, 4, 'base URL'],
-  ] as const)('with HTTP %i leads to exit %i', async ([status, code, named], { open }) => {
-    const scene = await opened(open);
-    const message = status === 404 ? 'Invalid URL (POST /v1/api/v3/tts)' : 'no';
-    scene.gateway.always.submit = { status, body: { error: { message } } };
-    for (let runs = 0; runs < 2; runs += 1) {
-      const json = await scene.here(scene.command());
-      expect(json, JSON.stringify(json)).toMatchObject({ exit_code: code, error: { charged: 'no' } });
-      expect(json.error.message).toContain(named);
-    }
-    await scene.expectInvariants(0);
-  });
+  ] as const)(
+    'is reported by the exit code: HTTP %i leads to exit %i',
+    async ([status, code, named], { open }) => {
+      const scene = await opened(open);
+      const message = status === 404 ? 'Invalid URL (POST /v1/api/v3/tts)' : 'no';
+      scene.gateway.always.submit = { status, body: { error: { message } } };
+      for (let runs = 0; runs < 2; runs += 1) {
+        const json = await scene.here(scene.command());
+        expect(json, JSON.stringify(json)).toMatchObject({ exit_code: code, error: { charged: 'no' } });
+        expect(json.error.message).toContain(named);
+      }
+      await scene.expectInvariants(0);
+    },
+  );
 
   it.for([301, 302, 303, 307, 308])(
-    'with HTTP %i to another host is not followed',
+    'is not sent to another host after a redirect with HTTP %i',
     async (status, { open }) => {
       const scene = await opened(open);
       const stranger = await scene.stranger((_, response) => response.end('{}'));

@@ -64,7 +64,7 @@ describe('a connection reset before the request is read', () => {
 });
 
 describe.concurrent('a connection reset while the request is handled', () => {
-  it('after half of the body leads to exit 7, and so does the rerun', async ({ open }) => {
+  it('leads to exit 7 after half of the body, and so does the rerun', async ({ open }) => {
     const scene = await open('c');
     let read = 0;
     scene.gateway.onTcp.push((socket) => {
@@ -82,7 +82,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   });
 
   it.for(protocols)(
-    'after the whole body leads to exit 7, and so does the rerun (%s)',
+    'leads to exit 7 after the whole body, and so does the rerun (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ socket }) => socket.resetAndDestroy());
@@ -93,7 +93,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   );
 
   it.for(protocols)(
-    'after the creation leads to exit 7 until the handle is adopted (%s)',
+    'leads to exit 7 after the creation, until the handle is adopted (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ gateway, socket }) => {
@@ -152,7 +152,7 @@ describe.concurrent('a 200 without a handle', () => {
     ['HTML', created({ body: '<html><marker></html>', headers: { 'content-type': 'text/html' } })],
   ];
   it.for(answers)(
-    '(%s) leads to exit 7, and the raw response is recorded',
+    'leads to exit 7, and the raw response is recorded (%s)',
     async ([name, answer], { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(answer);
@@ -181,7 +181,7 @@ describe.concurrent("a 200 truncated right after the handle's closing quote", ()
 
 describe.concurrent('a server error after the task was created', () => {
   it.for([500, 502, 504])(
-    '(HTTP %i) leads to exit 7, and the rerun sends nothing',
+    'leads to exit 7, and the rerun sends nothing (HTTP %i)',
     async (status, { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"upstream failed"}}' }));
@@ -204,7 +204,7 @@ describe.concurrent('a 503 of a proxy after the task was created', () => {
     ['an empty body', created({ status: 503, body: '' })],
   ];
   it.for(cases)(
-    'with %s leads to exit 7 and one creation, even after the rerun',
+    'leads to exit 7 and one creation, even after the rerun (with %s)',
     async ([, answer], { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(answer);
@@ -223,7 +223,7 @@ describe.concurrent('an error that contains a task id', () => {
     ['c', 503],
   ] as const;
   it.for(cases)(
-    'of Protocol %s with HTTP %i leads to exit 7, and the id is recorded',
+    'leads to exit 7, and the id is recorded (Protocol %s, HTTP %i)',
     async ([protocol, status], { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -245,7 +245,7 @@ describe.concurrent('an error that contains a task id', () => {
 describe.concurrent('an error whose message is the JSON of a task', () => {
   const cases = protocols.flatMap((protocol) => [400, 429, 503].map((status) => [protocol, status] as const));
   it.for(cases)(
-    'of Protocol %s with HTTP %i leads to exit 7 after one request',
+    'leads to exit 7 after one request (Protocol %s, HTTP %i)',
     async ([protocol, status], { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = ({ gateway, response }) => {
@@ -272,7 +272,7 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
     ['b', 503, undefined],
   ] as const;
   it.for(cases)(
-    'of Protocol %s lead to exit 0 (HTTP %i, Retry-After %s)',
+    'lead to exit 0 (Protocol %s, HTTP %i, Retry-After %s)',
     async ([protocol, status, retryAfter], { open }) => {
       const scene = await open(protocol);
       const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
@@ -293,7 +293,7 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
 
 describe.concurrent('a temporary refusal that does not end', () => {
   it.for(protocols)(
-    'with HTTP 429 leads to exit 6, and nothing is created (%s)',
+    'leads to exit 6 if it is HTTP 429, and nothing is created (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
@@ -306,7 +306,7 @@ describe.concurrent('a temporary refusal that does not end', () => {
   );
 
   it.for(protocols)(
-    'with HTTP 429 and Retry-After: 86400 leads to exit 6 immediately, with the time of the next attempt (%s)',
+    'leads to exit 6 immediately if Retry-After is 86400, and the error contains the time of the next attempt (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
@@ -330,7 +330,7 @@ describe.concurrent('an unusual Retry-After', () => {
     ['1e99', '1e99', 6],
     ['sent twice', ['1', '0'], 0],
   ];
-  it.for(cases)('(%s) does not cause a crash or a hang', async ([, value, code], { open }) => {
+  it.for(cases)('does not cause a crash or a hang (%s)', async ([, value, code], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push({ status: 429, headers: { 'retry-after': value } });
     const run = await scene.submit('--key', 'boat');
@@ -349,22 +349,25 @@ describe.concurrent('a definite refusal', () => {
     [422, 4, 'invalid_request'],
     [404, 4, 'not_found'],
   ] as const;
-  it.for(refusals)('(HTTP %i) leads to exit %i', async ([status, code, name], { open }) => {
-    const scene = await open('c');
-    const message = status === 404 ? 'Invalid URL (POST /x)' : 'no';
-    scene.gateway.always.submit = { status, body: { error: { message } } };
-    for (let runs = 0; runs < 2; runs += 1) {
-      const json = await scene.here(scene.command());
-      expect(json).toMatchObject({ exit_code: code, error: { code: name, charged: 'no' } });
-      expect(json.error.message).toContain(message);
-      if (status === 404) expect(json.error.message).toMatch(/base URL/);
-    }
-    await scene.expectInvariants(0);
-  });
+  it.for(refusals)(
+    'is reported by the exit code: HTTP %i leads to exit %i',
+    async ([status, code, name], { open }) => {
+      const scene = await open('c');
+      const message = status === 404 ? 'Invalid URL (POST /x)' : 'no';
+      scene.gateway.always.submit = { status, body: { error: { message } } };
+      for (let runs = 0; runs < 2; runs += 1) {
+        const json = await scene.here(scene.command());
+        expect(json).toMatchObject({ exit_code: code, error: { code: name, charged: 'no' } });
+        expect(json.error.message).toContain(message);
+        if (status === 404) expect(json.error.message).toMatch(/base URL/);
+      }
+      await scene.expectInvariants(0);
+    },
+  );
 });
 
 describe.concurrent('an ambiguous status', () => {
-  it.for([408, 409, 425])('(HTTP %i) leads to exit 7', async (status, { open }) => {
+  it.for([408, 409, 425])('leads to exit 7 (HTTP %i)', async (status, { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"conflict"}}' }));
     for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(scene.command())).toMatchObject(unknown);
@@ -374,7 +377,7 @@ describe.concurrent('an ambiguous status', () => {
 });
 
 describe.concurrent('a redirect to another host', () => {
-  it.for([301, 302, 303, 307, 308])('(HTTP %i) is not followed', async (status, { open }) => {
+  it.for([301, 302, 303, 307, 308])('is not followed (HTTP %i)', async (status, { open }) => {
     const scene = await open('c');
     const stranger = await scene.stranger((_, response) => response.end('{}'));
     const location = `${stranger.origin}/elsewhere`;
@@ -438,7 +441,7 @@ describe.concurrent('a handle and an error in one response', () => {
 });
 
 describe.concurrent('ids of Protocol C', () => {
-  it('with 20 digits are queried without the loss of a digit', async ({ open }) => {
+  it('are queried without the loss of a digit if they have 20 digits', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(`{"id":${gateway.create('12345678901234567891')},"status":"queued"}`);
@@ -490,7 +493,7 @@ describe.concurrent('an endless response', () => {
     ['head', 'HTTP/1.1 200 OK\r\n', line.repeat(32)],
   ];
   it.for(endless)(
-    'with an endless %s leads to exit 7 in bounded memory',
+    'leads to exit 7 in bounded memory if its %s is endless',
     async ([, start, more], { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(({ gateway, socket }) => {

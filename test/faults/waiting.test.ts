@@ -59,8 +59,8 @@ describe.concurrent('"not found" without end', () => {
   });
 });
 
-describe.concurrent('thirty errors of any kind, then success', () => {
-  it.for(protocols)('lead to exit 0 (%s)', async (protocol, { open }) => {
+describe.concurrent('repeated poll errors, then success', () => {
+  it.for(protocols)('lead to exit 0 after thirty random errors (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const kinds = Object.values(troubles);
     const random = seededRandom(30);
@@ -74,7 +74,7 @@ describe.concurrent('thirty errors of any kind, then success', () => {
     await scene.expectInvariants(1);
   });
 
-  it.for(protocols)('lead to exit 0 if each kind occurs once (%s)', async (protocol, { open }) => {
+  it.for(protocols)('lead to exit 0 after one error of each kind (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.query.push(...Object.values(troubles));
     const run = await scene.submit('--key', 'boat');
@@ -102,7 +102,7 @@ describe.concurrent('a 401 while waiting', () => {
     },
   );
 
-  it('leads to exit 3 with the command that checks the key, then to exit 0 with a different key', async ({
+  it('leads to exit 3 and the suggestion to check the key, and then to exit 0 with a different key', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -169,7 +169,7 @@ describe.concurrent('a finished operation of Protocol A', () => {
     ['with no samples', { done: true, response: { generateVideoResponse: { generatedSamples: [] } } }, 5],
     ['as the text "true"', { done: 'true', response: samples }, 8],
   ];
-  it.for(cases)('%s does not lead to exit 0', async ([, body, code], { open }) => {
+  it.for(cases)('does not lead to exit 0 if it is reported %s', async ([, body, code], { open }) => {
     const scene = await open('a');
     await expectOdd(scene, (name) => ({ name, ...body }), code);
   });
@@ -187,13 +187,13 @@ describe.concurrent('a task of Protocol B at FINISH', () => {
     ['with an ErrCodeExt', ({ Response }) => (Response.AigcVideoTask['ErrCodeExt'] = 'InternalError'), 5],
     ['with ErrCode 7', ({ Response }) => (Response.AigcVideoTask['ErrCode'] = 7), 5],
     [
-      'in the outer status and PROCESSING in the inner',
+      'with PROCESSING as the inner status',
       ({ Response }) => (Response.AigcVideoTask['Status'] = 'PROCESSING'),
       8,
     ],
     ['without a file', ({ Response }) => (Response.AigcVideoTask['Output'] = { FileInfos: [] }), 9],
   ];
-  it.for(cases)('%s does not lead to exit 0', async ([, change, code], { open }) => {
+  it.for(cases)('does not lead to exit 0 if it is reported %s', async ([, change, code], { open }) => {
     const scene = await open('b');
     await expectOdd(scene, (handle) => finished(handle, change), code);
   });
@@ -223,7 +223,7 @@ describe.concurrent('status words of Protocol C', () => {
 
 describe.concurrent('a status that reverts after success', () => {
   it.for(protocols)(
-    'while the result is fetched does not stop the fetch (%s)',
+    'does not stop the fetch if the result is being fetched (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       const { running, failed } = dialects[protocol];
@@ -242,7 +242,7 @@ describe.concurrent('a status that reverts after success', () => {
   );
 
   it.for(protocols)(
-    'before the result is fetched does not undo the success (%s)',
+    'does not undo the success if the result has not been fetched yet (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       const { running, failed } = dialects[protocol];

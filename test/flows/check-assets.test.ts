@@ -217,7 +217,7 @@ describe('a URL', () => {
     expect(server.requests).toEqual([]);
   });
 
-  it('whose server cannot be reached is reported with the reason', async () => {
+  it('is reported with the reason if its server cannot be reached', async () => {
     const host = `127.0.0.1:${await closedPort()}`;
     const message = await messageOf(checkAssetUrls(sessionOf(), c, { image: `http://${host}/1.png` }));
     expect(message).toBe(

@@ -106,7 +106,7 @@ describe('an accepted job', () => {
     });
   });
 
-  it('that has failed ends the run with exit 5, and its partial file is removed', async () => {
+  it('ends the run with exit 5 if it fails, and its partial file is removed', async () => {
     const folder = freshFolder();
     const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
     const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
@@ -119,7 +119,7 @@ describe('an accepted job', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('that has failed ends the run with exit 5, even if the output is standard output', async () => {
+  it('ends the run with exit 5 if it fails, even if the output is standard output', async () => {
     const { error, job } = await run({ ask: 'file', target: { kind: 'stdout' } }, seen('failed'));
     expect(error).toMatchObject({ exitCode: 5, next: ['mgw', 'jobs', 'show', job.id] });
   });

@@ -72,10 +72,14 @@ it('a command that waits for a job prints the handle if the job is removed, beca
 });
 
 it.each<[string, JobEvent[], RegExp]>([
-  ['no process works on is sent by the same command', [], /To send it, repeat the command that created it/],
+  [
+    'is sent by the same command if no process works on it',
+    [],
+    /To send it, repeat the command that created it/,
+  ],
   // Running the same command again would pay for a second take.
-  ['a live process works on is sent by that process', [running], /is still running and will send it/],
-])('an unsent job that %s', async (_, events, message) => {
+  ['is sent by the live process that works on it', [running], /is still running and will send it/],
+])('an unsent job %s', async (_, events, message) => {
   const deps = await flowDeps(freshFolder());
   const job = await jobWith(deps.ledger, 'c', ...events);
   const waiting = { ask: 'finish', force: false, deadline: endless } as const;
@@ -130,35 +134,40 @@ describe('a single query', () => {
   };
 
   it.each<[string, QueryVerdict, [state: string, exit: number | undefined], object]>([
-    ['of a running task causes no error', seen('running'), ['running', undefined], {}],
+    ['causes no error if the task is running', seen('running'), ['running', undefined], {}],
     [
-      'that returns results reports success',
+      'reports success if it returns results',
       seen('succeeded', { results: [result] }),
       ['succeeded', undefined],
       {},
     ],
-    ['that returns no result leads to exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
-    ['of a failed task leads to exit 5', seen('failed', { failure }), ['failed', 5], {}],
     [
-      'with a refused key leads to exit 3',
+      'leads to exit 9 if the task succeeded but the query returns no result',
+      seen('succeeded'),
+      ['succeeded', 9],
+      { charged: 'yes' },
+    ],
+    ['leads to exit 5 if the task failed', seen('failed', { failure }), ['failed', 5], {}],
+    [
+      'leads to exit 3 if the key is refused',
       { kind: 'unauthorized', failure },
       ['queued', 3],
       { charged: 'yes', retry: 'resume', next: ['mgw', 'auth', 'status'] },
     ],
     [
-      'of an unknown task leads to exit 9',
+      'leads to exit 9 if the gateway does not know the task',
       { kind: 'missing', failure },
       ['queued', 9],
       { charged: 'yes', retry: 'never', requestId: 'r1' },
     ],
     [
-      'without a response leads to exit 6',
+      'leads to exit 6 if it gets no response',
       { kind: 'again', failure },
       ['queued', 6],
       { charged: 'no', retry: 'safe' },
     ],
     [
-      'without a new state causes no error',
+      'causes no error if it returns no new state',
       { kind: 'again', failure, isWell: true },
       ['queued', undefined],
       {},
@@ -169,7 +178,7 @@ describe('a single query', () => {
     expect(ran[2] ?? {}).toMatchObject(error);
   });
 
-  it('of an unknown task just after its submission leads to exit 6, because the gateway may not know the task yet', async () => {
+  it('leads to exit 6 for an unknown task just after its submission, because the gateway may not know the task yet', async () => {
     const sending: JobEvent = { type: 'sending', attempt: 1, owner: { pid: 1, start: '', host: '' } };
     const [, exit, error] = await ask({ kind: 'missing', failure }, [sending, accepted]);
     expect([exit, error?.charged, error?.retry]).toEqual([6, 'no', 'safe']);

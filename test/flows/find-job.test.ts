@@ -26,7 +26,7 @@ describe('a job with a REF', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('of another protocol is refused with the command for its protocol, but is accepted if its protocol is lost', async () => {
+  it('is refused with the command for its protocol if it has another protocol, but is accepted if its protocol is lost', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
@@ -50,7 +50,7 @@ describe('a job with a REF', () => {
     expect(protocolOf({ ...lost, protocol: 'c' })).toBe(c);
   });
 
-  it('of another gateway is refused with the command for its own gateway', async () => {
+  it('is refused with the command for its own gateway if it belongs to another gateway', async () => {
     const deps = await flowDeps(freshFolder());
     const id = newJobId(1_795_000_000_000);
     await deps.ledger.create(id, [{ ...prepared, base_url: 'https://other.example' }]);
@@ -60,7 +60,7 @@ describe('a job with a REF', () => {
     });
   });
 
-  it('that is not recorded is refused, with the possible protocols if the REF may be a handle', async () => {
+  it('is refused if it is not recorded, with the possible protocols if the REF may be a handle', async () => {
     const deps = await flowDeps(freshFolder());
     const find = (...words: string[]): Promise<unknown> =>
       findJobHere('task_9', deps, words).catch((error: unknown) => error);
@@ -118,7 +118,7 @@ describe('a job of another gateway', () => {
     ['https://g.example', 'https://g.example'],
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
-  ])('does not include a job recorded for "%s" if the gateway is %s', (own, gateway) => {
+  ])('is not assumed for a job recorded for "%s" if the gateway is %s', (own, gateway) => {
     expect(() => checkGateway(at(own), gateway, choice(), ['jobs'])).not.toThrow();
   });
 
@@ -127,7 +127,7 @@ describe('a job of another gateway', () => {
     ['http://other.example', ['--base-url', 'http://other.example', '--allow-http']],
     ['http://127.0.0.1:8', ['--base-url', 'http://127.0.0.1:8']],
     ['sandbox', ['--sandbox']],
-  ])('at %s is refused, and the suggested command contains %j', (own, flags) => {
+  ])('is refused if its gateway is %s, and the suggested command contains %j', (own, flags) => {
     const settings = choice({ apiKey: 'sk-of-the-caller' });
     expect(() => checkGateway(at(own), 'https://g.example', settings, ['jobs', 'wait', 'j'])).toThrow(
       expect.objectContaining({ code: 'usage', next: ['mgw', ...flags, 'jobs', 'wait', 'j'], job: at(own) }),

@@ -60,7 +60,7 @@ it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch
 );
 
 it.each([[['--resubmit', '--budget', '99']], [['--adopt', 'task_0001']], [['--not-created']]])(
-  'jobs resolve %j refuses a job of another gateway without paying, and the suggested command resolves it',
+  'jobs resolve %j refuses a job of another gateway without a payment, and the suggested command resolves it',
   async (how) => {
     const { own, other, ref, there, user } = await twoGateways(true);
     await runHere(['config', 'set', 'prices.c.vendor-h3-mini', 'second=1'], user.env);
@@ -98,7 +98,7 @@ it('a command that only reads the ledger does not need a gateway', async () => {
   expect(other.seen).toHaveLength(0);
 });
 
-it('--resubmit pays nothing if the output exists, and does not resolve the job', async () => {
+it('--resubmit costs nothing if the output exists, and does not resolve the job', async () => {
   const { user, own, ref } = await twoGateways(true);
   const output = join(user.cwd, 'taken.mp4');
   writeFileSync(output, 'mine');

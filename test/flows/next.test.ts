@@ -51,24 +51,24 @@ describe('the next command after an error', () => {
       ['mgw', '--profile', 'p', 'jobs'],
     ],
     [
-      'with its own gateway receives only the profile',
+      'receives only the profile if it has its own gateway',
       ['mgw', '--base-url', 'https://other.example', 'jobs'],
       everything,
       ['mgw', '--profile', 'work', '--base-url', 'https://other.example', 'jobs'],
     ],
     [
-      'with the sandbox receives only the profile',
+      'receives only the profile if it uses the sandbox',
       ['mgw', '--sandbox', 'jobs'],
       { ...everything, sandbox: false },
       ['mgw', '--profile', 'work', '--sandbox', 'jobs'],
     ],
     [
-      'that prints help is unchanged',
+      'is unchanged if it prints help',
       ['mgw', 'config', 'set', '--help'],
       everything,
       ['mgw', 'config', 'set', '--help'],
     ],
-    ['of another program is unchanged', ['chmod', '700', 'x'], everything, ['chmod', '700', 'x']],
+    ['is unchanged if it runs another program', ['chmod', '700', 'x'], everything, ['chmod', '700', 'x']],
     ['remains absent if there is none', undefined, everything, undefined],
   ])('%s', (_, next, globals, expected) => {
     expect(withGlobals(errorWith(next), globals).next).toEqual(expected);
@@ -155,7 +155,7 @@ describe('the next command after a command with -o', () => {
       [...fetch, '-o', 'a.mp4'],
     ],
     [
-      'is a fetch if the error has none',
+      'is a fetch if the error suggests none',
       undefined,
       { job, retry: 'resume' },
       { output: 'a.mp4' },

@@ -146,7 +146,7 @@ describe('an upload that fails', () => {
     ['because of another object', new MgwError('output_exists', 'It exists.'), true, ['s3://m/a-2.mp4']],
     ['because of the disk', new MgwError('local_io', 'No space.'), false, ['s3://m/a.mp4']],
   ])(
-    '%s keeps the paid file, and suggests the command that uploads the file',
+    'keeps the paid file if it fails %s, and the error suggests the command that uploads the file',
     async (_, thrown, isNamed, output) => {
       const { deps, left, job } = await scene(() => Promise.reject(thrown));
       const made = await job(success(1));
@@ -170,7 +170,7 @@ describe('an upload that fails', () => {
     },
   );
 
-  it('for an unexpected reason throws the original error', async () => {
+  it('throws the original error if the reason is unexpected', async () => {
     const bug = new Error('bug');
     const { deps, job } = await scene(() => Promise.reject(bug));
     const made = await job(success(1));

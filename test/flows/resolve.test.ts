@@ -302,8 +302,8 @@ describe('--resubmit', () => {
   });
 
   it.each<[string, object, boolean]>([
-    ['a standing budget, and does not suggest --budget', { budgets: ['clips'] }, false],
-    ['its --budget, and suggests the required amount', { budgets: ['--budget'], limit: '1' }, true],
+    ['a standing budget, and the error does not suggest --budget', { budgets: ['clips'] }, false],
+    ['its --budget, and the error suggests the required amount', { budgets: ['--budget'], limit: '1' }, true],
   ])('is refused if it exceeds %s', async (_, money, isSuggested) => {
     const session = sessionIn(freshFolder(), {}, {}, { prices: { c: { 'vendor-h3': 'video=4' } } });
     await (await session.budget('standing', 'clips')).setLimit({ amount: decimalOf(3) });
@@ -313,7 +313,7 @@ describe('--resubmit', () => {
     expect([refused.code, refused.lacks]).toEqual(['budget', isSuggested ? ['--budget', '4'] : undefined]);
   });
 
-  it('is refused without an amount if the amount of its --budget was not recorded', async () => {
+  it('requires an amount if the amount of its --budget was not recorded', async () => {
     const session = sessionIn(freshFolder());
     const again: JobEvent = { ...sending, attempt: 2, budgets: ['--budget'] };
     const id = await doubtful(session, { request }, again, { ...unknown, attempt: 2 });

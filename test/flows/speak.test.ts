@@ -58,7 +58,7 @@ async function scene(): Promise<Scene> {
 }
 
 describe('speech', () => {
-  it('for an object cannot have a sidecar, and the error is reported before payment', async () => {
+  it('cannot have a sidecar if it is saved as an object, and the error is reported before payment', async () => {
     const { server, deps } = await scene();
     const wanted = wish({ output: 's3://m/a.mp3', sidecar: true });
     await expect(speak(composed, wanted, deps)).rejects.toMatchObject({ code: 'usage' });
@@ -119,7 +119,7 @@ describe('speech', () => {
     for (const path of kept) expect(readFileSync(path)).toEqual(audio);
   });
 
-  it('as WAV has one header with its sample rate in a file, a stream and an object', async () => {
+  it('has one header with its sample rate in a file, a stream and an object if it is saved as WAV', async () => {
     const { deps, folder, stored } = await scene();
     const wav = { ...composed, format: { ...format, wav: true, mime: 'audio/wav' }, sampleRate: 16000 };
     const output = new PassThrough();
@@ -134,7 +134,7 @@ describe('speech', () => {
     }
   });
 
-  it('as WAV is not copied from a job without a header, even if the request is the same', async () => {
+  it('is not copied from an earlier job without a WAV header if WAV is requested, even if the request is the same', async () => {
     const { server, deps, folder } = await scene();
     const wanted = wish({ output: join(folder, 'a') });
     await speak(composed, wanted, deps);
@@ -144,7 +144,7 @@ describe('speech', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('that is not MP3 is not marked, with a note for a file and for an object', async () => {
+  it('is not marked if it is not MP3, and a note reports this for a file and for an object', async () => {
     const { deps, folder } = await scene();
     const said: number[] = [];
     for (const [output, mark] of [
@@ -186,7 +186,7 @@ describe('speech', () => {
     bodies: [bodyOf('One.'), bodyOf('Two.')] as Parameters<typeof speakInPieces>[0]['bodies'],
   });
 
-  it('in pieces for a file is kept next to the file until all pieces are complete', async () => {
+  it('is kept next to its output file until all pieces are complete if it is split for a file', async () => {
     const { deps, folder } = await scene();
     const output = join(folder, 'a.mp3');
     const kept: string[][] = [];
@@ -199,7 +199,7 @@ describe('speech', () => {
     ]);
   });
 
-  it('in pieces for a stream is kept in the state folder, in a folder named after its text', async () => {
+  it('is kept in the state folder, in a folder named after its text, if it is split for a stream', async () => {
     const { server, deps, folder } = await scene();
     const output = new PassThrough();
     const stateDir = join(folder, 'state');

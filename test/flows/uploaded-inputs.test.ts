@@ -86,17 +86,17 @@ describe('an uploaded file', () => {
   });
 
   it.each<[string, Parameters<typeof keptFor>, object]>([
-    ['that no job uses is removable', [], free],
-    ['of a job that has ended is removable', [[{ image: a }, rejected]], free],
-    ['of an open job is not removable', [[{ image: a }, accepted]], needed],
-    ['of a job that was never sent is not removable', [[{ image: a }]], needed],
+    ['is removable if no job uses it', [], free],
+    ['is removable if its job has ended', [[{ image: a }, rejected]], free],
+    ['is not removable if its job is open', [[{ image: a }, accepted]], needed],
+    ['is not removable if its job was never sent', [[{ image: a }]], needed],
     [
-      'of a rejected job whose run is alive is not removable',
+      'is not removable if its job was rejected but the run is alive',
       [[{ image: a }, began(currentOwner()), rejected]],
       needed,
     ],
     [
-      'of a rejected job whose run is dead is removable',
+      'is removable if its job was rejected and the run is dead',
       [[{ image: a }, began(deadOwner()), rejected]],
       free,
     ],

@@ -60,7 +60,7 @@ describe('the files in flags', () => {
     ['reference-audio', '\0unknown', undefined],
     ['reference-video', 'GIF89a', undefined],
   ])(
-    'of --%s that begin with %j are refused only if their type is certainly wrong',
+    'are refused only if their type is certainly wrong: --%s with a file that begins with %j',
     async (flag, begins, words) => {
       const bytes = Buffer.from(begins, 'latin1');
       const named = namedFiles(hasStore(true), c, { [flag]: 'text.png' }, () => Promise.resolve(bytes));
@@ -78,7 +78,7 @@ describe('the files in flags', () => {
     ['image', 'vendor-h3-mini', 20],
     ['reference-audio', 'vendor-h3-base', 50],
   ])(
-    'of --%s are refused for %s if they exceed %d MiB, but not for the official model',
+    'are refused if they are too large, but not for the official model: --%s for %s above %d MiB',
     async (flag, model, max) => {
       const bytes = Buffer.alloc(max * 2 ** 20 + 1);
       const named = (name: string, length: number): Promise<unknown> =>

@@ -83,18 +83,21 @@ describe('a request', () => {
     ['a path beyond ASCII', { ...get, path: '/v1/é' }, {}],
     ['a header with a line break', { ...get, headers: { 'x-a': 'b\r\nc: d' } }, {}],
     ['a key beyond Latin-1', get, { key: 'key…' }],
-  ])('with %s is refused before a connection is made or anything is recorded', async (_, request, more) => {
-    const server = await httpServer();
-    let recordedIt = false;
-    const onConnected = (): Promise<void> => {
-      recordedIt = true;
-      return Promise.resolve();
-    };
-    const refused = clientFor(server.url, more).exchange(request, { ...call, onConnected });
-    await expect(refused).rejects.toThrow(TypeError);
-    await expect(refused).rejects.not.toThrow(/key…/);
-    expect([recordedIt, server.connections]).toEqual([false, 0]);
-  });
+  ])(
+    'is refused before a connection is made or anything is recorded if it has %s',
+    async (_, request, more) => {
+      const server = await httpServer();
+      let recordedIt = false;
+      const onConnected = (): Promise<void> => {
+        recordedIt = true;
+        return Promise.resolve();
+      };
+      const refused = clientFor(server.url, more).exchange(request, { ...call, onConnected });
+      await expect(refused).rejects.toThrow(TypeError);
+      await expect(refused).rejects.not.toThrow(/key…/);
+      expect([recordedIt, server.connections]).toEqual([false, 0]);
+    },
+  );
 
   it('is traced without the key', async () => {
     const server = await httpServer(says('{}'));
@@ -124,7 +127,7 @@ describe('the hook before the first byte', () => {
     expect(heard.join('')).toContain('POST /v1/videos');
   });
 
-  it('that fails makes the call rethrow its error, send nothing and close the connection', async () => {
+  it('makes the call rethrow its error, send nothing and close the connection if the hook fails', async () => {
     let closed = false;
     const heard: Buffer[] = [];
     const server = await tcpServer((socket) => {
@@ -510,7 +513,7 @@ describe('a stream', () => {
         `${headOf('transfer-encoding: chunked', 'connection: close')}8\r\n`,
         { ended: false, reset: false },
       ],
-    ])('with %s is complete only if everything arrived', async (_, head, isWhole) => {
+    ])('is complete only if everything arrived (a response with %s)', async (_, head, isWhole) => {
       for (const how of ['ended', 'reset'] as const) {
         let end = (): unknown => undefined;
         const server = await rawServer((socket) => {

@@ -84,7 +84,7 @@ async function tlsServer(certificate: Certificate): Promise<TlsServer> {
   return state;
 }
 
-describe('a failure to connect is reported as unsent', () => {
+describe('a failure to connect', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
     ['a closed port', async () => `http://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
     ['a closed port over TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
@@ -95,13 +95,13 @@ describe('a failure to connect is reported as unsent', () => {
       () => handshake((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
       /does not speak TLS/,
     ],
-  ])('after %s', async (_, urlOf, words) => {
+  ])('is reported as unsent after %s', async (_, urlOf, words) => {
     const error = await failure(open(await urlOf()));
     expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
     expect(error.message).toMatch(words);
   });
 
-  it('if the handshake gets no response within the timeout, and no connection remains open', async () => {
+  it('is reported as unsent if the handshake gets no response within the timeout, and no connection remains open', async () => {
     let stillOpen = 0;
     const server = await tcpServer((socket) => {
       stillOpen += 1;
@@ -113,7 +113,7 @@ describe('a failure to connect is reported as unsent', () => {
     await expect.poll(() => stillOpen).toBe(0);
   });
 
-  it('if the call is interrupted before or while it connects', async () => {
+  it('is reported as unsent if the call is interrupted before or while it connects', async () => {
     const server = await tcpServer(() => undefined);
     const early = { signals: [undefined, AbortSignal.abort('SIGINT')] };
     expect((await failure(open(`http://127.0.0.1:${server.port}`, early))).phase).toBe('unsent');
@@ -130,7 +130,7 @@ describe('a failure to connect is reported as unsent', () => {
 });
 
 describe('certificates', () => {
-  it('that are untrusted end the handshake before any byte of the body, regardless of the environment', async () => {
+  it('end the handshake before any byte of the body if they are untrusted, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     const client = createClient({
@@ -157,7 +157,7 @@ describe('certificates', () => {
   });
 
   // Node reads NODE_EXTRA_CA_CERTS only at startup, so the test connects in a separate process.
-  it('from a trusted authority are checked for their validity period and their host or address', async () => {
+  it('are checked for their validity period and their host or address, even if the authority is trusted', async () => {
     const authority = newAuthority();
     const day = 86_400_000;
     const at = (ms: number): Date => new Date(Date.now() + ms);
@@ -338,7 +338,7 @@ describe('a proxy set in the environment', () => {
     }
   });
 
-  it('is not used if its certificate is invalid, regardless of the environment', async () => {
+  it('is not used if its certificate is invalid, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     vi.stubEnv('HTTPS_PROXY', `https://user:secret@127.0.0.1:${server.port}`);

@@ -167,7 +167,7 @@ describe('a file with the wrong length', () => {
       saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content),
       4,
     ],
-  ])('(%s) is retried, then causes an error', async (what, answer, tries) => {
+  ])('is retried, then causes an error (%s)', async (what, answer, tries) => {
     const server = await ctx.start(answer);
     const exit = what === 'with two different lengths' ? { code: 'unreachable', exitCode: 6 } : corrupt;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ ...exit, retry: 'resume' });
@@ -249,7 +249,7 @@ describe('text sent instead of the file', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  it('may be compressed', async () => {
+  it('is read even if it is compressed', async () => {
     const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
     const server = await ctx.start(saying('200 OK', headers, gzipSync(json)));
     const notReady = ({ text }: { text: string }): boolean => text === json;
@@ -296,9 +296,9 @@ describe('text sent instead of the file', () => {
   );
 });
 
-describe('a download status other than 200', () => {
+describe('a download with a status other than 200', () => {
   it.each([400, 401, 402, 403, 404, 405, 410, 451])(
-    'of %d makes the caller request a new URL',
+    'is abandoned after HTTP %d, so that the caller requests a new URL',
     async (status) => {
       const server = await ctx.start(saying(`${status} No`, {}, '{"error":{"message":"expired"}}'));
       expect(await ctx.fetch(server.url())).toMatchObject({
@@ -310,14 +310,14 @@ describe('a download status other than 200', () => {
     },
   );
 
-  it.each([408, 425, 429, 500, 502, 503, 504, 202])('of %d is retried', async (status) => {
+  it.each([408, 425, 429, 500, 502, 503, 504, 202])('is retried after HTTP %d', async (status) => {
     const no = saying(`${status} Later`, { 'content-length': 0 });
     const server = await ctx.start(inTurn(no, no, no, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.asked).toHaveLength(4);
   });
 
-  it('causes exit 6 if it does not change', async () => {
+  it('exits 6 if the status does not change', async () => {
     const server = await ctx.start(saying('503 Busy', { 'content-length': 0 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       exitCode: 6,
@@ -337,7 +337,7 @@ describe('a download status other than 200', () => {
     expect(ctx.clock.pauses).toEqual([20_000]);
   });
 
-  it('ends the download immediately if Retry-After is a day, and the error contains the time', async () => {
+  it('ends immediately if Retry-After is a day, and the error contains the time', async () => {
     const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'rate_limited',
@@ -347,7 +347,7 @@ describe('a download status other than 200', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  it('is printed for the user', async () => {
+  it('prints the message of the response for the user', async () => {
     const notes: string[] = [];
     const server = await ctx.start(inTurn(saying('500 Oops', {}, 'Oops'), file({ content })));
     await ctx.fetch(server.url(), { note: (text) => notes.push(text) });

@@ -45,7 +45,7 @@ describe('another attempt', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('by another process stops blocking this run when this run is interrupted', async () => {
+  it('blocks this run only until this run is interrupted, if another process makes the attempt', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const job = await prepared(deps.ledger, deps);
     await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(currentOwner()));
@@ -82,7 +82,7 @@ describe('another attempt', () => {
     ['a 502 with a handle', says({ task_id: 'task_7', error: 'late' }, 502), true, 7, 1],
     ['a 408', says({ error: 'slow' }, 408), true, 7, 1],
   ])(
-    'is made with submit.retry_5xx only if no task can have been created: %s',
+    'is made only with submit.retry_5xx, and only if no task can have been created: %s',
     async (_, answer, retry5xx, exit, requests) => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(answer);
@@ -111,10 +111,10 @@ describe('an attempt whose `sending` event cannot be recorded', () => {
 
 describe('an attempt without a recorded response', () => {
   it.each<[string, Owner, number]>([
-    ['of a dead process', deadOwner(), 7],
-    ['of a process on another host', afar, 7],
-    ['of a live process', currentOwner(), 8],
-  ])('%s is not sent again by another process', async (_, owner, exit) => {
+    ['is dead', deadOwner(), 7],
+    ['is on another host', afar, 7],
+    ['is alive', currentOwner(), 8],
+  ])('is not sent again by another process if its own process %s', async (_, owner, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const job = await prepared(deps.ledger, deps);

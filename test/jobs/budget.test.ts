@@ -117,7 +117,7 @@ describe('a payment under a budget', () => {
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
   ])(
-    'that is refused does not end the job of a concurrent run whose payment is %s',
+    'does not end the job of a concurrent run (payment %s) if this payment is refused',
     async (_, cost, exit) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
@@ -145,7 +145,7 @@ describe('a payment under a budget', () => {
     },
   );
 
-  it('that is refused does not remove a job that was sent earlier', async () => {
+  it('does not remove a job that was sent earlier if the payment is refused', async () => {
     const [server, state] = [await httpServer(says({}, 429)), freshFolder()];
     await run((await payer(server.url, state)).deps, orderOf({ key: 'k' }));
     const { deps } = await payer(server.url, state, { cost: '2' });
@@ -154,7 +154,7 @@ describe('a payment under a budget', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('of an unknown price is refused with exit 12', async () => {
+  it('is refused with exit 12 if its price is unknown', async () => {
     const server = await httpServer();
     const { deps } = await payer(server.url, freshFolder(), { cost: '' });
     const refused = await buy(deps);
@@ -212,7 +212,7 @@ describe('a payment under a budget', () => {
     ['adopted', { spent: '0.4', reserved: '0' }],
     // The first attempt may have been charged, and the resubmission will be charged as well.
     ['resubmit', { spent: '0', reserved: '0.4' }],
-  ])('in doubt remains in the budget after jobs resolve (%s)', async (how, standing) => {
+  ])('remains in the budget after jobs resolve if it was in doubt (%s)', async (how, standing) => {
     const server = await httpServer((_, response) => void response.destroy());
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await buy(deps);
@@ -308,7 +308,7 @@ describe('the removal of a job', () => {
     expect(await deps.ledger.read(jobId)).toBeUndefined();
   });
 
-  it("by force counts the job's reservation as spent if another process may be about to send the job", async () => {
+  it("counts the job's reservation as spent if the removal is forced while another process may be about to send the job", async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     if (job === undefined) throw new Error('no job');

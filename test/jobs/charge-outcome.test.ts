@@ -67,7 +67,7 @@ function ledgerOf({ events, life = 'dead', claim, isConfirmed = false, later }: 
 
 describe('the outcome of a reservation', () => {
   it.each<[string, World, ChargeOutcome]>([
-    ['of a job without a record is open', {}, 'open'],
+    ['is open if its job has no record', {}, 'open'],
     [
       'is accepted if its attempt was accepted',
       { events: [sending(1, mine), accepted], life: 'alive' },
@@ -212,7 +212,7 @@ describe("the state of a job's next attempt", () => {
     ['unknown', { events: [undefined], claim: 'own' }],
     ['changed', { events, claim: 'own', later: [sending(1)] }],
     ['changed', { events, claim: 'own', later: [accepted] }],
-  ])('is "%s"', async (expected, world) => {
+  ])('depends on the events and the claim: "%s"', async (expected, world) => {
     expect(await next(world)).toBe(expected);
   });
 

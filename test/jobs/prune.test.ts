@@ -59,14 +59,14 @@ function pruned(options: { keys?: boolean; dryRun?: boolean; before?: number } =
   );
 }
 
-describe('prune removes', () => {
+describe('prune of old jobs', () => {
   it.each<[string, JobEvent[], Made?]>([
     ['a job that succeeded and was delivered', delivered],
     ['a job that failed', failed],
     ['a job that was rejected', [...sent, { type: 'rejected', attempt: 1, error }]],
     ['a handle that was imported and has ended', succeeded.slice(2), { fingerprint: '' }],
     ['speech that was rejected', [...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' }],
-  ])('%s', async (_, events, made) => {
+  ])('removes %s', async (_, events, made) => {
     const id = await make(events, made);
     if (events.some(({ type }) => type === 'sending')) await ledger.claim(`send.${id}.1`, 'x');
     expect(await pruned()).toMatchObject({ removed: [id] });
@@ -74,7 +74,7 @@ describe('prune removes', () => {
     expect(await ledger.claimState(id)).toBe('removed');
   });
 
-  it('jobs with a key only with --keys, and frees their keys', async () => {
+  it('removes jobs with a key only with --keys, and frees their keys', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
@@ -82,14 +82,14 @@ describe('prune removes', () => {
     expect(await namedJob(ledger, 'boat-1')).toBeUndefined();
   });
 
-  it('no job in a dry run', async () => {
+  it('removes no job in a dry run', async () => {
     const id = await make(delivered);
     expect(await pruned({ dryRun: true })).toMatchObject({ removed: [id] });
     expect(await ledger.read(id)).toBeDefined();
   });
 });
 
-describe('prune keeps, even with --keys,', () => {
+describe('prune, with or without --keys,', () => {
   it.each<[string, KeepReason, (JobEvent | undefined)[], Made?]>([
     ['a job that is not old enough', 'newer', delivered, { age: 29 }],
     ['a job that is as old as the limit', 'newer', delivered, { age: 30 }],
@@ -125,7 +125,7 @@ describe('prune keeps, even with --keys,', () => {
       ],
     ],
     ['speech that broke off', 'speech', failed, { protocol: 'tts' }],
-  ])('%s', async (_, reason, events, made) => {
+  ])('keeps %s', async (_, reason, events, made) => {
     const id = await make(events, { key: 'boat-1', ...made });
     for (const dryRun of [true, false]) {
       const { removed, kept } = await pruned({ keys: true, dryRun });
@@ -134,7 +134,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
-  it('an old job whose last event is newer than the limit or exactly as old', async () => {
+  it('keeps an old job whose last event is newer than the limit or exactly as old', async () => {
     const id = await make(accepted);
     await ledger.append(id, { type: 'finished', state: 'failed', native_status: '', error });
     for (const before of [now - 30 * day, now])
@@ -142,7 +142,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await pruned({ keys: true, before: now + 1 })).toMatchObject({ removed: [id] });
   });
 
-  it('a job that a process begins to use just before the removal', async () => {
+  it('keeps a job that a process begins to use just before the removal', async () => {
     const id = await make(failed);
     const began: JobEvent = { type: 'began', run: 's', owner: currentOwner(), ...goal };
     const lifeOf = ledger.lifeOf.bind(ledger);
@@ -154,7 +154,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
-  it('a rejected job that a live process is about to send again', async () => {
+  it('keeps a rejected job that a live process is about to send again', async () => {
     const prunedAfterClaim = async (claim: string): Promise<PruneResult> => {
       const id = await make([...sent, { type: 'rejected', attempt: 1, error }]);
       await ledger.claim(`send.${id}.2`, claim);
@@ -169,7 +169,7 @@ describe('prune keeps, even with --keys,', () => {
     expect(await prunedAfterClaim('damaged')).toMatchObject({ removed: [], kept: { in_use: 1, open: 1 } });
   });
 
-  it('a piece of a longer text while its file exists', async () => {
+  it('keeps a piece of a longer text while its file exists', async () => {
     const fingerprint = 'abcdef0123456789'.repeat(4);
     const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');
     const file = { path, bytes: 1, sha256: '0'.repeat(64) };
@@ -183,13 +183,13 @@ describe('prune keeps, even with --keys,', () => {
     expect(await pruned()).toMatchObject({ removed: [id] });
   });
 
-  it('no incomplete speech if a later take was paid for', async () => {
+  it('removes incomplete speech if a later take was paid for', async () => {
     const first = await make(failed, { protocol: 'tts', age: 61 });
     const second = await make(delivered, { protocol: 'tts' });
     expect(await pruned()).toMatchObject({ removed: [first, second] });
   });
 
-  it('incomplete speech if only an earlier take was paid for', async () => {
+  it('keeps incomplete speech if only an earlier take was paid for', async () => {
     const first = await make(delivered, { protocol: 'tts', age: 62 });
     const broken = await make(failed, { protocol: 'tts', age: 61 });
     const refused = await make([...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' });

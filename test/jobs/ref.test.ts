@@ -69,7 +69,7 @@ describe('a REF', () => {
     },
   );
 
-  it("that is a handle at two gateways or protocols selects the configured gateway's job, or is refused as ambiguous", async () => {
+  it("selects the configured gateway's job, or is refused as ambiguous, if it is a handle at two gateways or protocols", async () => {
     const [one, two] = [await make(1, 'c', '424', 'https://one.example'), await make(2, 'c', '424')];
     const find = (protocol?: string, gateway?: string): Promise<string | undefined> =>
       findJob(deps.ledger, '424', protocol, gateway).then((job) => job?.id);
@@ -88,7 +88,7 @@ describe('a REF', () => {
     expect(await find('c', 'https://one.example')).toBe(one);
   });
 
-  it('that is a handle selects the newest of several jobs with the same task', async () => {
+  it('selects the newest of several jobs with the same task if it is a handle', async () => {
     const [, newest] = [await make(1, 'c', 'task_1'), await make(2, 'c', 'task_1')];
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(newest);
   });
@@ -100,7 +100,7 @@ describe('a REF', () => {
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(id);
   });
 
-  it('that begins with job_ or @ is never used as the handle of a task that was started elsewhere', async () => {
+  it('is never used as the handle of a task that was started elsewhere if it begins with job_ or @', async () => {
     for (const ref of ['job_zzz', 'job_', '@nothing'])
       await expect(findJob(deps.ledger, ref)).rejects.toMatchObject({ exitCode: 2 });
   });

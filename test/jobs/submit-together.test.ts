@@ -36,7 +36,7 @@ function meetBeforeBeginning(runs: readonly TestDeps[]): void {
 }
 
 describe('a key', () => {
-  it('that two runs use at once leads to one submission, and both runs receive its job', async () => {
+  it('leads to one submission if two runs use it at once, and both runs receive its job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const both = await Promise.all(
@@ -110,7 +110,7 @@ describe('a key', () => {
     return deps;
   }
 
-  it('that two runs use at once with different bodies leads to one submission, and the other run reports the difference', async () => {
+  it('leads to one submission if two runs use it at once with different bodies, and the other run reports the difference', async () => {
     for (let round = 0; round < 5; round += 1) {
       const [server, state] = [await httpServer(), freshFolder()];
       const orders = ['a boat', 'a ship'].map((prompt) =>
@@ -137,7 +137,7 @@ describe('a key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a removed job that was imported with a different body is refused with exit 2, and nothing is sent', async () => {
+  it('is refused with exit 2 if its job was removed and then imported with a different body, and nothing is sent', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { ledger, gateway } = await depsFor(server.url, state);
     const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
@@ -191,7 +191,7 @@ describe('a key', () => {
     ['a living process', currentOwner(), 2],
     ['a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, 2],
   ])(
-    'that %s claimed for another submission is free only if that process is known to be dead',
+    'is free only if the process that claimed it for another submission is known to be dead: %s',
     async (_, owner, exit) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const deps = await depsFor(server.url, state);
@@ -242,7 +242,7 @@ it('a submission whose job another process creates first begins its own run on t
 });
 
 describe('one job', () => {
-  it('of a dead process is sent only once by two reruns', async () => {
+  it('is sent only once by two reruns if its process is dead', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 429), says({}, 429));
     await run(await depsFor(server.url, state, { retries: 1 }));
@@ -256,7 +256,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('that one run is sending makes another run wait, at most until the deadline', async () => {
+  it('makes another run wait while one run is sending it, at most until the deadline', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -291,7 +291,7 @@ describe('one job', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('that was refused earlier is sent again by a run whose first connection fails', async () => {
+  it('is sent again by a run whose first connection fails if the job was refused earlier', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'k' });
     server.answers.push(says({ error: { message: 'no' } }, 422));
@@ -355,7 +355,7 @@ describe('a claim without a `sending` event', () => {
     ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, false],
     ['of a process with an unknown start time', { ...currentOwner(), pid: process.ppid, start: '' }, false],
     ['of a dead process whose event is lost', deadOwner(), true],
-  ])('%s puts the job in doubt, and the user can resolve the job', async (_, owner, isConfirmed) => {
+  ])('puts the job in doubt until the user resolves the job: a claim %s', async (_, owner, isConfirmed) => {
     const [server, state, id] = await claimedOnly(owner, isConfirmed);
     const order = orderOf({ key: 'k' });
     const deps = await depsFor(server.url, state);
@@ -388,7 +388,7 @@ describe('a claim without a `sending` event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of a live process blocks another run', async () => {
+  it('blocks another run if its process is alive', async () => {
     const [server, state] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key: 'k', deadline: deadlineIn(1000, deps.clock) });
@@ -396,7 +396,7 @@ describe('a claim without a `sending` event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a live process stops blocking a run that is interrupted', async () => {
+  it('no longer blocks a run that is interrupted, even if the process of the claim is alive', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     deps.clock.onSleep = () => deps.soft.abort('SIGINT');
@@ -406,7 +406,7 @@ describe('a claim without a `sending` event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of another run stops blocking this run if the job is removed by force', async () => {
+  it('no longer blocks other runs if the job is removed by force', async () => {
     const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     const other = { run: 'other', owner: currentOwner(), command: 'submit', ask: 'accept' } as const;
@@ -418,7 +418,7 @@ describe('a claim without a `sending` event', () => {
   });
 
   it.each(['alive', 'dead'] as const)(
-    'of a process that removes the job does not block a new job with the same key, even if the process is %s',
+    'does not block a new job with the same key if its process removes the old job, even if that process is %s',
     async (life) => {
       const remover = { ...deadOwner(), host: 'elsewhere' };
       const [server, state, id] = await claimedOnly(remover);
@@ -437,7 +437,7 @@ describe('a claim without a `sending` event', () => {
     },
   );
 
-  it('that follows a refusal also puts a job with a key in doubt', async () => {
+  it('also puts a job with a key in doubt if it follows a refusal', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({ error: { message: 'no' } }, 422));
     const deps = await depsFor(server.url, state);
@@ -449,7 +449,7 @@ describe('a claim without a `sending` event', () => {
 });
 
 describe('interruptions', () => {
-  it('before a connection is made lead to exit 130, and nothing is sent', async () => {
+  it('lead to exit 130 before a connection is made, and nothing is sent', async () => {
     const server = await tcpServer(() => deps.soft.abort('SIGINT'));
     const deps = await depsFor(`https://127.0.0.1:${server.port}`, freshFolder());
     expect(await run(deps)).toMatchObject({
@@ -460,7 +460,7 @@ describe('interruptions', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('between the connection and its record lead to exit 130, and nothing is recorded', async () => {
+  it('lead to exit 130 between the connection and its record, and nothing is recorded', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const send: Order['send'] = async (_, __, options) => {
       deps.soft.abort('SIGINT');
@@ -474,7 +474,7 @@ describe('interruptions', () => {
     });
   });
 
-  it('by SIGTERM in a pause between attempts lead to exit 143', async () => {
+  it('lead to exit 143 if SIGTERM arrives in a pause between attempts', async () => {
     const server = await httpServer(says({}, 429));
     const deps = await depsFor(server.url, freshFolder());
     deps.clock.onSleep = () => deps.soft.abort('SIGTERM');
@@ -486,7 +486,7 @@ describe('interruptions', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('while a response is pending take effect after the response', async () => {
+  it('take effect only after the response if a response is pending', async () => {
     const server = await httpServer();
     const deps = await depsFor(server.url, freshFolder());
     const later: Answer = (_, response) => {
@@ -497,7 +497,7 @@ describe('interruptions', () => {
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
   });
 
-  it('that are repeated abandon the response and put the job in doubt', async () => {
+  it('abandon the response and put the job in doubt if they are repeated', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     server.answers.push(() => {

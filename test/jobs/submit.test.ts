@@ -77,7 +77,7 @@ describe('a submission without a connection', () => {
   it.each([
     ['http://no-such-host.invalid', 'an unresolvable host name'],
     ['https://127.0.0.1:', 'a handshake without a response'],
-  ])('to %s exits 6 without sending anything (%s)', async (base) => {
+  ])('exits 6 without sending anything if the gateway is %s (%s)', async (base) => {
     const silent = await tcpServer(() => undefined);
     const url = base.endsWith(':') ? `${base}${silent.port}` : base;
     const deps = await depsFor(url, freshFolder(), { connectTimeoutMs: 150, retries: 1 });
@@ -111,7 +111,7 @@ describe('an established connection that breaks or stalls', () => {
       1,
     ],
   ])(
-    '(%s) leads to exit 7, and the rerun sends nothing and exits 7 until a handle is adopted',
+    'leads to exit 7, and the rerun sends nothing and exits 7 until a handle is adopted (%s)',
     async (_, breaks, creations) => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(breaks(server));
@@ -136,7 +136,7 @@ describe('an established connection that breaks or stalls', () => {
   it.each([
     ['before the gateway reads', 0],
     ['after part of the body', 70_000],
-  ])('(%s) leads to exit 7, and the rerun does not even connect', async (_, readFirst) => {
+  ])('leads to exit 7, and the rerun does not even connect (%s)', async (_, readFirst) => {
     const state = freshFolder();
     const server = await tcpServer((socket) => {
       if (readFirst === 0) return void setTimeout(() => socket.resetAndDestroy(), 20);
@@ -161,7 +161,7 @@ describe('an established connection that breaks or stalls', () => {
     expect(server.created).toBe(1);
   });
 
-  it('does not include a slow response whose data keeps arriving within the timeout', async () => {
+  it('is not reported for a slow response whose data keeps arriving within the timeout', async () => {
     const server = await httpServer((_, response) => {
       const text = JSON.stringify({ task_id: server.create() });
       response.writeHead(200);
@@ -249,7 +249,7 @@ describe('responses that prove nothing', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('include any error after the first byte, because a task may have been created', async () => {
+  it('are assumed after any error that follows the first byte, because a task may have been created', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const ran = await run(
       deps,
@@ -292,7 +292,7 @@ describe('responses with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('such as %s contain the handle %s, and the handle identifies the job', async (body, handle) => {
+  ])('identify their job by the handle: %s contains %s', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
@@ -314,14 +314,20 @@ describe('responses with a handle', () => {
   it.each([
     [65_536, true],
     [65_537, false],
-  ])('of %i characters are recorded as complete: %s', async (length, complete) => {
-    const around = JSON.stringify({ filler: '', task_id: 'task_1' }).length;
-    const filler = 'x'.repeat(length - around);
-    const server = await httpServer(says({ filler, task_id: 'task_1' }));
-    const state = freshFolder();
-    expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, job: { handle: 'task_1' } });
-    expect(jobText(state)).toContain(`"complete":${complete}`);
-  });
+  ])(
+    'are recorded as complete up to 65,536 characters: %i characters, complete %s',
+    async (length, complete) => {
+      const around = JSON.stringify({ filler: '', task_id: 'task_1' }).length;
+      const filler = 'x'.repeat(length - around);
+      const server = await httpServer(says({ filler, task_id: 'task_1' }));
+      const state = freshFolder();
+      expect(await run(await depsFor(server.url, state))).toMatchObject({
+        exit: 0,
+        job: { handle: 'task_1' },
+      });
+      expect(jobText(state)).toContain(`"complete":${complete}`);
+    },
+  );
 });
 
 describe('refusals', () => {
@@ -336,7 +342,7 @@ describe('refusals', () => {
     [415, 4, 'invalid_request'],
     [422, 4, 'invalid_request'],
   ])(
-    'with HTTP %i lead to exit %i without a creation, and the rerun submits again',
+    'are reported by the exit code, and the rerun submits again: HTTP %i leads to exit %i',
     async (status, exit, code) => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(says({ error: { message: 'no' } }, status));
@@ -350,7 +356,7 @@ describe('refusals', () => {
     },
   );
 
-  it("that quote an upload's URL are recorded without the signature", async () => {
+  it("are recorded without the signature of an upload's URL", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const message = 'cannot read https://store.example/boat.png?X-Amz-Signature=0123456789abcdef';
     server.answers.push(says({ error: { message } }, 400));
@@ -362,7 +368,7 @@ describe('refusals', () => {
   });
 
   it.each([307, 308])(
-    'with HTTP %i to another host lead to exit 4, the message contains the host, and the host is never contacted',
+    'lead to exit 4 without a request to another host after a redirect to that host with HTTP %i, and the message contains the host',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
@@ -374,7 +380,7 @@ describe('refusals', () => {
   );
 
   it.each([301, 302, 303])(
-    'with HTTP %i to another host lead to exit 7, and the host is never contacted',
+    'lead to exit 7 without a request to another host after a redirect to that host with HTTP %i',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: other.url }));
@@ -383,7 +389,7 @@ describe('refusals', () => {
     },
   );
 
-  it('of Protocol B are recognised by the error code in a response with HTTP 200', async () => {
+  it('are recognised in Protocol B by the error code in a response with HTTP 200', async () => {
     const body = { ModelName: 'Vendor', ModelVersion: '1', Prompt: 'a boat' };
     const error = (Code: string): Answer =>
       says({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r1' } });
@@ -408,7 +414,7 @@ describe('a submission to a busy gateway', () => {
     [status, { 'retry-after': '7' }, 7000] as const,
   ]);
   it.each(busy)(
-    'after HTTP %i three times with the headers %j creates one task, after pauses of at least %i ms',
+    'creates one task after three responses with HTTP %i and the headers %j, with pauses of at least %i ms',
     async (status, headers, gap) => {
       const server = await httpServer();
       server.answers.push(...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, status, headers)));
@@ -490,7 +496,7 @@ describe('a repeated command', () => {
     expect(server.created).toBe(2);
   });
 
-  it('makes a second take of a job in doubt with --new, and reports this before it pays', async () => {
+  it('makes a second take of a job in doubt with --new, and reports this before anything is paid', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 500));
     const first = await run(await depsFor(server.url, state));
@@ -621,7 +627,7 @@ describe('a repeated command', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('checks the output before it pays, but not if it pays nothing', async () => {
+  it('checks the output before anything is paid, but not if nothing needs to be paid', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
     await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');
@@ -668,7 +674,7 @@ describe('an event that cannot be recorded', () => {
     return { server, state, first };
   }
 
-  it('(`accepted`) leads to exit 10 with the handle, and the rerun reads the handle from the recorded response', async () => {
+  it('leads to exit 10 with the handle if it is `accepted`, and the rerun reads the handle from the recorded response', async () => {
     const { first, server, state } = await without('accepted');
     expect(first).toMatchObject({ exit: 10, error: { charged: 'yes', retry: 'never' } });
     expect(first.error?.handle).toBe('task_0001');
@@ -678,13 +684,13 @@ describe('an event that cannot be recorded', () => {
     expect(server.created).toBe(1);
   });
 
-  it('(`reply`) does not prevent the handle from being recorded', async () => {
+  it('does not prevent the handle from being recorded if it is `reply`', async () => {
     const { first, state } = await without('reply');
     expect(first).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
     expect(jobText(state)).toContain('"type":"accepted"');
   });
 
-  it('(of a resumed job) leads to exit 10, or to a new job if the job was removed', async () => {
+  it('leads to exit 10 if it belongs to a resumed job, or to a new job if the job was removed', async () => {
     for (const isRemoved of [false, true]) {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(says({}, 429));
@@ -702,7 +708,7 @@ describe('an event that cannot be recorded', () => {
     }
   });
 
-  it('(`accepted`) leads to exit 10 with the handle, even if the ledger reports no error', async () => {
+  it('leads to exit 10 with the handle if it is `accepted`, even if the ledger reports no error', async () => {
     const server = await httpServer();
     const { ledger, ...deps } = await depsFor(server.url, freshFolder());
     const append: typeof ledger.append = (id, event) =>
@@ -714,7 +720,7 @@ describe('an event that cannot be recorded', () => {
   it.each<[JobEvent['type'], Answer, number, string]>([
     ['rejected', says({ error: { message: 'no' } }, 422), 4, 'no'],
     ['unknown', says('<html>'), 7, 'maybe'],
-  ])('(`%s`) does not change the exit code for the response', async (type, answer, exit, charged) => {
+  ])('does not change the exit code for the response if it is `%s`', async (type, answer, exit, charged) => {
     const { first } = await without(type, answer);
     expect(first).toMatchObject({ exit, error: { charged } });
   });

@@ -26,21 +26,24 @@ it("a run delivers its key's job if another process has saved the result in the 
 it.each([
   ['before this run checks the output', true],
   ['after this run has checked the output', false],
-])('a run joins another run that saves to the same output %s, and pays nothing', async (_, isSeen) => {
-  const [server, state] = [await httpServer(), freshFolder()];
-  const other = await depsFor(server.url, state, alive);
-  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
-  const beforeSending = async (): Promise<void> => {
-    await (await run(other, orderOf({ goal }))).delivered?.();
-    if (isSeen) throw exists;
-  };
-  const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
-  const [job] = await jobsOf(other.ledger);
-  expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
-  expect(server.requests).toHaveLength(1);
-  await ran.delivered?.();
-  expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
-});
+])(
+  'a run joins another run that saves to the same output %s, and nothing more is paid',
+  async (_, isSeen) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const other = await depsFor(server.url, state, alive);
+    const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+    const beforeSending = async (): Promise<void> => {
+      await (await run(other, orderOf({ goal }))).delivered?.();
+      if (isSeen) throw exists;
+    };
+    const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
+    const [job] = await jobsOf(other.ledger);
+    expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
+    expect(server.requests).toHaveLength(1);
+    await ran.delivered?.();
+    expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
+  },
+);
 
 it.each([
   ['after the command began', 1, 1],

@@ -82,8 +82,8 @@ const missing = says({ error: { message: 'task not found' } }, 404);
 const times = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 const posts = ({ server }: Scene): number => server.requests.filter(({ method }) => method === 'POST').length;
 
-describe('a wait polls', () => {
-  it('after 5 s first, then at intervals that grow from 5 to 10 s', async () => {
+describe('a command that waits', () => {
+  it('polls after 5 s first, then at intervals that grow from 5 to 10 s', async () => {
     const at = await scene();
     at.server.answers.push(...times(40, running), completed);
     await waitFor(at);
@@ -97,14 +97,14 @@ describe('a wait polls', () => {
     expect(new Set(pauses.slice(-20)).size).toBeGreaterThan(10);
   });
 
-  it('immediately if the job is not new', async () => {
+  it('polls immediately if the job is not new', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     await waitFor(at, c, { atOnce: true });
     expect(at.deps.clock.pauses).toEqual([]);
   });
 
-  it('never before Retry-After has passed', async () => {
+  it('never polls before Retry-After has passed', async () => {
     const at = await scene();
     at.server.answers.push(
       says({}, 429, { 'retry-after': '42' }),
@@ -116,7 +116,7 @@ describe('a wait polls', () => {
     expect(at.deps.clock.pauses[2]).toBeGreaterThanOrEqual(90_000);
   });
 
-  it('less often while responses fail, down to a limit, and as before after a success', async () => {
+  it('polls less often while responses fail, down to a limit, and as before after a success', async () => {
     const at = await scene();
     at.server.answers.push(...times(10, says({}, 502)), ...times(3, running), completed);
     await waitFor(at);
@@ -126,7 +126,7 @@ describe('a wait polls', () => {
     expect(Math.max(...pauses.slice(11))).toBeLessThanOrEqual(10_000);
   });
 
-  it('proportionally less often if a short interval was requested', async () => {
+  it('polls proportionally less often if a short interval was requested', async () => {
     const at = await scene();
     at.server.answers.push(...times(30, says('busy', 503)), completed);
     await waitFor(at, c, { intervalMs: 100 });
@@ -272,13 +272,13 @@ describe('a wait', () => {
 });
 
 describe('the response "not found" for a task', () => {
-  it('three times right after the submission does not prevent exit 0', async () => {
+  it('does not prevent exit 0 if it occurs three times right after the submission', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('three times while the clock is set forward by a day does not prevent exit 0', async () => {
+  it('does not prevent exit 0 if it occurs three times while the clock is set forward by a day', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     at.deps.clock.onSleep = (count) => (count === 1 ? at.deps.clock.set(24 * 60 * minutes) : undefined);
@@ -286,7 +286,7 @@ describe('the response "not found" for a task', () => {
   });
 
   it.each([0, -24])(
-    'without end leads to exit 9 after 60 s, without a POST (clock changed by %i hours)',
+    'leads to exit 9 without a POST if it continues for 60 s (clock changed by %i hours)',
     async (hours) => {
       const at = await scene();
       at.server.answers.push(...times(100, missing));
@@ -304,14 +304,14 @@ describe('the response "not found" for a task', () => {
     },
   );
 
-  it('that was started elsewhere at an unknown time leads to exit 9 immediately', async () => {
+  it('leads to exit 9 immediately if the task was started elsewhere at an unknown time', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('that the user adopted leads to exit 9 and the command that resolves the job again', async () => {
+  it('leads to exit 9 if the user adopted the task, and the error suggests the command that resolves the job again', async () => {
     const at = await sceneOf(c, 'task_77');
     const { id } = at.job;
     const job = { ...at.job, record: { ...at.job.record, isUnconfirmed: true } };
@@ -323,7 +323,7 @@ describe('the response "not found" for a task', () => {
   });
 });
 
-describe('a wait continues after', () => {
+describe('a wait with irregular responses', () => {
   const troubles: Answer[] = [
     says({}, 429),
     says({ error: 'x' }, 500),
@@ -340,7 +340,7 @@ describe('a wait continues after', () => {
     },
   ];
 
-  it('thirty errors of any kind, until the task finishes', async () => {
+  it('continues after thirty errors of various kinds until the task finishes', async () => {
     const at = await scene();
     at.server.answers.push(...troubles, ...troubles, ...troubles, completed);
     expect((await waitFor(at)).exit).toBe(0);
@@ -348,7 +348,7 @@ describe('a wait continues after', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it('repeated errors, reports each error once, and reports the last error at its deadline', async () => {
+  it('continues after repeated errors, reports each error once, and reports the last error at its deadline', async () => {
     const at = await scene();
     const refused = says({ error: { message: 'bad param' } }, 400);
     at.server.answers.push(says('', 502), running, ...times(1000, refused));
@@ -360,7 +360,7 @@ describe('a wait continues after', () => {
     expect(at.deps.notes).toEqual([`${at.job.id}: the status query failed (bad param); trying again.`]);
   });
 
-  it('polls that end at their timeout because the gateway does not respond', async () => {
+  it('continues after polls that end at their timeout because the gateway does not respond', async () => {
     const at = await sceneOf(c, 'task_0001', { requestTimeoutMs: 400 });
     at.server.answers.push(
       () => undefined,
@@ -371,7 +371,7 @@ describe('a wait continues after', () => {
     expect(at.server.requests).toHaveLength(3);
   });
 
-  it('an unknown status word and the status "unknown"', async () => {
+  it('continues after an unknown status word and after the status "unknown"', async () => {
     const at = await scene();
     const word = (status: string): Answer => says({ task_id: 'task_0001', status });
     at.server.answers.push(word('unknown'), ...times(10, word('simmering')), completed);
@@ -383,7 +383,7 @@ describe('a wait continues after', () => {
     expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
   });
 
-  it('a status that reverts after success, keeps the success, and requests the result again', async () => {
+  it('keeps the success if the status then reverts, and requests the result again', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     const { job } = await waitFor(at);
@@ -427,7 +427,7 @@ describe('Protocol A', () => {
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('responses are aborted and requested again if media stall, or if data without media arrives slowly', async () => {
+  it('aborts a response and requests it again if its media stall, or if data without media arrives slowly', async () => {
     const at = await sceneOf(a, operation, { requestTimeoutMs: 500 });
     at.server.answers.push(
       (_, response) => void response.write(inline.slice(0, 40_000)),

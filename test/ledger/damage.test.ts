@@ -176,7 +176,7 @@ const runs = [
   { stage: stages[0] as Stage, key: undefined },
 ];
 
-describe.each(runs)('a run (key: $key) that died $stage.name', ({ stage, key }) => {
+describe.each(runs)('the job of a run (key: $key) that died $stage.name', ({ stage, key }) => {
   const order = orderOf({ key });
 
   it('is not sent again if its records are intact', async () => {

@@ -403,7 +403,7 @@ describe('a claim', () => {
   });
 
   // After a power cut, an attempt without a record would look like a lost job.
-  it("of an attempt is made only once every record's name is durable, even if another process created the record", async () => {
+  it("is made for an attempt only once every record's name is durable, even if another process created the record", async () => {
     const { ledger, state, id } = await made();
     await ledger.claim('first', 'mine');
     const seen: string[] = [];
@@ -752,7 +752,7 @@ it('a name cannot be claimed if lost claims cannot be created again', async () =
   expect(readHolder((await ledger.claim('take.f1', 'mine')) ?? '')).toMatchObject({ fingerprint: 'f1' });
 });
 
-describe('on a full disk', () => {
+describe('on a full disk,', () => {
   /** Makes writes to the record at `path` fail with ENOSPC until the returned function is called. */
   async function full(path: string): Promise<() => Promise<void>> {
     onEnd(() => watchDisk(undefined));

@@ -152,29 +152,37 @@ describe('for any events in any order,', () => {
 
 describe('a submission', () => {
   it.each<[string, JobEvent[], Partial<Job>]>([
-    ['is prepared', [], { state: 'prepared' }],
-    ['is being sent', [sending(1)], { state: 'sending', submitted_at: at }],
-    ['is busy', [sending(1), ended('unavailable', 1)], { state: 'prepared', error }],
-    ['is refused', [sending(1), ended('rejected', 1)], { state: 'rejected', error }],
-    ['is lost', [sending(1), ended('unknown', 1)], { state: 'unknown', error }],
-    ['is accepted', [sending(1), accepted()], { state: 'queued', handle: 'task_1' }],
+    ['is prepared before its first attempt', [], { state: 'prepared' }],
+    ['is being sent once its attempt begins', [sending(1)], { state: 'sending', submitted_at: at }],
     [
-      'is adopted',
+      'is prepared again if the gateway is busy',
+      [sending(1), ended('unavailable', 1)],
+      { state: 'prepared', error },
+    ],
+    [
+      'is rejected if the gateway refuses it',
+      [sending(1), ended('rejected', 1)],
+      { state: 'rejected', error },
+    ],
+    ['is unknown if its response is lost', [sending(1), ended('unknown', 1)], { state: 'unknown', error }],
+    ['is queued once it is accepted', [sending(1), accepted()], { state: 'queued', handle: 'task_1' }],
+    [
+      'is queued once the user adopts its handle',
       [sending(1), ended('unknown', 1), { type: 'resolved', how: 'adopted' }, accepted()],
       { state: 'queued' },
     ],
     [
-      'is known not to have been created',
+      'is rejected if the user decides that nothing was created',
       [sending(1), ended('unknown', 1), { type: 'resolved', how: 'not-created' }],
       { state: 'rejected' },
     ],
     [
-      'is to be sent again',
+      'is prepared again if the user decides to send it again',
       [sending(1), ended('unknown', 1), { type: 'resolved', how: 'resubmit' }],
       { state: 'prepared' },
     ],
     [
-      'is accepted after its response was lost',
+      'is queued if it is accepted after its response was lost',
       [sending(1), ended('unknown', 1), accepted()],
       { state: 'queued', error: undefined },
     ],
@@ -433,14 +441,17 @@ describe('a record that has lost its beginning', () => {
     ['{"protocol":"tts"', 'tts'],
     ['{"protocol":"TTS"', lostProtocol],
     ['nothing', lostProtocol],
-  ])('and contains %s has the protocol %s, and blocks the submission', (text, protocol) => {
-    const job = damagedJob(id, text, [{ ...sending(1), at }], lifeOf);
-    expect(job).toMatchObject({
-      ...{ id, protocol, state: 'unknown', base_url: '', created_at: new Date(timeOf(id)).toISOString() },
-      record: { fingerprint: lostFingerprint, attempts: 1, damaged: 1 },
-      error: { code: 'local_io' },
-    });
-  });
+  ])(
+    'blocks the submission and keeps its protocol if the protocol is readable: %s leads to %s',
+    (text, protocol) => {
+      const job = damagedJob(id, text, [{ ...sending(1), at }], lifeOf);
+      expect(job).toMatchObject({
+        ...{ id, protocol, state: 'unknown', base_url: '', created_at: new Date(timeOf(id)).toISOString() },
+        record: { fingerprint: lostFingerprint, attempts: 1, damaged: 1 },
+        error: { code: 'local_io' },
+      });
+    },
+  );
 
   it('has the state and the error of the task with its handle', () => {
     const lines: RecordedEvent[] = [

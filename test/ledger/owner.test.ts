@@ -14,7 +14,7 @@ describe('a process', () => {
     expect(currentOwner()).toEqual(currentOwner());
   });
 
-  it('is not considered alive once it has ended, on another machine, or with an impossible pid', () => {
+  it('is not considered alive if it has ended, runs on another machine, or has an invalid pid', () => {
     const own = currentOwner();
     for (const gone of [
       deadOwner(),

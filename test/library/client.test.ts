@@ -91,7 +91,7 @@ describe('the library: a video', () => {
     expect(JSON.parse(readFileSync(`${output}.json`, 'utf8'))).toMatchObject({ job: job.id });
   });
 
-  it('that differs from its request causes an error in strict mode, is kept, and is not paid for again', async () => {
+  it('is kept, causes an error in strict mode, and is not paid for again if it differs from its request', async () => {
     gateway.served.content = Buffer.from(
       renderVideo({ prompt: 'a boat', seconds: 2, width: 96, height: 64 }),
     );
@@ -135,7 +135,7 @@ describe('the library: a video', () => {
 });
 
 describe('the library: a payment', () => {
-  it('whose response was lost throws submit_unknown, and repeated calls do not send a second POST', async () => {
+  it('throws submit_unknown if its response was lost, and repeated calls do not send a second POST', async () => {
     gateway.script.submit.push(({ response }) => void (gateway.create(), response.destroy()));
     const client = clientOf();
     const error = await errorOf(client.submit(boat));
@@ -148,7 +148,7 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('under one key in two clients leads to one POST, and both clients receive the job', async () => {
+  it('leads to one POST if two clients use one key, and both clients receive the job', async () => {
     const [one, other] = await Promise.all(
       [clientOf(), clientOf()].map((client) => client.submit({ ...boat, key: 'boat-7', wait: true })),
     );
@@ -160,7 +160,7 @@ describe('the library: a payment', () => {
     ).toBe('conflict');
   });
 
-  it('that repeats a successful call makes a second take, with a note unless the call requests one', async () => {
+  it('makes a second take if it repeats a successful call, with a note unless the call requests a new take', async () => {
     const notes: string[] = [];
     const client = clientOf({ onNote: (text) => notes.push(text) });
     const first = await client.submit(boat);
@@ -173,13 +173,13 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(3);
   });
 
-  it('that exceeds its budget is not sent', async () => {
+  it('is not sent if it exceeds its budget', async () => {
     const error = await errorOf(clientOf().submit({ ...boat, budget: '0.50' }));
     expect(error).toMatchObject({ code: 'budget', exitCode: 12, charged: 'no', budget: { limit: '0.5' } });
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it('with a body that the command line would refuse is refused, but is sent with check: false', async () => {
+  it('is refused if the command line would refuse its body, but is sent with check: false', async () => {
     const client = clientOf();
     const typo = { ...boat.body, durration: 6 };
     const error = await errorOf(client.submit({ protocol: 'c', body: typo }));
@@ -203,7 +203,7 @@ describe('the library: a payment', () => {
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
     [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],
     [{ ...boat, body: { ...boat.body, seed: 2 ** 60 } }, 'would lose precision'],
-  ])('with a mistyped option sends nothing: case %#', async (order, message) => {
+  ])('is not sent if an option is mistyped or invalid: case %#', async (order, message) => {
     const error = await errorOf(clientOf().submit(order as never));
     expect(error).toMatchObject({ code: 'usage', charged: 'no', message: saying(message) });
     expect(gateway.seen).toHaveLength(0);
@@ -211,7 +211,7 @@ describe('the library: a payment', () => {
 });
 
 describe('the library: an abort', () => {
-  it('during a wait ends the wait immediately, and the same call resumes the job', async () => {
+  it('ends a wait immediately, and the same call resumes the job', async () => {
     gateway.polls = Infinity;
     const client = clientOf({ pollInterval: '1h' });
     const stop = new AbortController();
@@ -256,7 +256,7 @@ describe('the library: an abort', () => {
     expect(await second).toMatchObject({ code: 'submit_unknown', charged: 'maybe' });
   });
 
-  it('before the call prevents every request, and a closed client sends no request either', async () => {
+  it('prevents every request if it precedes the call, and a closed client sends no request either', async () => {
     const client = clientOf();
     const error = await errorOf(client.submit({ ...boat, signal: AbortSignal.abort() }));
     expect(error).toMatchObject({ code: 'pending', charged: 'no', retry: 'safe' });
@@ -265,7 +265,7 @@ describe('the library: an abort', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('of many concurrent calls uses one signal, without a warning from Node', async () => {
+  it('uses one signal for many concurrent calls, without a warning from Node', async () => {
     gateway.polls = Infinity;
     const warned = vi.fn();
     process.on('warning', warned);
@@ -280,7 +280,7 @@ describe('the library: an abort', () => {
     expect(warned).not.toHaveBeenCalled();
   });
 
-  it('by closing the client ends every wait', async () => {
+  it('ends every wait if the client is closed', async () => {
     gateway.polls = Infinity;
     const client = clientOf();
     const { job } = await client.submit(boat);
@@ -371,7 +371,7 @@ describe('the library: errors', () => {
 });
 
 describe('the library: settings', () => {
-  it('from the program override the environment, even when a handle is imported', async () => {
+  it('override the environment if they come from the program, even when a handle is imported', async () => {
     const env = {
       MGW_BASE_URL: 'http://127.0.0.1:9',
       MGW_API_KEY: 'sk-another-key-1234',
@@ -460,7 +460,7 @@ describe('the library: speech', () => {
     expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
   });
 
-  it('that breaks off yields the received audio, and then throws an error', async () => {
+  it('yields the received audio and then throws an error if it breaks off', async () => {
     const { client } = await speaking([hello]);
     const heard: Uint8Array[] = [];
     const listen = async (): Promise<void> => {

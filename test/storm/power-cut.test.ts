@@ -19,22 +19,28 @@ beforeAll(async () => {
  */
 const found = ['submit -o', 'tts'];
 
-describe('after a power cut at any of forty moments, nothing is paid twice or lost, and a file is complete or absent', () => {
-  it.each(few)('during $name', async (scenario) => {
-    const whatRemains = found.includes(scenario.name) ? undefined : (['lost'] as const);
-    const part = { whatRemains, every: 40, from: few.indexOf(scenario) };
-    const { moments, violations } = await sweepPowerCut(scenario, built.recorder, part);
-    expect(moments).toBeGreaterThan(5);
-    expect(violations).toEqual([]);
-  });
+describe('a power cut at any of forty moments', () => {
+  it.each(few)(
+    'causes no loss or second payment during $name, and leaves a file complete or absent',
+    async (scenario) => {
+      const whatRemains = found.includes(scenario.name) ? undefined : (['lost'] as const);
+      const part = { whatRemains, every: 40, from: few.indexOf(scenario) };
+      const { moments, violations } = await sweepPowerCut(scenario, built.recorder, part);
+      expect(moments).toBeGreaterThan(5);
+      expect(violations).toEqual([]);
+    },
+  );
 });
 
-describe('after a disk failure at any of thirteen operations, nothing is paid twice or lost, and the error is correct', () => {
-  it.each(few)('during $name', async (scenario) => {
-    // All pieces of split text behave alike, so fewer operations are tried.
-    const part = { every: scenario.pieces === undefined ? 13 : 67, from: few.indexOf(scenario) };
-    const { moments, violations } = await sweepFailures(scenario, built.worker, part);
-    expect(moments).toBeGreaterThan(0);
-    expect(violations).toEqual([]);
-  });
+describe('a disk failure at any of thirteen operations', () => {
+  it.each(few)(
+    'causes no loss or second payment during $name, and leads to the correct error',
+    async (scenario) => {
+      // All pieces of split text behave alike, so fewer operations are tried.
+      const part = { every: scenario.pieces === undefined ? 13 : 67, from: few.indexOf(scenario) };
+      const { moments, violations } = await sweepFailures(scenario, built.worker, part);
+      expect(moments).toBeGreaterThan(0);
+      expect(violations).toEqual([]);
+    },
+  );
 });

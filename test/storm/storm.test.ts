@@ -43,7 +43,7 @@ it('a short storm breaks no promise', async () => {
   expect(summaryOf(result)).toMatch(/^0 double charges, 0 lost handles, /);
 });
 
-describe('the check of a storm reports', () => {
+describe('the check of a storm', () => {
   let world: World;
   let ended: Ended[];
   beforeAll(async () => {
@@ -68,25 +68,25 @@ describe('the check of a storm reports', () => {
     return (await checkStorm(world, ended))[name].length;
   }
 
-  it('only the missing file if no command was run', async () => {
+  it('reports only the missing file if no command was run', async () => {
     const violations = await checkStorm(world, ended);
     expect(countOf(violations)).toBe(1);
     expect(violations['wrong outputs']).toHaveLength(1);
   });
 
-  it('a task that the ledger does not contain, and a second unrecorded task as a double charge', async () => {
+  it('reports a task that the ledger does not contain, and a second unrecorded task as a double charge', async () => {
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([1, 0]);
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([2, 1]);
   });
 
-  it("a file whose content differs from the result's", async () => {
+  it("reports a file whose content differs from the result's", async () => {
     writeFileSync(outputOf(ended[0]?.plan as Ended['plan'], world), 'not a video');
     expect(await found('wrong outputs')).toBe(1);
   });
 
-  it('an unreadable record', async () => {
+  it('reports an unreadable record', async () => {
     writeFileSync(join(world.state, 'jobs', 'job_00000000000000.jsonl'), '{"v":1}\n');
     expect(await found('damaged records')).toBe(1);
   });
@@ -95,13 +95,13 @@ describe('the check of a storm reports', () => {
     ['in plain text', stormKey],
     ['in hexadecimal', Buffer.from(stormKey).toString('hex')],
     ['in Base64', Buffer.from(`user:${stormKey}@`).toString('base64')],
-  ])('the key in a file, %s', async (_, text) => {
+  ])('reports the key in a file, %s', async (_, text) => {
     writeFileSync(join(world.root, 'note.txt'), text);
     expect(await found('key leaks')).toBe(1);
     rmSync(join(world.root, 'note.txt'));
   });
 
-  it('an internal error, and a job that does not end', async () => {
+  it('reports an internal error, and a job that does not end', async () => {
     world.runs.push({ code: 1, stdout: '', stderr: 'mgw: This is a bug in mgw', operations: 0 });
     expect(await found('bugs')).toBe(1);
     ended = [{ ...(ended[0] as Ended), codes: [-1] }];

@@ -24,7 +24,7 @@ describe('the next command after an error', () => {
     ['not_found', 'mgw models'],
     ['rate_limited', 'mgw doctor'],
     ['unreachable', 'mgw doctor'],
-  ])('after the code %s without a suggestion is %s', (code, command) => {
+  ])('depends on the error code if the error suggests no command: %s leads to %s', (code, command) => {
     expect(next(code)).toBe(command);
   });
 
@@ -86,12 +86,15 @@ describe('the next command after an error', () => {
       'submit --budget 5',
       'spend',
     ],
-  ])('after %s is the typed command with corrected flags: %j %s', (code, details, typed, corrected) => {
-    const error = withHint(new MgwError(code, 'no', details), {
-      argv: typed.split(' '),
-      help,
-      protocolNames: [],
-    });
-    expect(error.next?.join(' ')).toBe(corrected && `mgw ${corrected}`);
-  });
+  ])(
+    'is the typed command with corrected flags: code %s, details %j, command %s',
+    (code, details, typed, corrected) => {
+      const error = withHint(new MgwError(code, 'no', details), {
+        argv: typed.split(' '),
+        help,
+        protocolNames: [],
+      });
+      expect(error.next?.join(' ')).toBe(corrected && `mgw ${corrected}`);
+    },
+  );
 });

@@ -35,7 +35,7 @@ describe('remainingText', () => {
     [999, ''],
     [-10_000, ''],
     [-10_001, ', longer than usual'],
-  ])('at %i ms before the usual end is %j', (left, text) => {
+  ])('depends on the time until the usual end: %i ms leads to %j', (left, text) => {
     expect(remainingText([{ ...job, expectedAt: 5_000_000 + left }], 5_000_000)).toBe(text);
   });
 

@@ -33,8 +33,8 @@ function outputs(): Record<string, string> {
   return Object.fromEntries(found.map(([, name = '', , value = '']) => [name, value]));
 }
 
-describe('a workflow receives', () => {
-  it('the job, its state, its files and the exit code as outputs', async () => {
+describe('mgw in a workflow', () => {
+  it('outputs the job, its state, its files and the exit code', async () => {
     await tell({ json: { job, files: [file] } });
     expect(outputs()).toEqual({
       job: 'job_1',
@@ -46,7 +46,7 @@ describe('a workflow receives', () => {
     });
   });
 
-  it('one line per job and per file, and no outputs injected by a file name', async () => {
+  it('outputs one line per job and per file, and no values injected by a file name', async () => {
     const path = '/clips/x\njob<<EOF\nevil\nEOF\nfile=evil';
     await tell({
       json: { jobs: [job, { id: 'job_2', state: 'failed' }], files: [file, { ...file, path }] },
@@ -56,7 +56,7 @@ describe('a workflow receives', () => {
     expect(outputs()['files']).toContain('evil');
   });
 
-  it('a summary table whose cells are plain text and do not contain the key', async () => {
+  it('writes a summary table whose cells are plain text and do not contain the key', async () => {
     const error = new MgwError(
       'task_failed',
       'It said\n| sk_secret <img> https://b.example/a?X-Amz-Credential=AKIA_1%2F&X-Amz-Signature=ab_cd',
@@ -80,7 +80,7 @@ describe('a workflow receives', () => {
     expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
-  it('a summary row for each REF, even if the REF matches no job', async () => {
+  it('writes a summary row for each REF, even if the REF matches no job', async () => {
     const failed = { ref: '@nope', outcome: { message: 'No such job: @nope.' } };
     await tell({ json: { jobs: [{ ref: '@boat-1', ...job }, failed] }, exitCode: 11 });
     expect(readFileSync(join(folder, 'summary'), 'utf8')).toContain(
@@ -89,7 +89,7 @@ describe('a workflow receives', () => {
     expect(outputs()).toMatchObject({ job: 'job_1', state: 'succeeded', exit_code: '11' });
   });
 
-  it('a summary in which a command cannot break out of its code span or its line', async () => {
+  it('writes a summary in which a command cannot break out of its code span or its line', async () => {
     const next = ['mgw', 'a `b` ``` [c](d)\n\n# e'];
     await tell({ json: { job }, error: new MgwError('task_failed', '~~~', { next }) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').trim().split('\n').at(-1)).toBe(
@@ -97,12 +97,12 @@ describe('a workflow receives', () => {
     );
   });
 
-  it('a summary without any part of a key, even if a cell truncates the key', async () => {
+  it('writes a summary without any part of a key, even if a cell truncates the key', async () => {
     await tell({ json: { job }, error: new MgwError('task_failed', `${'x'.repeat(995)}sk_secret`) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
   });
 
-  it('nothing if the workflow sets no output file, or a note if the output file cannot be written', async () => {
+  it('writes nothing if the workflow sets no output file, and prints a note if the output file cannot be written', async () => {
     env = {};
     await tell({ json: { job } });
     env = { GITHUB_OUTPUT: join(folder, 'no', 'file') };
@@ -146,7 +146,7 @@ describe('a notification', () => {
     [{ TERM: 'xterm-256color', TERM_PROGRAM: 'iTerm.app' }, '\u001b]9;a, b\u0007'],
     [{ TERM: 'foot' }, '\u001b]777;notify;mgw;a, b\u0007'],
     [{ TERM: 'foot', TMUX: '/tmp/tmux' }, '\u0007'],
-  ])('in the environment %j is %j', (variables, written) => {
+  ])('depends on the terminal: the environment %j leads to %j', (variables, written) => {
     expect(notification('a; b', { stderr: tty, env: variables })).toBe(written);
   });
 

@@ -103,42 +103,42 @@ describe('an interrupted download', () => {
   });
 });
 
-describe('an interrupted download is restarted', () => {
+describe('resuming an interrupted download', () => {
   it.each([
     ['there is no validator', { content }],
     ['the tag is weak', { content, etag: 'W/"one"' }],
     ['the tag is invalid', { content, etag: 'one' }],
     ['the file changed just now', { content, lastModified: new Date(Date.now() - 5000).toUTCString() }],
-  ])('without a range if %s', async (_, served: Served) => {
+  ])('restarts the download without a range if %s', async (_, served: Served) => {
     const server = await ctx.start(cutting(served, [half]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('unless a Last-Modified date is old enough to prove that the file is unchanged', async () => {
+  it('continues the download if a Last-Modified date is old enough to prove that the file is unchanged', async () => {
     const lastModified = new Date(Date.now() - 3_600_000).toUTCString();
     const server = await ctx.start(cutting({ content, lastModified }, [half]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('if-range')).toEqual(['', lastModified]);
   });
 
-  it('if the server ignores ranges', async () => {
+  it('restarts the download if the server ignores ranges', async () => {
     const { answer } = cutting({ ...one, ranges: false }, [half, half]);
     await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
   });
 
-  it('and abandoned if the server ignores ranges and every attempt breaks', async () => {
+  it('is abandoned if the server ignores ranges and every attempt breaks', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(server.asked).toHaveLength(5);
   });
 
-  it('if the file has been replaced', async () => {
+  it('restarts the download if the file has been replaced', async () => {
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), file(two)));
     await expectWhole(await ctx.fetch(server.url()), other);
   });
 
-  it('if the file is replaced at each attempt', async () => {
+  it('restarts the download if the file is replaced at each attempt', async () => {
     const server = await ctx.start(
       inTurn(file({ ...one, cutAt: half }), file({ ...two, cutAt: half + 9000 }), file(one)),
     );

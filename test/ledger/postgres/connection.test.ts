@@ -66,11 +66,14 @@ describe('a connection to the database', () => {
     ['postgres://db.example.com/d', false, undefined],
     ['postgres://db.example.com/d?sslmode=verify-full', true, 'verify'],
     ['postgres://db.example.com/d?sslrootcert=/ca.pem', true, undefined],
-  ])('to %s with --allow-insecure-database=%s has the TLS mode %s', (address, isAllowed, mode) => {
-    const flags = { allowInsecureDatabase: isAllowed };
-    const settings = resolveSettings({ flags, env: { MGW_STATE: address }, file: { profiles: {} } });
-    expect(sharedLedger(settings)?.tls.mode).toBe(mode);
-  });
+  ])(
+    'has a TLS mode that depends on its address: %s with --allow-insecure-database=%s has the mode %s',
+    (address, isAllowed, mode) => {
+      const flags = { allowInsecureDatabase: isAllowed };
+      const settings = resolveSettings({ flags, env: { MGW_STATE: address }, file: { profiles: {} } });
+      expect(sharedLedger(settings)?.tls.mode).toBe(mode);
+    },
+  );
 
   it('depends on PGHOST if the address has no host', () => {
     vi.stubEnv('PGHOST', 'db.example.com');

@@ -326,7 +326,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     });
   });
 
-  it("the ledger has a batch row checked again once its job's pending event is written", async () => {
+  it("the ledger causes a batch row to be checked again once its job's pending event is written", async () => {
     const place = await newPlace();
     const { database } = await place.open();
     const [stateDir, owner] = [freshFolder(), { pid: 7, start: '1', host: 'here' }];

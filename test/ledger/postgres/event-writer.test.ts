@@ -102,7 +102,7 @@ async function keptIn(facts: UnwrittenEvents): Promise<(JobEvent | undefined)[]>
   return kept;
 }
 
-describe('while the database is unavailable', () => {
+describe('while the database is unavailable,', () => {
   const facts: JobEvent[] = [
     { type: 'reply', attempt: 1, reply: { status: 200, headers: {}, text: '', complete: true } },
     accepted,

@@ -34,7 +34,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     return { place, users: Array.from({ length: count }, () => newUser(url, { MGW_STATE: state })) };
   };
 
-  it('ten processes on different machines pay once for one key', { timeout: quickly }, async () => {
+  it('ten processes on different machines are charged once for one key', { timeout: quickly }, async () => {
     const server = await gateway();
     const { users } = await machines(10, server.url);
     const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
