@@ -29,7 +29,7 @@ describe('systemClock', () => {
     expect(warned).not.toHaveBeenCalled();
   });
 
-  it("rejects with the signal's reason, before and during the sleep", async () => {
+  it('rejects a sleep with the reason of an aborted signal, before and during the sleep', async () => {
     const reason = new Error('enough');
     await expect(systemClock.sleep(1, AbortSignal.abort(reason))).rejects.toBe(reason);
     const stop = new AbortController();
@@ -83,7 +83,7 @@ describe('parseDuration', () => {
     '.5s',
     '٥s',
     '1,5s',
-  ])('refuses %j and lists the allowed values', (text) => {
+  ])('refuses %j, and the error lists the allowed values', (text) => {
     expect(() => parseDuration(text)).toThrow(/number with a unit, such as 50ms, 5s, 20m or 1h30m/);
   });
 

@@ -39,7 +39,7 @@ describe('an amount', () => {
     'NaN',
     '1'.repeat(61),
     `0.${'1'.repeat(61)}`,
-  ])('cannot be %j', (text) => {
+  ])('is refused if it is %j', (text) => {
     expect(() => parseDecimal(text)).toThrow('a decimal number');
   });
 
@@ -49,7 +49,7 @@ describe('an amount', () => {
     expect(formatDecimal(divideByPowerOfTen(parseDecimal('2.5'), 4))).toBe('0.00025');
   });
 
-  it('follows the rules of arithmetic', () => {
+  it('follows the rules of arithmetic if it is added, subtracted, multiplied or compared', () => {
     fc.assert(
       fc.property(value, value, value, (one, two, three) => {
         const text = formatDecimal;
@@ -64,7 +64,7 @@ describe('an amount', () => {
     );
   });
 
-  it('exceeds a smaller amount by their difference, and a larger one by zero', () => {
+  it('exceeds a smaller amount by the difference, and a larger amount by zero', () => {
     fc.assert(
       fc.property(value, value, (one, two) => {
         expect(formatDecimal(excess(add(one, two), two))).toBe(formatDecimal(one));
@@ -73,7 +73,7 @@ describe('an amount', () => {
     );
   });
 
-  it('cannot become negative: subtracting a larger amount throws a RangeError', () => {
+  it('cannot become negative, because subtracting a larger amount throws a RangeError', () => {
     expect(() => subtract(parseDecimal('1'), parseDecimal('1.01'))).toThrow(RangeError);
   });
 });

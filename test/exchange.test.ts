@@ -13,7 +13,7 @@ it.each([
   '127.255.255.254',
   '[::1]',
   '[0:0:0:0:0:0:0:1]',
-])('mgw treats %s as loopback', (host) => {
+])('mgw treats the host %s as loopback', (host) => {
   expect(isLoopbackHost(hostOf(host))).toBe(true);
 });
 
@@ -26,6 +26,6 @@ it.each([
   '10.0.0.1',
   '[::]',
   '[::2]',
-])('mgw does not treat %s as loopback', (host) => {
+])('mgw does not treat the host %s as loopback', (host) => {
   expect(isLoopbackHost(hostOf(host))).toBe(false);
 });

@@ -7,7 +7,7 @@ import { installMethod, selfCommand, readPackageFile, requireNode } from '../src
 import { version } from '../src/installation.ts';
 import { freshFolder } from './support/servers.ts';
 
-describe('the runtime', () => {
+describe('the JavaScript runtime', () => {
   const node = { node: '24.0.0', v8: '13.6' } as NodeJS.ProcessVersions;
 
   it('is accepted if it is Node', () => expect(() => requireNode(node)).not.toThrow());
@@ -26,7 +26,7 @@ describe('the runtime', () => {
 
 describe('an unsupported runtime', () => {
   it.each([['bun'], ['deno', 'run', '--allow-all']])(
-    '(%s) is refused before anything is sent',
+    'is refused before anything is sent: %s',
     (name, ...words) => {
       const script = fileURLToPath(new URL('../bin/mgw.js', import.meta.url));
       const submit = ['--sandbox', 'video', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--json'];
@@ -48,7 +48,7 @@ describe('the package', () => {
   it('contains its documentation', async () =>
     expect(await readPackageFile('docs/output.md')).toMatch(/^# /));
 
-  it('provides the command line that starts mgw itself', () => {
+  it('provides the command line that starts the same mgw again', () => {
     const [file = '', ...words] = selfCommand();
     const run = spawnSync(file, [...words, '--version'], { encoding: 'utf8' });
     expect(run.stdout).toBe(`${version}\n`);

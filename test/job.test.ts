@@ -43,7 +43,7 @@ describe('isFinal', () => {
     ['succeeded', true],
     ['failed', true],
     ['rejected', true],
-  ])('for %s returns %s', (state, final) => {
+  ])('maps %s to %s', (state, final) => {
     expect(isFinal(state)).toBe(final);
   });
 });

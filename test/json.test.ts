@@ -169,7 +169,7 @@ describe('at, textAt and idAt', () => {
     ['constructor', undefined, undefined, undefined],
     ['a.0.toString', undefined, undefined, undefined],
     ['missing.b', undefined, undefined, undefined],
-  ])('return the values at %s', (path, found, text, id) => {
+  ])('return the value at the path %s', (path, found, text, id) => {
     expect([at(value, path), textAt(value, path), idAt(value, path)]).toEqual([found, text, id]);
   });
 
@@ -221,7 +221,7 @@ describe('parseBodyJson', () => {
     ['{"a":"\\"1","b":{"c":[1,9007199254740992]}}', '9007199254740992'],
     ['[1e999]', '1e999'],
     ['[-1.5E400]', '-1.5E400'],
-  ])('refuses %s, which would be sent as a different value', (text, number) => {
+  ])('refuses %s, because it would be sent as a different value', (text, number) => {
     expect(() => parseBodyJson(text)).toThrow(RangeError);
     expect(() => parseBodyJson(text)).toThrow(number);
   });

@@ -115,8 +115,8 @@ function put(folder: string, path: string, imports: readonly string[]): void {
 afterAll(() => folders.forEach((folder) => rmSync(folder, { recursive: true })));
 
 // `npm run layers` checks the rules for every module.
-describe('the layers', () => {
-  it('have rules that detect every forbidden import and accept every allowed one', async () => {
+describe('the lint rules of the layers', () => {
+  it('detect every forbidden import, and accept every allowed one', async () => {
     const { summary } = await cruise(fixture());
     const found = summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} → ${to}`);
     for (const [rule, from] of broken)

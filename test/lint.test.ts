@@ -15,7 +15,7 @@ it.each([
   ['no-restricted-globals', "export const reply = fetch('http://127.0.0.1');\n"],
   ['no-restricted-properties', "export const reply = globalThis.fetch('http://127.0.0.1');\n"],
   ['@typescript-eslint/no-restricted-imports', "export { request } from 'undici';\n"],
-])("the linter (%s) forbids the global fetch and undici's index in src", async (rule, text) => {
+])("the linter (rule %s) forbids the global fetch and undici's index in src", async (rule, text) => {
   expect(await rulesBroken(text, 'src/installation.ts')).toContain(rule);
 });
 
@@ -29,6 +29,6 @@ it.each([
   ['no-restricted-syntax', "export const message = 'allowed is a number';\n"],
   ['no-warning-comments', '// The part of it that is under way.\nexport const job = undefined;\n'],
   ['no-restricted-syntax', 'export const message = `nobody reads ${String(process.pid)}`;\n'],
-])('the linter (%s) forbids certain phrases in comments and messages', async (rule, text) => {
+])('the linter (rule %s) forbids certain phrases in comments and messages', async (rule, text) => {
   expect(await rulesBroken(text, 'src/installation.ts')).toContain(rule);
 });

@@ -62,7 +62,7 @@ function mgw(args: string[]): { status: number | null; stdout: string; stderr: s
   return spawnSync(process.execPath, [bin, ...args], { cwd: home, env, encoding: 'utf8' });
 }
 
-describe('the tarball', () => {
+describe('the npm tarball', () => {
   it('contains only the program, its documents and its licences', () => {
     const expected = [
       /^package\.json$/,
@@ -88,7 +88,7 @@ describe('the tarball', () => {
     expect(packed).not.toContain('dist/left-from-another-build.cjs');
   });
 
-  it('needs no other package, and causes no npm warning', () => {
+  it('needs no other package when it is installed, and causes no npm warning', () => {
     expect(install).toBe('');
     expect(manifest.dependencies).toBeUndefined();
     expect(existsSync(join(home, 'node_modules', 'commander'))).toBe(false);
@@ -283,7 +283,7 @@ describe('the network stack', () => {
       process.exit();
     })();`;
 
-  it('is loaded only by the command that calls the gateway', () => {
+  it('is loaded only by commands that call the gateway', () => {
     const env = { PATH: process.env['PATH'], HOME: home };
     const words = ['-e', tracer, join(home, 'node_modules', 'mgw'), ...lines];
     const { stderr } = spawnSync(process.execPath, words, { cwd: home, env, encoding: 'utf8' });

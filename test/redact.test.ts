@@ -55,7 +55,7 @@ function holdsInBase64(text: string, secret: string): boolean {
 }
 
 describe('secretRedactor', () => {
-  it.each(Object.keys(spellings))('hides a key in the spelling: %s', (name) => {
+  it.each(Object.keys(spellings))('hides a key that is written in the spelling: %s', (name) => {
     const spell = spellings[name] as (secret: string) => string;
     fc.assert(
       fc.property(keyText, fc.string(), fc.string(), (secret, before, after) => {
@@ -106,7 +106,7 @@ describe('secretRedactor', () => {
       expect(secretRedactor([key])(`x ${spell(bare)} y`)).toBe('x [redacted] y');
   });
 
-  it('hides each of several keys, even if one is the start of another', () => {
+  it('hides each of several keys, even if one key is the start of another', () => {
     const hide = secretRedactor(['sk-abcdefgh', 'sk-abcdefghijkl', '']);
     expect(hide('sk-abcdefghijkl sk-abcdefgh')).toBe('[redacted] [redacted]');
   });
@@ -129,7 +129,7 @@ describe('secretRedactor', () => {
     expect(hide('monkey1 key12 task-key1')).toBe('monkey1 key12 task-key1');
   });
 
-  it('takes no longer for a key that contains backslashes', () => {
+  it('takes no longer if a key contains backslashes', () => {
     const secret = '\\'.repeat(40);
     expect(secretRedactor([secret])(secret)).toBe('[redacted]');
     expect(secretRedactor([`${secret}end`])('\\'.repeat(5000))).toBe('\\'.repeat(5000));

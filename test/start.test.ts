@@ -56,15 +56,15 @@ describe('mgw', () => {
     return Array.from(built, ([, name = '']) => name);
   }
 
-  it.each(['--version', '--help'])('loads nothing from its build for %s', (flag) =>
+  it.each(['--version', '--help'])('answers %s without loading any module of its build', (flag) =>
     expect(loadedBy([flag])).toEqual([]),
   );
 
-  it('loads no command for the complete help', () => {
+  it("prints the complete help without loading any command's code", () => {
     expect(loadedBy(['--no-color', '--help'])).toEqual(['mgw', 'rolldown-runtime']);
   });
 
-  it('prints the same help from the built page as from the program', async () => {
+  it('prints the same help from the prebuilt page as from the program', async () => {
     const { stdout } = await newUser().run(['--no-color', '--help']);
     expect(spawnSync(process.execPath, ['bin/mgw.js', '--help'], { encoding: 'utf8' }).stdout).toBe(stdout);
   });
@@ -125,7 +125,7 @@ describe('the compile cache', () => {
   const kept = (): string[] =>
     readdirSync(cache).map((name) => `${name} ${statSync(join(cache, name)).mtimeMs}`);
 
-  it('is written by the first start and used by the next', () => {
+  it('is written by the first start of mgw and used by the next', () => {
     expect(run()).toBe(42);
     const first = kept();
     expect(first).toHaveLength(2);
@@ -133,7 +133,7 @@ describe('the compile cache', () => {
     expect(kept()).toEqual(first);
   });
 
-  it('is not used for a different source of the same length', () => {
+  it('is not used for different source code of the same length', () => {
     run();
     write(43);
     expect(run()).toBe(43);
@@ -181,7 +181,7 @@ describe('the compile cache', () => {
     expect(kept()).toHaveLength(1);
   });
 
-  it('is unused if it cannot be written', () => {
+  it('is not used if it cannot be written', () => {
     rmSync(cache, { recursive: true });
     expect(run()).toBe(42);
   });
@@ -232,7 +232,7 @@ describe("the compile cache's folder", () => {
     ['the home is not a folder', { HOME: '/dev/null' }],
     ['the home is a relative path', { HOME: 'home' }],
     ['NODE_DISABLE_COMPILE_CACHE is set', { XDG_CACHE_HOME: tmpdir(), NODE_DISABLE_COMPILE_CACHE: '1' }],
-  ])('does not exist if %s', (_, env) => {
+  ])('is not created if %s', (_, env) => {
     expect(openCache('1.0.0', env)).toBeUndefined();
   });
 });

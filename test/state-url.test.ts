@@ -4,7 +4,7 @@ import { parseStateUrl, maskPassword, hasPassword } from '../src/state-url.ts';
 const secret = 'hunter2secret';
 
 describe("a shared ledger's address", () => {
-  it('may contain parameters for mgw, which are not passed to the database', () => {
+  it('has its parameters for mgw removed before it is passed to the database', () => {
     const url = parseStateUrl(
       'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
     );
@@ -47,7 +47,7 @@ describe("a shared ledger's address", () => {
     }
   });
 
-  it('may contain parameters that database hosts add', () => {
+  it('is accepted with the parameters that database hosts add', () => {
     const { displayUrl, href } = parseStateUrl('postgres://mgw@db/jobs?channel_binding=require');
     expect([displayUrl, href]).toEqual([
       'postgres://mgw@db/jobs?channel_binding=***',
@@ -55,7 +55,7 @@ describe("a shared ledger's address", () => {
     ]);
   });
 
-  it('exposes its password only to the code that redacts it', () => {
+  it('provides its password only to the code that redacts it', () => {
     expect(parseStateUrl('postgres://mgw:a%2Fb%40c@db/jobs').password).toBe('a/b@c');
     expect(hasPassword('postgres://mgw:x@db/jobs')).toBe(true);
     expect(hasPassword('postgres://mgw:p/x@db/jobs')).toBe(true);
@@ -79,7 +79,7 @@ describe("a shared ledger's address", () => {
     ['postgres://db/jobs?uselibpqcompat=true', /sslmode/],
     ['postgres://mgw@db/jobs?Password=x', /parameter password instead of Password$/],
     ['postgres://mgw:12/34@db/jobs', /%2F/],
-  ])('is refused with a message: %s', (text, why) => {
+  ])('is refused, and the error explains the reason, if it is %s', (text, why) => {
     expect(() => parseStateUrl(text)).toThrow(why);
   });
 });

@@ -14,7 +14,7 @@ afterEach(() => scene.gateway.close());
 describe('a row that starts with the last frame of another row', () => {
   beforeEach(() => installFrames(scene));
 
-  it("waits for that row, regardless of the rows' order, and sends that row's last frame", async () => {
+  it("waits for that row, regardless of the order of the rows, and sends that row's last frame", async () => {
     const file = scene.file('m.csv', story(['s3', '@s2:last'], ['s2', '@m/s1:last'], ['s1'], ['x']));
     const plan = await scene.batch('plan', file);
     expect(plan.stdout).toMatch(/s2 new: after s1\n.*s3 new: after s2/);
@@ -108,7 +108,7 @@ describe('a row that starts with the last frame of another row', () => {
       expect(frames.get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
   });
 
-  it('becomes stale with all later rows if that row is remade, and retry --stale pays once for each stale row, in order', async () => {
+  it('becomes stale, like all rows that depend on it, if that row is remade, and retry --stale then pays for it once', async () => {
     const file = scene.file('m.csv', story(...chain(5)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     await runHereAs(scene.user, ['jobs', 'rate', '@m/s3', '1']);
@@ -151,7 +151,7 @@ describe('a row that starts with the last frame of another row', () => {
     });
   });
 
-  it('is still done after a retry in which that row fails', async () => {
+  it('is still done if a retry of that row fails', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
@@ -160,7 +160,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
-  it('is fetched and marked stale if it was paid for before that row was remade', async () => {
+  it('is fetched, and then marked as stale, if it was paid for before that row was remade', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
     await scene.killedAt(run, /GET .*task-2/);
@@ -171,7 +171,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
-  it('is changed rather than stale if the rest of its request differs too', async () => {
+  it('is reported as changed rather than stale if the rest of its request also differs', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.file('m.csv', story(['s1', '', 'other'], ['s2', '@s1:last', 'another']));
@@ -180,7 +180,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('another')).toBe(scene.lastFrame('other'));
   });
 
-  it("fetches that row's video again, at no charge, if the file is missing", async () => {
+  it("causes that row's video to be fetched again, at no charge, if the file is missing", async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
@@ -191,7 +191,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
-  it('makes the command exit 2 without paying if ffmpeg is not installed', async () => {
+  it('causes exit 2 before anything is paid if ffmpeg is not installed', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     vi.stubEnv('PATH', scene.user.cwd);
     onEnd(() => void vi.unstubAllEnvs());
@@ -227,7 +227,7 @@ describe('references between rows', () => {
       [['s1'], ['s2', '@s1#2:last']],
       /:3: image @s1#2:last: s1 makes only 1 video/,
     ],
-  ] as const)('cause a plan error with a line number if they form %s', async (_, rows, message) => {
+  ] as const)('cause an error with a line number if they form or contain %s', async (_, rows, message) => {
     const file = scene.file('m.csv', story(...(rows as unknown as [string, string?][])));
     for (const command of ['plan', 'run']) {
       const ran = await scene.batch(command, file);
@@ -236,7 +236,7 @@ describe('references between rows', () => {
     expect(scene.gateway.posts()).toHaveLength(0);
   });
 
-  it('block a row that depends on an invalid row skipped by --skip-bad', async () => {
+  it('block a row if it depends on an invalid row that --skip-bad skips', async () => {
     const file = scene.file('m.csv', story(['s1', 'none.png'], ['s2', '@s1:last']));
     const ran = await scene.read('run', file, '--skip-bad');
     expect(ran.rows).toMatchObject([{ id: 's2', state: 'blocked' }]);

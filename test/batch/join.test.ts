@@ -78,7 +78,7 @@ async function ran(...given: Parameters<typeof rows>): Promise<string> {
 }
 
 describe.skipIf(!hasFfmpeg)('mgw batch join with ffmpeg', () => {
-  it("copies clips of the same format in the file's order, overlays speech on one, and does not call the gateway", async () => {
+  it('joins clips of the same format in the order of the rows, overlays speech on one, and does not call the gateway', async () => {
     speak();
     const file = await ran(['n1', 's1'], ['s3'], ['s1'], ['s2']);
     const { gateway } = scene;
@@ -135,7 +135,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
 
   const filmFrom = (...ids: string[]): Buffer => Buffer.concat(ids.map((id) => films[id] ?? Buffer.alloc(0)));
 
-  it('needs no reachable gateway, and does not read the files that rows refer to', async () => {
+  it('works without a reachable gateway, and does not read the files that rows refer to', async () => {
     const file = await ran(['s1'], ['s2']);
     await scene.gateway.close();
     const joined = await join(file);
@@ -236,7 +236,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
   );
 });
 
-describe('the field `over`', () => {
+describe('the manifest field `over`', () => {
   it('causes a plan error with a line number if it does not match a row', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's2']));
     const plan = await scene.batch('plan', file);

@@ -34,7 +34,7 @@ describe('a batch run with --output, --name and -d', () => {
     ['status', 'name', 0],
     ['plan', 'name', 0],
     ['run', 'name', 0],
-  ])('is reported as done by batch %s, given its %s', async (command, by, code) => {
+  ])('is reported as done by `batch %s` if the argument is its %s', async (command, by, code) => {
     const result = await batch(command, by === 'file' ? file : 'film', '--json');
     expect(result).toMatchObject({ code });
     expect(result.json.batch).toMatchObject({ name: 'film', states: { done: 2 } });
@@ -58,7 +58,7 @@ describe('a batch run with --output, --name and -d', () => {
     expect((await batch('ls')).stdout).toMatch(/^film +2 succeeded +unknown /m);
   });
 
-  it("uses a later command's output and field values instead, if set", async () => {
+  it("uses a later command's output and field values instead if that command sets them", async () => {
     const other = scene.at('other/{id}.{ext}');
     expect(await batch('run', file, '-o', other)).toMatchObject({ code: 0 });
     expect(existsSync(scene.at('other/a.mp4'))).toBe(true);

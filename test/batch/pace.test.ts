@@ -23,7 +23,7 @@ async function enter(one: LocalPace, times: number): Promise<void> {
 }
 
 describe('the number of tasks in progress', () => {
-  it('is limited, so the next task starts only when a task ends', async () => {
+  it('is limited, so that the next task starts only when another ends', async () => {
     const { pace: one } = pace({ concurrency: 2 });
     await enter(one, 2);
     const order: string[] = [];
@@ -55,7 +55,7 @@ describe('the number of tasks in progress', () => {
     expect(one.limit).toBe(1);
   });
 
-  it('does not keep an interrupted process waiting', async () => {
+  it('does not make an interrupted process wait', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -103,7 +103,7 @@ describe('a submission that becomes ready to send late', () => {
     await paced.exchange({} as never, options);
   }
 
-  it('waits for another turn if connecting takes too long, and is not sent if recording takes too long', async () => {
+  it('waits for the next window if connecting takes too long, and is not sent if recording the attempt takes too long', async () => {
     await sendLate({ recording: 1900 });
     await sendLate({ connecting: 2100, recording: 1900 });
     const late = { phase: 'unsent', reason: 'aborted_before_send' };
@@ -127,14 +127,17 @@ describe('polls', () => {
   it.each([
     [30, 30_000],
     [3600, 60_000],
-  ])('of all jobs wait for a Retry-After of %i s, up to one minute', async (seconds, ms) => {
-    const { pace: one, clock } = pace();
-    const headers = { 'retry-after': String(seconds) };
-    const client = { exchange: () => Promise.resolve({ status: 429, headers, text: '', complete: true }) };
-    const read = (): never => expect.unreachable();
-    const paced = pacedClient(client as never, one, new Slot(one), never, read);
-    await paced.exchange({} as never, { auth: xApiKey, timeoutMs: 1000 });
-    await one.waitToPoll(never);
-    expect(clock.monotonic()).toBe(ms);
-  });
+  ])(
+    'wait, for all jobs, as long as a Retry-After of %i s requests, up to one minute',
+    async (seconds, ms) => {
+      const { pace: one, clock } = pace();
+      const headers = { 'retry-after': String(seconds) };
+      const client = { exchange: () => Promise.resolve({ status: 429, headers, text: '', complete: true }) };
+      const read = (): never => expect.unreachable();
+      const paced = pacedClient(client as never, one, new Slot(one), never, read);
+      await paced.exchange({} as never, { auth: xApiKey, timeoutMs: 1000 });
+      await one.waitToPoll(never);
+      expect(clock.monotonic()).toBe(ms);
+    },
+  );
 });

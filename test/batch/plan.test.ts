@@ -9,7 +9,7 @@ beforeAll(async () => {
 beforeEach(() => scene.gateway.requests.splice(0));
 afterAll(() => scene.gateway.close());
 
-describe('a plan', () => {
+describe('a batch plan', () => {
   it('lists all errors by row and line, and sends nothing', async () => {
     const text = [
       'id,protocol,model,duration,prompt,output',
@@ -44,7 +44,7 @@ describe('a plan', () => {
     ['an escape', '\u001b[31m.mp4', /line break or a control/],
     ['a hidden file', '.bashrc', /starts with a dot/],
     ['a hidden folder', 'x/.git/hooks', /starts with a dot/],
-    ['fifty thousand folders', `${'a/'.repeat(50_000)}a.mp4`, /longer than 1024 bytes/],
+    ['fifty thousand folders in its name', `${'a/'.repeat(50_000)}a.mp4`, /longer than 1024 bytes/],
     ['a long template', '{id}'.repeat(1000), /longer than 1024 bytes/],
     ['a template of long values', '{model}'.repeat(140), /longer than 1024 bytes/],
   ])('refuses an output with %s', async (_, output, why) => {
@@ -57,18 +57,21 @@ describe('a plan', () => {
   it.each([
     ['that no row may have', 'duration: [5, five]', 4],
     ['that its model does not accept', 'duration: [5, 99]', 2],
-  ])('counts every row with a matrix value %s, but reports the value once', async (_, list, line) => {
-    const text = [
-      'defaults: {protocol: c, model: vendor-h3-mini, duration: 5}',
-      'matrix:',
-      '  prompt: [a boat, a cat, a dog]',
-      `  ${list}`,
-    ];
-    const file = scene.file('matrix.yaml', text.join('\n'));
-    const { batch, problems } = await scene.read('plan', file);
-    expect(batch).toMatchObject({ rows: 6, bad: 3, states: { new: 3 } });
-    expect(problems).toMatchObject([{ line }]);
-  });
+  ])(
+    'counts every row with a matrix value %s as invalid, but reports the value once',
+    async (_, list, line) => {
+      const text = [
+        'defaults: {protocol: c, model: vendor-h3-mini, duration: 5}',
+        'matrix:',
+        '  prompt: [a boat, a cat, a dog]',
+        `  ${list}`,
+      ];
+      const file = scene.file('matrix.yaml', text.join('\n'));
+      const { batch, problems } = await scene.read('plan', file);
+      expect(batch).toMatchObject({ rows: 6, bad: 3, states: { new: 3 } });
+      expect(problems).toMatchObject([{ line }]);
+    },
+  );
 
   it('requests the model list once for all rows that need it', async () => {
     const rows = ['a boat', 'a cat', 'a dog'].map((prompt) => `b,Kling,5,${prompt}`);
@@ -77,7 +80,7 @@ describe('a plan', () => {
     expect(scene.gateway.requests.map(({ method, path }) => `${method} ${path}`)).toEqual(['GET /v1/models']);
   });
 
-  it('reports an unknown price', async () => {
+  it('reports that a price is unknown', async () => {
     const { cost } = await scene.read('plan', scene.file('cost.csv', clips(['a', 'a boat'])));
     expect(cost.at_most).toBe('unknown');
   });

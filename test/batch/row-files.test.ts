@@ -56,7 +56,7 @@ describe('a local file in a manifest', () => {
     ['the path of a missing file', () => join(outside, 'missing')],
   ];
   it.each(fields.flatMap(([field, row]) => ways.map(([way, path]) => [field, way, row, path] as const)))(
-    'in the field %s is not read outside the allowed folders through %s',
+    'is not read through the field %s outside the allowed folders, even through %s',
     async (field, _, row, path) => {
       const file = scene.file('m.jsonl', jsonl(row(path())));
       for (const command of ['plan', 'run', 'status']) {
@@ -70,7 +70,7 @@ describe('a local file in a manifest', () => {
   );
 
   it.each(fields.slice(1, 3))(
-    'in the field %s is read below a folder that --allow-files allows',
+    'is read through the field %s below a folder that --allow-files allows',
     async (field, row) => {
       const name = field === 'image' ? 'image.png' : 'body.json';
       const file = scene.file('m.jsonl', jsonl(row(join(outside, name))));
@@ -161,7 +161,7 @@ it.each([
   [['video', 'b', 'submit', 'a boat', '-m', 'Kling', '--ext-info', '@secret', '--dry-run']],
   [['responses', '--body', '@secret']],
   [['api', 'POST', '/v1/x', '--body', '@secret']],
-])('the command %j does not quote the file in its errors', async (args) => {
+])('the command %j does not quote the content of @FILE in its errors', async (args) => {
   writeFileSync(scene.at('secret'), secret);
   const { code, stderr } = await runHereAs(scene.user, args);
   expect([code, stderr]).toEqual([2, expect.not.stringMatching(/hunter2|PGPASS/)]);

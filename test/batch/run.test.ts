@@ -36,8 +36,8 @@ function charges(): Record<string, number> {
   return Object.fromEntries(scene.gateway.charges);
 }
 
-describe('a run', () => {
-  it('submits, waits for and saves every row, and pays nothing if it is run again', async () => {
+describe('a batch run', () => {
+  it('submits, waits for and saves every row, and a second run costs nothing', async () => {
     const file = scene.file('m.csv', mixed);
     const first = await scene.batch('run', file);
     expect(first.stderr).toContain('m: 4 done; 4 files saved.');
@@ -61,7 +61,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('saves a missing file again, and pays nothing', async () => {
+  it('saves a missing file again at no charge', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     rmSync(scene.at('a.mp4'));
@@ -80,7 +80,7 @@ describe('a run', () => {
       'output: out/sub/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]',
       [],
     ],
-  ])('does not follow a symbolic link out of the allowed folder: %s', async (_, name, text, output) => {
+  ])('does not follow a symbolic link out of the allowed folder (link %s)', async (_, name, text, output) => {
     const outside = freshFolder();
     mkdirSync(scene.at('out'));
     symlinkSync(outside, scene.at('out/sub'));
@@ -121,7 +121,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('pays for nothing if a row is invalid, and skips invalid rows with --skip-bad', async () => {
+  it('pays for nothing if a row is invalid, but skips invalid rows if --skip-bad is given', async () => {
     const file = scene.file('m.csv', `${clips(['a', 'a boat'])}b,c,vendor-h3-mini,4,a cat\n`);
     expect(await scene.batch('run', file)).toMatchObject({ code: 2 });
     expect(scene.gateway.requests).toEqual([]);
@@ -143,7 +143,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('does not pay again for a row whose record is lost', async () => {
+  it("does not pay again for a row if the row's record is lost", async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     const jobs = join(scene.user.env['MGW_STATE_DIR'] ?? '', 'jobs');
@@ -215,7 +215,7 @@ describe('a run', () => {
 });
 
 describe('mgw batch retry', () => {
-  it('pays again for a failed row, unlike batch run', async () => {
+  it('pays again for a failed row, whereas batch run does not', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     expect(await scene.read('run', file)).toMatchObject({
@@ -264,7 +264,7 @@ describe('mgw batch retry', () => {
   });
 });
 
-it('a run removes the leftovers of killed runs next to the files of done and failed rows', async () => {
+it('a batch run removes the leftovers of killed runs next to the files of done and failed rows', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   const leave = (): void => ['a.mp4.part.json', 'b.mp4.part.json'].forEach((name) => scene.file(name, ''));
   const left = (): string[] => readdirSync(scene.user.cwd).filter((name) => name.includes('.part'));
@@ -277,7 +277,7 @@ it('a run removes the leftovers of killed runs next to the files of done and fai
   expect(left()).toEqual([]);
 });
 
-describe('a row that was changed', () => {
+describe('a row that was changed after it was paid for', () => {
   it('is printed with the difference, and is paid for only by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
@@ -346,7 +346,7 @@ describe('a row that was changed', () => {
   });
 });
 
-describe('an interruption', () => {
+describe('an interruption of a batch run', () => {
   const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
 
   /** Starts a run of four rows, and waits until two rows have been sent and have no response. */
@@ -380,7 +380,7 @@ describe('an interruption', () => {
     ['SIGINT', 130],
     ['SIGTERM', 143],
   ] as const)(
-    'by %s ends submissions but waits for pending responses, and a rerun pays for the remaining rows',
+    'stops new submissions but waits for pending responses if it is %s, and a rerun pays for the remaining rows',
     async (signal, code) => {
       const { running, file, answer, told } = await interrupted();
       running.child.kill(signal);
@@ -400,7 +400,7 @@ describe('an interruption', () => {
     },
   );
 
-  it('by SIGKILL leaves rows in doubt that the next run reports', async () => {
+  it('leaves rows in doubt, which the next run reports, if it is SIGKILL', async () => {
     const { running, file, answer } = await interrupted();
     running.child.kill('SIGKILL');
     await running.result;
@@ -411,7 +411,7 @@ describe('an interruption', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('abandons pending responses if it is repeated, and leaves the rows in doubt, never sent again', async () => {
+  it('abandons pending responses if it is repeated, and leaves their rows in doubt, which are never sent again', async () => {
     const { running, file, answer, told } = await interrupted();
     running.child.kill('SIGINT');
     await told;
@@ -427,8 +427,8 @@ describe('an interruption', () => {
   });
 });
 
-describe('output file names', () => {
-  it("contain each file's job and number if requested", async () => {
+describe('output file names of a batch', () => {
+  it("contain the file's job and number if the template contains them", async () => {
     scene.gateway.samples = 2;
     const row = 'id,protocol,model,duration,sample-count,prompt\none,a,video-a,5,2,a boat\n';
     const file = scene.file('m.csv', row);
@@ -444,7 +444,7 @@ describe('output file names', () => {
   });
 });
 
-describe('a row whose result is no longer available', () => {
+describe('a row whose result is no longer available at the gateway', () => {
   it('is reported, and is paid for again only by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {
@@ -520,7 +520,7 @@ describe('a sidecar', () => {
   });
 });
 
-it('--skip-bad, suggested for a row whose output exists, runs the other rows', async () => {
+it('--skip-bad, which mgw suggests if the output of a row exists, runs the other rows', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   scene.file('b.mp4', 'mine');
   const { exit_code, error } = await scene.read('run', file);
@@ -530,7 +530,7 @@ it('--skip-bad, suggested for a row whose output exists, runs the other rows', a
   expect(readFileSync(scene.at('b.mp4'), 'utf8')).toBe('mine');
 });
 
-describe('a budget', () => {
+describe('the budget of a batch', () => {
   beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
 
   it('applies to all runs of a batch together, and a run that would exceed the budget exits 12', async () => {
@@ -567,7 +567,7 @@ describe('a budget', () => {
     expect(await scene.batch('retry', file, '--budget', '1', '--changed')).toMatchObject({ code: 0 });
   });
 
-  it('counts a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {
+  it('includes a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     once('a boat', { kind: 'lose' });
     const args = ['run', file, '--concurrency', '1', '--budget'] as const;
@@ -586,7 +586,7 @@ describe('a budget', () => {
     expect(error).toBeUndefined();
   });
 
-  it('that is too low is reported with the number of paid rows and of rows in doubt', async () => {
+  it('causes an error, if it is too low, with the number of paid rows and of rows in doubt', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     once('a cat', { kind: 'lose' });
     const { error } = await scene.read('run', file, '--concurrency', '1', '--budget', '2');
@@ -599,7 +599,7 @@ describe('a budget', () => {
     });
   });
 
-  it('that was set earlier is raised once for the whole batch by the suggested command', async () => {
+  it('is raised once for the whole batch by the suggested command if it was set earlier', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     await runHereAs(scene.user, ['budget', 'set', '2', '2', '--per', 'day']);
     const args = ['run', file, '--concurrency', '1', '--budget-name', '2'] as const;
@@ -623,7 +623,7 @@ describe('a budget', () => {
 });
 
 describe('a batch that was run', () => {
-  it('can be specified by its name', async () => {
+  it('can be specified in later commands by its name', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     await scene.batch('run', file);
@@ -639,7 +639,7 @@ describe('a batch that was run', () => {
     expect(listed.json['jobs']).toHaveLength(3);
   });
 
-  it('is distinct from a batch that was never run', async () => {
+  it('is known by its name, unlike a batch that was never run', async () => {
     expect(await runHereAs(scene.user, ['batch', 'status', 'nobody'])).toMatchObject({ code: 2 });
   });
 });

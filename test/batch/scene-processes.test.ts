@@ -112,7 +112,7 @@ describe('a batch whose processes are killed and whose responses are lost', () =
     await resolveAll(told);
   });
 
-  it('is done once failed rows are retried, and later runs send no POST', async () => {
+  it('is completed by a retry of failed rows, and later runs send no POST', async () => {
     expect((await start().result).code).toBe(11);
     expect(scene.gateway.charges.get(doomed)).toBe(1);
     expect((await start('retry', '--failed').result).code).toBe(0);

@@ -94,7 +94,7 @@ describe('a budget log', () => {
       },
     ],
     ['truncated', (path) => truncateSync(path, 1)],
-  ])('is not written to after it was %s', async (_, change) => {
+  ])('is not written to after its file was %s', async (_, change) => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     await log.append('first\n', true);
@@ -121,7 +121,7 @@ describe('a budget log', () => {
         await expect(openBudgetLog(path)).rejects.toThrow(MgwError);
       },
     ],
-  ])('leaves no file or folder open after %s', async (_, use) => {
+  ])('leaves no file or folder open (checked after %s)', async (_, use) => {
     const folder = freshFolder();
     await use(join(folder, 'a.jsonl'));
     const open = readdirSync('/proc/self/fd').map((file) => {
@@ -136,7 +136,7 @@ describe('a budget log', () => {
     ['a link', (path) => symlinkSync(`${path}.other`, path)],
     ['a folder', (path) => mkdirSync(path)],
     ['a FIFO', (path) => execFileSync('mkfifo', [path])],
-  ])('cannot be %s', async (_, make) => {
+  ])('is refused if it is %s', async (_, make) => {
     const path = join(freshFolder(), 'a.jsonl');
     make(path);
     await expect(openBudgetLog(path)).rejects.toMatchObject({

@@ -187,7 +187,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(await own.reserve(chargeOf('d', 6), most)).toMatchObject({ fits: false });
   });
 
-  it('can be used to the last unit by any number of processes at once, and no further', async () => {
+  it('can be used to the last unit, but no further, by any number of concurrent processes', async () => {
     const place = await newPlace();
     const sides = await Promise.all([1, 2, 3, 4, 5].map(() => place.open()));
     const all = sides.map(

@@ -61,7 +61,7 @@ describe("a body's maximum cost", () => {
     [undefined, { duration: null }],
     [undefined, { duration: 0 }],
     [undefined, { seconds: '' }],
-  ])('is %s under Protocol C for %j, because the longer duration counts', (most, body) => {
+  ])('is %s under Protocol C for %j, because it uses the longer duration', (most, body) => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
   });
 
@@ -161,7 +161,7 @@ describe("a body's maximum cost", () => {
     ['a', 'resolution=1080p: video=1', a({})],
     ['a', 'second=1', a({ durationSeconds: 'long' })],
     ['c', 'second=1', { model: 'vendor-h3', seconds: 'long' }],
-  ])('is unknown rather than 0: %s %s %j', (name, text, body) => {
+  ])('is unknown rather than 0 for Protocol %s, the price %s and the body %j', (name, text, body) => {
     expect(cost(name, text, body)).toBeUndefined();
   });
 
@@ -209,7 +209,7 @@ describe("a body's maximum cost", () => {
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
   });
 
-  it("includes the price of 10,000 characters for speech, to price the gateway's count", () => {
+  it("is recorded, for speech, with the price of 10,000 characters, which prices the gateway's count", () => {
     const quantity = speechQuantity({ req_params: { text: 'abc' } });
     const factors = { group: parseAmount('1.5') };
     const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);
@@ -272,7 +272,7 @@ describe('a price', () => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 
-  it("accepts only the medium's units: no seconds for speech, and no characters for video", () => {
+  it('accepts only the units of its medium: no seconds for speech, and no characters for video', () => {
     expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
     expect(() => parsePrice('10k_characters=1 minimum=1', [], speechUnits)).toThrow(/minimum is not a unit/);
     expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);

@@ -30,9 +30,9 @@ describe('a budget line', () => {
     ['a reservation', reserve],
     ['a reservation under a limit', { ...reserve, limit: { amount: decimalOf(3), per: 'month' } }],
     ['a reservation of a process without a lease', { ...reserve, owner: { pid: 7, start: '', host: '' } }],
-    ['an amount that is spent', { type: 'keep', id: 'a' }],
+    ['a spent amount', { type: 'keep', id: 'a' }],
     ['a final amount', { type: 'keep', id: 'a', amount }],
-    ['an amount that is released', { type: 'release', id: 'a' }],
+    ['a released amount', { type: 'release', id: 'a' }],
   ])('is read back as %s', (_, event) => {
     const line = encodeBudgetEvent(event, at);
     expect(decodeBudgetLine(line)).toEqual({ ...event, at });
@@ -41,11 +41,11 @@ describe('a budget line', () => {
   });
 
   it.each<[string, object]>([
-    ['of a later version', { v: 2, at, type: 'removed' }],
-    ['of an unknown type', { v: 1, at, type: 'doubled' }],
-    ['without a type', { v: 1, at }],
-    ['that is a list', [1]],
-  ])('%s is damaged', (_, value) => {
+    ['has a later version', { v: 2, at, type: 'removed' }],
+    ['has an unknown type', { v: 1, at, type: 'doubled' }],
+    ['has no type', { v: 1, at }],
+    ['is a list', [1]],
+  ])('is damaged if it %s', (_, value) => {
     expect(decodeBudgetLine(checkedLine(value))).toBe('damaged');
   });
 
@@ -66,7 +66,7 @@ it.each([
     { pid: '7', start: 1, host: 2, instance: 3, lease: 4 },
     { pid: 1, start: '', host: '' },
   ],
-])('the owner %j is read as %j, so an unidentified owner is never proven dead', (json, expected) => {
+])('the owner %j is read as %j, so that an unidentified owner is never proven dead', (json, expected) => {
   expect(parseOwner(json)).toEqual(expected);
 });
 
@@ -81,7 +81,7 @@ function stateAfter(...events: BudgetEvent[]): string {
   return [...amounts, ...reservations.open().map(({ id }) => id)].join(' ');
 }
 
-describe('budget lines', () => {
+describe('lines of a budget file', () => {
   const limit: BudgetEvent = { type: 'limit', amount: decimalOf(1) };
   const [keep, release] = (['keep', 'release'] as const).map((type): BudgetEvent => ({ type, id: 'a' })) as [
     BudgetEvent,
@@ -174,7 +174,7 @@ it("a budget file's lines are synced if required, and its name is synced when th
   await log.close();
 });
 
-describe('budget entries', () => {
+describe('entries of a budget', () => {
   const entry = (id: string, state: 'reserved' | 'kept'): BudgetEntries['entries'][number] => ({
     ...{ id, amount, at, owner, state },
   });
@@ -215,7 +215,7 @@ describe('budget entries', () => {
     expect(operations).toEqual(['open', 'write', 'sync']);
   });
 
-  it('without a limit create a budget that grants nothing', async () => {
+  it('create a budget that grants nothing if there is no limit', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     await writeBudgetFile(path, { entries: [entry('a', 'kept')] });
     expect(await readBudgetFile(path)).toEqual({ limit: undefined, entries: [entry('a', 'kept')] });

@@ -118,7 +118,7 @@ describe("a job's cost", () => {
       ['2 failed', '3 spent'],
     ],
     ['imported by its handle', [prepared(), accepted()], []],
-  ])('is determined by its record (%s)', (_, events, expected) => {
+  ])('is determined by its recorded events (%s)', (_, events, expected) => {
     expect(cost(...events)).toEqual(expected);
   });
 
@@ -129,33 +129,37 @@ describe("a job's cost", () => {
   ];
 
   it.each<[string, object, string]>([
-    ["follows the gateway's count", { usage: { text_words: 17 } }, '0.255 spent'],
-    ['is the maximum if the gateway did not count', {}, '0.3 spent'],
-    ["is the maximum if the gateway's count is invalid", { usage: { text_words: -1 } }, '0.3 spent'],
+    ["follows the gateway's count of speech", { usage: { text_words: 17 } }, '0.255 spent'],
+    ['is the maximum if the gateway did not count the speech', {}, '0.3 spent'],
     [
-      "is the maximum if the gateway's count is not a whole number",
+      "is the maximum if the gateway's count of speech is invalid",
+      { usage: { text_words: -1 } },
+      '0.3 spent',
+    ],
+    [
+      "is the maximum if the gateway's count of speech is not a whole number",
       { usage: { text_words: 1.5 } },
       '0.3 spent',
     ],
-  ])('of speech %s', (_, more, expected) => {
+  ])('%s', (_, more, expected) => {
     expect(cost(...spoken, finished('succeeded', more))).toEqual([expected]);
   });
 
   it.each<[string, object, string]>([
-    ['that broke off is spent', { error: { code: 'speech_incomplete', message: '' } }, '0.3 spent'],
-    ['that failed after some audio is spent', { error, details: { audio_bytes: 7 } }, '0.3 spent'],
-    ['that failed before any audio is reported as failed', { error }, '0.3 failed'],
+    ['is spent if the speech broke off', { error: { code: 'speech_incomplete', message: '' } }, '0.3 spent'],
+    ['is spent if the speech failed after some audio', { error, details: { audio_bytes: 7 } }, '0.3 spent'],
+    ['is reported as failed if the speech failed before any audio', { error }, '0.3 failed'],
     [
-      'that broke off is at least the maximum, because the count may be incomplete',
+      'is at least the maximum if the speech broke off, because the count may be incomplete',
       { error: { code: 'speech_incomplete', message: '' }, usage: { text_words: 17 } },
       '0.3 spent',
     ],
     [
-      "that broke off follows the gateway's count if it is higher",
+      "follows the gateway's count if the speech broke off and the count is higher",
       { error: { code: 'speech_incomplete', message: '' }, usage: { text_words: 40 } },
       '0.6 spent',
     ],
-  ])('of speech %s', (_, more, expected) => {
+  ])('%s', (_, more, expected) => {
     expect(cost(...spoken, finished('failed', more))).toEqual([expected]);
   });
 });
@@ -164,7 +168,7 @@ it.each<[string, JobEvent, string[]]>([
   ['its own attempt', { type: 'unavailable', attempt: 1, error }, ['none', 'open']],
   ['the last attempt if the refusal specifies none', { type: 'rejected', error }, ['open', 'none']],
   ['no attempt if its own is not recorded', { type: 'unavailable', attempt: 7, error }, ['open', 'open']],
-])('a refusal recorded after a later attempt began ends %s', (_, refusal, fates) => {
+])('a refusal that is recorded after a later attempt began ends %s', (_, refusal, fates) => {
   const events = [prepared(), sending(1), sending(2), refusal].map((each) => ({ ...each, at }));
   expect(chargesOf(events).map(({ outcome }) => outcome)).toEqual(fates);
 });

@@ -27,7 +27,7 @@ describe('checkKey', () => {
     ['secret word', /white space/],
     ['secretwörd', /not ASCII/],
     [`secretword${'x'.repeat(5000)}`, /longer/],
-  ])('refuses %j without quoting it', (key, why) => {
+  ])('refuses %j, and does not quote it in the error', (key, why) => {
     expect(() => checkKey(key)).toThrow(why);
     expect(() => checkKey(key)).not.toThrow(/secret|w[oö]rd/);
   });

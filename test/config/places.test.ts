@@ -8,7 +8,7 @@ it("mgw's folders are in the home folder by default", () => {
   expect(stateFolder({}, { ...host, platform: 'darwin' })).toEqual({ path: '/home/ann/.local/state/mgw' });
 });
 
-it("mgw's folders follow the XDG variables, unless the value is a relative path", () => {
+it("mgw's folders are set by the XDG variables, unless the value is a relative path", () => {
   expect(configFolder({ XDG_CONFIG_HOME: '/x' }, host)).toEqual({
     path: '/x/mgw',
     variable: 'XDG_CONFIG_HOME',

@@ -95,7 +95,7 @@ describe('readConfig', () => {
     ['{"__proto__":{"profiles":{}}}', /member "__proto__"/],
     ['{"profiles":{"__proto__":{"api_key":"x"}}}', /member "__proto__"/],
     ['{"profiles":{"default":{"defaults":{"video":{"a":{"constructor":{}}}}}}}', /member "constructor"/],
-  ])('refuses %s', async (text, why) => {
+  ])('refuses the content %s', async (text, why) => {
     put(text);
     expect(await refusal()).toMatch(why);
   });

@@ -35,7 +35,7 @@ function refusal(act: () => unknown): MgwError {
   throw new Error('it was accepted');
 }
 
-describe('the order of precedence', () => {
+describe('the order of precedence of settings', () => {
   it('is flag, environment, profile, default, and the source of each value is reported', () => {
     const flags = { timeout: '1m' };
     const env = { MGW_TIMEOUT: '2m' };
@@ -156,7 +156,7 @@ describe('the base URL', () => {
     expect(error.message).not.toContain('sesame');
   });
 
-  it('may use http:// on loopback, or elsewhere if the user allows it', () => {
+  it('is accepted with http:// on loopback, or elsewhere if the user allows it', () => {
     const flags = { baseUrl: 'http://10.0.0.1' };
     expect(refusal(() => requireBaseUrl(resolve({ flags }))).message).toContain('--allow-http');
     expect(requireBaseUrl(resolve({ flags: { ...flags, allowHttp: true } })).href).toBe('http://10.0.0.1/');
@@ -194,7 +194,7 @@ describe('the key', () => {
     expect([requireKey(settings), requireKey(settings)]).toEqual(['sk-1', 'sk-1']);
   });
 
-  it('is read from the variable rather than the file', () => {
+  it('is read from MGW_API_KEY rather than from MGW_API_KEY_FILE', () => {
     expect(requireKey(resolve({ env: { MGW_API_KEY: 'sk-2', MGW_API_KEY_FILE: '/none' } }))).toBe('sk-2');
   });
 
@@ -219,8 +219,8 @@ describe('the key', () => {
   );
 });
 
-describe('setting values', () => {
-  it('include poll intervals below 5 s only on loopback', () => {
+describe('the values of settings', () => {
+  it('can be poll intervals below 5 s only on loopback', () => {
     const flags = { pollInterval: '50ms' };
     const remote = { MGW_BASE_URL: 'https://gateway.example' };
     expect(resolve({ flags, env: { MGW_BASE_URL: 'http://127.0.0.1:1' } }).pollIntervalMs.value).toBe(50);
@@ -249,19 +249,19 @@ describe('setting values', () => {
     [{ profile: { c: { auth_scheme: 'a b' } } }, 'c.auth_scheme in profile default a b: '],
     [{ flags: { trustOrigin: ['https://h/p'] } }, '--trust-origin https://h/p: must be an origin'],
     [{ profile: { tts: { sample_rate: 0 } } }, 'tts.sample_rate in profile default 0: '],
-  ] satisfies [Given, string][])('are refused: %j', (given, message) => {
+  ] satisfies [Given, string][])('are refused if they are invalid: %j', (given, message) => {
     const error = refusal(() => resolve(given));
     expect(error.exitCode).toBe(2);
     expect(error.message).toContain(message);
   });
 
-  it('may be durations that the command line has parsed into milliseconds', () => {
+  it('are accepted if they are durations that the command line has parsed into milliseconds', () => {
     expect(resolve({ flags: { timeout: 90_000 } }).timeoutMs.value).toBe(90_000);
   });
 });
 
 describe('the settings', () => {
-  it('disable prompts in CI, by flag or by variable', () => {
+  it('disable prompts in CI, or by a flag or variable', () => {
     expect(resolve({ env: { CI: 'true' } }).noInput).toEqual({ value: true, source: 'env', name: 'CI' });
     expect(resolve({ env: { CI: 'woodpecker' } }).noInput.value).toBe(true);
     expect(resolve({ env: { CI: 'false' } }).noInput.value).toBe(false);

@@ -15,7 +15,7 @@ import { layersOf } from '../../src/config/resolve.ts';
 import type { SettingFlags } from '../../src/config/rules.ts';
 
 describe('keyPath', () => {
-  it("reads a default's last part as the flag, regardless of the model's name", () => {
+  it("reads the last part of a default's name as the flag, regardless of the model's name", () => {
     expect(keyPath('defaults.video.a.veo-3.duration')).toEqual([
       'defaults',
       'video',

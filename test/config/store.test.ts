@@ -82,7 +82,7 @@ describe('changeProfile', () => {
   });
 });
 
-describe('concurrent changes', () => {
+describe('concurrent changes of the config', () => {
   it('all take effect', async () => {
     const names = ['one', 'two', 'three', 'four', 'five'];
     await Promise.all(names.map((name) => changeProfile(env, name, () => ({ retries: 1 }))));
@@ -100,7 +100,7 @@ describe('concurrent changes', () => {
 });
 
 describe('changeConfig', () => {
-  it('refuses a file that cannot be trusted without changing it', async () => {
+  it('refuses a config file that is invalid, and leaves it unchanged', async () => {
     mkdirSync(folder, { recursive: true });
     for (const text of ['not JSON', '{"__proto__":{}}', '[]']) {
       writeFileSync(file, text, { mode: 0o600 });
@@ -122,7 +122,7 @@ describe('changeConfig', () => {
     expect(await readConfig(env)).toEqual({ profiles: { default: {} } });
   });
 
-  it('reports a file that cannot be written', async () => {
+  it('reports a config file that cannot be written', async () => {
     writeFileSync(path.join(root, 'deep'), 'a file where a folder should be');
     await expect(changeProfile(env, 'default', () => ({}))).rejects.toMatchObject({
       name: 'MgwError',

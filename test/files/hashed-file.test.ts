@@ -30,7 +30,7 @@ const sha256 = (...pieces: Uint8Array[]): string =>
   createHash('sha256').update(Buffer.concat(pieces)).digest('hex');
 
 describe.each([Infinity, 4 * mib])(
-  'a file hashed while it is written, up to %s bytes in this thread,',
+  'a file that is hashed while it is written (up to %s bytes in the calling thread)',
   (maxHashedHere) => {
     it('has the hash of everything written', async () => {
       const file = opened(maxHashedHere);

@@ -31,7 +31,7 @@ async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean 
 }
 
 describe('an output lock', () => {
-  it('is held by one process at a time, while the next process waits', async () => {
+  it('is held by one process at a time, and the next process waits', async () => {
     const first = await ctx.lock(as(1));
     const second = ctx.lock(as(2, 1));
     let isHeld = false;
@@ -136,7 +136,7 @@ describe('an output lock', () => {
   });
 });
 
-describe('a temporary file', () => {
+describe('the temporary file of an output', () => {
   it('is kept by a process that fails, and reused by the next process that makes the same file', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
@@ -169,7 +169,7 @@ describe('a temporary file', () => {
   });
 
   it.each(['../film.mp4.x.part', 'other.part', '/etc/passwd'])(
-    'is never %s, even if the log contains that name',
+    'is never taken from %s, even if the log contains that name',
     async (part) => {
       const lock = await ctx.lock(as(1));
       await lock.note({ part, durable: 10 });
@@ -179,7 +179,7 @@ describe('a temporary file', () => {
     },
   );
 
-  it('without a durable length is removed if it is empty, and kept if it contains data', async () => {
+  it('is removed if it has no recorded length and is empty, but kept if it contains data', async () => {
     const first = await ctx.lock(as(1));
     closeSync((await first.openPart()).file);
     const next = await ctx.lock(as(2));
@@ -206,7 +206,7 @@ describe('a temporary file', () => {
     },
   );
 
-  it('may have scratch files, which are removed with the lock or by the next process', async () => {
+  it('has its scratch files removed with the lock, or by the next process', async () => {
     const lock = await ctx.lock(as(1));
     const { path, file } = await lock.createScratch();
     closeSync(file);

@@ -20,7 +20,7 @@ it('mgw does not trust other users, even if it runs as root', () => {
   expect(ownerFault({ uid: 1000 }, 0)).toBe('belongs to user 1000, and mgw runs as user 0');
 });
 
-it('mgw checks the owners of a link and of its target', () => {
+it('mgw checks the owner of a link and the owner of its target', () => {
   const link = path.join(folder, 'link');
   mkdirSync(path.join(folder, 'inner'), { mode: 0o700 });
   symlinkSync(path.join(folder, 'inner'), link);
@@ -43,7 +43,7 @@ it.each([
   ['702', 'can be written by every user (mode 0702)'],
   ['775', undefined],
   ['700', undefined],
-])('a folder with mode %s is reported as: %s', (mode, fault) => {
+])('a folder with mode %s is reported as unsafe: %s', (mode, fault) => {
   chmodSync(folder, Number.parseInt(mode, 8));
   expect(folderFault(folder, me)).toBe(fault);
 });

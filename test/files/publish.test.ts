@@ -229,7 +229,7 @@ describe('publish', () => {
     },
   );
 
-  describe('on a file system without links', () => {
+  describe('on a file system without hard links', () => {
     beforeEach(() => {
       disk.link = 'ENOTSUP';
     });

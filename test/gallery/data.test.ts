@@ -134,14 +134,14 @@ describe('a row that remakes a job', () => {
         parameters: { durationSeconds: 8, seed: 3, generateAudio: true },
       },
     ],
-  ])('of Protocol %s has the same request as the job', (protocol, request) => {
+  ])('has, for Protocol %s, the same request as the job', (protocol, request) => {
     const redo = redoRow(jobOf(protocol, request, [], 'm/boat/2'), redactor([key]));
     const row = 'row' in redo ? redo.row : {};
     expect(row).toMatchObject({ id: 'boat-again-hkcpw8an', protocol });
     expect(composed(row)).toEqual(request);
   });
 
-  it('of speech contains the format of the saved WAV file', () => {
+  it('asks for WAV if the speech was saved as a WAV file', () => {
     const request = {
       req_params: {
         text: 'A boat.',

@@ -89,7 +89,7 @@ test('rows paid for under a different batch name are paid for again only if the 
   expect((await agent.call('jobs')).jobs).toHaveLength(4);
 });
 
-test('a batch whose server was killed is not paid for under a different name', async () => {
+test('a batch whose MCP server was killed is not paid for again under a different name', async () => {
   const { server, next } = await slowGateway();
   const user = await userOf(server.url);
   writeFileSync(join(user.cwd, 'clips.jsonl'), rows);
@@ -172,7 +172,7 @@ test('a row of a running batch is not sent if the outcome of its request has bec
   expect(server.posts()).toBe(2);
 });
 
-test("a batch's state contains each row's error, the cost so far, and the next call", async () => {
+test("the state of an agent's batch contains each row's error, the cost so far, and the next call", async () => {
   const server = await gateway((seen, response) => {
     if (seen.body.includes('two')) sendJson(response, { error: { message: 'no boats' } }, 400);
     else sendJson(response, { task_id: server.create(), status: 'queued' });
@@ -208,7 +208,7 @@ test("a batch's state contains each row's error, the cost so far, and the next c
   ]);
 });
 
-test("a batch is refused without a budget, and pays nothing if the server's budget is too low", async () => {
+test("an agent's batch is refused without a budget, and costs nothing if the server's budget is too low", async () => {
   const none = await agentWith([]);
   expect(await none.agent.call('batch_run', batch)).toMatchObject({
     ok: false,
@@ -246,7 +246,7 @@ test("an agent receives the list of a batch's mismatching videos, as an error in
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-test('a batch above the --confirm-over amount is refused if the client cannot ask the user', async () => {
+test("an agent's batch above the --confirm-over amount is refused if the client cannot ask the user", async () => {
   const { agent, cwd } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
   const output = join(cwd, 'clips/{id}.{ext}');
   expect(await agent.call('batch_run', batch)).toMatchObject({
@@ -266,7 +266,7 @@ test.each([
     batch,
     JSON.stringify({ id: 'x', protocol: 'c', body: '@/etc/hostname' }),
   ],
-])('a batch cannot have %s', async (_, asked, manifest) => {
+])("an agent's batch is refused if it has %s", async (_, asked, manifest) => {
   const { agent } = await agentWith(['--budget', '1000'], manifest);
   for (const tool of ['batch_plan', 'batch_run'])
     expect(await agent.call(tool, asked)).toMatchObject({
@@ -277,7 +277,7 @@ test.each([
   expect((await agent.call('jobs')).jobs).toEqual([]);
 });
 
-test('a batch that ends during a read of its state is reported as pending, so the last state is always current', async () => {
+test('a batch that ends while its state is being read is reported as pending, so that the reported end state is always current', async () => {
   const run: StartedRun = { isRunning: true, rows: new Set(), errors: new Map() };
   const checkBatch = (): Promise<Partial<CheckedBatch>> => {
     run.isRunning = false;

@@ -17,7 +17,7 @@ function passed(text: string, size: number, max: number): { out: string; dropped
   return { out: readAll(lines).toString(), dropped };
 }
 
-test('the line reader returns complete messages and drops messages that are too long, regardless of how the input is split', () => {
+test('the MCP line reader returns complete messages and drops messages that are too long, regardless of how the input is split', () => {
   const message = fc.string({ maxLength: 30 }).map((method) => JSON.stringify({ jsonrpc: '2.0', method }));
   fc.assert(
     fc.property(fc.array(message), message, fc.integer({ min: 1, max: 80 }), (messages, rest, size) => {
@@ -44,14 +44,14 @@ test.each([
   // JavaScript would round this id.
   ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
   ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
-])('the line reader refuses the invalid message %j with the error %i', (line, code, id) => {
+])('the MCP line reader refuses the invalid message %j with the error %i', (line, code, id) => {
   const { out, dropped } = passed(`${line}\n`, 64, 1000);
   expect(out).toBe('');
   expect(dropped.map((each) => JSON.parse(each) as unknown)).toMatchObject([{ id, error: { code } }]);
 });
 
 test.each(['', '\r', '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}'])(
-  'the line reader does not respond to the line %j',
+  'the MCP line reader does not respond to the line %j',
   (line) => {
     expect(passed(`${line}\n`, 64, 1000).dropped).toEqual([]);
   },
@@ -61,7 +61,7 @@ test.each([
   ['7', (id: string) => `{"jsonrpc":"2.0","id":${id},"method":"${'x'.repeat(5000)}"}\n`],
   ['"call-1"', (id: string) => `{"jsonrpc":"2.0","method":"${'x'.repeat(5000)}","id":${id}}\n`],
   ['null', () => `${'x'.repeat(5000)}\n`],
-])('the line reader responds to a dropped line with the id of the line: %s', (id, line) => {
+])("the MCP line reader responds to a line that is too long with the line's id, %s", (id, line) => {
   const { out, dropped } = passed(line(id), 64, 100);
   expect(out).toBe('');
   expect(dropped).toHaveLength(1);

@@ -28,7 +28,7 @@ function contextWith(
   return { context: { mcpReq } as unknown as ServerContext };
 }
 
-test('a call that takes too long receives a response, and its work continues until the server ends', async () => {
+test('an MCP call that takes too long receives a response, and its work continues until the server ends', async () => {
   const clock = new TestClock();
   const calls = callsOn(clock);
   let finish: (answer: Answer) => void = () => undefined;
@@ -48,7 +48,7 @@ test('a call that takes too long receives a response, and its work continues unt
   expect(hasEnded).toBe(true);
 });
 
-test('a call made after the server has ended is aborted', async () => {
+test('an MCP call that is made after the server has ended is aborted', async () => {
   const calls = callsOn(new TestClock());
   await calls.end();
   const aborted: boolean[] = [];
@@ -59,7 +59,7 @@ test('a call made after the server has ended is aborted', async () => {
   expect(aborted).toEqual([true]);
 });
 
-test("a client that requests progress receives its call's progress", async () => {
+test('an MCP client that requests progress receives the progress of its call', async () => {
   const first = new Promise<string>((resolve) => {
     const { context } = contextWith(never, 'token', resolve);
     let finish: (answer: Answer) => void = () => undefined;
@@ -77,7 +77,7 @@ test.each<[string, boolean, (calls: Calls) => unknown]>([
   ['cancels another call', true, (calls) => calls.cancelled('other')],
   ['cancels a call that has been answered', false, (calls) => calls.cancelled('call')],
   ['disconnects before it can have read the response', false, (calls) => calls.end()],
-])('a client that %s is considered to have received the outcome: %s', async (_, isTold, happen) => {
+])('an MCP client that %s is considered to have received the outcome: %s', async (_, isTold, happen) => {
   const clock = new TestClock(1000);
   const calls = callsOn(clock);
   const { mcpReq } = contextWith().context;
@@ -97,7 +97,7 @@ test.each<[string, boolean, (calls: Calls) => unknown]>([
   expect(await recorded).toBe(isTold);
 });
 
-test('an error reports a possible charge only if the call was about to pay', async () => {
+test('an MCP error reports a possible charge only if the call was about to pay', async () => {
   const calls = callsOn(new TestClock());
   const fail = (): never => {
     throw new MgwError('submit_unknown', 'who knows', { charged: 'maybe' });

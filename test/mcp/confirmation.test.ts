@@ -8,9 +8,12 @@ test.each([
   [new SdkError(SdkErrorCode.CapabilityNotSupported, 'no'), 'This client cannot ask the user to confirm.'],
   [new SdkError(SdkErrorCode.RequestTimeout, 'late'), 'The user did not answer within 45 s.'],
   [new Error('Method not found'), 'The client could not ask the user.'],
-])('the refusal after the error %s explains why the payment was not confirmed', async (error, text) => {
-  const context = { mcpReq: { send: () => Promise.reject(error) } } as unknown as ServerContext;
-  const refused = await new Confirmation('3', '/clips').ask(asking, 'This may cost 5.', ['mgw'], context);
-  expect(refused).toMatchObject({ ok: false, charged: 'no', retry: 'safe', command: ['mgw'] });
-  expect(refused).toHaveProperty('error.message', expect.stringContaining(text));
-});
+])(
+  'the refusal of a payment after the error %s explains why the user did not confirm',
+  async (error, text) => {
+    const context = { mcpReq: { send: () => Promise.reject(error) } } as unknown as ServerContext;
+    const refused = await new Confirmation('3', '/clips').ask(asking, 'This may cost 5.', ['mgw'], context);
+    expect(refused).toMatchObject({ ok: false, charged: 'no', retry: 'safe', command: ['mgw'] });
+    expect(refused).toHaveProperty('error.message', expect.stringContaining(text));
+  },
+);

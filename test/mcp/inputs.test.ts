@@ -25,7 +25,7 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
-test("a command suggested to the user uses the server's gateway, files and standing budget, even in a different folder", async () => {
+test("a command that the MCP server suggests uses the server's gateway, files and standing budget, even in a different folder", async () => {
   const other = await gateway();
   const chosen = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(other.url);
@@ -42,7 +42,7 @@ test("a command suggested to the user uses the server's gateway, files and stand
 });
 
 test.each(['--sandbox', '--base-url', '--help'])(
-  "the speech text %s does not remove the server's flags from the command suggested to the user",
+  "the speech text %s does not remove the server's flags from the command that the MCP server suggests",
   async (text) => {
     const agent = await connect('v1', newUser(), [
       '--sandbox',
@@ -58,7 +58,7 @@ test.each(['--sandbox', '--base-url', '--help'])(
   },
 );
 
-test("the server's environment becomes flags in the command suggested to the user", async () => {
+test('the environment of the MCP server is converted to flags in the command that it suggests', async () => {
   const user = newUser(undefined, { MGW_SANDBOX: '1' });
   const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '0']);
   const { command } = await agent.call('submit_video', { key: 'one', ...video });
@@ -69,7 +69,7 @@ test("the server's environment becomes flags in the command suggested to the use
   expect(lost.command).toEqual(['mgw', '--base-url', server.url, 'jobs', 'resolve', lost.job?.id]);
 });
 
-test('an image is read only below the root: FIFOs, devices and links to files outside are never opened', async () => {
+test('an image of an agent is read only below the root, and is never opened if it is a FIFO, a device or a link to a file outside', async () => {
   const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(server.url);
   const at = (name: string): string => join(user.cwd, name);
@@ -104,7 +104,7 @@ test('an image is read only below the root: FIFOs, devices and links to files ou
   expect(server.requests.find(({ method }) => method === 'POST')?.body).toContain(png.toString('base64'));
 });
 
-test("an earlier job's video is a valid input only if it was saved below the root", async () => {
+test('an agent can use the video of an earlier job only if it was saved below the root', async () => {
   const server = await gateway();
   const user = await userOfA(server.url);
   const { model, prompt, duration } = video;
@@ -131,7 +131,7 @@ test("an earlier job's video is a valid input only if it was saved below the roo
   expect(early.error?.message).toContain('has not finished');
 });
 
-test('invalid arguments cause a usage error, and nothing is charged', async () => {
+test('invalid arguments of an MCP call cause a usage error at no charge', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   for (const given of [{}, { key: 5, ...video }, { key: 'one', ...video, set: 'a=1' }])
@@ -143,7 +143,7 @@ test('invalid arguments cause a usage error, and nothing is charged', async () =
   expect(server.posts()).toBe(0);
 });
 
-test('errors refer to arguments instead of flags, and inherited members such as __proto__ are not tools', async () => {
+test('MCP errors refer to arguments instead of flags, and inherited members such as __proto__ are not tools', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const { error } = await agent.call('submit_video', { key: 'one', ...video, duration: -1 });
@@ -176,12 +176,12 @@ test.each([
   expect(agentText(text)).toBe(shown);
 });
 
-test('argument descriptions do not mention @FILE, which tools refuse', () => {
+test('the argument descriptions of MCP tools do not mention @FILE, which the tools refuse', () => {
   for (const { fields } of paidTools)
     expect(JSON.stringify(z.toJSONSchema(z.object(fields())))).not.toContain('@FILE');
 });
 
-test('an unknown protocol is refused before the models are listed', async () => {
+test('an unknown protocol in an MCP call is refused before the models are listed', async () => {
   const server = await gateway();
   const agent = await connect('v1', await userOf(server.url), args);
   const refused = await agent.call('models', { protocol: 'z' });
@@ -191,7 +191,7 @@ test('an unknown protocol is refused before the models are listed', async () => 
   expect(await agent.call('models', { protocol: 'tts' })).toMatchObject({ ok: true });
 });
 
-test('stdout contains only messages, and the server continues, regardless of what clients, Node and the gateway send', async () => {
+test('the MCP server writes only messages to stdout, and continues, regardless of what clients, Node and the gateway send', async () => {
   const server = await gateway((_, response) =>
     sendJson(response, { error: { message: `\u001b[2J\u009b1m ${canaryKey} http://u:pw@x.example/` } }, 400),
   );

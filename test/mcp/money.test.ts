@@ -24,7 +24,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('pays once if it stops waiting for the gateway and calls again', async () => {
+  test('pays once if it stops waiting for the response and calls again', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -69,7 +69,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
 });
 
 describe('an agent', () => {
-  test('sends nothing and pays nothing without a budget', async () => {
+  test('cannot send or pay for anything without a budget', async () => {
     const server = await gateway();
     const agent = await connect('v1', await userOf(server.url), ['mcp']);
     const answer = await agent.call('submit_video', { key: 'one', ...video });
@@ -103,7 +103,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('prompts its user again before a payment that was approved and then rejected', async () => {
+  test('prompts its user again before it repeats a payment that was approved and then rejected', async () => {
     const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     let asked = 0;
@@ -153,7 +153,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('leaves an accepted job if it closes its server before the response arrives', async () => {
+  test('leaves an accepted job in the ledger if it closes its server before the response arrives', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -221,7 +221,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(3);
   });
 
-  test('receives neither the key, signatures nor control characters from its server', async () => {
+  test('receives no key, signatures or control characters from its server', async () => {
     const server = await gateway((_, response) =>
       sendJson(
         response,
@@ -244,7 +244,7 @@ describe('an agent', () => {
     ['../out.mp3', 'a folder above'],
     ['link/out.mp3', 'a link'],
     ['/etc/out.mp3', 'an absolute path'],
-  ])('cannot save to %s (%s)', async (output) => {
+  ])('is refused an output path outside its root: %s (%s)', async (output) => {
     const server = await gateway();
     const user = await userOf(server.url);
     await promisify(execFile)('ln', ['-s', '/tmp', join(user.cwd, 'link')]);

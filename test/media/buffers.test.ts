@@ -21,7 +21,7 @@ function connection(): { room: () => number; read: (length: number, value: numbe
   };
 }
 
-it('a buffer grows while large reads arrive', () => {
+it('a read buffer grows while large reads arrive', () => {
   const { room, read } = connection();
   expect(room()).toBe(readBytes);
   read(readBytes - 1, 0);
@@ -34,7 +34,7 @@ it('a buffer grows while large reads arrive', () => {
   expect(room()).toBe(readBytes);
 });
 
-it('a buffer in use is not overwritten until it is returned', () => {
+it('a read buffer in use is not overwritten until it is returned', () => {
   const share = fc.double({ min: 0, max: 1, noNaN: true });
   const reads = fc.array(fc.record({ share, isKept: fc.boolean() }), { maxLength: 20 });
   fc.assert(
@@ -54,7 +54,7 @@ it('a buffer in use is not overwritten until it is returned', () => {
   );
 });
 
-it('a returned buffer is used again', () => {
+it('a returned read buffer is used again', () => {
   const { read } = connection();
   read(readBytes, 1);
   const second = read(most, 2);

@@ -90,7 +90,7 @@ describe('measureMp4', () => {
     expect(measured(ftyp, box('mdat', 9000), movie({}))).toMatchObject({ duration: 2, fps: 25, width: 640 });
   });
 
-  it('swaps the sides of a track rotated by a quarter turn', () => {
+  it('swaps width and height for a track that is rotated by a quarter turn', () => {
     expect(measured(ftyp, movie({ matrix: quarter }))).toMatchObject({ width: 360, height: 640 });
   });
 
@@ -189,7 +189,7 @@ describe('measureMp4', () => {
   it.each([
     ['only next to the codec', 640, 1280],
     ["in the track's header as well", 1280, 640],
-  ])('applies a pixel aspect ratio that is %s', (_, coded, width) => {
+  ])('applies a pixel aspect ratio that the file contains %s', (_, coded, width) => {
     const entry = Buffer.alloc(86);
     entry.writeUInt32BE(86 + 16);
     entry.write('avc1', 4);
@@ -214,7 +214,7 @@ describe('measureMp4', () => {
     [['-movflags', 'frag_keyframe+empty_moov'], '30', { fps: 30, width: 64, height: 48 }],
     [['-vf', 'setsar=3/2', '-movflags', '+faststart'], '25', { fps: 25, width: 96, height: 48 }],
     [['-bf', '2'], '12', { fps: 12, width: 64, height: 48 }],
-  ])("measures ffmpeg's output with %j", (options, rate, expected) => {
+  ])('measures a file that ffmpeg wrote with %j', (options, rate, expected) => {
     const input = ['-f', 'lavfi', '-i', `testsrc=s=64x48:r=${rate}:d=2`, '-f', 'lavfi', '-i', 'sine=d=2'];
     execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, '-c:v', 'mpeg4', ...options, '-c:a', 'aac', path]);
     expect(readFileSync(path).toString('latin1', 4, 8)).toBe('ftyp');

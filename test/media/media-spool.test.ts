@@ -112,7 +112,7 @@ describe('Base64 in the media spool', () => {
     ['\\/', 'A\\/8A', [0x03, 0xff, 0x00]],
     ['\\u002f and \\u002B', 'A\\u002f8\\u002B', [0x03, 0xff, 0x3e]],
     ['\\u003d', 'QQ\\u003d\\u003D', [0x41]],
-  ])('may contain the escape %s for its character', async (_, text, bytes) => {
+  ])('is decoded if it contains the escape %s for its character', async (_, text, bytes) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
       expect(result.spooled).toEqual([{ path: 'sink-0', bytes: bytes.length }]);
@@ -141,7 +141,7 @@ describe('Base64 in the media spool', () => {
     ['====', /wrong padding at character 1$/],
     ['QQ==QUJD', /wrong padding at character 3$|after its padding at character 5$/],
     ['QUI==', /multiple of four|after its padding/],
-  ])('is invalid with %s', async (text, fault) => {
+  ])('is reported as invalid if it is %s', async (text, fault) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
       expect(result.spooled[0]?.fault).toMatch(fault);
@@ -184,7 +184,7 @@ describe('a body in the media spool', () => {
     }
   });
 
-  test('overflows and is discarded if it contains more text than allowed', async () => {
+  test('is discarded with an overflow error if it contains more text than allowed', async () => {
     const result = await spool(`{"a":"${'x'.repeat(2000)}","encodedVideo":"QQ=="}`, { maxTextBytes: 1000 });
     expect(result).toMatchObject({ overflow: true, spooled: [] });
     expect(result.text).toHaveLength(1000);
@@ -196,7 +196,7 @@ describe('a body in the media spool', () => {
     expect(result.spooled[0]?.bytes).toBe(300_000);
   });
 
-  test('overflows if it contains more media than any task can produce', async () => {
+  test('is discarded with an overflow error if it contains more media than any task can produce', async () => {
     const result = await spool(`[${Array(1000).fill('{"encodedVideo":"QQ=="}').join(',')}]`);
     expect(result).toMatchObject({ overflow: true, closed: 256 });
   });
@@ -210,7 +210,7 @@ describe('a body in the media spool', () => {
     expect(closed).toBe(2);
   });
 
-  test('with large media is written to the sink in pieces of less than 1 MiB', async () => {
+  test('is written to the sink in pieces of less than 1 MiB if its media is large', async () => {
     const sizes: number[] = [];
     const parts: Buffer[] = [];
     const write = (bytes: Uint8Array): void => {

@@ -50,7 +50,7 @@ describe('mp4In', () => {
     expect(flawOf(film)).toBeUndefined();
   });
 
-  it.each(['long', 'open'] as const)('accepts a last box with a size of the form "%s"', (form) => {
+  it.each(['long', 'open'] as const)('accepts a last box whose size has the form "%s"', (form) => {
     const start = [box('ftyp', 16), box('moov', 8)];
     expect(flawOf(Buffer.concat([...start, box('mdat', 5000, form)]))).toBeUndefined();
     expect(flawOf(Buffer.concat([...start, box('mdat', 0, form)]))).toMatch(/nothing to play/);
@@ -66,7 +66,7 @@ describe('mp4In', () => {
     ['media without an index', [box('ftyp', 16), box('mdat', 50)]],
     ['an index without media', [box('ftyp', 16), box('moov', 300)]],
     ['an index with empty media', [box('ftyp', 16), box('moov', 300), box('mdat')]],
-  ])('finds nothing to play in a file that contains only %s', (_, boxes) => {
+  ])('finds nothing to play if the file contains only %s', (_, boxes) => {
     expect(flawOf(Buffer.concat(boxes))).toMatch(/nothing to play/);
   });
 
@@ -160,7 +160,7 @@ describe('mimeOf', () => {
     [false, 'Video/WebM; codecs="vp9"', 'video/webm'],
     [false, 'binary/octet-stream', undefined],
     [false, 'video/<script>', undefined],
-  ])('for a file (MP4: %s) declared as %s returns %s', (isMp4, type, mime) => {
+  ])('reads a file (is MP4: %s) with the declared type %s as %s', (isMp4, type, mime) => {
     expect(mimeOf(isMp4, type)).toBe(mime);
   });
 });

@@ -79,7 +79,7 @@ it.each([
   ],
   ['no label in a WAV file that contains the names of labels', Buffer.from('RIFF....WAVE AIGC c2pa'), []],
   ['no label in an MP4 file without labels', Buffer.concat([ftyp, box('mdat', 100)]), []],
-])('mgw recognises %s', (_, bytes, kinds) => {
+])('mgw recognises a provenance label or its absence: %s', (_, bytes, kinds) => {
   expect(kindsIn(bytes)).toEqual(kinds);
 });
 
@@ -91,7 +91,7 @@ it.runIf(hasFfmpeg)('mgw recognises a provenance label written by ffmpeg', () =>
 });
 
 it.each(['moov', 'udta', 'meta'])(
-  'the search for a label skips %s boxes that are nested 10,000 levels deep',
+  'the search for a provenance label skips %s boxes that are nested 10,000 levels deep',
   (type) => {
     const deep = Buffer.alloc(8 * 10_000, box(type));
     for (let at = 0; at < deep.length; at += 8) deep.writeUInt32BE(deep.length - at, at);
@@ -99,14 +99,14 @@ it.each(['moov', 'udta', 'meta'])(
   },
 );
 
-it('the search for a label returns fewer than ten of many packets', () => {
+it('the search for a provenance label returns fewer than ten of many packets', () => {
   writeFileSync(path, Buffer.concat([ftyp, Buffer.alloc(100_000 * 24, xmp(''))]));
   const file = openSync(path, 'r');
   expect(originsIn(file).packets.length).toBeLessThan(10);
   closeSync(file);
 });
 
-it('the search for a label ends for any file', () => {
+it('the search for a provenance label ends for any file', () => {
   const sources = [
     tag(4, ['TXXX', '\0AIGC'], ['GEOB', 'c2pa']),
     Buffer.concat([ftyp, nest('moov', nest('udta', nest('meta', hdlr, nest('ilst', item)))), c2pa]),

@@ -25,7 +25,7 @@ it.each([
   },
 );
 
-it('the error contains the time of the next attempt if the gateway sent one', () => {
+it('the error of a refused payment contains the time of the next attempt if the gateway sent one', () => {
   const { message } = notAcceptedError(
     { kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } },
     1,
@@ -36,12 +36,15 @@ it('the error contains the time of the next attempt if the gateway sent one', ()
 it.each([
   ['SIGTERM', 'no', 143, 'safe'],
   ['SIGINT', 'maybe', 130, 'resume'],
-] as const)('an interruption by %s with charged "%s" causes exit %i', (reason, charged, exitCode, retry) => {
-  const error = interruptionError(AbortSignal.abort(reason), charged);
-  expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });
-});
+] as const)(
+  'a payment that %s interrupts, with charged "%s", exits %i',
+  (reason, charged, exitCode, retry) => {
+    const error = interruptionError(AbortSignal.abort(reason), charged);
+    expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });
+  },
+);
 
-it('an attempt that was not sent, or would be too late, causes exit 6', () => {
+it('a payment attempt that was not sent, or would be too late, causes exit 6', () => {
   const cause = new Error('x');
   expect(unsentError('no route', cause)).toMatchObject({
     ...{ code: 'unreachable', exitCode: 6, retry: 'safe', cause, message: 'Nothing was sent: no route.' },

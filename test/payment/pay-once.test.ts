@@ -119,7 +119,7 @@ describe('a payment', () => {
     ['accepted', accepted, 'accepted'],
     ['rejected', rejected, 'none'],
     ['in doubt', unknown, 'none at all'],
-  ])('that is %s ends after one attempt', async (_, verdict, settled) => {
+  ])('ends after one attempt if it is %s', async (_, verdict, settled) => {
     const ran = await pay({ verdicts: [verdict] });
     expect(ran.result).toEqual({ verdict, reply: replyOf(), tries: 1 });
     expect(ran.steps).toEqual(['sending', 'reply 200', verdict.kind]);
@@ -155,7 +155,7 @@ describe('a payment', () => {
     expect([late.settled, late.steps]).toEqual(['none', ['sending', 'reply 200', 'unavailable']]);
   });
 
-  it('is retried up to the limit if it was not sent', async () => {
+  it('is retried up to the limit if it could not be sent', async () => {
     const ran = await pay({ exchange: [fails(unsent()), answers()] });
     expect([ran.result?.tries, ran.steps]).toEqual([2, ['sending', 'reply 200', 'accepted']]);
     expect(ran.notes).toMatchObject([expect.stringContaining('no route; nothing was sent')]);
@@ -184,7 +184,7 @@ describe('a payment', () => {
     // Without a record, nothing can have been sent, so the amount is released.
     ['fails without a record', fails(new TransportError('sent', 'timeout', 'reset')), 'none'],
   ])(
-    'that %s is in doubt, and its amount remains reserved if it may be charged',
+    'is in doubt if it %s, and its amount remains reserved if it may be charged',
     async (_, exchange, settled) => {
       const ran = await pay({ exchange: [exchange] });
       expect(ran.result).toMatchObject({
@@ -221,7 +221,7 @@ describe('a payment', () => {
   it.each<[string, PaymentRecord]>([
     ['with a record', { sending: () => Promise.resolve() }],
     ['without a record', {}],
-  ])('%s is not sent if its process may have lost the reservation', async (_, record) => {
+  ])('is not sent, %s, if its process may have lost the reservation', async (_, record) => {
     const assertLease = (): never => {
       throw new Error('suspended');
     };
@@ -249,13 +249,13 @@ describe('a payment', () => {
   });
 });
 
-it('a rejection because of a limit is reported as an invalid request, because a rate limit would allow a retry', async () => {
+it('a rejection because of a limit is reported as an invalid request, because a rate-limit error would allow a retry', async () => {
   const limit = { code: 'rate_limited', message: 'too many tasks' } as const;
   const ran = await pay({ verdicts: [{ kind: 'rejected', failure: limit }] });
   expect(ran.result).toMatchObject({ verdict: { failure: { code: 'invalid_request' } }, tries: 1 });
 });
 
-describe('an ambiguous response', () => {
+describe('an ambiguous response to a payment', () => {
   const again = { retry5xx: true };
 
   it.each<[string, Partial<PayDeps>, Partial<Reply>, SubmitVerdict, SubmitVerdict['kind']]>([
@@ -293,11 +293,11 @@ describe('an ambiguous response', () => {
   });
 });
 
-describe('an interruption', () => {
+describe('an interruption of a payment', () => {
   it.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
-  ])('by %s before anything was sent causes exit %i', async (reason, exitCode) => {
+  ])('causes, if it is %s before anything was sent, exit %i', async (reason, exitCode) => {
     const soft = new AbortController();
     const connecting: Exchange = async ({ onConnected }) => {
       soft.abort(reason);
@@ -309,7 +309,7 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
   });
 
-  it('while the attempt is being recorded prevents the request, and the record shows that nothing was sent', async () => {
+  it('prevents the request if it arrives while the attempt is being recorded, and the record shows that nothing was sent', async () => {
     const [soft, steps] = [new AbortController(), [] as string[]];
     const record: PaymentRecord = {
       sending: () => {
@@ -323,7 +323,7 @@ describe('an interruption', () => {
     expect([steps, ran.settled, ran.notes]).toEqual([['unavailable'], 'none', []]);
   });
 
-  it('leaves the outcome known if it stops the call after the record but before the first byte', async () => {
+  it('leaves no doubt if it stops the call after the record is written but before the first byte is sent', async () => {
     const soft = new AbortController();
     const stopped: Exchange = async ({ onConnected }) => {
       await onConnected();
@@ -335,12 +335,12 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled]).toEqual([['sending', 'unavailable'], 'none']);
   });
 
-  it('leaves no record if it occurs before the record is written', async () => {
+  it('leaves no record if it arrives before the record is written', async () => {
     const ran = await pay({ exchange: [fails(unsent('aborted_before_send'))], deps: { retries: 0 } });
     expect([ran.steps, ran.settled]).toEqual([[], 'none']);
   });
 
-  it('during a pause ends the payment without another attempt', async () => {
+  it('ends the payment without another attempt if it arrives during a pause', async () => {
     const soft = new AbortController();
     let connections = 0;
     const refused: Exchange = (options) => {
@@ -353,7 +353,7 @@ describe('an interruption', () => {
     expect([connections, ran.settled]).toEqual([1, 'none']);
   });
 
-  it('while the response is pending prints one note if the next interruption would stop the wait', async () => {
+  it('causes one note, if it arrives while the response is pending and the next interruption would stop the wait', async () => {
     const interrupting =
       (soft: AbortController): Exchange =>
       async (options) => {

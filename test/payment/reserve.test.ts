@@ -49,7 +49,7 @@ describe('a reservation', () => {
     ['accepted', ['keep job_1']],
     ['none', ['release job_1']],
     ['open', []],
-  ])('for a payment with the outcome "%s" is settled by %j', async (outcome, settled) => {
+  ])('is settled, after the outcome "%s" of the payment, by %j', async (outcome, settled) => {
     const [one, other] = [budgetOf(fits), budgetOf(fits)];
     const limit = { amount: decimalOf(9) };
     const held = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
@@ -61,7 +61,7 @@ describe('a reservation', () => {
     expect(other.told).toEqual(['reserve job_1 given', ...settled]);
   });
 
-  it('needs neither a price nor a lease without a budget', async () => {
+  it('needs neither a price nor a lease if there is no budget', async () => {
     const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
     const held = await reserve({ name: 'j', subject: 'x' }, [], noLease, () => undefined);
     expect(held.money).toEqual({ cost: undefined });
@@ -91,7 +91,7 @@ describe('a reservation', () => {
   });
 });
 
-describe('a payment that exceeds a budget', () => {
+describe('a payment that a budget does not allow', () => {
   const raise = ['mgw', 'budget', 'set', 'a'];
   const limit = { amount: decimalOf(1) };
   const refused = (state: BudgetState, more: Partial<Allowance> = {}, of = purchase): Promise<MgwError> =>
@@ -143,7 +143,7 @@ describe('a payment that exceeds a budget', () => {
     expect((await refused(stateOf(0, 0))).next).toBeUndefined();
   });
 
-  it('may have an unknown price', async () => {
+  it('causes an error that suggests how to set the price if the price is unknown', async () => {
     const { budget } = budgetOf(fits, stateOf(1, 0, { amount: parseDecimal('1.5') }));
     const of = { name: 'j', subject: 'a boat' };
     const priceCommand = ['mgw', 'config', 'set', 'prices.c.m', 'second=AMOUNT'];

@@ -59,7 +59,7 @@ describe('checkAssetUrl', () => {
     ['http://[::ffff:127.0.0.1]/a.png', isPrivate],
     ['http://[fe80::1]/a.png', isPrivate],
     ['http://[fd00::1]/a.png', isPrivate],
-  ])('refuses %j: %s', (url, problem) => {
+  ])('refuses %j with the error: %s', (url, problem) => {
     expect(checkAssetUrl(url)).toBe(problem);
   });
 

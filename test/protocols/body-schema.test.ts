@@ -24,12 +24,12 @@ it.each<['a' | 'b' | 'c', JsonObject, string]>([
   ['a', { instances: [{ prompt: 'a\0b' }] }, 'instances.0.prompt'],
   ['b', { Prompt: 'a cat', SessionContext: '\0' }, 'SessionContext'],
   ['c', { prompt: 'a cat', metadata: { 'x\0': 1 } }, 'metadata.x\0'],
-])('a NUL character is refused in any text: %s %j', async (name, members, field) => {
+])('a NUL character is refused in any text (Protocol %s, %j)', async (name, members, field) => {
   const { check } = await protocols[name].checks();
   expect(check({ ...good[name], ...members })).toMatchObject([{ field, value: 'text with a NUL character' }]);
 });
 
-it('a note about unlisted fields contains only a few of them', async () => {
+it('a note about unlisted fields names only a few of them', async () => {
   const { check, advise } = await protocols.c.checks();
   const body = { ...good.c, ...Object.fromEntries(Array.from({ length: 20_000 }, (_, n) => [`k${n}x`, n])) };
   expect(check(body)).toEqual([]);
@@ -55,7 +55,7 @@ describe('a field that the specification does not list', () => {
     ['c', { refrence_image_urls: [] }, 'refrence_image_urls', 'reference_image_urls'],
     ['c', { last_frame: 'https://x.example/1' }, 'last_frame', 'last_frame_image_url'],
     ['c', { aspectRatio: '16:9' }, 'aspectRatio', 'aspect_ratio'],
-  ])('is refused if it resembles a listed field: %s %j', async (name, members, field, meant) => {
+  ])('is refused if it resembles a listed field (Protocol %s, %j)', async (name, members, field, meant) => {
     const { check } = await protocols[name].checks();
     expect(check({ ...good[name], ...members })).toMatchObject([{ field, meant }]);
   });
@@ -77,15 +77,20 @@ describe('a field that the specification does not list', () => {
     ['b', { Seed: 7, SceneType: 'x' }, 'Seed, SceneType'],
     ['c', { seed: 7, nested: { a: [] } }, 'seed, nested'],
     ['c', JSON.parse('{"\\u001bx":1,"__proto__":{"y":1}}') as JsonObject, '\\u{1b}x, __proto__'],
-  ])('is sent with a note if it resembles no listed field: %s %j', async (name, members, fields) => {
-    const { check, advise } = await protocols[name].checks();
-    const body = { ...good[name], ...members };
-    expect(check(body)).toEqual([]);
-    const notes = advise(body).filter((note) => note.startsWith('Fields that are not in the specification'));
-    expect(notes).toHaveLength(1);
-    for (const field of fields.split(', ')) expect(notes[0]).toContain(field);
-    expect(advise(good[name])).toEqual([]);
-  });
+  ])(
+    'is sent with a note if it resembles no listed field (Protocol %s, %j)',
+    async (name, members, fields) => {
+      const { check, advise } = await protocols[name].checks();
+      const body = { ...good[name], ...members };
+      expect(check(body)).toEqual([]);
+      const notes = advise(body).filter((note) =>
+        note.startsWith('Fields that are not in the specification'),
+      );
+      expect(notes).toHaveLength(1);
+      for (const field of fields.split(', ')) expect(notes[0]).toContain(field);
+      expect(advise(good[name])).toEqual([]);
+    },
+  );
 });
 
 describe.each(Object.values(protocols))('the schema of $name', (protocol) => {
@@ -113,7 +118,7 @@ function propertyAt(schema: JsonObject, field: string): JsonObject {
     );
 }
 
-it('the schemas contain the limits of specification 8', async () => {
+it('the schemas contain the limits of section 8 of the specification', async () => {
   const { schema } = await protocols.c.checks();
   const [official, selfHosted] = (z.toJSONSchema(schema, { io: 'input' }).anyOf ?? []) as JsonObject[];
   expect(official).toMatchObject({

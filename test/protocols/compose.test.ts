@@ -220,7 +220,7 @@ describe('compose', () => {
     );
   });
 
-  it('throws only usage errors, and never changes a prototype', () => {
+  it('throws only usage errors, and never changes a prototype, for any flags', () => {
     const path = fc.array(fc.constantFrom('a', 'b', '0', '1', '', '__proto__', 'toString'), { maxLength: 4 });
     const set = fc
       .tuple(path, fc.oneof(fc.json(), fc.string()))

@@ -69,8 +69,8 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
   const ask = (sample: Omit<Sample, 'name'>, complete?: boolean): QueryVerdict =>
     protocol.readQuery(replyOf(sample, complete), samples.handle);
 
-  describe(`protocol ${protocol.name}: requests`, () => {
-    it('send a valid body unchanged', () => {
+  describe(`requests of protocol ${protocol.name}`, () => {
+    it('contain a valid body unchanged', () => {
       const before = JSON.stringify(samples.body);
       const normal = protocol.normalise(samples.body);
       expect(violationMessage(check(normal))).toBe('');
@@ -101,7 +101,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ['an absolute URL', 'https://example.com/x'],
       ['very long', 'x'.repeat(100_000)],
       ['half a character', '\ud800'],
-    ])('never let a handle escape from its path segment: %s', (_, handle) => {
+    ])('never contain a handle that changes their path: %s', (_, handle) => {
       const asked = attempt(() => protocol.query(handle));
       if (asked.error !== undefined) {
         expectUnaskable(asked.error);
@@ -131,15 +131,15 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
   });
 
-  describe(`protocol ${protocol.name}: flags`, () => {
-    it('each have exactly one sample value', () => {
+  describe(`flags of protocol ${protocol.name}`, () => {
+    it('each have exactly one sample value in the tests', () => {
       const names = protocol.flags.map(longName);
       expect(new Set(names).size).toBe(names.length);
       expect(Object.keys(samples.flags).sort()).toEqual([...names].sort());
     });
 
     it.each(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]))(
-      'set their fields: --%s',
+      'each set a field: --%s',
       (name, flag) => {
         const body = compose(protocol, { flags: { [name]: samples.flags[name] ?? '' } });
         expect(hasField(body, fieldSteps(flag.field))).toBe(true);
@@ -158,7 +158,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
   });
 
-  describe(`protocol ${protocol.name}: responses to a submission`, () => {
+  describe(`responses to a submission of protocol ${protocol.name}`, () => {
     it.each(submission.accepted)('are read as accepted: $name', (sample) => {
       expect(submit(sample)).toMatchObject({ kind: 'accepted', handle: sample.handle });
     });
@@ -214,7 +214,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it('with a status outside 2xx are judged by the table that all protocols share', () => {
+    it('are judged by the rules that all protocols share if their status is not 2xx', () => {
       const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
       for (const sample of allSamples(samples))
         for (const status of statuses)
@@ -227,7 +227,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
 
     it.each([...submission.rejected, ...submission.unavailable, ...submission.unknown])(
-      'are never read as a task and, if truncated, never as a refusal: $name',
+      'are never read as a task if they contain none, and never as a refusal if truncated: $name',
       (sample) => {
         for (const changed of mutations(sample))
           expect(submit(changed).kind, show(changed)).not.toBe('accepted');
@@ -236,7 +236,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     );
   });
 
-  describe(`protocol ${protocol.name}: responses to a query`, () => {
+  describe(`responses to a query of protocol ${protocol.name}`, () => {
     for (const state of ['queued', 'running', 'succeeded', 'failed'] as const)
       it.each(query[state])(`are read as ${state}: $name`, (sample) => {
         const verdict = ask(sample);
@@ -274,7 +274,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
   });
 
-  describe(`protocol ${protocol.name}: any response`, () => {
+  describe(`any response of protocol ${protocol.name}`, () => {
     const status = fc.constantFrom(200, 201, 204, 302, 400, 401, 403, 404, 422, 429, 500, 503, 520);
     const members = fc.constantFrom(...memberNames(samples));
     const words = fc.constantFrom(...leaves(samples));

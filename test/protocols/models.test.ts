@@ -40,13 +40,13 @@ describe('a request for the model list', () => {
     expect(getModel('org/a b?#%').path).toBe('/v1/models/org%2Fa%20b%3F%23%25');
   });
 
-  test.each(['', '.', '..', '\ud800'])('cannot contain the name %j in its path', (id) => {
+  test.each(['', '.', '..', '\ud800'])('is refused for the model id %j', (id) => {
     expect(() => getModel(id)).toThrow(expect.objectContaining({ code: 'usage' }));
   });
 });
 
 describe('the model list', () => {
-  test("may have new-api's format", async () => {
+  test('is read in the format of new-api', async () => {
     const data = [
       {
         id: 'x',
@@ -71,7 +71,7 @@ describe('the model list', () => {
     ]);
   });
 
-  test("may have Gemini's format", async () => {
+  test('is read in the format of Gemini', async () => {
     const models = [
       { name: 'models/veo', displayName: 'V', supportedGenerationMethods: ['predictLongRunning'] },
       { name: 'plain', displayName: 'P' },
@@ -82,7 +82,7 @@ describe('the model list', () => {
     ]);
   });
 
-  test("may have Anthropic's format", async () => {
+  test('is read in the format of Anthropic', async () => {
     const data = [{ id: 'q', type: 'model', display_name: 'Q', created_at: '2025-01-01T00:00:00Z' }];
     expect(await modelsOf({ data, has_more: false, first_id: 'q', last_id: 'q' })).toMatchObject([
       { id: 'q', created: 1735689600 },
@@ -100,15 +100,15 @@ describe('the model list', () => {
     [{ next: 'https://elsewhere.example/v1/models?page=2#x' }, '?page=2'],
     [{ next: 'two' }, undefined],
     [{ next: null, nextPageToken: '', next_page_token: null }, undefined],
-  ])('may have more pages: after %j the query is %j', async (members, nextPage) => {
+  ])('has a next page if it contains %j (query: %j)', async (members, nextPage) => {
     expect(await readOf({ data: [{ id: 'm' }], ...members })).toMatchObject({ nextPage });
   });
 
-  test('may contain one model', async () => {
+  test('is read from the response for one model', async () => {
     expect(await modelsOf({ id: 'one', object: 'model' })).toMatchObject([{ id: 'one' }]);
   });
 
-  test('may contain no model', async () => {
+  test('is empty if the response contains no model', async () => {
     expect(await modelsOf({ data: [] })).toEqual([]);
   });
 
@@ -214,15 +214,15 @@ describe("a model's protocols", () => {
   );
 });
 
-describe('a failed request for the model list', () => {
-  test('may be caused by an error with HTTP 200', async () => {
+describe('the response to a request for the model list', () => {
+  test('is a failure if it contains an error with HTTP 200', async () => {
     expect(await failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
       code: 'server_error',
       message: 'get user group failed',
     });
   });
 
-  test('may be caused by an unknown model with HTTP 200', async () => {
+  test('is a failure if it reports an unknown model with HTTP 200', async () => {
     const error = {
       message: "The model 'x' does not exist",
       type: 'invalid_request_error',
@@ -232,12 +232,12 @@ describe('a failed request for the model list', () => {
     expect(await failureOf({ error })).toMatchObject({ code: 'not_found', nativeCode: 'model_not_found' });
   });
 
-  test('is not caused by an empty error', async () => {
+  test('is not a failure if its error is empty', async () => {
     expect(await modelsOf({ error: null, data: [{ id: 'x' }] })).toHaveLength(1);
     expect(await modelsOf({ error: {}, data: [{ id: 'x' }] })).toHaveLength(1);
   });
 
-  test('may be caused by a refused key', async () => {
+  test('is a failure if it refuses the key', async () => {
     expect(await failureOf({ error: { message: 'Invalid token (request id: r1)' } }, 401)).toMatchObject({
       code: 'auth',
       requestId: 'r1',
@@ -256,11 +256,11 @@ describe('a failed request for the model list', () => {
     '',
     '<html>',
     '{"data":[{"id":"x"}',
-  ])('may be caused by an unreadable response: %j', async (body) => {
+  ])('is a failure if it is unreadable: %j', async (body) => {
     expect((await failureOf(body)).code).toBe('bad_reply');
   });
 
-  test('may be caused by a redirect', async () => {
+  test('is a failure if it is a redirect', async () => {
     expect((await failureOf('', 302)).code).toBe('bad_reply');
   });
 });

@@ -95,7 +95,7 @@ it('a new protocol supports defaults, prices and budgets', async () => {
   expect(JSON.parse(server.requests.at(-1)?.body ?? '')).toMatchObject({ dice: { seed: 9 } });
 });
 
-it('a new protocol supports batch rows, and the gallery contains the values for remaking a video', async () => {
+it('a new protocol supports batch rows, and the gallery contains the values needed to remake a video', async () => {
   writeFileSync(join(user.cwd, 'clips.csv'), 'id,protocol,model,prompt,duration\none,d,toy-1,a boat,5\n');
   expect((await mgw(['batch', 'run', 'clips.csv', '--poll-interval', '10ms'])).code).toBe(0);
   expect(existsSync(join(user.cwd, 'one.mp4'))).toBe(true);

@@ -151,7 +151,7 @@ describe('judgeFailedSubmission', () => {
     ['the task to extend', { extend: { from: [long] } }, `task ${long} not found`],
     ['that task in JSON', { remix_id: long }, JSON.stringify({ task_id: long, message: 'it has expired' })],
     ['a numeric task', { remix_id: 4240109857 }, 'task_id: 4240109857 does not exist'],
-  ])('returns a refusal for a message that quotes %s', (_, sent, message) => {
+  ])('treats a message that only quotes %s from the request as a refusal', (_, sent, message) => {
     expect(judgeFailedSubmission(reply(400, message), { ...sent }).kind).toBe('rejected');
     expect(judgeFailedSubmission(reply(400, message)).kind).toBe('unknown');
     const other = `${message} (task_zyxwvuts87654321 was created)`;
@@ -164,7 +164,7 @@ describe('judgeFailedSubmission', () => {
   it.each([
     [{ prompt: '42 boats' }, JSON.stringify({ task_id: '42' })],
     [{ prompt: `${long}9` }, `${long} waits`],
-  ])('finds a task id that only resembles part of the request: %j', (sent, message) => {
+  ])('recognises a task id in the response even if it resembles part of the request: %j', (sent, message) => {
     expect(judgeFailedSubmission(reply(429, message), sent).kind).toBe('unknown');
   });
 

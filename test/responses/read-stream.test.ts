@@ -29,12 +29,12 @@ function read(stream: string, cuts: readonly number[] = []): { text: string; end
 }
 
 describe("a streamed response's text", () => {
-  test('arrives in deltas and is confirmed at the end', () => {
+  test('is returned in deltas, and confirmed at the end', () => {
     const stream = sse({ type: 'response.created' }, delta('Hel'), delta('lo'), completed('Hello'));
     expect(read(stream)).toMatchObject({ text: 'Hello', end: { kind: 'completed', text: 'Hello' } });
   });
 
-  test('is the same for any chunks, line ends and comments', () => {
+  test('is read correctly with any chunks, line ends and comments', () => {
     const plain = sse(delta('Grüße 😀\n'), delta('你好'), completed('Grüße 😀\n你好'));
     const forms = [plain, plain.replaceAll('\n\n', '\r\n\r\n'), `\ufeff: hello\n\n${plain}`, plain.trimEnd()];
     fc.assert(
@@ -44,7 +44,7 @@ describe("a streamed response's text", () => {
     );
   });
 
-  test('is read without event names and from several data lines', () => {
+  test('is read even if events have no names or several data lines', () => {
     const data = JSON.stringify(completed('Hi'), undefined, 1).replaceAll('\n', '\ndata: ');
     expect(read(`data: ${JSON.stringify(delta('Hi'))}\n\ndata: ${data}\n\ndata: [DONE]\n\n`)).toMatchObject({
       text: 'Hi',
@@ -52,12 +52,12 @@ describe("a streamed response's text", () => {
     });
   });
 
-  test('is read without a type in the data if the event has a name', () => {
+  test('is read even if the data has no type, if the event has a name', () => {
     const stream = `event: response.output_text.delta\ndata: {"delta":"Hi"}\n\n${sse(completed('Hi'))}`;
     expect(read(stream).text).toBe('Hi');
   });
 
-  test('is read from a "done" event or the last event if there was no delta', () => {
+  test('is read from a "done" event or from the last event if there were no deltas', () => {
     const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
     expect(read(sse(done, completed('Hello'))).text).toBe('Hello');
     expect(read(sse(delta('Hel'), delta('lo'), done, completed('Hello'))).text).toBe('Hello');
@@ -73,7 +73,7 @@ describe("a streamed response's text", () => {
     expect(read(sse(first, { ...done, text: 'One' }, second, completed('OneTwo'))).text).toBe('OneTwo');
   });
 
-  test('is completed from the end of a part or of the response if deltas are missing', () => {
+  test('is completed from the event that ends a part or the response if deltas are missing', () => {
     const lost = 'data: {"type":"response.output_text.delta","delta":"lo\n\n';
     const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
     expect(read(sse(delta('Hel')) + lost + sse(done, completed('Hello')))).toMatchObject({
@@ -83,14 +83,14 @@ describe("a streamed response's text", () => {
     expect(read(sse(delta('Hel')) + lost + sse(completed('Hello'))).text).toBe('Hello');
   });
 
-  test('is not confirmed, and is printed completely at the end, if a piece in the middle is lost', () => {
+  test('is printed again at the end, and is not confirmed, if a delta in the middle is lost', () => {
     expect(read(sse(delta('He'), delta('o'), completed('Hello')))).toMatchObject({
       text: 'Heo\nHello',
       end: { kind: 'cut', response: { status: 'completed' } },
     });
   });
 
-  test('may differ from the final text in white space or in the order of interleaved parts', () => {
+  test('is confirmed even if it differs from the final text in white space or in the order of interleaved parts', () => {
     const other = (text: string): object => ({ ...delta(text), output_index: 1 });
     for (const stream of [
       sse(delta('Hello '), completed('Hello')),
@@ -112,7 +112,7 @@ describe("a streamed response's text", () => {
   });
 });
 
-describe("a streamed response's end", () => {
+describe('a streamed response', () => {
   test.each([
     ['no terminal event', sse(delta('Hel')), /without its last event/],
     ['an empty stream', '', /without its last event/],
@@ -122,7 +122,7 @@ describe("a streamed response's end", () => {
       /without its last event/,
     ],
     ['[DONE] alone', sse(delta('Hi')) + 'data: [DONE]\n\n', /without its last event/],
-  ])('is missing: %s', (_, stream, why) => {
+  ])('is reported as truncated if its last event is missing (%s)', (_, stream, why) => {
     expect(read(stream).end).toMatchObject({ kind: 'cut', why: expect.stringMatching(why) as string });
   });
 
@@ -138,10 +138,10 @@ describe("a streamed response's end", () => {
       'an error at the top of the event',
       { type: 'response.failed', error: { code: 'x', message: 'Broken.' } },
     ],
-    ['an error event', { type: 'error', code: 'x', message: 'Broken.', param: null }],
+    ['an event of the type error', { type: 'error', code: 'x', message: 'Broken.', param: null }],
     ['a bare error', { error: { message: 'Broken.' } }],
     ['a bare error as text', { error: 'Broken.' }],
-  ])('is a failure for %s', (_, event) => {
+  ])('is reported as failed if it contains %s', (_, event) => {
     const stream = sse(delta('Hi')) + `data: ${JSON.stringify(event)}\n\n` + sse(completed('Hi'));
     expect(read(stream)).toMatchObject({
       text: 'Hi',
@@ -149,7 +149,7 @@ describe("a streamed response's end", () => {
     });
   });
 
-  test('has an error class that is derived from its message', () => {
+  test('is classified by the error message or event type if it failed', () => {
     const event = { type: 'error', code: 'insufficient_quota', message: 'You exceeded your current quota' };
     expect(read(sse(event)).end).toMatchObject({
       failure: { code: 'balance', nativeCode: 'insufficient_quota' },
@@ -157,7 +157,7 @@ describe("a streamed response's end", () => {
     expect(read(sse({ type: 'response.cancelled' })).end).toMatchObject({ failure: { code: 'task_failed' } });
   });
 
-  test('contains the reason if the response is incomplete, and the text is kept', () => {
+  test('is reported as incomplete with the reason, and its text is kept, if the gateway reports that it is incomplete', () => {
     const event = {
       type: 'response.incomplete',
       response: response({
@@ -172,7 +172,7 @@ describe("a streamed response's end", () => {
     });
   });
 
-  test('is not a success if it is a refusal or caused by the content filter', () => {
+  test('is reported as failed if it is a refusal or was ended by the content filter', () => {
     const filtered = {
       type: 'response.incomplete',
       response: response({ incomplete_details: { reason: 'content_filter' } }),
@@ -186,7 +186,7 @@ describe("a streamed response's end", () => {
     });
   });
 
-  test('is final, so later events are ignored', () => {
+  test('ends at its last event, and later events are ignored', () => {
     expect(
       read(sse(delta('Hi'), completed('Hi'), delta('!'), { type: 'error', message: 'x' })),
     ).toMatchObject({
@@ -195,7 +195,7 @@ describe("a streamed response's end", () => {
     });
   });
 
-  test('is enforced if the text is endless', () => {
+  test('is abandoned if its text is endless', () => {
     const reader = new ResponseStream(() => undefined);
     const event = Buffer.from(sse(delta('x'.repeat(1024 * 1024))));
     let taken = 0;
@@ -204,7 +204,7 @@ describe("a streamed response's end", () => {
     expect(reader.finish()).toMatchObject({ kind: 'cut', why: 'the response is too large' });
   });
 
-  test('is enforced if an event is endless', () => {
+  test('is abandoned if an event is endless', () => {
     const reader = new ResponseStream(() => undefined);
     const chunk = Buffer.alloc(1024 * 1024, 'x');
     reader.push(Buffer.from('data: '));

@@ -76,7 +76,7 @@ test.each([
   ['a document after blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
   ['a stream', done, 'application/json'],
   ['a stream after a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
-])('%s is recognised despite a wrong content type', async (_, text, type) => {
+])('a response in the form of %s is recognised despite a wrong content type', async (_, text, type) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'completed',
     text: 'Hello',
@@ -89,14 +89,14 @@ test('a JSON response is read up to 64 MiB', async () => {
   expect(await endOf(200, ofMiB(64))).toMatchObject({ kind: 'cut' });
 });
 
-test("a failure in the gateway's envelope with HTTP 200 is an error", async () => {
+test("a failure in the gateway's envelope with HTTP 200 is reported as an error", async () => {
   expect(await endOf(200, { success: false, message: 'get user group failed' })).toMatchObject({
     kind: 'failed',
     failure: { message: 'get user group failed' },
   });
 });
 
-test('a gateway envelope without a failure is not a response', async () => {
+test('a gateway envelope without a failure is not accepted as a response', async () => {
   const why = expect.stringContaining('task layer') as string;
   expect(await endOf(200, { code: 'x', message: 'task layer' })).toMatchObject({ kind: 'cut', why });
 });
@@ -104,11 +104,11 @@ test('a gateway envelope without a failure is not a response', async () => {
 test.each<[string, string | object, boolean]>([
   ['a stream that was not requested', done, false],
   ['a document instead of a stream', whole, true],
-])('%s is read', async (_, answer, streamed) => {
+])('mgw responses reads %s', async (_, answer, streamed) => {
   expect(await endOf(200, answer, {}, { streamed })).toMatchObject({ kind: 'completed', text: 'Hello' });
 });
 
-test('a refusal instead of a stream is an error', async () => {
+test('a refusal instead of a stream is reported as an error', async () => {
   const answer = { error: { message: 'Insufficient balance' } };
   expect(await endOf(200, answer, {}, { streamed: true })).toMatchObject({
     kind: 'failed',
@@ -120,7 +120,7 @@ test.each<[string, string, string, RegExp]>([
   ['a web page', '<html>', 'text/html', /no response/],
   ['an empty body', '', 'application/json', /no response/],
   ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
-])('%s is not proof of a response', async (_, text, type, why) => {
+])('mgw responses does not accept %s as a complete response', async (_, text, type, why) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'cut',
     why: expect.stringMatching(why) as string,
@@ -157,7 +157,7 @@ describe('a failed Responses request', () => {
   test.each([
     [500, { error: { message: 'oops' } }],
     [302, ''],
-  ])('with HTTP %i leads to exit 7, because the call may have been charged', async (status, answer) => {
+  ])('leads to exit 7 after HTTP %i, because the call may have been charged', async (status, answer) => {
     await expect(endOf(status, answer)).rejects.toMatchObject(unknown);
   });
 
@@ -174,7 +174,7 @@ describe('a failed Responses request', () => {
       { error: { message: 'The model m does not exist', code: 'model_not_found' } },
       { code: 'not_found', exitCode: 4 },
     ],
-  ])('with HTTP %i is a refusal', async (status, answer, expected) => {
+  ])('is a refusal if the status is %i', async (status, answer, expected) => {
     await expect(endOf(status, answer)).rejects.toMatchObject({
       ...expected,
       charged: 'no',
@@ -190,7 +190,7 @@ describe('a failed Responses request', () => {
 
 const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe', retry: 'never' };
 
-describe('a connection', () => {
+describe('a connection for a Responses request', () => {
   /** Returns a client of a server that controls the connection. */
   async function served(
     answer: (response: ServerResponse) => void,
@@ -205,7 +205,7 @@ describe('a connection', () => {
     return client;
   }
 
-  test('may break after the last event', async () => {
+  test('yields the whole response even if it breaks after the last event', async () => {
     const { client } = await served((response) => {
       response.writeHead(200, events).write(done, () => response.destroy());
     });
@@ -214,22 +214,22 @@ describe('a connection', () => {
 
   test.each<[string, (response: ServerResponse) => void, RegExp]>([
     [
-      'that breaks in a stream',
+      'breaks in a stream',
       (response) => response.writeHead(200, events).write('data: ', () => response.destroy()),
       /broke|truncated/,
     ],
     [
-      'that breaks in a document',
+      'breaks in a document',
       (response) =>
         response.writeHead(200, { 'content-length': '100' }).write('{"status":', () => response.destroy()),
       /truncated/,
     ],
     [
-      'that stalls',
+      'stalls',
       (response) => response.writeHead(200, events).write(': hello\n\n'),
       /^no data arrived for 1 s$/,
     ],
-  ])('%s yields no response', async (_, answer, why) => {
+  ])('yields no complete response if it %s', async (_, answer, why) => {
     const { client, server } = await served(answer);
     expect((await call(client)).end).toMatchObject({
       kind: 'cut',
@@ -262,7 +262,7 @@ describe('a connection', () => {
     });
   });
 
-  test('ends immediately with exit 130, and the call is reported as charged, if it is interrupted', async () => {
+  test('ends immediately if the user interrupts it, with exit 130, and the call is reported as charged', async () => {
     const delta = { type: 'response.output_text.delta', delta: 'stop' };
     const { client } = await served((response) => {
       response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);

@@ -28,11 +28,11 @@ describe('a response document', () => {
     [[{ type: 'message', content: 'Hi' }], {}],
     ['Hi', {}],
     [null, { output_text: 'Hi' }],
-  ])('may contain text instead of a list, or at the top level: %j %j', (output, more) => {
+  ])('is read if it contains text instead of a list, or at the top level: %j %j', (output, more) => {
     expect(readResponse({ status: 'completed', output, ...more })).toMatchObject({ text: 'Hi' });
   });
 
-  test('may contain no text, for example if it is a tool call', () => {
+  test('is accepted without text, for example if it is a tool call', () => {
     const response = { status: 'completed', output: [{ type: 'function_call' }] };
     expect(readResponse(response as never)).toMatchObject({ kind: 'completed', text: '', response });
   });
@@ -64,7 +64,7 @@ describe('a response document', () => {
     [{ status: 'incomplete', incomplete_details: null, output: [] }, 'incomplete'],
     [{ status: 'completed', output: 'Hi' }, 'completed'],
     [{ status: 'completed', output: [null, 7, { type: 'message', content: 'x' }] }, 'completed'],
-  ])('is read from %j as %s', (json, kind) => {
+  ])('is read from %j as a response of the kind %s', (json, kind) => {
     expect(readResponse(json as never).kind).toBe(kind);
   });
 });

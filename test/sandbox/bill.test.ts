@@ -22,7 +22,7 @@ describe('the sandbox bill', () => {
     expect([totalOf(readBill(state, 1999)), totalOf(readBill(state, 2000))]).toEqual([10, 5]);
   });
 
-  test('loses only a torn line', () => {
+  test('omits a torn line, and keeps all other lines', () => {
     const state = freshState();
     appendToBill(state, { kind: 'charge', line: LINE });
     appendFileSync(join(state, 'bill.jsonl'), '\n{"kind":"charge","li');
@@ -30,7 +30,7 @@ describe('the sandbox bill', () => {
     expect(readBill(state).map(({ task }) => task)).toEqual(['t1', 't3']);
   });
 
-  test('adds amounts exactly', () => {
+  test('contains an exact total', () => {
     const tenths = Array.from({ length: 10 }, (_, index) => ({ ...LINE, task: `t${index}`, amount: 0.1 }));
     expect(totalOf(tenths)).toBe(1);
     expect(
@@ -44,7 +44,7 @@ describe('the sandbox bill', () => {
 });
 
 describe('sandbox reset', () => {
-  test("removes tasks, charges and counts, but not files that are not the sandbox's", async () => {
+  test('removes tasks, charges and counts, but not files of other programs', async () => {
     const gateway = await sandbox({ faults: ['poll-502x1'], seed: 1 });
     const submit = (): Promise<unknown> =>
       gateway
@@ -67,8 +67,8 @@ describe('sandbox reset', () => {
   });
 });
 
-describe('a fingerprint', () => {
-  test('does not depend on the order of members', () => {
+describe('the fingerprint of a request body', () => {
+  test('does not depend on the order of the members', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (value) => {
         const turned = Object.fromEntries(Object.entries(value).reverse());
@@ -82,7 +82,7 @@ describe('a fingerprint', () => {
     [{ a: [1, 2] }, { a: [2, 1] }],
     [{ a: 1 }, { a: '1' }],
     [{}, []],
-  ])('of %j differs from the fingerprint of %j', (left, right) => {
+  ])('is different for %j and %j', (left, right) => {
     expect(fingerprint(left)).not.toBe(fingerprint(right));
   });
 });

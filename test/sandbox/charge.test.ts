@@ -94,7 +94,7 @@ describe('a sandbox balance', () => {
   });
 });
 
-describe('a sandbox limit', () => {
+describe('the sandbox', () => {
   async function statuses(limits: Limits, pauses: number[]): Promise<[number, string | null][]> {
     const gateway = await sandbox({ limits });
     const seen: [number, string | null][] = [];
@@ -108,7 +108,7 @@ describe('a sandbox limit', () => {
   }
   const ok = [200, null];
 
-  test('on tasks in progress refuses further tasks, without a retry time, until a task has ended', async () => {
+  test('refuses tasks above --concurrency, without a retry time, until a task has ended', async () => {
     const full = [429, null];
     expect(await statuses({ concurrency: 2 }, [0, 400, 100, 499, 1, 0])).toEqual([
       ok,
@@ -120,21 +120,21 @@ describe('a sandbox limit', () => {
     ]);
   });
 
-  test('on requests per minute returns the time until the next request is allowed', async () => {
+  test('returns the time until the next request is allowed if a client exceeds the limit per minute', async () => {
     const wait = (seconds: string): unknown[] => [429, seconds];
     const pauses = [0, 10_000, 10_000, 39_999, 1, 9999, 1];
     const expected = [ok, ok, wait('40'), wait('1'), ok, wait('1'), ok];
     expect(await statuses({ perMinute: 2 }, pauses)).toEqual(expected);
   });
 
-  test('on tasks in progress includes a task that never ends', async () => {
+  test('includes a task that never ends in the limit on tasks in progress', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     await submitC(gateway, { ...VIDEO, prompt: '[never]' });
     gateway.clock.now += 1e9;
     expect((await submitC(gateway)).status).toBe(429);
   });
 
-  test('on speech streams refuses a second stream while the first stream is open', async () => {
+  test('refuses a second speech stream while the first is open if the limit is one', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     // This text is larger than a connection's buffers, so it is sent only while the client reads it.
     const first = await speak(gateway, 'word '.repeat(50_000));

@@ -52,7 +52,7 @@ function rawGet(
   });
 }
 
-describe('a submission', () => {
+describe('a submission to the sandbox', () => {
   test.each<[fault: string, outcome: number | 'broken' | 'not JSON', charges: number]>([
     ['submit-429', 429, 0],
     ['submit-429-retry-after', 429, 0],
@@ -70,7 +70,7 @@ describe('a submission', () => {
     ['submit-slow', 200, 2],
     ['client-gives-up', 200, 2],
   ])(
-    'with the fault %s has the outcome %s twice and is charged %i times, and then succeeds',
+    'is affected twice by the fault %sx2 (outcome: %s, charges: %i), and then succeeds',
     async (fault, outcome, charges) => {
       const gateway = await sandbox({ faults: [`${fault}x2`], paceMs: 1 });
       expect([await outcomeOf(submitC(gateway)), await outcomeOf(submitC(gateway))]).toEqual([
@@ -83,12 +83,12 @@ describe('a submission', () => {
     },
   );
 
-  test('with the fault submit-429-retry-after receives a Retry-After header', async () => {
+  test('receives a Retry-After header if the fault is submit-429-retry-after', async () => {
     const gateway = await sandbox({ faults: ['submit-429-retry-after'] });
     expect((await submitC(gateway)).headers.get('retry-after')).toBe('1');
   });
 
-  test('that is invalid does not use up a response fault', async () => {
+  test('does not use up a response fault if it is invalid', async () => {
     const gateway = await sandbox({ faults: ['submit-500-after-acceptx1'] });
     const invalid = [
       await submitC(gateway, { ...C, duration: 3 }),
@@ -99,7 +99,7 @@ describe('a submission', () => {
     expect((await submitC(gateway)).status).toBe(500);
   });
 
-  test("to Protocol B is affected only by that protocol's faults", async () => {
+  test('is affected by faults of Protocol B only if it uses that protocol', async () => {
     const gateway = await sandbox({ faults: ['b-submit-limitedx1', 'b-submit-internal-errorx1'] });
     expect((await submitC(gateway)).status).toBe(200);
     const answers = [
@@ -112,7 +112,7 @@ describe('a submission', () => {
   });
 });
 
-describe('a poll', () => {
+describe('a poll in the sandbox', () => {
   test.each<[fault: string, outcome: number | 'broken' | 'not JSON']>([
     ['poll-429', 429],
     ['poll-500', 500],
@@ -122,14 +122,14 @@ describe('a poll', () => {
     ['poll-reset', 'broken'],
     ['poll-cut', 'broken'],
     ['poll-garbled', 'not JSON'],
-  ])('with the fault %s fails once with %s, and then succeeds', async (fault, outcome) => {
+  ])('is affected once by the fault %sx1 (outcome: %s), and then succeeds', async (fault, outcome) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = `/v1/video/generations/${(await submitC(gateway)).at('task_id') as string}`;
     expect(await outcomeOf(gateway.call('GET', path))).toBe(outcome);
     expect(await outcomeOf(gateway.call('GET', path))).toBe(200);
   });
 
-  test('with Protocol A or B receives "not found" in the protocol\'s format', async () => {
+  test('receives "not found" in the format of Protocol A or B if it uses that protocol', async () => {
     const gateway = await sandbox({ faults: ['poll-notfound'] });
     const operation = await gateway.call('GET', '/v1beta/models/video-a/operations/0');
     expect([operation.status, operation.at('error.status')]).toEqual([404, 'NOT_FOUND']);
@@ -137,7 +137,7 @@ describe('a poll', () => {
     expect(task.at('Response.Error.Code')).toBe('ResourceNotFound');
   });
 
-  test('is not affected by a fault that another sandbox with the same state has used up', async () => {
+  test('is not affected by a fault if another sandbox with the same state has used up the fault', async () => {
     const first = await sandbox({ faults: ['poll-502x1'] });
     const id = (await submitC(first)).at('task_id') as string;
     expect((await first.call('GET', `/v1/videos/${id}`)).status).toBe(502);
@@ -181,8 +181,8 @@ describe('the outcome fault', () => {
   });
 });
 
-describe('a download', () => {
-  test('with the fault download-cut ends at the requested point, and is complete once resumed from there', async () => {
+describe('a download from the sandbox', () => {
+  test('ends at the requested point if the fault is download-cut, and is complete once it is resumed from there', async () => {
     const gateway = await sandbox({ faults: ['download-cut@40%'] });
     const path = await finishedC(gateway);
     const first = await rawGet(gateway, path);
@@ -195,7 +195,7 @@ describe('a download', () => {
     expect([beyond.status, beyond.whole, beyond.bytes.length]).toEqual([206, true, total - start]);
   });
 
-  test('with the fault download-cutx1 is complete on the second attempt', async () => {
+  test('is complete on the second attempt if the fault is download-cutx1', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1'] });
     const path = await finishedC(gateway);
     expect((await gateway.call('HEAD', path)).status).toBe(200);
@@ -203,7 +203,7 @@ describe('a download', () => {
     expect((await rawGet(gateway, path)).whole).toBe(true);
   });
 
-  test('with the fault download-stall stops without closing the connection', async () => {
+  test('stops, and the connection stays open, if the fault is download-stall', async () => {
     const gateway = await sandbox({ faults: ['download-stall@0.1%'] });
     const path = await finishedC(gateway);
     const response = await fetch(gateway.url + path, { headers: { Authorization: `Bearer ${gateway.key}` } });
@@ -221,7 +221,7 @@ describe('a download', () => {
     ['download-json', 200, 'application/json; charset=utf-8'],
     ['download-gone', 410, 'application/json; charset=utf-8'],
     ['url-expired', 403, 'application/json; charset=utf-8'],
-  ])('with the fault %s receives HTTP %i once', async (fault, status, type) => {
+  ])('is affected by the fault %s by receiving HTTP %i once', async (fault, status, type) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = await finishedC(gateway);
     const answer = await gateway.call('GET', path);
@@ -229,14 +229,14 @@ describe('a download', () => {
     expect((await gateway.call('GET', path)).headers.get('content-type')).toBe('video/mp4');
   });
 
-  test('with the fault download-no-range has no ranges and no validator', async () => {
+  test('cannot be resumed if the fault is download-no-range', async () => {
     const gateway = await sandbox({ faults: ['download-no-range'] });
     const path = await finishedC(gateway);
     const { status, headers } = await gateway.call('GET', path, { headers: { Range: 'bytes=10-' } });
     expect([status, headers.get('etag'), headers.get('accept-ranges')]).toEqual([200, null, null]);
   });
 
-  test('from the file host is affected by faults', async () => {
+  test('is affected by faults even if it is from the file host', async () => {
     const gateway = await sandbox({ faults: ['url-expiredx1'] });
     const done = await finishedB(gateway);
     const url = done.at('Response.AigcVideoTask.Output.FileInfos.0.FileUrl') as string;

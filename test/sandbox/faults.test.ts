@@ -80,7 +80,7 @@ describe('the fault counter', () => {
     expect(hits).toEqual(['poll-502', 'poll-502', 'poll-502', undefined, undefined]);
   });
 
-  test('does not use up a fault that does not apply', () => {
+  test('does not use up a fault for a request to which the fault does not apply', () => {
     const state = freshState();
     const faults = parseFaults(['download-cutx1@40%']);
     expect(useFault(state, faults, 'download-cut', (percent) => percent > 40)).toBeUndefined();
@@ -144,7 +144,7 @@ describe('chaos', () => {
     expect(share).toBeLessThan(0.23);
   });
 
-  test("chooses among all faults for a kind of request, but never another protocol's faults", () => {
+  test('chooses among all faults for a kind of request, but never a fault of another protocol', () => {
     const seen = (area: 'b' | 'c'): Set<string> => {
       const chaos = startChaos(1);
       const hits = kinds.flatMap((kind) =>
@@ -174,7 +174,7 @@ describe('a sandbox under chaos', () => {
     return { seen, charges: readBill(gateway.stateDir).length };
   }
 
-  test('behaves identically for the same seed, and keeps a correct bill', async () => {
+  test('behaves identically if the seed is the same, and keeps a correct bill', async () => {
     const [one, two] = [await outcomes(['chaos@60%'], 5), await outcomes(['chaos@60%'], 5)];
     expect(one).toEqual(two);
     expect(new Set(one.seen).size).toBeGreaterThan(4);

@@ -17,11 +17,11 @@ test.each([
   ['bytes=-', 'whole'],
   ['items=0-1', 'whole'],
   ['bytes=a-b', 'whole'],
-])('the Range header %j for a ten-byte file requests %j', (header, span) => {
+])('the Range header %j is read, for a ten-byte file, as %j', (header, span) => {
   expect(parseRange(header, 10)).toEqual(span);
 });
 
-test('a requested range always lies within the file', () => {
+test('a range that is read from a Range header always lies within the file', () => {
   fc.assert(
     fc.property(fc.nat(), fc.nat(), fc.integer({ min: 1, max: 2 ** 40 }), (first, last, total) => {
       for (const header of [`bytes=${first}-${last}`, `bytes=${first}-`, `bytes=-${last}`]) {

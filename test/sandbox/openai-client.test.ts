@@ -8,14 +8,14 @@ async function client(): Promise<OpenAI> {
   return new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
 }
 
-test('the OpenAI client reads a complete response', async () => {
+test('the OpenAI client reads a complete response of the sandbox', async () => {
   const openai = await client();
   const response = await openai.responses.create({ model: 'text-1', input: 'Say hello' });
   expect(response.output_text).toBe('The sandbox was asked: Say hello');
   expect(response.status).toBe('completed');
 });
 
-test('the OpenAI client reassembles a streamed response', async () => {
+test('the OpenAI client reassembles a streamed response of the sandbox', async () => {
   const openai = await client();
   const stream = openai.responses.stream({ model: 'text-1', input: 'Say hello' });
   let text = '';
@@ -25,7 +25,7 @@ test('the OpenAI client reassembles a streamed response', async () => {
   expect(response.output_text).toBe(text);
 });
 
-test('the OpenAI client reads errors of every kind', async () => {
+test('the OpenAI client reads errors of every kind from the sandbox', async () => {
   const openai = await client();
   const call = (body: object): Promise<unknown> => openai.responses.create(body as never);
   await expect(call({ model: 'text-1' })).rejects.toBeInstanceOf(OpenAI.BadRequestError);
@@ -36,7 +36,7 @@ test('the OpenAI client reads errors of every kind', async () => {
   );
 });
 
-test('the OpenAI client reads the model list', async () => {
+test('the OpenAI client reads the model list of the sandbox', async () => {
   const openai = await client();
   const models = await openai.models.list();
   expect(models.data.map(({ id }) => id)).toContain('text-1');

@@ -29,7 +29,7 @@ function withInstance(instance: object): object {
   return { ...BODY, instances: [{ prompt: 'x', ...instance }] };
 }
 
-describe('a sandbox submission', () => {
+describe('a Protocol A submission to the sandbox', () => {
   test('returns the operation', async () => {
     const gateway = await sandbox();
     const { status, body } = await post(gateway, BODY);
@@ -43,7 +43,7 @@ describe('a sandbox submission', () => {
     ]);
   });
 
-  test('accepts every documented field, and charges each sample', async () => {
+  test('is accepted with every documented field, and is charged for each sample', async () => {
     const gateway = await sandbox();
     const parameters = {
       sampleCount: 2,
@@ -85,7 +85,7 @@ describe('a sandbox submission', () => {
       withInstance({ image: { ...PNG, bytesBase64Encoded: 'data:image/png;base64,iVBORw0KGgo=' } }),
     ],
     ['an empty image', withInstance({ image: { ...PNG, bytesBase64Encoded: '' } })],
-  ])("with %s receives the model's error, and costs nothing", async (_, body) => {
+  ])("receives the model's error, and costs nothing, if it has %s", async (_, body) => {
     const gateway = await sandbox();
     const answer = await post(gateway, body);
     expect([answer.status, answer.at('error.status')]).toEqual([400, 'INVALID_ARGUMENT']);
@@ -95,20 +95,20 @@ describe('a sandbox submission', () => {
   test.each<[string, object]>([
     ['video-a-fast', withParameters({ generateAudio: true })],
     ['video-a-inline', withInstance({ image: PNG })],
-  ])('to %s is refused if it uses features of other models', async (model, body) => {
+  ])('is refused by %s if it uses features of other models', async (model, body) => {
     const gateway = await sandbox();
     expect((await post(gateway, body, model)).status).toBe(400);
     expect((await post(gateway, body, 'video-a')).status).toBe(200);
   });
 
-  test('to an unknown model receives a missing-channel error', async () => {
+  test('receives a missing-channel error if the model is unknown', async () => {
     const gateway = await sandbox();
     const answer = await post(gateway, BODY, 'vendor-h3');
     expect([answer.status, answer.at('error.code')]).toEqual([503, 'model_not_found']);
   });
 });
 
-describe('an operation', () => {
+describe('a Protocol A operation in the sandbox', () => {
   test('is not done until it ends, and then contains a URL on the gateway', async () => {
     const gateway = await sandbox();
     const name = (await post(gateway, BODY)).at('name') as string;
@@ -182,7 +182,7 @@ describe('an operation', () => {
     expect((await gateway.call('GET', `/v1beta/operations/${name.split('/')[3] ?? ''}`)).status).toBe(404);
   });
 
-  test("requires the submission's key, as does its file", async () => {
+  test('can be queried, and its file downloaded, only with the key of the submission', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const name = (await post(gateway, BODY)).at('name') as string;
     gateway.clock.now += 1000;
@@ -196,7 +196,7 @@ describe('an operation', () => {
   });
 });
 
-test("an operation's file is deleted two days after the operation ends", async () => {
+test("the sandbox deletes an operation's file two days after the operation ends", async () => {
   const gateway = await sandbox();
   const done = await finish(gateway, BODY);
   const uri = done.at(`${RESPONSE}.generatedSamples.0.video.uri`) as string;

@@ -40,13 +40,13 @@ const TWICE = JSON.stringify({ ExtVideoParameters: JSON.stringify({ ReturnUsage:
 
 describe('a Protocol B request to the sandbox', () => {
   test.each<[string, Record<string, string>, string]>([
-    ['without an action', { 'X-TC-Action': '' }, 'MissingParameter'],
-    ['without a version', { 'X-TC-Version': '' }, 'MissingParameter'],
-    ['with a wrong version', { 'X-TC-Version': '2.0' }, 'NoSuchVersion'],
-    ['with an unknown action', { 'X-TC-Action': 'DescribeMediaInfos' }, 'InvalidAction'],
-    ['with an action in lower case', { 'X-TC-Action': 'createaigcvideotask' }, 'InvalidAction'],
-    ['that is not declared as JSON', { 'Content-Type': 'text/plain' }, 'InvalidRequest'],
-  ])('%s fails with HTTP 200', async (_, headers, code) => {
+    ['has no action', { 'X-TC-Action': '' }, 'MissingParameter'],
+    ['has no version', { 'X-TC-Version': '' }, 'MissingParameter'],
+    ['has a wrong version', { 'X-TC-Version': '2.0' }, 'NoSuchVersion'],
+    ['has an unknown action', { 'X-TC-Action': 'DescribeMediaInfos' }, 'InvalidAction'],
+    ['has an action in lower case', { 'X-TC-Action': 'createaigcvideotask' }, 'InvalidAction'],
+    ['is not declared as JSON', { 'Content-Type': 'text/plain' }, 'InvalidRequest'],
+  ])('is refused, with an error in an HTTP 200 response, if it %s', async (_, headers, code) => {
     const gateway = await sandbox();
     const answer = await gateway.act('CreateAigcVideoTask', BODY, headers);
     expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
@@ -54,7 +54,7 @@ describe('a Protocol B request to the sandbox', () => {
     expect(readBill(gateway.stateDir)).toEqual([]);
   });
 
-  test('without a key fails with HTTP 401', async () => {
+  test('is refused with HTTP 401 if it has no key', async () => {
     const gateway = await sandbox();
     expect((await gateway.act('CreateAigcVideoTask', BODY, { Authorization: '' })).status).toBe(401);
   });
@@ -67,7 +67,7 @@ describe('a Protocol B request to the sandbox', () => {
   });
 });
 
-describe('a task creation in the sandbox', () => {
+describe('a Protocol B task creation in the sandbox', () => {
   test('returns the task and charges for it', async () => {
     const gateway = await sandbox();
     const { status, body } = await create(gateway, BODY);
@@ -94,7 +94,7 @@ describe('a task creation in the sandbox', () => {
     ],
     ['extension parameters', { ...EXTENDED, ExtInfo: TWICE }],
     ['an extension of a standard model', { ...BODY, ExtInfo: '{}' }],
-  ])('accepts %s', async (_, body) => {
+  ])('succeeds with %s', async (_, body) => {
     const gateway = await sandbox();
     expect((await create(gateway, body)).at('Response.Error')).toBeUndefined();
   });
@@ -105,16 +105,16 @@ describe('a task creation in the sandbox', () => {
     ['a model in lower case', { ...BODY, ModelName: 'video-b' }, 'InvalidParameterValue'],
     ['a model with its version', { ...BODY, ModelName: 'Video-B-2.0' }, 'InvalidParameterValue'],
     ["another model's version", { ...BODY, ModelName: 'Video-B-Lite' }, 'InvalidParameterValue'],
-    ['a version as number', { ...BODY, ModelVersion: 2 }, 'InvalidParameterValue'],
+    ['a number for the version', { ...BODY, ModelVersion: 2 }, 'InvalidParameterValue'],
     ['no prompt', { ...BODY, Prompt: '' }, 'MissingParameter'],
     ['names in lower case', { modelName: 'Video-B', ...BODY }, 'UnknownParameter'],
     ['SubAppId', { ...BODY, SubAppId: 1 }, 'InvalidParameterValue'],
     [
-      'SubAppId deep inside',
+      'SubAppId at any depth',
       { ...BODY, OutputConfig: { Extra: [{ SubAppId: 1 }] } },
       'InvalidParameterValue',
     ],
-    ['SubAppId serialised', { ...EXTENDED, ExtInfo: '{"SubAppId":1}' }, 'InvalidParameterValue'],
+    ['a serialised SubAppId', { ...EXTENDED, ExtInfo: '{"SubAppId":1}' }, 'InvalidParameterValue'],
     ['FileId', { ...BODY, FileInfos: [{ ...ASSET, FileId: '1' }] }, 'InvalidParameterValue'],
     ['LastFrameFileId', { ...BODY, LastFrameFileId: '1' }, 'InvalidParameterValue'],
     [
@@ -138,20 +138,27 @@ describe('a task creation in the sandbox', () => {
       'InvalidParameterValue',
     ],
     ['a resolution in lower case', withOutput({ Resolution: '720p' }), 'InvalidParameterValue'],
-    ['a duration as text', withOutput({ Duration: '5' }), 'InvalidParameterValue'],
+    ['text for the duration', withOutput({ Duration: '5' }), 'InvalidParameterValue'],
     ['permanent storage', withOutput({ StorageMode: 'Permanent' }), 'InvalidParameterValue'],
-    ['sound as a boolean', withOutput({ AudioGeneration: true }), 'InvalidParameterValue'],
-    ['ExtInfo as an object', { ...EXTENDED, ExtInfo: JSON.parse(TWICE) as unknown }, 'InvalidParameterValue'],
-    ['ExtInfo serialised once', { ...EXTENDED, ExtInfo: ONCE }, 'InvalidParameterValue'],
-  ])('refuses %s with HTTP 200, and charges nothing', async (_, body, code) => {
-    const gateway = await sandbox();
-    const answer = await create(gateway, body);
-    expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
-    expect(readBill(gateway.stateDir)).toEqual([]);
-  });
+    ['a boolean for sound', withOutput({ AudioGeneration: true }), 'InvalidParameterValue'],
+    [
+      'an object for ExtInfo',
+      { ...EXTENDED, ExtInfo: JSON.parse(TWICE) as unknown },
+      'InvalidParameterValue',
+    ],
+    ['an ExtInfo that is serialised only once', { ...EXTENDED, ExtInfo: ONCE }, 'InvalidParameterValue'],
+  ])(
+    'is refused, with an error in an HTTP 200 response and at no charge, if it has %s',
+    async (_, body, code) => {
+      const gateway = await sandbox();
+      const answer = await create(gateway, body);
+      expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
+      expect(readBill(gateway.stateDir)).toEqual([]);
+    },
+  );
 });
 
-describe('a task', () => {
+describe('a Protocol B task in the sandbox', () => {
   test('waits, is processed, and finishes with a URL on the file host', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
@@ -183,7 +190,7 @@ describe('a task', () => {
     ['ErrCode', '[fail]', { ErrCode: 70000, ErrCodeExt: '' }],
     ['ErrCodeExt alone', '[fail-ext]', { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' }],
     ['the code of the content policy', '[filtered]', { ErrCodeExt: 'InvalidParameter.VoilationContent' }],
-  ])('fails with the status FINISH and %s, and is refunded', async (_, word, error) => {
+  ])('has the status FINISH and %s if it fails, and is refunded', async (_, word, error) => {
     const gateway = await sandbox();
     const done = await finish(gateway, { ...BODY, Prompt: `x ${word}` });
     expect(done.at(TASK)).toMatchObject({ Status: 'FINISH', Output: null, ...error });
@@ -197,7 +204,7 @@ describe('a task', () => {
     expect(done.at(`${TASK}.ErrCode`)).toBe(60000);
   });
 
-  test('reports usage on request', async () => {
+  test('contains usage only on request', async () => {
     const gateway = await sandbox();
     const usage = `${TASK}.Output.Usage`;
     expect((await finish(gateway, { ...EXTENDED, ExtInfo: TWICE })).at(usage)).toMatchObject({
@@ -206,7 +213,7 @@ describe('a task', () => {
     expect((await finish(gateway, EXTENDED)).at(usage)).toBeUndefined();
   });
 
-  test('is not found with a different key, by a wrong id, or after three days', async () => {
+  test('is not found by a query with a different key or a wrong id, or after three days', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const other = { Authorization: 'Bearer other-key' };
@@ -218,7 +225,7 @@ describe('a task', () => {
     expect(codes).toEqual(['ResourceNotFound', 'ResourceNotFound', 'ResourceNotFound']);
   });
 
-  test('is found only by a query that contains its id as text, and nothing else', async () => {
+  test('is found only if a query contains its id, in the form of text, and nothing else', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const answer = await gateway.act('DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });
@@ -247,7 +254,7 @@ describe('the sandbox file host', () => {
   test.each<[string, (url: string) => string]>([
     ['no signature', (url) => url.replace(/&sign=.*/, '')],
     ['a later expiry', (url) => url.replace(/t=\d+/, 't=99999999999999')],
-  ])('refuses a URL with %s', async (_, change) => {
+  ])('refuses a URL that has %s', async (_, change) => {
     const gateway = await sandbox();
     const url = change(await fileUrl(gateway));
     expect((await gateway.call('GET', url, { headers: PLAIN })).status).toBe(403);

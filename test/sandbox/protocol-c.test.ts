@@ -13,22 +13,25 @@ async function submit(gateway: TestSandbox, body: object, path = '/v1/videos'): 
 }
 
 describe('a Protocol C submission to the sandbox', () => {
-  test.each(['/v1/videos', '/v1/video/generations'])('to %s returns the task', async (path) => {
-    const gateway = await sandbox();
-    const answer = await gateway.call('POST', path, { body: OFFICIAL });
-    expect(answer.status).toBe(200);
-    const id = answer.at('id');
-    expect(id).toMatch(/^task_[0-9a-z]{32}$/);
-    expect(answer.body).toEqual({
-      id,
-      task_id: id,
-      object: 'video',
-      model: 'vendor-h3',
-      status: 'queued',
-      progress: 0,
-      created_at: 1_795_000_000,
-    });
-  });
+  test.each(['/v1/videos', '/v1/video/generations'])(
+    'receives the task if it is sent to %s',
+    async (path) => {
+      const gateway = await sandbox();
+      const answer = await gateway.call('POST', path, { body: OFFICIAL });
+      expect(answer.status).toBe(200);
+      const id = answer.at('id');
+      expect(id).toMatch(/^task_[0-9a-z]{32}$/);
+      expect(answer.body).toEqual({
+        id,
+        task_id: id,
+        object: 'video',
+        model: 'vendor-h3',
+        status: 'queued',
+        progress: 0,
+        created_at: 1_795_000_000,
+      });
+    },
+  );
 
   test.each<[string, object, number, string]>([
     ['no model', { prompt: 'x' }, 400, 'error.code=invalid_request'],
@@ -58,7 +61,7 @@ describe('a Protocol C submission to the sandbox', () => {
       400,
       'code=invalid_request',
     ],
-  ])('with %s is refused, and costs nothing', async (_, body, status, where) => {
+  ])('is refused, and costs nothing, if it has %s', async (_, body, status, where) => {
     const gateway = await sandbox();
     const answer = await gateway.call('POST', '/v1/videos', { body });
     expect(answer.status).toBe(status);
@@ -68,14 +71,14 @@ describe('a Protocol C submission to the sandbox', () => {
   });
 
   test.each(['not json', '[]', 'null', '"text"', ''])(
-    'with a body that is not a JSON object (%j) is refused',
+    'is refused if its body is not a JSON object (%j)',
     async (body) => {
       const gateway = await sandbox();
       expect((await gateway.call('POST', '/v1/videos', { body })).status).toBe(400);
     },
   );
 
-  test('with a body that is not declared as JSON is refused', async () => {
+  test('is refused if its body is not declared as JSON', async () => {
     const gateway = await sandbox();
     const headers = { 'Content-Type': 'text/plain' };
     expect((await gateway.call('POST', '/v1/videos', { body: OFFICIAL, headers })).status).toBe(400);
@@ -90,14 +93,14 @@ describe('a Protocol C submission to the sandbox', () => {
     ['4 s of a self-hosted model', { ...SELF_HOSTED, duration: 4 }, 8],
     ['100 s of a self-hosted model', { ...SELF_HOSTED, duration: 100 }, 200],
     ['native seconds as text', { model: 'vendor-h3-mini', prompt: 'x', seconds: '7' }, 14],
-  ])('with %s is charged for the declared seconds', async (_, body, amount) => {
+  ])('is charged for the declared seconds (checked: %s)', async (_, body, amount) => {
     const gateway = await sandbox();
     const task = await submit(gateway, body);
     expect(readBill(gateway.stateDir)).toMatchObject([{ task, area: 'c', amount, at: gateway.clock.now }]);
   });
 });
 
-describe('a self-hosted model', () => {
+describe('a self-hosted model of the sandbox', () => {
   test.each<[string, object, string]>([
     ['4 s', { duration: 4 }, '5'],
     ['20 s', { duration: 20 }, '15'],
@@ -118,7 +121,7 @@ describe('a self-hosted model', () => {
     ['r2v without a reference', { generation_mode: 'r2v' }],
     ['an asset in a private network', { image: 'http://192.168.1.2/a.png' }],
     ['an asset on loopback', { image: 'http://127.0.0.1/a.png' }],
-  ])('accepts %s, but the task then fails and is refunded', async (_, field) => {
+  ])('accepts %s, but then fails and refunds the task', async (_, field) => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...SELF_HOSTED, ...field });
     gateway.clock.now += 1000;
@@ -156,7 +159,7 @@ describe('a Protocol C task in the sandbox', () => {
     ]);
   });
 
-  test('contains the reason if it fails, and is refunded when it ends', async () => {
+  test('contains the reason if it fails, and is then refunded', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...OFFICIAL, prompt: 'x [fail]' });
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBeUndefined();
@@ -182,7 +185,7 @@ describe('a Protocol C task in the sandbox', () => {
   });
 
   test.each(['task_0', '..%2F..%2Fbill', 'a%00b', '%'])(
-    'does not exist if it was never created: %s',
+    'is not found by an id that was never issued: %s',
     async (id) => {
       const gateway = await sandbox();
       expect((await gateway.call('GET', `/v1/video/generations/${id}`)).at('code')).toBe('task_not_exist');

@@ -48,7 +48,7 @@ describe('a sandbox response that is not streamed', () => {
     [{ model: 'video-a', input: 'Hi' }, 503],
     [{ model: 'text-1', input: 'Hi [no-balance]' }, 403],
     ['no JSON', 400],
-  ])('is refused for %j with HTTP %i, at no charge', async (body, status) => {
+  ])('is replaced, for %j, by an HTTP %i error at no charge', async (body, status) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await box.call('POST', '/v1/responses', { body });
@@ -68,14 +68,14 @@ describe('a sandbox response that is not streamed', () => {
         output: [{ content: [{ text: 'The sandbox' }] }],
       },
     ],
-  ])('has the documented form for %s %j', async (input, more, expected) => {
+  ])('has the documented form for the input %s and %j', async (input, more, expected) => {
     const box = await sandbox();
     expect(
       (await box.call('POST', '/v1/responses', { body: { model: 'text-1', input, ...more } })).body,
     ).toMatchObject(expected);
   });
 
-  test('accepts messages and their parts as input', async () => {
+  test('answers an input of messages and their parts', async () => {
     const box = await sandbox();
     const input = [
       { role: 'system', content: 'Be short.' },
@@ -85,7 +85,7 @@ describe('a sandbox response that is not streamed', () => {
     expect(JSON.stringify(answer.body)).toContain('Be short.\\nSay hello');
   });
 
-  test('is a 404 if the base path is wrong', async () => {
+  test('has the status 404 if the base path is wrong', async () => {
     const box = await sandbox();
     expect((await box.call('POST', '/responses', { body: {} })).status).toBe(404);
   });
@@ -108,13 +108,13 @@ describe('a streamed sandbox response', () => {
   test.each([
     ['Hi [response-fails]', 'response.failed'],
     ['Hi [response-refuses]', 'response.completed'],
-  ])('to the input %j ends with %s', async (input, last) => {
+  ])('ends, for the input %j, with %s', async (input, last) => {
     const box = await sandbox();
     const answer = await box.call('POST', '/v1/responses', { body: { ...body, input } });
     expect(eventsOf(answer.bytes.toString()).at(-1)?.type).toBe(last);
   });
 
-  test('with the fault responses-cut has no end, regardless of the percentage', async () => {
+  test('has no last event if the fault is responses-cut, regardless of the percentage', async () => {
     for (const fault of ['responses-cut@0%', 'responses-cut@50%', 'responses-cut@100%']) {
       const box = await sandbox({ faults: [fault] });
       const events = eventsOf((await box.call('POST', '/v1/responses', { body })).bytes.toString());
@@ -134,7 +134,7 @@ describe('a streamed sandbox response', () => {
     expect(pieces[0]).not.toContain('response.completed');
   });
 
-  test('with the fault responses-429 costs nothing', async () => {
+  test('is refused at no charge if the fault is responses-429', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['responses-429x1'] });
     expect((await box.call('POST', '/v1/responses', { body })).status).toBe(429);

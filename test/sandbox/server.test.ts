@@ -22,7 +22,7 @@ function rawStatus(
   });
 }
 
-describe('access to the sandbox', () => {
+describe('a request to the sandbox', () => {
   test.each<[string, Record<string, string>, number]>([
     ['a program', {}, 200],
     ['a program that uses localhost', { Host: 'localhost:PORT' }, 200],
@@ -36,7 +36,7 @@ describe('access to the sandbox', () => {
     ['an address typed into a browser', { 'Sec-Fetch-Site': 'none' }, 200],
     ["a browser's player", { 'Sec-Fetch-Site': 'same-origin', Range: 'bytes=0-' }, 200],
     ['a program that uses localhost in upper case', { Host: 'LOCALHOST:PORT' }, 200],
-  ])('depends on the headers: %s', async (_, extra, status) => {
+  ])('is accepted or refused by its headers: %s', async (_, extra, status) => {
     const { url, key } = await sandbox();
     const port = new URL(url).port;
     const headers = Object.fromEntries(
@@ -47,7 +47,7 @@ describe('access to the sandbox', () => {
     );
   });
 
-  test('is refused at another address of this machine', async () => {
+  test('is refused if it is sent to another address of this machine', async () => {
     const { url, key } = await sandbox();
     const other = url.replace('127.0.0.1', '127.0.0.2');
     const headers = { Authorization: `Bearer ${key}`, Host: new URL(url).host };
@@ -61,19 +61,19 @@ describe('access to the sandbox', () => {
     ['localhost:8080', true],
     ['attacker.example', true],
     ['', true],
-  ])('to port 80 with the host %j is foreign: %j', (host, foreign) => {
+  ])('is foreign, at port 80 with the host %j: %j', (host, foreign) => {
     expect(isForeign({ host }, 'http://127.0.0.1')).toBe(foreign);
     expect(isForeign({ host: 'localhost' }, 'http://127.0.0.1:8080')).toBe(true);
   });
 
-  test("is refused for a web page's preflight request", async () => {
+  test('is refused if it is a preflight request of a web page', async () => {
     const gateway = await sandbox();
     const headers = { Origin: 'https://attacker.example', 'Access-Control-Request-Method': 'POST' };
     expect(await rawStatus(`${gateway.url}/v1/videos`, 'OPTIONS', headers)).toBe(403);
   });
 
   test.each(['', 'Bearer', 'Bearer wrong', 'sandbox-key', 'bearer sandbox-key', 'Bearer sandbox-key x'])(
-    'is refused with the Authorization header %j',
+    'is refused if its Authorization header is %j',
     async (Authorization) => {
       const gateway = await sandbox();
       const answer = await gateway.call('GET', '/v1/models', { headers: { Authorization } });
@@ -87,7 +87,7 @@ describe('access to the sandbox', () => {
     },
   );
 
-  test('is granted with a configured key, even in a later sandbox with the same state', async () => {
+  test('is accepted with a configured key, even by a later sandbox with the same state', async () => {
     const first = await sandbox({ keys: ['second-key'] });
     const second = await sandbox({ stateDir: first.stateDir });
     const headers = { Authorization: 'Bearer second-key' };
@@ -126,7 +126,7 @@ describe('a sandbox key for some models', () => {
     expect([tts.status, tts.at('header.code')]).toEqual([403, 45_000_030]);
   });
 
-  test('may be the default key, until the default key is issued again', async () => {
+  test('can be the default key, until the default key is issued again', async () => {
     const first = await sandbox({ keys: ['sandbox-key=text-1'] });
     expect((await first.call('GET', '/v1/models')).at('data')).toHaveLength(1);
     const second = await sandbox({ stateDir: first.stateDir });
@@ -137,7 +137,7 @@ describe('a sandbox key for some models', () => {
     ['key=vendor-h4', /There is no model vendor-h4; available: video-a, /],
     ['=vendor-h3', /A key must be one word/],
     ['two words', /A key must be one word/],
-  ])('cannot be %j', async (key, message) => {
+  ])('is refused if it is %j', async (key, message) => {
     await expect(sandbox({ keys: [key] })).rejects.toThrow(message);
   });
 });
@@ -182,7 +182,7 @@ describe('the sandbox server', () => {
     expect(answer.at('Response.Error.Code')).toBe('InvalidParameterValue');
   });
 
-  test("keeps its file host's port, so file addresses survive a restart", async () => {
+  test('uses the same port for its file host after a restart, so that file URLs stay valid', async () => {
     const first = await sandbox();
     const second = await sandbox({ stateDir: first.stateDir });
     expect(second.fileUrl).not.toBe(first.fileUrl);
@@ -191,7 +191,7 @@ describe('the sandbox server', () => {
     expect((await sandbox({ stateDir: first.stateDir })).fileUrl).toBe(first.fileUrl);
   });
 
-  test('restricts access to its state to its owner', async () => {
+  test('creates its state with access only for the owner', async () => {
     const gateway = await sandbox();
     await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } });
     const mode = (path: string): string => (statSync(join(gateway.stateDir, path)).mode & 0o777).toString(8);

@@ -29,7 +29,7 @@ test.each([
   ['Protocol C, not mentioned', C, task({}), false],
   ['Protocol C, by its native mode', C, task({ mode: 't2va' }), true],
   ['Protocol C, with an audio reference', C, task({ reference_audio_urls: [song] }), true],
-])('a sandbox video has sound only on request (%s)', async (_, { path, ...call }, body, sounds) => {
+])('a sandbox video has sound only on request (checked: %s)', async (_, { path, ...call }, body, sounds) => {
   const gateway = await sandbox();
   expect((await gateway.call('POST', path, { body, ...call })).status).toBe(200);
   const [made] = listTasks(gateway.stateDir).map((each) => readMp4(videoOf(each)));

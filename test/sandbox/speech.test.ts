@@ -63,7 +63,7 @@ const audioOf = (frames: Frame[]): Buffer =>
 
 describe('a sandbox speech stream', () => {
   test.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
-    'of %s contains the whole audio and an end frame',
+    'contains, in the format %s, the whole audio and an end frame',
     async (format) => {
       const box = await sandbox();
       const answer = await speak(box, { text, audio_params: { format, sample_rate: 16_000 } });
@@ -81,7 +81,7 @@ describe('a sandbox speech stream', () => {
     },
   );
 
-  test('is MP3 at 24,000 Hz by default, and contains usage only on request', async () => {
+  test('contains MP3 at 24,000 Hz by default, and usage only on request', async () => {
     const box = await sandbox();
     const answer = await speak(box, { text: 'Hello' }, { 'X-Control-Require-Usage-Tokens-Return': '' });
     const frames = framesOf(answer.body);
@@ -116,11 +116,11 @@ describe('a sandbox speech stream', () => {
   });
 });
 
-describe('the errors in specification 7', () => {
+describe('a speech request to the sandbox', () => {
   test.each([
     ['a wrong key', {}, { 'X-Api-Key': 'nobody' }, 401, undefined],
     [
-      'Bearer in place of X-Api-Key',
+      'Authorization in place of X-Api-Key',
       {},
       { 'X-Api-Key': '', Authorization: 'Bearer sandbox-key' },
       401,
@@ -130,10 +130,10 @@ describe('the errors in specification 7', () => {
     ['a voice that is not authorised', { speaker: 'forbidden-voice' }, {}, 403, 'code'],
     ['an unknown voice', { speaker: 'nobody' }, {}, 400, 'code'],
     ['an empty voice', { speaker: '' }, {}, 400, 'code'],
-    ['a voice refused by a word in the text', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
+    ['a text with the word for a refused voice', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
     ['no balance', { text: 'Hi [no-balance]' }, {}, 403, 'error.code'],
-    ['no JSON', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],
-  ])('include %s, at no charge', async (_, params, headers, status, at) => {
+    ['no JSON content type', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],
+  ])('is refused at no charge if it has %s', async (_, params, headers, status, at) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await speak(box, { text: 'Hi', ...params }, headers);
@@ -147,7 +147,7 @@ describe('the errors in specification 7', () => {
     ['blank text', { text: ' …!' }, 45_002_001],
     ['an unknown format', { text: 'Hi', audio_params: { format: 'flac' } }, 45_000_001],
     ['an odd sample rate', { text: 'Hi', audio_params: { sample_rate: 12_345 } }, 45_000_001],
-  ])('include %s, as a frame with HTTP 200 and at no charge', async (_, params, code) => {
+  ])('receives an error frame with HTTP 200, at no charge, if it has %s', async (_, params, code) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await speak(box, params);
@@ -158,7 +158,7 @@ describe('the errors in specification 7', () => {
   });
 
   test.each(['/v1/api/v3/tts/unidirectional', '/tts/unidirectional', '/api/v3/tts'])(
-    'include a wrong endpoint: %s',
+    'is refused if it is sent to the wrong endpoint %s',
     async (wrong) => {
       const box = await sandbox();
       const answer = await box.call('POST', wrong, { body: {} });
@@ -167,7 +167,7 @@ describe('the errors in specification 7', () => {
   );
 });
 
-describe('a speech fault', () => {
+describe('a speech stream of the sandbox', () => {
   test.each([
     ['[speech-error]', undefined, 0, 55_000_000],
     ['[speech-breaks]', undefined, 0.5, 55_000_000],
@@ -176,7 +176,7 @@ describe('a speech fault', () => {
     ['', 'tts-error-frame@25%', 0.25, 55_000_000],
     ['', 'tts-cut@75%', 0.75, 0],
   ])(
-    'requested by the text "%s" or the fault "%s" ends the stream as documented',
+    'ends as documented if the text contains "%s" or the fault is "%s"',
     async (word, fault, share, last) => {
       const box = await sandbox({ faults: fault === undefined ? [] : [fault] });
       const spoken = `${'long text '.repeat(10)}${word}`;
@@ -187,7 +187,7 @@ describe('a speech fault', () => {
     },
   );
 
-  test('of type tts-reset breaks the connection, and the speech is charged', async () => {
+  test('breaks, and is charged, if the fault is tts-reset', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['tts-resetx1'] });
     await expect(speak(box, { text: 'Hello there' })).rejects.toThrow();
@@ -195,7 +195,7 @@ describe('a speech fault', () => {
     expect((await speak(box, { text: 'Hello there' })).status).toBe(200);
   });
 
-  test('of type tts-429 or tts-500 costs nothing', async () => {
+  test('is replaced by an error at no charge if the fault is tts-429 or tts-500', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['tts-429x1', 'tts-500x1'] });
     expect((await speak(box, { text: 'Hi' })).status).toBe(429);

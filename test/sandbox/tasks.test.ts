@@ -11,7 +11,7 @@ const OUTCOMES: Outcome[] = [
   { end: 'never' },
 ];
 
-test('a task never returns to an earlier state, and reaches its planned outcome on time', () => {
+test('a sandbox task never returns to an earlier state, and reaches its planned outcome on time', () => {
   const times = fc.tuple(fc.nat(100_000), fc.nat(100_000), fc.nat(50_000));
   fc.assert(
     fc.property(times, fc.constantFrom(...OUTCOMES), ([first, second, paceMs], outcome) => {
@@ -27,7 +27,7 @@ test('a task never returns to an earlier state, and reaches its planned outcome 
   );
 });
 
-test('task ids are the same for the same seed, and unique in a state directory', async () => {
+test('sandbox task ids are the same for the same seed, and unique in a state directory', async () => {
   const submit = async (gateway: Awaited<ReturnType<typeof sandbox>>): Promise<unknown> =>
     (await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } })).at('id');
   const [one, other, unseeded] = [await sandbox({ seed: 7 }), await sandbox({ seed: 7 }), await sandbox()];
@@ -37,7 +37,7 @@ test('task ids are the same for the same seed, and unique in a state directory',
   expect(await submit(unseeded)).not.toBe(ids[0]);
 });
 
-test('a task belongs to the protocol that it was submitted to', async () => {
+test('a sandbox task is found only with the protocol of its submission', async () => {
   const gateway = await sandbox();
   const submitted = await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } });
   const id = submitted.at('id') as string;
@@ -45,7 +45,10 @@ test('a task belongs to the protocol that it was submitted to', async () => {
   expect(found).toEqual([undefined, undefined, id]);
 });
 
-test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])('%j is not a task id', async (id) => {
-  const { stateDir } = await sandbox();
-  expect(findTask(stateDir, 'c', id)).toBeUndefined();
-});
+test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])(
+  'the sandbox does not accept %j as a task id',
+  async (id) => {
+    const { stateDir } = await sandbox();
+    expect(findTask(stateDir, 'c', id)).toBeUndefined();
+  },
+);

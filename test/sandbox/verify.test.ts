@@ -14,7 +14,7 @@ function findings(gateway: TestSandbox, minPollMs?: number): string[] {
   return verify(gateway.stateDir, { minPollMs, now: gateway.clock.now }).map(({ kind }) => kind);
 }
 
-test('a clean run has no findings', async () => {
+test('sandbox verify reports nothing for a run without mistakes', async () => {
   const gateway = await sandbox();
   const id = await submit(gateway);
   await gateway.call('GET', `/v1/videos/${id}`);
@@ -24,7 +24,7 @@ test('a clean run has no findings', async () => {
   expect(findings(gateway, 5000)).toEqual([]);
 });
 
-describe('a double charge', () => {
+describe('a double charge found by sandbox verify', () => {
   test('is reported for the same body with the same key, regardless of member order and path', async () => {
     const gateway = await sandbox();
     const first = await submit(gateway);
@@ -60,11 +60,11 @@ describe('a double charge', () => {
   const ROW = { model: 'vendor-h3-mini', prompt: 'a red kite', duration: 5, aspect_ratio: '16:9', seed: 1 };
   test.each<[string, object]>([
     ['an omitted default', { ...ROW, duration: undefined }],
-    ['ratio for aspect_ratio', { ...ROW, aspect_ratio: undefined, ratio: '16:9' }],
+    ['ratio in place of aspect_ratio', { ...ROW, aspect_ratio: undefined, ratio: '16:9' }],
     ['a different seed', { ...ROW, seed: 2 }],
     ['a different model', { ...ROW, model: 'vendor-h3-base' }],
     ['an added field', { ...ROW, prompt_optimization: true }],
-  ])('is reported for an equivalent body with %s if the first response was lost', async (_, other) => {
+  ])('is reported for a body that differs only by %s if the first response was lost', async (_, other) => {
     const lost = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(lost, ROW).catch(() => undefined);
     const second = await submit(lost, other);
@@ -108,14 +108,14 @@ async function pollAndFetch(gateway: TestSandbox, pauses: number[], agent = 'cur
   await gateway.call('GET', `${path}/content`);
 }
 
-describe('polling too fast', () => {
+describe('polling too fast, as checked by sandbox verify,', () => {
   test.each([
     ['one second', [1000], ['polled-too-fast']],
     ['slightly less than 5 s', [4990], []],
     ['clearly less than 5 s', [4400], ['polled-too-fast']],
     ['one fast poll among others', [6000, 3000, 6000], ['polled-too-fast']],
     ['quick polls after the end of the task', [10_000, 100, 100], []],
-  ])('is reported according to the specification: %s', async (_, pauses, expected) => {
+  ])('is reported only if it violates the specification: %s', async (_, pauses, expected) => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, pauses);
     expect(findings(gateway)).toEqual(expected);
@@ -163,7 +163,7 @@ describe('polling too fast', () => {
   });
 });
 
-test("events before a run's start are ignored", async () => {
+test('sandbox verify ignores events before the start of the run', async () => {
   const gateway = await sandbox();
   const id = await submit(gateway);
   await submit(gateway);
@@ -177,8 +177,8 @@ test("events before a run's start are ignored", async () => {
   ).toEqual(['charged-twice', 'polled-too-fast', 'never-fetched', 'never-fetched']);
 });
 
-describe('a task that was never fetched', () => {
-  test('is a finished task whose file was not sent completely', async () => {
+describe('a finished task, as checked by sandbox verify,', () => {
+  test('is reported as never fetched if its file was not sent completely', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway);
     const path = `/v1/videos/${id}/content`;
@@ -219,7 +219,7 @@ describe('a task that was never fetched', () => {
     expect(total).toBeGreaterThan(6000);
   });
 
-  test('is not reported if its download was resumed', async () => {
+  test('is not reported if a resumed download sent the whole file', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1@40%'] });
     const path = `/v1/videos/${await submit(gateway)}/content`;
     gateway.clock.now += 1000;
@@ -264,8 +264,8 @@ describe('a task that was never fetched', () => {
   });
 });
 
-describe('an ignored failure', () => {
-  test('is reported for a failed task, unless the same request was tried again', async () => {
+describe('an ignored failure found by sandbox verify', () => {
+  test('is reported for a failed task unless the same request was tried again', async () => {
     const gateway = await sandbox({ faults: ['task-failsx1'] });
     const id = await submit(gateway);
     expect(findings(gateway)).toEqual([]);
@@ -278,13 +278,16 @@ describe('an ignored failure', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test.each(['a-filtered', 'task-fails'])('is reported for an operation with the fault %s', async (fault) => {
-    const gateway = await sandbox({ faults: [fault] });
-    const body = { instances: [{ prompt: 'x' }] };
-    await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body });
-    gateway.clock.now += 1000;
-    expect(findings(gateway)).toEqual(['failure-ignored']);
-  });
+  test.each(['a-filtered', 'task-fails'])(
+    'is reported for an operation that fails by the fault %s',
+    async (fault) => {
+      const gateway = await sandbox({ faults: [fault] });
+      const body = { instances: [{ prompt: 'x' }] };
+      await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body });
+      gateway.clock.now += 1000;
+      expect(findings(gateway)).toEqual(['failure-ignored']);
+    },
+  );
 
   test('is not reported for a task whose handle never arrived', async () => {
     const gateway = await sandbox({ faults: ['task-fails', 'submit-reply-lost'] });
@@ -294,7 +297,7 @@ describe('an ignored failure', () => {
   });
 
   test.each(['tts-cut', 'tts-reset', 'tts-error-frame'])(
-    'is reported for a speech stream with the fault %s',
+    'is reported for a speech stream that fails by the fault %s',
     async (fault) => {
       const gateway = await sandbox({ faults: [`${fault}x1`] });
       const headers = { 'X-Api-Key': gateway.key, 'X-Api-Resource-Id': 'speech-tts-2.0' };

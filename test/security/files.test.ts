@@ -47,8 +47,8 @@ function underOpenUmask(args: string[], stdin = ''): Promise<number | null> {
   return new Promise((resolve) => child.once('close', resolve));
 }
 
-describe('files', () => {
-  it('in the state and config folders are readable only by their owner, even with umask 000', async () => {
+describe('a file or folder', () => {
+  it('is readable only by its owner, even with umask 000, if it is in the state or config folder', async () => {
     delete user.env['MGW_API_KEY'];
     const login = ['auth', 'login', '--base-url', gateway.url];
     expect(await underOpenUmask(login, canaryKey)).toBe(0);
@@ -62,7 +62,7 @@ describe('files', () => {
   });
 
   it.runIf(process.geteuid?.() === 0)(
-    'are not used as state or config if they belong to another user',
+    'is not used for state or config if it belongs to another user',
     async () => {
       const state = join(user.cwd, 'foreign');
       for (const [inner, mode] of [
@@ -89,7 +89,7 @@ describe('files', () => {
     },
   );
 
-  it('are not used as state if every user can write to them', async () => {
+  it('is not used for state if every user can write to it', async () => {
     const state = join(user.cwd, 'open');
     mkdirSync(state);
     chmodSync(state, 0o1777);
@@ -99,7 +99,7 @@ describe('files', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('are refused if they are links, FIFOs or ordinary files in place of state folders', async () => {
+  it('is refused if it is a link, a FIFO or an ordinary file in place of a state folder', async () => {
     const elsewhere = join(user.cwd, 'elsewhere');
     mkdirSync(elsewhere);
     for (const [index, put] of [
@@ -121,18 +121,21 @@ describe('files', () => {
     ['a link to a file', (path, other) => symlinkSync(other, path)],
     ['a link to nothing', (path) => symlinkSync('nothing', path)],
     ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-  ])('in place of the output are refused before payment, and remain unchanged: %s', async (_, put) => {
-    const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
-    writeFileSync(other, 'precious');
-    put(output, other);
-    const before = lstatSync(output);
-    expect((await user.run([...submit, '-o', 'out.mp4'])).code).toBe(10);
-    expect(lstatSync(output).ino).toBe(before.ino);
-    expect(readFileSync(other, 'utf8')).toBe('precious');
-    expect(gateway.submissions).toHaveLength(0);
-  });
+  ])(
+    'is refused before payment, and remains unchanged, if it is in place of the output and is %s',
+    async (_, put) => {
+      const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
+      writeFileSync(other, 'precious');
+      put(output, other);
+      const before = lstatSync(output);
+      expect((await user.run([...submit, '-o', 'out.mp4'])).code).toBe(10);
+      expect(lstatSync(output).ino).toBe(before.ino);
+      expect(readFileSync(other, 'utf8')).toBe('precious');
+      expect(gateway.submissions).toHaveLength(0);
+    },
+  );
 
-  it('next to the output are not written to if they are links', async () => {
+  it('is not written to if it is a link at the temporary name of the output', async () => {
     const other = join(user.cwd, 'other');
     writeFileSync(other, 'precious');
     for (const name of ['out.mp4.part', 'out.mp4.part.json']) symlinkSync(other, join(user.cwd, name));
@@ -143,7 +146,7 @@ describe('files', () => {
   });
 
   it.each(['out.mp4.part', 'out.mp4.part.json'])(
-    'next to the output do not block mgw if they are FIFOs: %s',
+    'does not block mgw if it is a FIFO with the name %s',
     async (name) => {
       execFileSync('mkfifo', [join(user.cwd, name)]);
       const command = [...submit, '-o', 'out.mp4', '--key', 'k'];
@@ -152,7 +155,7 @@ describe('files', () => {
     },
   );
 
-  it('are never named by a server', async () => {
+  it('never gets its name from a server', async () => {
     gateway.script.content.push(({ response }) => {
       const disposition = 'attachment; filename="../../evil.mp4"; filename*=UTF-8\'\'%2e%2e%2fevil.mp4';
       response.writeHead(200, { 'content-type': 'video/mp4', 'content-disposition': disposition });

@@ -55,7 +55,7 @@ describe('an imported job', () => {
     ['an absolute path', (outside: string) => join(outside, 'loot.mp4')],
     ['a path with ..', (outside: string) => `../${outside.split('/').at(-1) ?? ''}/loot.mp4`],
     ['a path through a link', (_: string, cwd: string) => join(cwd, 'link', 'loot.mp4')],
-  ])('is saved in the current folder despite %s in its record', async (_, pathFrom) => {
+  ])('is saved in the current folder even if its record contains %s', async (_, pathFrom) => {
     const outside = newUser().cwd;
     const path = pathFrom(outside, user.cwd);
     const other = await importJob(path, { path, text: secret });
@@ -79,7 +79,7 @@ describe('an imported job', () => {
     }
   });
 
-  it('adds a linked file to a gallery as a copy, not as a link', async () => {
+  it('adds a linked file to a gallery in the form of a copy, not of a link', async () => {
     const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret });
     writeFileSync(join(other.cwd, 'film.mp4'), secret);
     symlinkSync('film.mp4', join(other.cwd, 'loot.mp4'));
@@ -122,7 +122,7 @@ describe('an imported job', () => {
     ['/work/..', 'imported'],
     ['s3://bucket/../speech.mp3', 'speech.mp3'],
     ['s3://bucket/speech\u{1b}[2J.mp3', 'imported'],
-  ])('stores the path %j as %s', (path, name) => {
+  ])('has the path %j stored as %s', (path, name) => {
     const event = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;
     expect(withSafePath(event, user.cwd)).toMatchObject({ file: { path: name } });
   });
@@ -153,7 +153,7 @@ describe('an imported job', () => {
 });
 
 describe('the API key', () => {
-  it('in a prompt is not written to any file in plain, Base64 or escaped form', async () => {
+  it('is not written to any file in plain, Base64 or escaped form if a prompt contains it', async () => {
     const spellings = {
       plain: canaryKey,
       base64: Buffer.from(canaryKey).toString('base64'),
@@ -179,7 +179,7 @@ describe('the API key', () => {
     for (const spelling of Object.values(spellings)) expect(written).not.toContain(spelling);
   });
 
-  it('in tags, a model or member names is not recorded', async () => {
+  it('is not recorded if tags, a model name or member names contain it', async () => {
     const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', tags: [canaryKey] };
     const body = { [canaryKey]: 'x' };
     writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify({ ...row, body }));
@@ -204,7 +204,7 @@ describe('the API key', () => {
     ['NAME', ['budget', 'set', canaryKey, '5']],
     ['The setting', ['config', 'set', `prices.c.${canaryKey}`, 'second=1']],
     ['The setting', ['config', 'set', 'tts.speaker', `of-${canaryKey}`]],
-  ])('is refused in %s of %j', async (what, args) => {
+  ])('is refused if it is in %s (%j)', async (what, args) => {
     const row = `${what === 'id' ? canaryKey : 'a'},vendor-h3-mini,a boat\n`;
     writeFileSync(join(user.cwd, 'm.csv'), `id,model,prompt\n${row}`);
     const refused = await user.run(args);
@@ -224,7 +224,7 @@ describe('the API key', () => {
   }
 
   it.each(['MGW_API_KEY', 'MGW_API_KEY_FILE'])(
-    'from %s is not recorded if a note, a rating or an import contains it',
+    'is not recorded, if it comes from %s, when a note, a rating or an import contains it',
     async (source) => {
       const env = keyIn(source);
       await user.run([...submit, 'a boat']);
@@ -250,7 +250,7 @@ describe('the API key', () => {
   );
 
   it.each(['a file', 'the profile'])(
-    'from %s does not appear in the errors of commands that need no key',
+    'does not appear, if it comes from %s, in the errors of commands that need no key',
     async (source) => {
       const env = keyIn('MGW_API_KEY_FILE');
       if (source === 'the profile') {
@@ -273,7 +273,7 @@ describe('the API key', () => {
     },
   );
 
-  it('in the note of a served gallery is not recorded, even if the key comes from a file', async () => {
+  it('is not recorded if a note in a served gallery contains it, even if the key comes from a file', async () => {
     await user.run([...submit, 'a boat']);
     const [job] = (await user.run(['jobs', 'ls', '--json'])).json['jobs'] as { id: string }[];
     const env = keyIn('MGW_API_KEY_FILE');
@@ -302,7 +302,7 @@ describe('the API key', () => {
     ['jobs', 'show', canaryKey],
     ['--profile', canaryKey, 'jobs', 'ls'],
     ['tts', 'hello', canaryKey],
-  ])('is not quoted in an error: %s %s', async (...args) => {
+  ])('is not quoted in the error of an invalid command (%s %s)', async (...args) => {
     for (const more of [[], ['--json']]) {
       const { code, stdout, stderr } = await user.run([...args, ...more]);
       expect(code).toBe(2);
@@ -311,7 +311,7 @@ describe('the API key', () => {
     }
   });
 
-  it('from the config is not recorded in the sandbox', async () => {
+  it('is not recorded in the sandbox if it comes from the config', async () => {
     const ran = await user.run(['--sandbox', ...submit, `say ${canaryKey}`]);
     expect(ran.code, ran.stderr).toBe(0);
     expect(textBelow(user.cwd)).not.toContain(canaryKey);

@@ -33,7 +33,7 @@ const days: [Reflection, number | undefined][] = [
 
 describe('a gateway that reflects the key', () => {
   it.each(days)(
-    'in its %s (%s) causes no leak into any output, record or request to a different host',
+    'causes no leak of the key in its %s (status: %s) into any output, record or request to a different host',
     async (reflection, status) => {
       const mirror = await startMirror({ reflection, status, word: (key) => key, text: spellingsOf });
       const user = newUser(mirror.url);

@@ -16,8 +16,8 @@ afterEach(() => {
   expect(seen).toBeUndefined();
 });
 
-describe('no prototype is polluted', () => {
-  it.each(reflections)("by a gateway's %s", async (reflection) => {
+describe('an object prototype', () => {
+  it.each(reflections)("is not polluted by a gateway's %s", async (reflection) => {
     const more = JSON.parse(poison) as object;
     const mirror = await startMirror({
       reflection,
@@ -36,7 +36,7 @@ describe('no prototype is polluted', () => {
     [['--set', 'constructor.prototype.polluted=yes']],
     [['--set', 'prompt.__proto__.polluted=yes']],
     [['--body', poison]],
-  ])('by %j', async (flags) => {
+  ])('is not polluted by the flags %j', async (flags) => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
     const { code } = await runHere([...submit, ...flags], newUser(gateway.url).env);
     expect([0, 2]).toContain(code);
@@ -45,7 +45,7 @@ describe('no prototype is polluted', () => {
     await gateway.close();
   });
 
-  it('by a config file, and the file is refused', async () => {
+  it('is not polluted by a config file, which is refused', async () => {
     const user = newUser('http://127.0.0.1:9');
     const folder = join(user.cwd, 'config');
     mkdirSync(folder, { mode: 0o700 });
@@ -53,7 +53,7 @@ describe('no prototype is polluted', () => {
     expect((await runHere(['models'], user.env)).code).toBe(2);
   });
 
-  it('by an imported job list', async () => {
+  it('is not polluted by an imported job list', async () => {
     const user = newUser('http://127.0.0.1:9');
     const line = `{"id":"job_00000000000000","protocol":"c","handle":"h","base_url":"",${poison.slice(1)}`;
     writeFileSync(join(user.cwd, 'jobs.jsonl'), line);

@@ -13,35 +13,32 @@ const evil =
 const unsafe =
   /[\0-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/u;
 
-describe('text from a gateway never controls the terminal', () => {
-  it.each(reflections)(
-    "in the gateway's %s, on stdout and stderr, as text and as JSON",
-    async (reflection) => {
-      const words = {
-        reflection,
-        word: () => `x${evil}`,
-        text: () => `${evil} said\n${'long '.repeat(20_000)}`,
-      };
-      const mirror = await startMirror(words);
-      const user = newUser(mirror.url);
-      for (const [index, command] of commandsIn(user.cwd).entries()) {
-        // Each command runs with --json in one case and without it in the next. `api` always uses --json, because it
-        // forwards text unchanged.
-        const isJson = command[0] === 'api' || (index + reflections.indexOf(reflection)) % 2 === 0;
-        const { code, stdout, stderr } = await runHere(
-          [...command, ...(isJson ? ['--json'] : [])],
-          user.env,
-          '',
-          hurried(1000),
-        );
-        const name = `${command.slice(0, 3).join(' ')}${isJson ? ' --json' : ''}`;
-        expect(unsafe.exec(stdout)?.[0], `stdout of ${name}`).toBeUndefined();
-        expect(unsafe.exec(stderr)?.[0], `stderr of ${name}`).toBeUndefined();
-        expect(stderr.length, `stderr of ${name}`).toBeLessThan(20_000);
-        expect(code, `a bug in ${name}: ${stderr}`).not.toBe(1);
-        if (isJson) expect(() => JSON.parse(stdout) as unknown, name).not.toThrow();
-      }
-      await mirror.close();
-    },
-  );
+describe('text from a gateway', () => {
+  it.each(reflections)("never controls the terminal if it is in the gateway's %s", async (reflection) => {
+    const words = {
+      reflection,
+      word: () => `x${evil}`,
+      text: () => `${evil} said\n${'long '.repeat(20_000)}`,
+    };
+    const mirror = await startMirror(words);
+    const user = newUser(mirror.url);
+    for (const [index, command] of commandsIn(user.cwd).entries()) {
+      // Each command runs with --json in one case and without it in the next. `api` always uses --json, because it
+      // forwards text unchanged.
+      const isJson = command[0] === 'api' || (index + reflections.indexOf(reflection)) % 2 === 0;
+      const { code, stdout, stderr } = await runHere(
+        [...command, ...(isJson ? ['--json'] : [])],
+        user.env,
+        '',
+        hurried(1000),
+      );
+      const name = `${command.slice(0, 3).join(' ')}${isJson ? ' --json' : ''}`;
+      expect(unsafe.exec(stdout)?.[0], `stdout of ${name}`).toBeUndefined();
+      expect(unsafe.exec(stderr)?.[0], `stderr of ${name}`).toBeUndefined();
+      expect(stderr.length, `stderr of ${name}`).toBeLessThan(20_000);
+      expect(code, `a bug in ${name}: ${stderr}`).not.toBe(1);
+      if (isJson) expect(() => JSON.parse(stdout) as unknown, name).not.toThrow();
+    }
+    await mirror.close();
+  });
 });

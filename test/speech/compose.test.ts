@@ -34,7 +34,7 @@ describe('a speech body', () => {
     expect(checkSpeech(body as never)).toMatchObject([{ field }]);
   });
 
-  test('is valid exactly if the splitter finds text that can be spoken', () => {
+  test('is valid if, and only if, the splitter finds text that can be spoken', () => {
     for (const text of ['a', '!', '😀', '€', '. . .', '其', '+', '\n'])
       expect([text, splitText(text, 10).length > 0]).toEqual([
         text,
@@ -54,7 +54,7 @@ describe('the speech format', () => {
     [undefined, '-', 'mp3', 'mp3', false],
     ['wav', 'a.mp3', 'wav', 'pcm', true],
     ['aac', 'a.aac', 'aac', 'aac', false],
-  ])('with --format %s and the output %s is %s', (named, output, name, wire, wav) => {
+  ])('follows --format %s and the output %s: %s', (named, output, name, wire, wav) => {
     expect(formatFor(named, output)).toMatchObject({ name, wire, wav });
   });
 
@@ -62,7 +62,7 @@ describe('the speech format', () => {
     ['a.wav', 'format=mp3', { name: 'mp3', mime: 'audio/mpeg', wav: false }],
     ['a.mp3', 'format=pcm', { name: 'pcm', mime: 'audio/L16', wav: false }],
     ['a.wav', 'format=pcm', { name: 'wav', mime: 'audio/wav', wav: true }],
-  ])('follows the body for the output %s with --set %s', async (output, set, format) => {
+  ])('follows the body rather than the output %s if --set specifies %s', async (output, set, format) => {
     const settings = await sessionIn(freshFolder()).settings();
     const fields = { set: [`req_params.audio_params.${set}`] };
     expect(composeSpeech('Hello', output, fields, settings).format).toMatchObject(format);
@@ -73,7 +73,7 @@ describe('the speech format', () => {
     expect(formatFor(undefined, 'a.mp3', 'wav')).toMatchObject({ name: 'mp3' });
   });
 
-  test('is refused if the file extension is that of an unsupported format', () => {
+  test('is refused if the file extension belongs to an unsupported format', () => {
     expect(() => formatFor(undefined, 'a.flac')).toThrow(/\.flac/);
   });
 });

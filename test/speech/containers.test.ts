@@ -51,13 +51,13 @@ describe('the MP3 frame reader', () => {
   test.each([
     ['a tag that ends after the file', Buffer.concat([longTag, audio])],
     ['a second tag that ends after the file', Buffer.concat([id3(4), longTag, audio])],
-    ['only tags', Buffer.concat([id3(4), id3(0)])],
+    ['nothing but tags', Buffer.concat([id3(4), id3(0)])],
     ['only a part of a header frame', headerFrame(1, false, 'Xing').subarray(0, 100)],
-  ])('does not change a file with %s', (_, file) => {
+  ])('does not change a file that contains %s', (_, file) => {
     expect(Buffer.from(mp3Frames(file))).toEqual(file);
   });
 
-  test('returns a result for any bytes', () => {
+  test('returns a result for any bytes without throwing', () => {
     const start = fc.constantFrom(
       '',
       'ID3',
@@ -112,8 +112,8 @@ function joined(...files: Buffer[]): Buffer {
 
 const [one, two] = [spoken('A paper boat at sea.'), spoken('It floats.')];
 
-describe('joined Ogg Opus', () => {
-  test('is identical to the input if there is only one file', () => {
+describe('the result of joining Ogg Opus files', () => {
+  test('is identical to the file if there is only one', () => {
     expect(joined(one)).toEqual(one);
   });
 
@@ -140,7 +140,7 @@ describe('joined Ogg Opus', () => {
       'encoded with a different codec',
       Buffer.from(one.toString('latin1').replace('OpusHead', 'Something'.slice(1)), 'latin1'),
     ],
-  ])('is identical to an input that is %s', (_, file) => {
+  ])('is identical to a single file that is %s', (_, file) => {
     expect(joined(file)).toEqual(file);
   });
 });

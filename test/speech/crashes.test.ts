@@ -64,7 +64,7 @@ const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
 test.each([
   ['before the response head was read', [sending, reply]],
   ['inside the stream', [sending, reply, accepted]],
-])('a rerun of speech that was killed %s exits 9 and sends nothing', async (_, events) => {
+])('a rerun of a speech command that was killed %s exits 9 and sends nothing', async (_, events) => {
   const { run, server, target, deps } = await after(...events);
   writeFileSync(`${target}.part`, 'some');
   const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', requestId: 'log9' };
@@ -79,7 +79,7 @@ test.each([
   expect(server.requests).toHaveLength(0);
 });
 
-test('the error for speech that was killed inside the stream contains the saved file, even before a rerun', async () => {
+test('the error of a speech job that was killed inside the stream contains the saved file, even before a rerun', async () => {
   const { target, deps } = await after(sending, reply, accepted);
   const [id = ''] = await deps.ledger.ids();
   const job = await deps.ledger.read(id);
@@ -95,7 +95,7 @@ test('the error for speech that was killed inside the stream contains the saved 
   });
 });
 
-describe('the files of a killed run', () => {
+describe('the files of a speech run that was killed', () => {
   const killed = async (target: string, write?: Buffer): Promise<void> => {
     const claimant = { ...claimantOf(0), owner: { ...currentOwner(), pid: dead.pid } };
     const held = await lockAs(claimant, target, 'speech');
@@ -152,7 +152,7 @@ describe('the files of a killed run', () => {
   });
 });
 
-describe('the run after a run that was killed while marking an MP3 file', () => {
+describe('the run after a run that was killed while marking an MP3 file as AI-generated', () => {
   const mp3 = Buffer.from(renderSpeech({ text: 'a boat', format: 'mp3', sampleRate: 24_000 }));
   const killed = async (
     { target, deps }: Bench,
@@ -204,7 +204,7 @@ describe('the run after a run that was killed while marking an MP3 file', () => 
   });
 });
 
-test('a finished file is delivered even if another run is waiting for the same file', async () => {
+test('a finished speech file is delivered even if another run is waiting for the same file', async () => {
   const bench = await after(sending, reply, accepted);
   const { server, target, folder, deps } = bench;
   writeFileSync(target, audio);

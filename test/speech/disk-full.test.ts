@@ -12,7 +12,7 @@ test.skipIf(!canMount).each([
   ['during the stream', Array.from({ length: 40 }, () => Buffer.alloc(8000, 1))],
   ['at its last frame', [Buffer.alloc(90_000, 1)]],
 ])(
-  'a disk that fills up %s leads to exit 10 and no second payment, and the audio that fits is kept',
+  'a disk that fills up %s leads to exit 10, and the audio that fits is kept and not paid for again',
   async (_, frames) => {
     const server = await speechServer([...frames, end]);
     const folder = freshFolder();

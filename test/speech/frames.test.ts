@@ -33,7 +33,7 @@ const second = '{"code":20000000,"message":"ok","data":null,"usage":{"text_words
 
 describe('speech frames', () => {
   test.each([
-    ['no separators', first + second],
+    ['frames without separators', first + second],
     ['newlines', `${first}\n${second}\n`],
     ['CRLF and blank lines', `\r\n${first}\r\n\r\n${second}`],
     ['byte order marks', `\ufeff${first}\n\ufeff${second}`],
@@ -42,13 +42,13 @@ describe('speech frames', () => {
     ['a closing event', `data: ${first}\n\ndata: ${second}\n\ndata: [DONE]\n\n`],
     ['commas, record separators and NUL', `${first},\x1e${second}\0 ,\n`],
     ['a comment without an end', `${first}${second}\n: bye`],
-  ])('are found in a stream with %s', (_, stream) => {
+  ])('are found in a stream that contains %s', (_, stream) => {
     const expected = { frames: [first, second], fault: undefined };
     expect(split(stream)).toEqual(expected);
     expect(split(stream, everyByte(stream))).toEqual(expected);
   });
 
-  test('may contain braces, quotes and backslashes in strings', () => {
+  test('are found even if their strings contain braces, quotes and backslashes', () => {
     const frame = JSON.stringify({
       code: 0,
       '}{"\\': '{"\\\\"}\n\u2028',
@@ -86,7 +86,7 @@ describe('speech frames', () => {
   });
 });
 
-describe('an error in a stream of frames', () => {
+describe('an error in a stream of speech frames', () => {
   test.each([
     ['a web page', '<html><body>Please sign in</body></html>', /an invalid frame: <html>/],
     ['text between frames', `${first}oops\n${second}`, /an invalid frame: oops/],
@@ -95,7 +95,7 @@ describe('an error in a stream of frames', () => {
     ['a truncated frame', `${first}${second.slice(0, 30)}`, /ends inside a frame/],
     ['a truncated string', '{"code":0,"data":"SGVs\\', /ends inside a frame/],
     ['a line without an end', 'x'.repeat(20_000), /an invalid frame: x{200}$/],
-  ])('is reported for %s', (_, stream, fault) => {
+  ])('is reported if the stream contains %s', (_, stream, fault) => {
     expect(split(stream).fault).toMatch(fault);
     expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);
   });

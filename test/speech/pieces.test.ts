@@ -103,7 +103,7 @@ const broken = (response: ServerResponse): boolean => {
   return true;
 };
 
-test('every piece is a separate job, and the output contains all pieces in order', async () => {
+test('each piece of long speech is a separate job, and the output contains all pieces in order', async () => {
   const held: (() => void)[] = [];
   let most = 0;
   const server = await speechServer((response, seen) => {
@@ -125,7 +125,7 @@ test('every piece is a separate job, and the output contains all pieces in order
   expect(await deps.ledger.ids()).toHaveLength(5);
 });
 
-describe('a failed piece', () => {
+describe('a failed piece of long speech', () => {
   test('does not affect the other pieces, and a rerun pays only for missing pieces', async () => {
     let down = true;
     const server = await speechServer(
@@ -158,7 +158,7 @@ describe('a failed piece', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'two'].sort());
   });
 
-  test('with an unknown outcome does not prevent a rerun from speaking the missing pieces', async () => {
+  test('does not prevent a rerun from speaking the other missing pieces if its outcome is unknown', async () => {
     let down = true;
     const server = await speechServer(
       speaker((text, response) => {
@@ -232,7 +232,7 @@ describe('a failed piece', () => {
   });
 });
 
-test('the error for an insufficient budget contains the limit that would cover all missing pieces', async () => {
+test('the error for a budget that long speech exceeds contains the limit that would cover all missing pieces', async () => {
   const server = await speechServer(speaker());
   const { run, deps, target } = await bench(server.url);
   const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
@@ -249,7 +249,7 @@ test('the error for an insufficient budget contains the limit that would cover a
   expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
 });
 
-test('an interrupted run finishes its paid pieces, and the next run completes the output', async () => {
+test('an interrupted run of long speech finishes its paid pieces, and the next run completes the output', async () => {
   const server = await speechServer(speaker());
   const folder = freshFolder();
   const { run, deps, pieces } = await bench(server.url, folder);
@@ -261,7 +261,7 @@ test('an interrupted run finishes its paid pieces, and the next run completes th
   expect(server.requests).toHaveLength(5);
 });
 
-test('a saved piece that was changed is not used', async () => {
+test('a saved piece of long speech is not used if it was changed', async () => {
   const server = await speechServer(speaker((text, response) => text === 'five' && broken(response)));
   const { run, pieces, target } = await bench(server.url);
   await failure(run({ concurrency: 1 }));
@@ -272,7 +272,7 @@ test('a saved piece that was changed is not used', async () => {
   expect(server.requests).toHaveLength(7);
 });
 
-test('an existing output is refused before anything is paid', async () => {
+test('an existing output of long speech is refused before anything is paid', async () => {
   const server = await speechServer(speaker());
   const { run, target } = await bench(server.url);
   writeFileSync(target, 'mine');
@@ -281,7 +281,7 @@ test('an existing output is refused before anything is paid', async () => {
   expect(readFileSync(target, 'utf8')).toBe('mine');
 });
 
-describe('a file that mgw did not create', () => {
+describe('a file that mgw did not create for long speech', () => {
   test('is not removed from the pieces folder, and the folder is kept', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
@@ -295,7 +295,7 @@ describe('a file that mgw did not create', () => {
       expect(readFileSync(join(pieces, name), 'utf8')).toBe(`mine: ${name}`);
   });
 
-  test('is not reached through a link that replaces the pieces folder: mgw exits 10 before anything is paid', async () => {
+  test('is not changed through a link in place of the pieces folder, which causes exit 10 before anything is paid', async () => {
     const server = await speechServer(speaker());
     const { run, pieces } = await bench(server.url);
     const elsewhere = freshFolder();
@@ -305,7 +305,7 @@ describe('a file that mgw did not create', () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  test('is not overwritten through a link that replaces the temporary output', async () => {
+  test('is not overwritten through a link in place of the temporary output', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     const victim = join(freshFolder(), '.bashrc');
@@ -320,8 +320,8 @@ describe('a file that mgw did not create', () => {
   });
 });
 
-describe('the run after a killed run', () => {
-  test('reports the output once and pays nothing if the killed run had not reported the output', async () => {
+describe('the run after a killed run of long speech', () => {
+  test('reports the output once, at no charge, if the killed run had not reported it', async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();
@@ -333,7 +333,7 @@ describe('the run after a killed run', () => {
     expect(server.requests).toHaveLength(5);
   });
 
-  test("exits 10 and pays nothing if the killed run's output was replaced", async () => {
+  test("exits 10, and costs nothing, if the killed run's output was replaced", async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();
@@ -344,7 +344,7 @@ describe('the run after a killed run', () => {
 });
 
 test.runIf(process.platform === 'linux')(
-  'a run succeeds even if a file cannot be removed at the end',
+  'a run of long speech succeeds even if a file cannot be removed at the end',
   async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces, deps } = await bench(server.url);
@@ -362,7 +362,7 @@ test.runIf(process.platform === 'linux')(
   },
 );
 
-test('a stream receives the pieces in order, and a WAV file has one header', async () => {
+test('a stream receives the pieces of long speech in order, and a WAV file has one header', async () => {
   const server = await speechServer(speaker());
   const { run, target, pieces } = await bench(server.url);
   const stream = new PassThrough();
@@ -375,7 +375,7 @@ test('a stream receives the pieces in order, and a WAV file has one header', asy
   expect(readFileSync(target)).toEqual(Buffer.concat([wavHeader(8000, 30), padded]));
 });
 
-test('two concurrent processes pay once and deliver the same output', async () => {
+test('two concurrent processes with the same long speech pay once and deliver the same output', async () => {
   const server = await speechServer(speaker());
   const folder = freshFolder();
   const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];
@@ -385,7 +385,7 @@ test('two concurrent processes pay once and deliver the same output', async () =
   expect(server.requests).toHaveLength(texts.length);
 });
 
-test('pieces of PCM, Ogg Opus and MP3 can be joined, but pieces of AAC cannot', () => {
+test('speech pieces can be joined if they are PCM, Ogg Opus or MP3, but not if they are AAC', () => {
   const piece = Buffer.from('x');
   expect(joinerFor('pcm')?.(piece, true)).toBe(piece);
   expect(joinerFor('ogg_opus')).toBeDefined();

@@ -25,7 +25,7 @@ const audio = fc
   .tuple(fc.oneof(fc.nat({ max: 20 }), fc.nat({ max: 400_000 })), fc.nat({ max: 255 }))
   .map(([length, value]) => Buffer.alloc(length, value));
 
-test('audio of any size, in any chunks, is received completely and in order', async () => {
+test('speech audio of any size, in any chunks, is received completely and in order', async () => {
   const property = fc.asyncProperty(fc.array(audio), fc.array(fc.nat()), async (pieces, cuts) => {
     const frames = [Buffer.from('a'), ...pieces].map((piece) => ({
       code: 0,

@@ -48,7 +48,7 @@ describe('a speech file', () => {
     expect(published).toEqual({ path: target, bytes: 50, sha256: sha256(expected), mime: 'audio/x' });
   });
 
-  test('leaves a playable temporary file, or no file without audio, if it is abandoned', async () => {
+  test('leaves a playable temporary file if it is abandoned, or no file if there is no audio', async () => {
     const folder = freshFolder();
     const file = await sink(join(folder, 'a.wav'), 16_000);
     await file.open();
@@ -62,7 +62,7 @@ describe('a speech file', () => {
     expect(names(folder)).toEqual(['a.wav.part']);
   });
 
-  test('contains padded PCM if the PCM has an odd number of bytes', async () => {
+  test('is padded if its PCM has an odd number of bytes', async () => {
     const target = join(freshFolder(), 'a.wav');
     const file = await sink(target, 8000);
     await file.open();
@@ -88,7 +88,7 @@ describe('a speech file', () => {
   });
 });
 
-describe('a stream that receives speech', () => {
+describe('an output stream that receives speech', () => {
   test('receives each piece immediately, after one WAV header with an unknown length', async () => {
     const stream = new PassThrough();
     const sink = new StreamSink(stream, 24_000);
@@ -98,7 +98,7 @@ describe('a stream that receives speech', () => {
     expect(stream.read()).toEqual(pcm.subarray(2));
   });
 
-  test('ends without an error message if its reader has closed it', async () => {
+  test('ends without an error message if its reader closes it', async () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' }));
     const stream = new Writable({ write }).on('error', () => undefined);
@@ -115,7 +115,7 @@ describe('a stream that receives speech', () => {
     });
   });
 
-  test("receives an earlier run's complete audio", async () => {
+  test('receives the complete audio of an earlier run', async () => {
     const folder = freshFolder();
     const path = join(folder, 'a.mp3');
     writeFileSync(path, pcm);

@@ -52,7 +52,7 @@ async function failure(run: Promise<unknown>): Promise<Record<string, unknown>> 
 
 const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', retry: 'never' };
 
-test('speech is saved, and every step is recorded', async () => {
+test('mgw saves speech and records every step', async () => {
   const server = await speechServer([one, { code: 0, data: null, sentence: {} }, two, end]);
   const { run, target, folder, deps } = await bench(server.url);
   const { job, file, isResumed } = await run();
@@ -75,7 +75,7 @@ test('speech is saved, and every step is recorded', async () => {
   expect(request?.headers).not.toHaveProperty('authorization');
 });
 
-test('speech whose outcome did not reach an agent is not paid for again under a different key', async () => {
+test('speech is not paid for again under a different key if its outcome did not reach an agent', async () => {
   const server = await speechServer([one, end], [one, end]);
   const { run, deps } = await bench(server.url);
   const agent = { blockedByAnyDoubt: deadlineIn(0, deps.clock), key: 'one' };
@@ -87,7 +87,7 @@ test('speech whose outcome did not reach an agent is not paid for again under a 
   expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
 });
 
-test("a submission in doubt blocks every variant of its request, and a finished one's key cannot be used for a different file format", async () => {
+test('a submission in doubt blocks every variant of its request, and the key of a finished job cannot be used for a different file format', async () => {
   const lose: Answer = (response) => void response.destroy();
   const server = await speechServer(lose, [one, end], [one, end]);
   const { run, deps, folder } = await bench(server.url);
@@ -106,8 +106,8 @@ test("a submission in doubt blocks every variant of its request, and a finished 
   expect(server.requests).toHaveLength(2);
 });
 
-describe('speech is complete even if', () => {
-  test('its lock cannot be removed at the end', async () => {
+describe('a speech run', () => {
+  test('succeeds even if its lock cannot be removed at the end', async () => {
     const server = await speechServer([one, end]);
     const { run, target, folder, deps } = await bench(server.url);
     onEnd(() => watchDisk(undefined));
@@ -120,7 +120,7 @@ describe('speech is complete even if', () => {
     expect(names(folder)).toEqual(['a.mp3', 'a.mp3.part.json']);
   });
 
-  test('the connection is reset after the end frame', async () => {
+  test('succeeds even if the connection is reset after the end frame', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);
       response.write(speechBody([one, end]), () => response.destroy());
@@ -130,24 +130,24 @@ describe('speech is complete even if', () => {
     expect(readFileSync(target)).toEqual(one);
   });
 
-  test('invalid data follows the end frame', async () => {
+  test('succeeds even if invalid data follows the end frame', async () => {
     const server = await speechServer([one, end, '<html>']);
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(one.length);
   });
 
-  test('the usage is reported before the end frame', async () => {
+  test('records the usage even if the usage is reported before the end frame', async () => {
     const early = { code: 0, data: one.toString('base64'), usage: { text_words: 7 } };
     const server = await speechServer([early, { code: 20000000, data: null }]);
     expect((await (await bench(server.url)).run()).job.usage).toEqual({ text_words: 7 });
   });
 
-  test('the end frame contains the last audio', async () => {
+  test('saves all audio even if the end frame contains the last audio', async () => {
     const server = await speechServer([one, { ...end, data: two.toString('base64') }]);
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(whole.length);
   });
 });
 
-describe('a run whose stream does not prove success', () => {
+describe('a speech run whose stream does not prove success', () => {
   const cut =
     (text: string) =>
     (response: {
@@ -204,7 +204,7 @@ describe('a run whose stream does not prove success', () => {
     },
   );
 
-  test('does not block the command after a newer take is complete', async () => {
+  test('does not block the same command after a newer take is complete', async () => {
     const server = await speechServer([one], [one, end]);
     const folder = freshFolder();
     const { run, target } = await bench(server.url, folder);
@@ -247,7 +247,7 @@ describe('a run whose stream does not prove success', () => {
   });
 });
 
-describe('a speech budget includes', () => {
+describe('a speech budget', () => {
   const priced = { what: 'speech', cost: { at_most: '0.5', per_10k_characters: '1000' } };
   const early = (words: number): object => ({
     ...{ code: 0, data: one.toString('base64'), usage: { text_words: words } },
@@ -278,7 +278,7 @@ describe('a speech budget includes', () => {
     ['a higher count of a stream that broke off', [early(7)], '0.7'],
     ['the estimate if the count of a stream that broke off may be incomplete', [early(2)], '0.5'],
     ['the count of an error frame', [one, { code: 1, usage: { text_words: 8 } }], '0.8'],
-  ])('%s', async (_, frames, expected) => {
+  ])('includes %s', async (_, frames, expected) => {
     const { spent } = await underBudget((await speechServer(frames)).url);
     expect(await spent()).toBe(expected);
   });
@@ -287,7 +287,7 @@ describe('a speech budget includes', () => {
     ['complete speech', [one, end], '1'],
     ['speech that broke off', [early(7)], '0.7'],
   ])(
-    "the gateway's count of %s if the run died before correcting the budget",
+    "includes the gateway's count of %s if the run died before it corrected the budget",
     async (_, frames, expected) => {
       const server = await speechServer(frames);
       const { spent, budget, deps } = await underBudget(server.url);
@@ -303,7 +303,7 @@ describe('a speech budget includes', () => {
     },
   );
 
-  test("the gateway's count if the acceptance could not be recorded", async () => {
+  test("includes the gateway's count even if the acceptance could not be recorded", async () => {
     const server = await speechServer([one, end]);
     const { spent, deps } = await underBudget(server.url);
     const append = deps.ledger.append.bind(deps.ledger);
@@ -313,8 +313,8 @@ describe('a speech budget includes', () => {
   });
 });
 
-describe('an error frame', () => {
-  test('leads to exit 5 with an error class, and nothing is saved, if it is the first frame', async () => {
+describe('an error frame in a speech stream', () => {
+  test('leads to exit 5 with an error class if it is the first frame, and nothing is saved', async () => {
     const server = await speechServer([{ code: 45000000, message: 'speaker permission denied' }]);
     const { run, folder, deps } = await bench(server.url);
     expect(await failure(run())).toMatchObject({
@@ -331,7 +331,7 @@ describe('an error frame', () => {
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', native_status: '45000000' });
   });
 
-  test('leads to exit 5, and the received audio is saved, if it follows audio', async () => {
+  test('leads to exit 5 if it follows audio, and the received audio is saved', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
     const message = `Error 55000000: server error. The received audio was saved in ${target}.part. The call is not sent again automatically: --new pays for another take.`;
@@ -357,7 +357,7 @@ describe('an error frame', () => {
   });
 });
 
-describe('a failure before the stream', () => {
+describe('a failure before the speech stream', () => {
   const refuse =
     (status: number, text: object | string) =>
     (response: { writeHead(status: number): { end(text: string): void } }) =>
@@ -383,7 +383,7 @@ describe('a failure before the stream', () => {
     [403, { error: { message: 'Insufficient balance' } }, { code: 'balance', exitCode: 4 }],
     [404, { error: { code: 'unsupported_endpoint', message: 'x' } }, { code: 'not_found', exitCode: 4 }],
     [307, '', { code: 'invalid_request', exitCode: 4 }],
-  ])('with HTTP %i is a refusal that charges nothing and leaves no files', async (status, text, expected) => {
+  ])('is a refusal at no charge that leaves no files if the status is %i', async (status, text, expected) => {
     const server = await speechServer(refuse(status, text));
     const { run, folder } = await bench(server.url);
     expect(await failure(run())).toMatchObject({ ...expected, charged: 'no' });
@@ -392,11 +392,11 @@ describe('a failure before the stream', () => {
   });
 
   test.each([
-    ['500', refuse(500, { error: { message: 'oops' } })],
-    ['302', refuse(302, '')],
+    ['HTTP 500', refuse(500, { error: { message: 'oops' } })],
+    ['HTTP 302', refuse(302, '')],
     ['a reset', reset],
     ['silence', () => undefined],
-  ])('(%s) leads to exit 7, and a rerun sends nothing', async (_, answer) => {
+  ])('leads to exit 7 if it is %s, and a rerun sends nothing', async (_, answer) => {
     const server = await speechServer(answer);
     const { run, folder } = await bench(server.url);
     const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe' };
@@ -410,7 +410,7 @@ describe('a failure before the stream', () => {
     [{}, ': --new pays for another take.'],
     [{ key: 'k' }, ': another --key pays for another take.'],
   ])(
-    'with an unknown outcome leads to an error that explains how to pay for another take (%j)',
+    'causes an error that explains how to pay for another take if the outcome is unknown (%j)',
     async (more, words) => {
       const server = await speechServer(reset);
       const { run } = await bench(server.url);
@@ -458,7 +458,7 @@ describe('a failure before the stream', () => {
   });
 });
 
-describe("an earlier run's audio", () => {
+describe('the audio of an earlier run', () => {
   test('is never overwritten, because the next take has its own temporary file', async () => {
     const server = await speechServer([one], [two, end]);
     const { run, folder, target } = await bench(server.url);
@@ -477,7 +477,7 @@ describe("an earlier run's audio", () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('lets the same command pay for a second take if it was complete', async () => {
+  test('does not prevent the same command from paying for a second take if it was complete', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     const first = await run();
@@ -544,7 +544,7 @@ describe("an earlier run's audio", () => {
   });
 });
 
-test('a second interruption ends the stream with exit 130, and the received audio is kept', async () => {
+test('a second interruption ends a speech stream with exit 130, and the received audio is kept', async () => {
   const server = await speechServer((response) => void response.writeHead(200).write(speechBody([one])));
   const { run, folder, deps } = await bench(server.url);
   const onAudio = (): void => {
@@ -559,7 +559,7 @@ test('a second interruption ends the stream with exit 130, and the received audi
   expect(deps.notes.join()).toMatch(/finishes it first/);
 });
 
-test('a single interruption lets the stream finish', async () => {
+test('a single interruption lets a speech stream finish', async () => {
   const server = await speechServer((response) => {
     response.writeHead(200).write(speechBody([one]));
     setTimeout(() => response.end(speechBody([two, end])), 50);
@@ -570,7 +570,7 @@ test('a single interruption lets the stream finish', async () => {
 });
 
 test.skipIf(process.getuid?.() === 0)(
-  'an output folder that is not writable causes exit 10 before anything is sent',
+  'an output folder that is not writable causes exit 10 before any speech request is sent',
   async () => {
     const server = await speechServer([one, end]);
     const { run, folder } = await bench(server.url);

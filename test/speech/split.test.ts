@@ -4,7 +4,7 @@ import { cutText, speakable, splitText } from '../../src/speech/split.ts';
 
 const length = (text: string): number => Array.from(text).length;
 
-describe('the splitter', () => {
+describe('the text splitter', () => {
   test.each([
     ['returns text that fits as one piece', 'Hello there. Bye.', 100, ['Hello there. Bye.']],
     [
@@ -38,7 +38,7 @@ describe('the splitter', () => {
     expect(splitText(text, most)).toEqual(pieces);
   });
 
-  test('does not split a displayed character', () => {
+  test('never splits a displayed character that fits into a piece', () => {
     const family = '👨‍👩‍👧‍👦';
     expect(splitText(`${family}${family}`, 9)).toEqual([family, family]);
     expect(splitText('e\u0301e\u0301e\u0301', 3)).toEqual(['e\u0301', 'e\u0301', 'e\u0301']);
@@ -51,7 +51,7 @@ describe('the splitter', () => {
   });
 });
 
-describe('a split text', () => {
+describe('text that was split for speech', () => {
   const unit = fc.constantFrom(
     'a',
     'Ä',
@@ -74,7 +74,7 @@ describe('a split text', () => {
   const text = fc.oneof(fc.string({ unit, maxLength: 200 }), fc.string({ unit: 'grapheme', maxLength: 100 }));
   const most = fc.integer({ min: 1, max: 40 });
 
-  test('is complete, and no piece is too long or ends inside a character', () => {
+  test('is complete in its pieces, none of which is too long or ends inside a character', () => {
     fc.assert(
       fc.property(text, most, (all, limit) => {
         expect(cutText(all, limit).join('')).toBe(all);
@@ -92,7 +92,7 @@ describe('a split text', () => {
     );
   });
 
-  test('is split by length if it has no breaks, even if it has a million characters', () => {
+  test('is split by length if it has no breaks, even if it is a million characters long', () => {
     expect(splitText('x'.repeat(1_000_000), 1000)).toHaveLength(1000);
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Reply } from '../../src/exchange.ts';
 import { speechFailure, speechHttpFailure } from '../../src/speech/wire.ts';
 
-describe('the class of a speech failure follows its message, or its code if the message is unknown', () => {
+describe('the class of a speech failure', () => {
   test.each([
     ['No readable text!', '45002001', 'invalid_request'],
     ['No readable text!', '45000001', 'invalid_request'],
@@ -25,19 +25,22 @@ describe('the class of a speech failure follows its message, or its code if the 
     ['', '55000000', 'server_error'],
     ['busy', '3005', 'rate_limited'],
     ['who knows', '7', 'server_error'],
-  ])('"%s", %s: %s', (message, nativeCode, code) => {
-    expect(speechFailure(message, nativeCode)).toMatchObject({ code, nativeCode });
-  });
+  ])(
+    'follows the message "%s", or the code %s if the message is unknown: %s',
+    (message, nativeCode, code) => {
+      expect(speechFailure(message, nativeCode)).toMatchObject({ code, nativeCode });
+    },
+  );
 });
 
-test('an error about the voice explains how to set a voice', () => {
+test('a speech error about the voice explains how to set a voice', () => {
   const { message } = speechFailure('speaker permission denied', '45000000');
   expect(message).toBe(
     'speaker permission denied. Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.',
   );
 });
 
-test("an error about unspeakable text keeps the gateway's message", () => {
+test("a speech error about unspeakable text contains the gateway's message", () => {
   expect(speechFailure('No readable text!', '45002001').message).toMatch(
     /^No readable text! The text must contain/,
   );
@@ -51,14 +54,14 @@ test.each([
   ['invalid api key', 'mgw auth login'],
   ['[resource_id=x] requested resource not granted', "key's groups"],
   ['Insufficient balance', 'Top up'],
-])('the error for "%s" contains a suggestion', (message, advice) => {
+])('the error for the speech failure "%s" contains a suggestion', (message, advice) => {
   expect(speechFailure(message, '45000000').message).toContain(advice);
 });
 
-describe('a refusal by HTTP status', () => {
+describe('a refusal of speech by its HTTP status', () => {
   const reply = (status: number, text: string): Reply => ({ status, headers: {}, text, complete: true });
 
-  test('may be plain text', () => {
+  test('is understood if its body is plain text', () => {
     expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letter or digit');
   });
 
@@ -69,14 +72,17 @@ describe('a refusal by HTTP status', () => {
   test.each([
     [401, '', 'auth', 'mgw auth login'],
     [402, '', 'balance', 'Top up'],
-  ])('with HTTP %i and no message leads to an error with a suggestion', (status, text, code, advice) => {
-    expect(speechHttpFailure(reply(status, text))).toMatchObject({
-      code,
-      message: expect.stringContaining(advice) as string,
-    });
-  });
+  ])(
+    'leads to an error with a suggestion if it is HTTP %i without a message',
+    (status, text, code, advice) => {
+      expect(speechHttpFailure(reply(status, text))).toMatchObject({
+        code,
+        message: expect.stringContaining(advice) as string,
+      });
+    },
+  );
 });
 
-test('an error without a message contains its code', () => {
+test('the error for a speech failure without a message contains the code', () => {
   expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway returned error 99' });
 });

@@ -13,7 +13,7 @@ const reply = (status: number, body: unknown, headers: Record<string, string> = 
   complete: true,
 });
 
-test('the speech request follows specification 4.4 and 5', () => {
+test('the speech request has the form that sections 4.4 and 5 of the specification describe', () => {
   const body = { req_params: { text: 'Grüße 你好', audio_params: { format: 'mp3', sample_rate: 24000 } } };
   const exchange = speechExchange(body);
   expect(exchange).toMatchObject({ method: 'POST', path: '/api/v3/tts/unidirectional' });
@@ -53,7 +53,7 @@ describe('a speech frame', () => {
     ['a string as the code', { code: '0', data: 'SGk=' }, /code of a frame is a string/],
     ['a code that is not an integer', { code: 0.5 }, /not an integer/],
     ['an inherited code', '{"__proto__":{"code":0},"data":"SGk="}', /code of a frame is missing/],
-  ])('is invalid with %s', (_, value, why) => {
+  ])('is invalid if it contains %s', (_, value, why) => {
     const read = readFrame(frame(value));
     expect(read).toMatchObject({ kind: 'fault', why: expect.stringMatching(why) as string });
   });
@@ -66,12 +66,12 @@ describe('a speech frame', () => {
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],
     ['text that looks like a data member', { code: 0, message: '"data":"SGk="', data: 'SGVsbG8=' }, 'Hello'],
-  ])('takes its audio only from the top-level data member: %s', (_, value, audio) => {
+  ])('provides audio only from its top-level data member (checked: %s)', (_, value, audio) => {
     const read = readFrame(frame(value));
     expect(read.kind === 'audio' ? read.bytes.toString() : undefined).toBe(audio);
   });
 
-  test('must contain strict Base64', () => {
+  test('is accepted only if its audio is strict Base64', () => {
     const unit = fc.constantFrom('A', 'b', '7', '+', '/', '=', '-', '_', '\n', ' ', 'é', '\u0141', '😀');
     fc.assert(
       fc.property(fc.string({ unit, minLength: 1 }), (data) => {
@@ -96,13 +96,13 @@ describe('a speech frame', () => {
       'insufficient_user_quota',
     ],
     [{ error: 'unsupported_endpoint' }, 'not_found', undefined],
-  ])('is an application error if it contains %j', (value, code, nativeCode) => {
+  ])('is an error of the gateway if it contains %j', (value, code, nativeCode) => {
     expect(readFrame(frame(value))).toMatchObject({ kind: 'error', failure: { code, nativeCode } });
   });
 });
 
 describe("a speech response's head", () => {
-  test('with HTTP 200 means that the speech is billed, and provides the handle', () => {
+  test('proves the charge and provides the handle if its status is 200', () => {
     expect(readSpeechHead(reply(200, '', { 'x-tt-logid': 'log1', 'x-request-id': 'r' }))).toEqual({
       kind: 'accepted',
       handle: 'log1',
@@ -127,15 +127,15 @@ describe("a speech response's head", () => {
     [408, '', 'unknown', 'server_error'],
     [302, '', 'unknown', 'bad_reply'],
     [307, '', 'rejected', 'invalid_request'],
-  ])('with HTTP %i and the body %j is read as %s', (status, body, kind, code) => {
+  ])('is read from HTTP %i and the body %j as %s', (status, body, kind, code) => {
     expect(readSpeechHead(reply(status, body))).toMatchObject({ kind, failure: { code } });
   });
 
-  test('proves nothing if the refusal was truncated', () => {
+  test('proves nothing if it is a truncated refusal', () => {
     expect(readSpeechHead({ ...reply(400, '{"code":'), complete: false })).toMatchObject({ kind: 'unknown' });
   });
 
-  test('provides the error if a refusal has an empty body', () => {
+  test('provides the error if the refusal has an empty body', () => {
     const headers = { 'x-api-status-code': '45002000', 'x-api-message': 'empty speaker' };
     const verdict = readSpeechHead(reply(400, '', headers));
     expect(verdict).toMatchObject({

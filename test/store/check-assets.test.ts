@@ -51,7 +51,7 @@ describe('--check-assets', () => {
     ['an image behind a redirect', '/x?to=/image/png'],
     ['an image on a server that refuses HEAD', '/image/jpeg?refuses=HEAD'],
     ['a file whose server reports a generic type', '/application/octet-stream'],
-  ])('allows a submission with %s', async (_, path) => {
+  ])('allows a submission if the asset is %s', async (_, path) => {
     const { user, files, posts } = await scene();
     const ran = await user.run(checked('--image', files.url + path));
     expect(ran.code, ran.stdout).toBe(0);
@@ -89,7 +89,7 @@ describe('--check-assets', () => {
     expect(dry.json).toMatchObject({ exit_code: 2 });
   });
 
-  test('queries the store for an uploaded file', async () => {
+  test('sends the store a HEAD request for an uploaded file', async () => {
     const { user, store, posts } = await scene();
     writeFileSync(join(user.cwd, 'first.png'), '\0an image');
     const ran = await user.run(checked('--image', 'first.png'));
@@ -115,7 +115,7 @@ describe('--check-assets', () => {
     );
   });
 
-  test('is required for any request to the assets', async () => {
+  test('is required for mgw to send any request to the servers of the assets', async () => {
     const { user, files } = await scene();
     expect((await user.run([...submit, '--image', `${files.url}/text/html`])).code).toBe(0);
     expect(files.requests).toHaveLength(0);

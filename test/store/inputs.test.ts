@@ -80,7 +80,7 @@ describe('a local file as an asset', () => {
     ['c', [...withImage]],
     ['b', ['video', 'b', 'submit', 'a boat', '-m', 'Video-B', '-d', '5', '--first-frame', 'first.png']],
   ])(
-    'continues the same job and upload with new credentials an hour later, but exits 2 if its bytes have changed (Protocol %s)',
+    'continues its job and upload with new credentials an hour later, but causes exit 2 if its bytes have changed (Protocol %s)',
     async (_, args) => {
       const { user, store, sent } = await scene({ AWS_SESSION_TOKEN: 'first-token' });
       const later = hurried();
@@ -123,7 +123,7 @@ describe('a local file as an asset', () => {
       expect(await store.get(typeof url === 'string' ? url : (url?.Url ?? ''))).toEqual(png);
   });
 
-  test('is never recorded or printed with a signature or credentials', async () => {
+  test('is never recorded or printed with a signature or credentials in its URL', async () => {
     const { user, store } = await scene();
     const ran = await user.run([...withImage, '-v', '--json']);
     const kept = readdirSync(user.cwd, { recursive: true, withFileTypes: true })
@@ -140,7 +140,7 @@ test.each([
   ['3600', '3600', /Accepted/],
   ['86400', '86400', /Accepted/],
 ])(
-  'the URL signed with temporary credentials that expire in %s s is valid for %s s',
+  'a URL signed with temporary credentials (seconds left: %s) is valid for %s s',
   async (left, expires, words) => {
     const end = left === '' ? '' : new Date(Date.now() + Number(left) * 1000 + 900).toISOString();
     const { user, sent } = await scene({
@@ -159,7 +159,7 @@ test.each([
 test.each([
   [-600, 'have expired'],
   [30, 'expire within a minute'],
-])('store credentials that expire in %d s cause exit 10, and nothing is sent', async (left, words) => {
+])('store credentials that have %d s left cause exit 10, and nothing is sent', async (left, words) => {
   const { user, sent } = await scene({
     AWS_SESSION_TOKEN: 'token',
     AWS_CREDENTIAL_EXPIRATION: new Date(Date.now() + left * 1000).toISOString(),
@@ -212,7 +212,7 @@ describe('a failing store', () => {
     expect((await user.run(withImage)).code).toBe(0);
   });
 
-  test('receives the request again if a proxy responds to an upload or a lookup with a web page', async () => {
+  test('receives the request again if a proxy answers an upload or a lookup with a web page', async () => {
     const { user, store, sent } = await scene();
     const welcome = (_: unknown, response: ServerResponse): unknown =>
       response.writeHead(200, { 'content-type': 'text/html' }).end('<html>Welcome</html>');
@@ -223,7 +223,7 @@ describe('a failing store', () => {
     expect(await store.get(String(sent()[0]?.['image']))).toEqual(png);
   });
 
-  test("receives the file again if it contains different bytes under the file's name", async () => {
+  test("receives the file again if it has saved different bytes under the file's name", async () => {
     const { user, store } = await scene();
     await user.run(withImage);
     const [path = ''] = store.objects.keys();
@@ -248,7 +248,7 @@ describe('a failing store', () => {
     [400, { 'x-amz-bucket-region': 'eu-west-1' }, '<Error><Code>AuthorizationHeaderMalformed</Code></Error>'],
     [301, {}, '<Error><Code>PermanentRedirect</Code><Region>eu-west-1</Region></Error>'],
   ])(
-    'causes exit 10 and an error with the correct region if it responds with HTTP %d to a wrong region',
+    'causes exit 10, and an error with the correct region, if it answers a wrong region with HTTP %d',
     async (status, headers, text) => {
       const { user, store, sent } = await scene();
       const elsewhere = ({ method }: IncomingMessage, response: ServerResponse): unknown =>
@@ -264,7 +264,7 @@ describe('a failing store', () => {
     },
   );
 
-  test('causes an error that contains the new host if it redirects to a different host', async () => {
+  test('causes an error that contains the new host if it redirects mgw to a different host', async () => {
     const { user, store } = await scene();
     const redirect = (_: unknown, response: ServerResponse): unknown =>
       response.writeHead(307, { location: 'https://other.example/bucket' }).end();
@@ -278,7 +278,7 @@ describe('a failing store', () => {
     ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
     ['a wrong clock', 'RequestTimeTooSkewed', 0, /RequestTimeTooSkewed.*set the clock\.$/],
     ['a clock that is two hours behind', '', 120, /by 120 minutes: set the clock\.$/],
-  ])('causes exit 10 and an error with the reason if it refuses %s', async (_, code, minutes, message) => {
+  ])('causes exit 10, and an error with the reason, if it refuses %s', async (_, code, minutes, message) => {
     const { user, store, sent } = await scene();
     store.faults.push(({ method }, response) => {
       store.faults.unshift(store.faults[0] ?? (() => false));
@@ -323,7 +323,7 @@ test.each([
   ['minio.lan', '10.0.0.1', undefined],
   ['s3.example.com', 'gateway.example.com', undefined],
   ['127.0.0.1', 'localhost', undefined],
-])('for a store at %s and a gateway at %s, doctor reports: %s', (store, gateway, problem) => {
+])('doctor reports, for a store at %s and a gateway at %s: %s', (store, gateway, problem) => {
   if (problem === undefined) expect(reachProblem(store, gateway)).toBeUndefined();
   else expect(reachProblem(store, gateway)).toMatch(problem);
 });
@@ -337,7 +337,7 @@ test('the error for a local file without a store explains how to set a store, an
   expect(sent()).toHaveLength(0);
 });
 
-test('store.command can replace a store: the command receives the file and its name, but never the API key, and prints a URL', async () => {
+test('store.command receives a file and its name, but never the API key, and mgw sends the URL that it prints', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
   const script = `const c=[];process.stdin.on('data',d=>c.push(d)).on('end',()=>{require('fs').writeFileSync('seen.json',JSON.stringify({env:process.env,bytes:Buffer.concat(c).length}));console.log('https://files.example.com/'+process.env.MGW_OBJECT_NAME)})`;

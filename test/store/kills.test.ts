@@ -111,7 +111,7 @@ describe.skipIf(!hasFfmpeg)(
     let inDoubt = 0;
     beforeEach(() => void (inDoubt = 0));
 
-    test('pays nothing, saves the complete object, and leaves no other files (killed at a disk operation)', async () => {
+    test('costs nothing, saves the complete object, and leaves no other files (killed at a disk operation)', async () => {
       const { worker } = await buildStorm();
       const workers = new Workers(worker, own.user.cwd);
       onTestFinished(() => workers.close());
@@ -125,7 +125,7 @@ describe.skipIf(!hasFfmpeg)(
       expect(inDoubt).toBeLessThan(2);
     });
 
-    test('pays nothing, saves the complete object, and leaves no other files (killed at the submission)', async () => {
+    test('costs nothing, saves the complete object, and leaves no other files (killed at the submission)', async () => {
       const name = 'request';
       const args = begin(name);
       const running = own.user.start(args);

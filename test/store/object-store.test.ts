@@ -166,7 +166,7 @@ describe('a file saved as an object', () => {
     expect(store.calls).toEqual([`HEAD ${path} 404`, `PUT ${path} 200`, `HEAD ${path} 200`]);
   });
 
-  test('is removed if the store repeatedly saves different bytes, or replaced by the next run if the removal fails', async () => {
+  test('is removed if the store repeatedly saves different bytes, or is replaced by the next run if the removal fails', async () => {
     for (const removed of [204, 403]) {
       const { store, put } = await scene(1024);
       const corrupt: Fault = (request, response) => {
@@ -235,7 +235,7 @@ describe('a file saved as an object', () => {
     }
   });
 
-  test('aborts the unfinished uploads of an earlier run, but no others', async () => {
+  test('is saved after the unfinished uploads of an earlier run, but no others, are aborted', async () => {
     const { store, put } = await scene();
     const left = { path, headers: {}, parts: new Map<number, Buffer>() };
     store.uploads.set('own', left);
@@ -247,14 +247,14 @@ describe('a file saved as an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('does not abort an upload started earlier by another program', async () => {
+  test('is saved without aborting an upload that another program started earlier', async () => {
     const { store, put } = await scene();
     store.uploads.set('other', { path, headers: {}, parts: new Map() });
     await put({ earlier: [{ since: new Date(Date.now() + 3_600_000).toISOString() }] });
     expect([...store.uploads.keys()]).toEqual(['other']);
   });
 
-  test('causes exit 6 if the store fails repeatedly, and exit 10 if the store refuses it', async () => {
+  test('causes exit 6 if the store fails repeatedly, and exit 10 if the store refuses the file', async () => {
     for (const [code, exitCode] of [
       [503, 6],
       [403, 10],

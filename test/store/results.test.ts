@@ -70,7 +70,7 @@ interface Saved {
   files: { path: string }[];
 }
 
-describe('-o s3://', () => {
+describe('the flag -o s3://BUCKET/OBJECT', () => {
   test('saves a video as an object named after its job, and leaves no local file', async () => {
     const { user, store, video, kept } = await scene();
     const ran = await user.run(to('s3://bucket/clips/{id}.mp4'));
@@ -81,7 +81,7 @@ describe('-o s3://', () => {
     expect(kept()).toEqual([]);
   });
 
-  test('prints a mismatch note with the name of the object', async () => {
+  test('causes any mismatch note to contain the name of the object', async () => {
     const { user } = await playScene(['short-video']);
     const ran = await user.run(to('s3://bucket/boat-{id}.mp4'));
     expect(ran.code, ran.stderr).toBe(0);
@@ -184,7 +184,7 @@ describe('-o s3://', () => {
   });
 });
 
-test('a batch saves its rows as objects, and pays nothing when it is run again', async () => {
+test('a batch saves its rows as objects, and costs nothing when it is run again', async () => {
   const { user, store } = await playScene();
   writeFileSync(
     join(user.cwd, 'rows.csv'),
@@ -207,7 +207,7 @@ describe('a rerun after kill -9 during the upload of a result', () => {
     ['during a part', 'PUT', 'partNumber=2'],
     ['at the completion', 'POST', 'uploadId='],
   ])(
-    'pays nothing, saves the complete object, and leaves no other files (killed %s)',
+    'costs nothing, saves the complete object, and leaves no other files (killed %s)',
     async (_, method, part) => {
       const { user, store, video, posts, kept } = await scene(9 * 1024 * 1024);
       const running = user.start(to('s3://bucket/boat.mp4'));

@@ -135,7 +135,7 @@ describe("the sandbox's storage with the AWS SDK", () => {
     await expect(get(s3, 'b')).rejects.toEqual(isError('NoSuchKey'));
   });
 
-  test('never replaces an object with If-None-Match', async () => {
+  test('never replaces an object if the request contains If-None-Match', async () => {
     const s3 = await served();
     const results = await Promise.allSettled(
       ['one', 'two', 'three'].map((body) => put(s3, 'x', body, { IfNoneMatch: '*' })),
@@ -187,7 +187,7 @@ describe("the sandbox's storage with the AWS SDK", () => {
     ['store-expired', 'ExpiredToken'],
     ['store-bad-digest', 'BadDigest'],
     ['store-reset', 'TimeoutError'],
-  ])('with the fault %s responds to an upload with %s and stores nothing', async (fault, name) => {
+  ])('answers an upload, if the fault is %s, with %s, and stores nothing', async (fault, name) => {
     const s3 = await served([`${fault}x1`]);
     await expect(put(s3, 'x', 'x')).rejects.toEqual(isError(name));
     await expect(get(s3, 'x')).rejects.toEqual(isError('NoSuchKey'));
@@ -197,7 +197,7 @@ describe("the sandbox's storage with the AWS SDK", () => {
 test.each([
   ['store-500x1', 0],
   ['store-expired', 10],
-])('a script with --fault %s exits %i', async (name, code) => {
+])('a script that uploads to the sandbox with --fault %s exits %i', async (name, code) => {
   const { user } = await rehearsal();
   const lines = 'mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
   const fault = ['--fault', name, '--pace', '20ms'];

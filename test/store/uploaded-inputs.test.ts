@@ -75,7 +75,7 @@ describe('mgw store ls', () => {
     expect(text.stdout + text.stderr).not.toMatch(/X-Amz|store-secret/);
   });
 
-  test('reports that a store.command cannot list uploads', async () => {
+  test('reports that it cannot list the uploads of a store.command', async () => {
     const { user } = await scene();
     await user.run(['config', 'unset', 'store']);
     expect((await user.run(['store', 'ls', '--json'])).json).toMatchObject({ exit_code: 2 });
@@ -109,7 +109,7 @@ describe('mgw store prune', () => {
     expect([...store.objects.keys()]).toEqual([other]);
   });
 
-  test('removes nothing without --yes, and keeps files newer than --older-than', async () => {
+  test('removes nothing without --yes, and keeps files that are newer than --older-than', async () => {
     const { user, store, upload } = await scene();
     upload('one');
     const refused = await user.run(['store', 'prune', '--older-than', '7d', '--json']);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { anyCharacter } from './any-character.ts';
 
-it('the character generator covers exactly the characters of Unicode', () => {
+it("the tests' character generator returns exactly the characters of Unicode", () => {
   const drawn = fc.sample(anyCharacter, { numRuns: 1000, seed: 1 });
   const points = drawn.map((text) => text.codePointAt(0) ?? -1);
   expect(points.map((point) => String.fromCodePoint(point))).toEqual(drawn);

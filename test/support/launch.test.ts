@@ -41,7 +41,7 @@ it('a launched process receives the end of its input, and EPIPE if the reader of
   expect(await text(child.stderr)).toBe('closed\n');
 });
 
-it('launching a missing program fails', async () => {
+it('the launcher reports an error if the program is missing', async () => {
   const child = launch('no-such-program', [], { cwd: tmpdir(), env: {} });
   await expect(once(child, 'close')).rejects.toThrow('ENOENT');
 });

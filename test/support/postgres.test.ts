@@ -33,7 +33,7 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
     return stdout.trim();
   }
 
-  it('keep committed data after every process is killed', async () => {
+  it('keep committed data even if every server process is killed', async () => {
     const database = await server.database();
     await tableIn(database);
     await server.query(insertion, database);
@@ -71,7 +71,7 @@ describe.skipIf(!hasPostgres)('the PostgreSQL test servers', () => {
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it('can be made unreachable, and reachable again', async () => {
+  it('become unreachable, and reachable again, on request', async () => {
     const proxy = await CuttingProxy.open(server.port);
     const url = server.url('postgres', proxy.port);
     proxy.down();

@@ -20,7 +20,7 @@ describeFleet('through a transaction pool,', { isPooled: true }, (place) => {
 });
 
 describeFleet('without a pool,', {}, (place) => {
-  it('a batch on many machines shares one pace and one budget, as counted by the gateway', async () => {
+  it('a batch on many machines never exceeds its shared pace and budget, as counted by the gateway', async () => {
     const { gateway, machines } = place;
     gateway.polls = 3;
     let most = 0;

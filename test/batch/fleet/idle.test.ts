@@ -45,7 +45,7 @@ async function work(
   return { seconds: clock.monotonic() / 1000, stopped, notes };
 }
 
-it('a worker exits once it has been idle for maxIdleMs, excluding times when the database does not respond', async () => {
+it('a worker exits once it has been idle for maxIdleMs, not counting times when the database does not respond', async () => {
   expect((await work(0)).seconds).toBeLessThan(8);
   const { seconds, stopped, notes } = await work(100);
   expect(stopped).toBeUndefined();
@@ -58,7 +58,7 @@ it('a worker is not idle while it waits to retry a batch', async () => {
   expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Retrying in 15 s.'));
 });
 
-it('a worker is not idle while a row returned by another worker waits for its retry', async () => {
+it('a worker is not idle while a row that another worker returned waits for its retry', async () => {
   const { seconds } = await work(0, away, { retryAtMs: 30_000 });
   expect(seconds).toBeGreaterThan(34);
   expect(seconds).toBeLessThan(38);

@@ -67,7 +67,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(lasting)(
-      'a commit of "sending" leaves the row unsent until the outcome is known if $trouble',
+      'a row stays unsent, while "sending" is being committed, until the outcome of the commit is known if $trouble',
       async ({ make, sendingStands }) => {
         make(proxy, sending);
         const first = await runHereAs(machine, args);
@@ -85,7 +85,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     it.each(passing)(
-      'a commit of "sending" causes exactly one submission if the response $trouble',
+      'a row is submitted exactly once if the response to the commit of "sending" $trouble',
       async ({ make }) => {
         make(proxy, sending);
         const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
@@ -97,7 +97,7 @@ for (const { way, isPooled } of bothWays)
     if (isPooled) return;
 
     it.each(lasting)(
-      'a commit of the acceptance prints the handle, and keeps the handle in a file until the database is back, if $trouble',
+      'the handle of an accepted row is printed, and kept in a file until the database is back, if $trouble during the commit of the acceptance',
       async ({ make }) => {
         make(proxy, reply);
         const first = await runHereAs(machine, args);
@@ -109,7 +109,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     it.each(passing)(
-      'a commit of the acceptance does not stop the run if the response $trouble',
+      'the run continues if the response to the commit of the acceptance $trouble',
       async ({ make }) => {
         make(proxy, reply);
         const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
@@ -118,19 +118,19 @@ for (const { way, isPooled } of bothWays)
     );
 
     it.each(['finished', 'file'])(
-      'a commit of "%s" leaves the row running and paid for if the database is lost',
+      'a row is reported as running and paid for if "%s" is being committed when the database is lost',
       async (type) => {
         goneWith('message')(proxy, new RegExp(`type\\W+${type}\\W`));
         expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
       },
     );
 
-    it('a database that is lost after the file is saved leaves the row running and paid for', async () => {
+    it("a row is reported as running and paid for if the database is lost after the row's file is saved", async () => {
       proxy.before(/type\W+file\W/, () => goneWith('message')(proxy, /SELECT job, line/));
       expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
     });
 
-    it('a lost database leads to a summary that counts running rows as paid', async () => {
+    it('the summary counts running rows as paid if the database is lost', async () => {
       const { gateway } = place;
       gateway.polls = Infinity;
       const queried = new Set<string>();

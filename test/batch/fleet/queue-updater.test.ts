@@ -39,7 +39,7 @@ it('a changed row that the queue cannot store leaves the queued row unchanged, w
   ]);
 });
 
-it('a row that cannot be enqueued causes no note if it is not in the queue', async () => {
+it('a row that cannot be enqueued does not cause a note if it is not in the queue', async () => {
   const { notes } = await update(large, (sql) => (sql.includes('{batches}') ? [{}] : []));
   expect(notes).toEqual([]);
 });
@@ -53,6 +53,6 @@ it('a database error during an update is thrown, so the row is not paid for', as
   await expect(update('a paper boat', answer)).rejects.toBe(error);
 });
 
-it('a row is not updated if its batch is not enqueued', async () => {
+it('a row is not updated in the queue if its batch was not enqueued', async () => {
   expect((await update('a paper boat', () => [])).statements).toHaveLength(1);
 });

@@ -18,7 +18,7 @@ it('a worker ends a row if no other worker can change its outcome', () => {
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
 });
 
-it("a worker returns a row whose output exists on the worker's machine, because another worker can save the row", () => {
+it("a worker returns a row to the queue if the output exists on the worker's machine, because another worker can save the row", () => {
   for (const job of [undefined, accepted])
     expect(retryDelayMs(new MgwError('output_exists', 'x.mp4 exists.', { job }))).toBe(stuckRetryMs);
 });

@@ -132,7 +132,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect((await own.claim('clips', 1))[0]?.id).toBe('a');
   });
 
-  it('rows that ended unpaid are listed with the reason until they are requeued on request', async () => {
+  it('rows that ended unpaid are listed with the reason until the user requeues them', async () => {
     await enqueue('a', 'b', 'c', 'd', 'e');
     const own = new RowQueue(one);
     const outcomes: Record<string, string> = { a: 'bad', b: 'rejected', c: 'done', d: 'unknown' };
@@ -150,7 +150,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it('queued rows are requeued when their file is enqueued again only if they are in doubt', async () => {
+  it('queued rows are requeued by a second enqueuing of their file only if they are in doubt', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
     const taken = await own.claim('clips', 2);
@@ -196,7 +196,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
-  it('the queue does not count a worker that returns a row as dead, and delays the row as long as requested', async () => {
+  it('the queue does not count a worker as dead if it returns a row, and delays the row as long as requested', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {

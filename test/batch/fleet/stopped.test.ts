@@ -183,7 +183,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(isPooled ? statements : [...statements, ...calls])(
-      'a runner that is stopped $phase, past the end of its lease, sends and publishes nothing when it resumes',
+      'a runner that was stopped $phase until its lease ended sends and publishes nothing when it resumes',
       async (each) => {
         const wake = await stoppedIn(each);
         const { code, json, stderr } = await run('--json');

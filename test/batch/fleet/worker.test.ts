@@ -46,7 +46,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(again.json).toMatchObject({ enqueued: 0, known: 6, changed: [] });
   });
 
-  it('a worker saves to a bucket without a shared folder, including files that a killed worker was uploading', async () => {
+  it('a worker saves to a bucket without a shared folder, and completes uploads of a killed worker', async () => {
     const store = await s3Server();
     const machine = (): User => {
       const user = machines.machine();
@@ -75,7 +75,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
-  it('a worker starts only one pause at a time, even if several rows request a pause', async () => {
+  it('a worker pauses once at a time, even if several rows request a pause', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(16), '--concurrency', '16']);
     const warnings: string[] = [];
     const onWarning = ({ name }: Error): unknown => warnings.push(name);
@@ -381,7 +381,7 @@ describeFleet('in a fleet,', {}, (place) => {
   it.each([
     { how: ['--adopt', 'task-1'], charges: 1 },
     { how: ['--not-created'], charges: 2 },
-  ])('a worker finishes a row in doubt that the user has resolved with $how.0', async ({ how, charges }) => {
+  ])('a worker finishes a row in doubt after the user resolves it with $how.0', async ({ how, charges }) => {
     gateway.judge = () => (gateway.charges.size === 0 ? { kind: 'lose' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     expect((await work()).code).toBe(11);
@@ -434,7 +434,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it("a worker suggests a command that raises a batch's budget, so the next worker can pay for the other row", async () => {
+  it('a worker suggests a command that raises a used-up budget, and the next worker then pays for the other row', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2), '--budget', '1']);
     const budgeted = async (): Promise<CliResult> => {
       const machine = machines.machine();
@@ -485,7 +485,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it("a worker reports its health, each row's end, and the totals", async () => {
+  it('a worker reports its health, the end of each row, and the totals', async () => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');
@@ -546,8 +546,8 @@ describeFleet('in a fleet,', {}, (place) => {
   }
 });
 
-describe('without a shared ledger,', () => {
-  it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('the command %j is refused', async (args) => {
+describe('the command line without a shared ledger', () => {
+  it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('refuses the command %j', async (args) => {
     const user = userHere('http://127.0.0.1:9');
     writeFileSync(join(user.cwd, 'clips.csv'), clips(['a', 'a paper boat']));
     const { code, stderr } = await user.run(args);

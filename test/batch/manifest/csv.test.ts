@@ -125,7 +125,7 @@ describe('the CSV reader', () => {
     ['', ['1: the file is empty: its first row must contain the field names']],
     ['id,prompt\n  \n', []],
     ['id,prompt\n1,a\0b\n2,c\n', ['2: it contains a NUL byte']],
-  ])('reads %j and reports the problems %j', async (text, problems) => {
+  ])('reads %j, and reports the problems %j', async (text, problems) => {
     expect(said(await read(text))).toEqual(problems);
   });
 

@@ -43,8 +43,8 @@ const row = {
 
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
 
-describe('a row', () => {
-  it('has values that are parsed like command-line flags', async () => {
+describe('a manifest row', () => {
+  it('has its values parsed like those of command-line flags', async () => {
     const written = {
       ...c,
       id: 7,
@@ -82,7 +82,7 @@ describe('a row', () => {
     ]);
   });
 
-  it('is the same in each format', async () => {
+  it('is read as the same row from each manifest format', async () => {
     const texts = {
       'm.csv':
         'id,protocol,prompt,model,model_version,duration,audio,reference,set.A.B\n1,b,a boat,Kling,2.0,5,false,https://a/1 https://a/2,7\n',
@@ -190,7 +190,7 @@ rows:
   });
 });
 
-describe('JSON Lines', () => {
+describe('JSON Lines manifests', () => {
   it('are read line by line', async () => {
     const { rows, problems } = await read(
       'm.ndjson',
@@ -204,8 +204,8 @@ describe('JSON Lines', () => {
   });
 });
 
-describe('YAML', () => {
-  it('may contain settings, and a matrix whose rows come after the other rows', async () => {
+describe('a YAML manifest', () => {
+  it('is read with its settings, and with the rows of its matrix after the other rows', async () => {
     const yaml = `
 name: clips
 output: "{name}/{id}.{ext}"
@@ -234,7 +234,7 @@ rows:
     ]);
   });
 
-  it("has each invalid matrix value reported with the value's line, for every row that uses the value", async () => {
+  it("has an invalid matrix value reported, with the value's line, for every row that uses the value", async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -242,7 +242,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it("may contain anchors, and each row's errors have that row's line numbers", async () => {
+  it("is read with its anchors, and each row's errors have that row's line numbers", async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -303,7 +303,7 @@ rows:
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });
 
-  it('may expand nested aliases only up to a limit', async () => {
+  it('is refused if its nested aliases expand beyond a limit', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,
@@ -312,7 +312,7 @@ rows:
     expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deeply or too large/)]);
   });
 
-  it('has a size limit, and the error lists the formats without a limit', async () => {
+  it('is refused above a size limit, and the error lists the formats without a limit', async () => {
     const { problems } = await read('m.yaml', `rows:\n${`# ${'x'.repeat(1021)}\n`.repeat(2048)}`);
     expect(problems).toEqual([
       'm:1: a YAML manifest may have at most 2 MiB; JSON Lines and CSV have no limit',
@@ -353,7 +353,7 @@ describe('a manifest', () => {
     );
   });
 
-  it.each(['clips.txt', 'clips', 'clips.json'])('with the name %s is refused', async (name) => {
+  it.each(['clips.txt', 'clips', 'clips.json'])('is refused if its name is %s', async (name) => {
     await expect(openManifest(fileOf(name, ''))).rejects.toThrow(
       'end in .jsonl, .ndjson, .csv, .tsv, .yaml, .yml',
     );
@@ -379,7 +379,7 @@ describe('a manifest', () => {
   });
 });
 
-describe('-d NAME=VALUE', () => {
+describe('the flag -d NAME=VALUE', () => {
   it.each([
     ['duration', 'write it as NAME=VALUE'],
     ['=5', 'write it as NAME=VALUE'],
@@ -399,7 +399,7 @@ it.each([
     'jsonl',
     (n: number) => JSON.stringify({ id: `row-${n}`, protocol: 'c', prompt: `${'a boat '.repeat(64)}${n}` }),
   ],
-])('a manifest of 8,000 rows is streamed: %s', async (format, row) => {
+])('a manifest of 8,000 rows is streamed rather than loaded: %s', async (format, row) => {
   const header = format === 'csv' ? ['id,protocol,model,duration,prompt'] : [];
   const rows = Array.from({ length: 8000 }, (_, n) => row(n));
   const path = join(freshFolder(), `m.${format}`);

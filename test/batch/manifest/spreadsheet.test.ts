@@ -49,7 +49,7 @@ describe('a spreadsheet file', () => {
     ['Excel, Unicode text: UTF-16 and tabs', utf16(rows('\t')), 0],
     ['UTF-16, big endian', utf16(rows('\t')).swap16(), 0],
     ['LibreOffice, UTF-8, commas', Buffer.from(rows(',').replaceAll('\r\n', '\n')), 0],
-  ])('is read unchanged: %s', async (_, content, notes) => {
+  ])('is read without loss: %s', async (_, content, notes) => {
     const found = await read('clips.csv', content);
     expect(found.problems).toEqual([]);
     expect(found.notes).toHaveLength(notes);
@@ -80,7 +80,7 @@ describe('a spreadsheet file', () => {
     expect(good).toMatchObject([{ line: 3 }]);
   });
 
-  it('may contain an aspect ratio that the spreadsheet converted to a time, and a line with sep=', async () => {
+  it('is read even if it has a line with sep=, or an aspect ratio that the spreadsheet program converted to a time', async () => {
     const text = 'sep=;\r\nProtocol;Prompt;Aspect Ratio\r\nc;a, b, c;16:09:00\r\nc;d;09:16\r\nc;e;21:9\r\n';
     const { rows: found, problems } = await read('m.csv', text);
     expect(problems).toEqual([]);
@@ -91,7 +91,7 @@ describe('a spreadsheet file', () => {
     ]);
   });
 
-  it('has columns called Notes or Comment ignored, and every other unknown column reported once', async () => {
+  it('is read without columns called Notes or Comment, and every other unknown column is reported once', async () => {
     const { rows: good } = await read('m.csv', 'protocol,prompt,Notes,COMMENT\nc,a boat,x,y\n', {
       columns: new Set(),
     });
@@ -129,7 +129,7 @@ describe('a row without a protocol', () => {
   });
 });
 
-describe('templates', () => {
+describe('templates in a manifest', () => {
   it("accept the row's fields and columns in any spelling, and a doubled brace as a literal brace", async () => {
     const text =
       'protocol,prompt,Duration,Animal,#Art Style,output\nc,"a {animal} in {art_style}, {{{duration}}} s",5,fox,ink,{animal}/{id}.{ext}\n';
@@ -138,7 +138,7 @@ describe('templates', () => {
     expect(rows).toMatchObject([{ flags: { prompt: 'a fox in ink, {5} s' }, output: 'fox/{id}.{ext}' }]);
   });
 
-  it("may use a matrix's lists", async () => {
+  it("accept the names of a matrix's lists", async () => {
     const yaml =
       'defaults: {protocol: c, prompt: "a {animal} in {style}"}\nmatrix: {animal: [fox, owl], style: [ink]}';
     const { rows, problems } = await read('m.yaml', yaml);
@@ -223,7 +223,7 @@ describe("a manifest's size", () => {
       () => `rows:\n- {protocol: c, set.a: ${'['.repeat(20_000)}${']'.repeat(20_000)}}`,
       /the lists or maps are nested too deeply/,
     ],
-  ])('is limited: %s', async (_, name, content, message) => {
+  ])('is limited, so mgw refuses: %s', async (_, name, content, message) => {
     const { problems } = await read(name, content());
     expect(problems).toContainEqual(expect.stringMatching(message));
   });

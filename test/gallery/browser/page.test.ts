@@ -170,7 +170,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(faults).toEqual([]);
   });
 
-  it('is filtered, rated and marked with keys, stores the results, and exports runnable rows and importable ratings', async () => {
+  it('can be filtered, rated and marked with keys, stores the results, and exports runnable rows and importable ratings', async () => {
     await open(`${url}#sort=name`);
     await page.keyboard.press('/');
     await page.keyboard.type('PAPER sea');
@@ -297,7 +297,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(await outline.evaluate((element) => getComputedStyle(element).outlineStyle)).toBe('solid');
   });
 
-  it('is small, appears immediately, and uses few decoders while scrolling, with 2,000 jobs', async () => {
+  it('is small, appears immediately, and uses few decoders while scrolling, even with 2,000 jobs', async () => {
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];
     const data = JSON.parse(json) as GalleryData;
@@ -333,7 +333,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length > 4);
   });
 
-  it('sends ranges of its files and saves ratings immediately if mgw serves it, but only for its own page', async () => {
+  it('loads ranges of its files and saves ratings immediately if mgw serves it, but only on its own page', async () => {
     const args = ['bin/mgw.js', '--sandbox', 'jobs', 'gallery', '--batch', 'm', '--serve'];
     const child = spawn(process.execPath, args, { env: user.env, stdio: ['ignore', 'pipe', 'ignore'] });
     try {

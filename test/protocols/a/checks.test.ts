@@ -9,7 +9,7 @@ const png = { bytesBase64Encoded: images['image/png']?.toString('base64') ?? '',
 const composed = (flags: Record<string, FlagValue>): JsonObject => a.normalise(compose(a, { flags }));
 
 describe("Protocol A's flags", () => {
-  test('set the fields listed in section 2.1 of the specification', () => {
+  test('set the fields that section 2.1 of the specification lists', () => {
     const body = composed({
       model: 'video-a',
       prompt: 'a cat',
@@ -48,7 +48,7 @@ describe("Protocol A's flags", () => {
     );
   });
 
-  test.each(['0', '-1'])('accept --duration %s, but the body check refuses the value', (duration) => {
+  test.each(['0', '-1'])('accept --duration %s, which the body check then refuses', (duration) => {
     expect(check(composed({ model: 'm', prompt: 'p', duration }))).toEqual([
       {
         field: 'parameters.durationSeconds',
@@ -94,7 +94,7 @@ describe('a Protocol A body', () => {
       undefined,
     ],
     ['parameters that are a list', { ...goodBody, parameters: [] }, 'parameters', undefined],
-  ])('is refused with %s', (_, body, field, flag) => {
+  ])('is refused if it has %s', (_, body, field, flag) => {
     const found = check(body);
     expect(found.map((violation) => [violation.field, violation.flag])).toEqual([[field, flag]]);
   });
@@ -135,7 +135,7 @@ describe('a Protocol A body', () => {
     ],
     ['a type that contradicts the bytes', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
     ['valid members', png, []],
-  ])('has its image checked: %s', (_, image, fields) => {
+  ])('is accepted only with a valid image (checked: %s)', (_, image, fields) => {
     const found = check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
     expect(found.map(({ field }) => field)).toEqual(fields.map((field) => `instances.0.${field}`));
     expect(found.every(({ flag }) => flag === '--image')).toBe(true);

@@ -21,7 +21,7 @@ describe('an image file', () => {
     ['an MP4', Buffer.from('\0\0\0\x18ftypisom', 'latin1')],
     ['text that begins like a bitmap', Buffer.from('BMW makes cars and motorcycles in Munich')],
     ['over 20 MiB', Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.alloc(20 * 1024 * 1024)])],
-  ])('that is %s is refused', (_, bytes) => {
+  ])('is refused if it is %s', (_, bytes) => {
     expect(() => imageFromFile(bytes)).toThrow(
       'an image (png, jpeg, webp, gif, bmp, heic, heif, avif) of at most 20 MiB',
     );
@@ -37,12 +37,12 @@ test.each([
   ['ŁUJD', /strict Base64/],
   ['QUJD', undefined],
   ['QQ==', undefined],
-])('the image content %j is checked for strict Base64', (content, fault) => {
+])('the check of image content accepts %j only if it is strict Base64', (content, fault) => {
   if (fault === undefined) expect(contentFault(content)).toBeUndefined();
   else expect(contentFault(content)).toMatch(fault);
 });
 
-test('an image type that contradicts the bytes is reported with the correct type', () => {
+test("an image type that contradicts the image's bytes is reported with the correct type", () => {
   const png = images['image/png']?.toString('base64') ?? '';
   expect(expectedType('image/jpeg', png)).toBe('image/png');
   expect(expectedType('image/png', png)).toBeUndefined();

@@ -38,7 +38,7 @@ describe('a Protocol A query', () => {
     ['models/m/operations/1\r\nX: y', undefined],
     ['', undefined],
     ['x'.repeat(3000), undefined],
-  ])('for the handle %j has a safe path or is refused', (handle, path) => {
+  ])('has a safe path, or is refused, if the handle is %j', (handle, path) => {
     if (path !== undefined) expect(a.query(handle)).toEqual({ method: 'GET', path, headers: {} });
     else
       expect(() => a.query(handle)).toThrow(
@@ -74,24 +74,24 @@ describe('a Protocol A query', () => {
 
 describe('an unfinished operation', () => {
   test.each<[string, object, string]>([
-    ['done absent', { name }, ''],
-    ['done false', { name, done: false }, 'done=false'],
-    ['with metadata', { name, metadata: {} }, ''],
-  ])('is recognised: %s', (_, body, nativeStatus) => {
+    ['no done', { name }, ''],
+    ['done: false', { name, done: false }, 'done=false'],
+    ['metadata', { name, metadata: {} }, ''],
+  ])('is read as running if its response has %s', (_, body, nativeStatus) => {
     expect(observed(body)).toMatchObject({ state: 'running', nativeStatus, results: [], warning: undefined });
   });
 
   test.each([
-    ['done "true"', { name, done: 'true', response: finished([]).response }, /neither true nor false/],
-    ['done 1', { name, done: 1 }, /neither true nor false/],
-    ['done null', { name, done: null }, /neither true nor false/],
+    ['done: "true"', { name, done: 'true', response: finished([]).response }, /neither true nor false/],
+    ['done: 1', { name, done: 1 }, /neither true nor false/],
+    ['done: null', { name, done: null }, /neither true nor false/],
     ['an error', { name, error: { code: 13, message: 'oops' } }, /an error.*not done.*oops/],
     [
       'a response',
       { ...finished([{ video: { uri: 'https://x.example/v' } }]), done: false },
       /a response.*not done/,
     ],
-  ])('with %s is reported and polled again', (_, body, warning) => {
+  ])('is polled again, with a warning, if its response has %s', (_, body, warning) => {
     expect(observed(body)).toMatchObject({
       state: 'running',
       results: [],
@@ -142,7 +142,7 @@ describe('a successful operation', () => {
         videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
       },
     ],
-  ])("may have one of the upstream's other forms: %s", (_, response) => {
+  ])('is also read in this form of an upstream: %s', (_, response) => {
     const { results, state } = observed({ name, done: true, response }, spooled(1));
     expect({ results, state }).toEqual({
       state: 'succeeded',
@@ -150,7 +150,7 @@ describe('a successful operation', () => {
     });
   });
 
-  test('has its media diverted from every member that may contain media', () => {
+  test('has the media of every member that may contain media diverted', () => {
     expect(a.inlineMedia).toEqual(['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video']);
   });
 
@@ -166,7 +166,7 @@ describe('a successful operation', () => {
     });
   });
 
-  test('may have an empty error', () => {
+  test('is not a failure if its error is empty', () => {
     const body = {
       ...finished([{ video: { uri: 'https://files.example/1' } }]),
       error: { code: 0, message: '' },
@@ -200,7 +200,7 @@ describe('a successful operation', () => {
     );
   });
 
-  test('is fetched from its URL, with a warning, if its inline content is not Base64', () => {
+  test('is fetched from its URL, with a warning, if its inline content is not valid Base64', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0' } },
       { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/2' } },
@@ -212,7 +212,7 @@ describe('a successful operation', () => {
     expect(warning).toMatch(/Sample 1 of 2 is broken: the Base64 has wrong padding.*Sample 2 of 2 is broken/);
   });
 
-  test('may have a path on the gateway instead of a full URL', () => {
+  test('is fetched from the gateway if it contains a path instead of a full URL', () => {
     const [result] = observed(finished([{ video: { uri: '/v1beta/files/x:download?alt=media' } }])).results;
     expect(result?.sources).toEqual([{ kind: 'gateway', path: '/v1beta/files/x:download?alt=media' }]);
   });
@@ -262,11 +262,11 @@ describe('a failed operation', () => {
       { code: '3', message: '' },
       { code: 'task_failed', message: 'error 3 INVALID_ARGUMENT without a message' },
     ],
-  ])('is classified: %s', (_, error, failure) => {
+  ])('is classified by its error: %s', (_, error, failure) => {
     expect(observed({ name, done: true, error })).toMatchObject({ state: 'failed', results: [], failure });
   });
 
-  test('may contain a response as well as an error', () => {
+  test('is still a failure if it contains a response as well as an error', () => {
     const body = {
       ...finished([{ video: { uri: 'https://files.example/1' } }]),
       error: { code: 13, message: 'x' },
@@ -278,20 +278,26 @@ describe('a failed operation', () => {
     ['samples absent', undefined],
     ['samples empty', []],
     ['samples null', null],
-  ])('has no samples, and is reported as filtered if the response says so: %s', (_, samples) => {
-    const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
-    expect(observed(finished(samples, reasons))).toMatchObject({
-      state: 'failed',
-      failure: { code: 'content_policy', message: 'The video was filtered: 58061214' },
-    });
-    expect(observed(finished(samples, { raiMediaFilteredCount: 2 }))).toMatchObject({
-      failure: { code: 'content_policy', message: expect.stringContaining('2 without a reason') as string },
-    });
-    expect(observed(finished(samples))).toMatchObject({ state: 'failed', failure: { code: 'task_failed' } });
-  });
+  ])(
+    'is recognised by its missing samples, and is reported as filtered if the response says so (%s)',
+    (_, samples) => {
+      const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
+      expect(observed(finished(samples, reasons))).toMatchObject({
+        state: 'failed',
+        failure: { code: 'content_policy', message: 'The video was filtered: 58061214' },
+      });
+      expect(observed(finished(samples, { raiMediaFilteredCount: 2 }))).toMatchObject({
+        failure: { code: 'content_policy', message: expect.stringContaining('2 without a reason') as string },
+      });
+      expect(observed(finished(samples))).toMatchObject({
+        state: 'failed',
+        failure: { code: 'task_failed' },
+      });
+    },
+  );
 });
 
-describe('a response without a verdict', () => {
+describe('a response that proves no state of the operation', () => {
   test.each<[string, unknown, number, QueryVerdict['kind']]>([
     ['404', { error: { code: 404, message: 'Operation not found', status: 'NOT_FOUND' } }, 404, 'missing'],
     ['an error alone with 200', { error: { code: 404, message: 'Operation not found' } }, 200, 'missing'],
@@ -305,20 +311,20 @@ describe('a response without a verdict', () => {
     ['{}', {}, 200, 'again'],
     ['null', null, 200, 'again'],
     ['a number', 1, 200, 'again'],
-  ])('is classified: %s', (_, body, status, kind) => {
+  ])('is classified by its status and body: %s', (_, body, status, kind) => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('may be a success that was truncated', () => {
+  test('is polled again if it is a success that was truncated', () => {
     expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
   });
 
-  test('never means "not ready" for a download', () => {
+  test('never means that a download is not ready', () => {
     expect(a.notReady(reply('', 404))).toBe(false);
   });
 });
 
-test('any JSON is read as a response without throwing, and is a success only with done: true', () => {
+test('any JSON is read as a response without throwing, and is a success only if it contains done: true', () => {
   const leaf = fc.oneof(
     fc.jsonValue({ maxDepth: 2 }),
     fc.constantFrom(true, 'true', 'mgw-spool:0', {}, [], [{}]),

@@ -35,7 +35,7 @@ describe('a Protocol A submission', () => {
     ['a\nb', undefined],
     ['a\ud800', undefined],
     ['', undefined],
-  ])('either encodes or refuses the model %j', (model, path) => {
+  ])('encodes the model %j in the path, or refuses it', (model, path) => {
     if (path !== undefined) expect(a.submission({ ...goodBody, model }).path).toBe(path);
     else
       expect(() => a.submission({ ...goodBody, model })).toThrow(expect.objectContaining({ code: 'usage' }));
@@ -48,16 +48,16 @@ describe('a Protocol A submission', () => {
 
 describe('an accepted Protocol A submission', () => {
   test.each([
-    ['done absent', { name }],
-    ['done false', { name, done: false }],
-    ['with metadata', { name, metadata: { '@type': 't' } }],
-    ['done at once', { name, done: true, response: {} }],
+    ['no done', { name }],
+    ['done: false', { name, done: false }],
+    ['metadata', { name, metadata: { '@type': 't' } }],
+    ['done: true', { name, done: true, response: {} }],
     ['an empty error', { name, error: {} }],
-  ])('has a handle: %s', (_, body) => {
+  ])('provides a handle if its response has %s', (_, body) => {
     expect(read(body)).toEqual({ kind: 'accepted', handle: name, warning: undefined });
   });
 
-  test('has a handle even if the response is truncated right after the name', () => {
+  test('provides a handle even if its response is truncated right after the name', () => {
     expect(read(`{"name":"${name}"`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
     expect(read(`{"name":"${name}","metad`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
   });
@@ -87,7 +87,7 @@ describe('an accepted Protocol A submission', () => {
   });
 });
 
-describe('the outcome of a Protocol A submission', () => {
+describe('a Protocol A submission whose response has no handle', () => {
   test.each([
     ['empty', ''],
     ['HTML', '<html>'],
@@ -99,7 +99,7 @@ describe('the outcome of a Protocol A submission', () => {
     ['a name that is an object', { name: {} }],
     ['an error without a name', { error: { code: 3, message: 'bad' } }],
     ['a truncated name', `{"name":"models/video-a/oper`],
-  ])('is unknown after a 2xx response without a handle: %s', (_, body) => {
+  ])('has an unknown outcome after HTTP 200 with this body: %s', (_, body) => {
     for (const complete of [true, false])
       expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
   });

@@ -31,8 +31,8 @@ test('a Protocol B body with unlisted fields passes the check', () => {
   );
 });
 
-describe('a missing or blank field', () => {
-  test.each(['ModelName', 'ModelVersion', 'Prompt'])('is reported: %s', (field) => {
+describe('a missing or blank field of a Protocol B body', () => {
+  test.each(['ModelName', 'ModelVersion', 'Prompt'])('is reported if it is %s', (field) => {
     for (const value of ['', ' \n', null, 7, {}])
       expect(fieldsOf({ ...goodBody, [field]: value })).toContain(field);
     expect(check({ ...goodBody, [field]: undefined })).toMatchObject([
@@ -40,7 +40,7 @@ describe('a missing or blank field', () => {
     ]);
   });
 
-  test('may be a missing Prompt, but not a blank one, if the body has an image', () => {
+  test('is accepted if it is a missing Prompt and the body has an image, but not if it is a blank Prompt', () => {
     const body = withFile({});
     body['Prompt'] = undefined;
     expect(check(body)).toEqual([]);
@@ -48,12 +48,12 @@ describe('a missing or blank field', () => {
     expect(fieldsOf({ ...body, FileInfos: [] })).toEqual(['Prompt']);
   });
 
-  test('is reported if it is a blank NegativePrompt', () => {
+  test('is reported if it is NegativePrompt, which must not be blank', () => {
     expect(fieldsOf({ ...goodBody, NegativePrompt: '' })).toEqual(['NegativePrompt']);
   });
 });
 
-describe('a misspelled name', () => {
+describe('a misspelled field name', () => {
   test.each([
     ['modelName', 'ModelName'],
     ['model', 'ModelName'],
@@ -68,7 +68,7 @@ describe('a misspelled name', () => {
     ['aspect_ratio', 'OutputConfig.AspectRatio'],
     ['task_id', 'none'],
     ['TaskId', 'none'],
-  ])('in the body is reported with the correct name (%s: %s)', (name, right) => {
+  ])('is reported with the correct name in the body (%s: %s)', (name, right) => {
     expect(check({ ...goodBody, [name]: 'x' })).toMatchObject([
       { field: name, allowed: expect.stringContaining(right) as string },
     ]);
@@ -79,23 +79,23 @@ describe('a misspelled name', () => {
     ['aspectRatio', 'OutputConfig.AspectRatio'],
     ['storage_mode', 'OutputConfig.StorageMode'],
     ['Prompt', 'Prompt'],
-  ])('in OutputConfig is reported with the correct name (%s: %s)', (name, right) => {
+  ])('is reported with the correct name in OutputConfig (%s: %s)', (name, right) => {
     expect(check(withOutput({ [name]: 5 }))).toMatchObject([
       { field: `OutputConfig.${name}`, allowed: expect.stringContaining(right) as string },
     ]);
   });
 
-  test.each(['type', 'category', 'USAGE'])('in FileInfos is reported: %s', (name) => {
+  test.each(['type', 'category', 'USAGE'])('is reported in FileInfos: %s', (name) => {
     expect(fieldsOf(withFile({ [name]: 'x' }))).toEqual([`FileInfos.0.${name}`]);
   });
 
-  test('in FileInfos is reported together with the missing field: url', () => {
+  test('is reported in FileInfos together with the missing field: url', () => {
     const body = { ...goodBody, FileInfos: [{ Type: 'Url', url: 'https://x.example/1' }] };
     expect(fieldsOf(body)).toEqual(['FileInfos.0.Url', 'FileInfos.0.url']);
   });
 });
 
-describe('refused fields', () => {
+describe('fields that Protocol B refuses', () => {
   const names = [
     'SubAppId',
     'FileId',
@@ -122,17 +122,17 @@ describe('refused fields', () => {
     for (const [members, field] of places) expect(fieldsOf({ ...goodBody, ...members })).toEqual([field]);
   });
 
-  test('do not include a long number in ExtInfo', () => {
+  test('do not include a number of many digits in ExtInfo', () => {
     expect(
       check({ ...goodBody, ExtInfo: '{"seed":12345678901234567890,"x":"12345678901234567890"}' }),
     ).toEqual([]);
   });
 
-  test("are reported without a credential's value", () => {
+  test('are reported without quoting a credential', () => {
     expect(violationMessage(check({ ...goodBody, SecretKey: 'AKIDabc' }))).not.toContain('AKIDabc');
   });
 
-  test('may be mentioned in a prompt', () => {
+  test('are accepted as words of a prompt', () => {
     expect(check({ ...goodBody, Prompt: '{"SubAppId":1}' })).toEqual([]);
   });
 
@@ -165,10 +165,13 @@ describe('FileInfos', () => {
     'http://10.0.0.1/x',
     'http://[::ffff:127.0.0.1]/x',
     'https://u:p@x.example/1',
-  ])('must have public http(s) URLs, and the error contains the flag (refused: %j)', (Url) => {
-    expect(check(withFile({ Url }))).toMatchObject([{ field: 'FileInfos.0.Url', flag: '--reference' }]);
-    expect(check(withFile({ Url, Usage: 'FirstFrame' }))).toMatchObject([{ flag: '--first-frame' }]);
-  });
+  ])(
+    'must have public http(s) URLs, and the error for another URL contains the flag (refused: %j)',
+    (Url) => {
+      expect(check(withFile({ Url }))).toMatchObject([{ field: 'FileInfos.0.Url', flag: '--reference' }]);
+      expect(check(withFile({ Url, Usage: 'FirstFrame' }))).toMatchObject([{ flag: '--first-frame' }]);
+    },
+  );
 
   test.each([
     ['Type', 'url', 'Url'],
@@ -177,11 +180,11 @@ describe('FileInfos', () => {
     ['Usage', 'reference', 'Reference'],
     ['Usage', '', 'FirstFrame, Reference'],
     ['Type', 7, 'Url'],
-  ])('are refused with %s %j: %s', (name, value, allowed) => {
+  ])('are refused if %s is %j; allowed: %s', (name, value, allowed) => {
     expect(check(withFile({ [name]: value }))).toMatchObject([{ field: `FileInfos.0.${name}`, allowed }]);
   });
 
-  test('cause advice rather than an error if a value is unlisted', () => {
+  test('cause advice rather than an error if a value is not in the specification', () => {
     const body = withFile({ Category: 'Video', Usage: undefined });
     expect(check(body)).toEqual([]);
     expect(advise(body)).toEqual([
@@ -232,52 +235,52 @@ describe('ExtInfo', () => {
     ['{"ReturnUsage":true}', 'ExtInfo.ReturnUsage'],
     ['{"ExtVideoParameters":"{\\"ReturnUsage\\":\\"true\\"}"}', 'ExtInfo.ExtVideoParameters.ReturnUsage'],
     ['{"ExtVideoParameters":"{\\"returnUsage\\":true}"}', 'ExtInfo.ExtVideoParameters.returnUsage'],
-  ])('cannot be %j (refused field: %s)', (ExtInfo, field) => {
+  ])('is refused if it is %j (field in the error: %s)', (ExtInfo, field) => {
     expect(check({ ...goodBody, ExtInfo })).toMatchObject([{ field, flag: '--ext-info' }]);
   });
 
   test.each<Json>([
     { ExtVideoParameters: { ReturnUsage: true, n: 1 }, other: 2 },
     '{"ExtVideoParameters":{"ReturnUsage":true,"n":1},"other":2}',
-  ])('is refused if it is serialised only once, and the error contains the correct form of %j', (ExtInfo) => {
+  ])('is refused if it is serialised only once (%j), and the error contains the correct form', (ExtInfo) => {
     const [violation] = check({ ...goodBody, ExtInfo });
     const right = { ExtVideoParameters: '{"ReturnUsage":true,"n":1}', other: 2 };
     expect(violation?.allowed).toContain(`"ExtInfo":${JSON.stringify(JSON.stringify(right))}`);
   });
 
-  test('may have other members of any kind', () => {
+  test('is accepted with other members of any kind', () => {
     expect(check({ ...goodBody, ExtInfo: '{"a":{"b":1}}' })).toEqual([]);
   });
 });
 
-describe('ReturnUsage is moved into ExtInfo', () => {
+describe('ReturnUsage', () => {
   const asked = { ...goodBody, ReturnUsage: true };
 
-  test('as its only member', () => {
+  test('becomes the only member of ExtInfo if the body has no ExtInfo', () => {
     expect(b.normalise(asked)).toEqual({
       ...goodBody,
       ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
     });
   });
 
-  test('next to existing members', () => {
+  test('is added to ExtInfo without changing the existing members', () => {
     const ExtInfo = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2 }) });
     const merged = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2, ReturnUsage: true }) });
     expect(b.normalise({ ...asked, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });
     expect(b.normalise({ ...asked, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
   });
 
-  test('once, even if it is set in both places', () => {
+  test('appears in ExtInfo only once, even if the body sets it in both places', () => {
     const once = b.normalise(asked);
     expect(b.normalise(once)).toEqual(once);
     expect(b.normalise({ ...once, ReturnUsage: true })).toEqual(once);
   });
 
-  test('unless it is false', () => {
+  test('is removed from the body if it is false', () => {
     expect(b.normalise({ ...goodBody, ReturnUsage: false })).toEqual(goodBody);
   });
 
-  test("without changing the caller's body", () => {
+  test("is moved into ExtInfo without changing the caller's body", () => {
     const given = structuredClone(asked);
     b.normalise(given);
     expect(given).toEqual(asked);
@@ -288,13 +291,13 @@ describe('ReturnUsage is moved into ExtInfo', () => {
     [{}, 'ExtInfo'],
     ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
     ['{"seed":12345678901234567890}', 'ReturnUsage'],
-  ])('unless ExtInfo is %j, and leaves ExtInfo unchanged (refused field: %s)', (ExtInfo, field) => {
+  ])('is not added to ExtInfo if ExtInfo is %j (field in the error: %s)', (ExtInfo, field) => {
     const body = b.normalise({ ...asked, ExtInfo });
     expect(body['ExtInfo']).toEqual(ExtInfo);
     expect(fieldsOf(body)).toEqual([field]);
   });
 
-  test.each(['true', 1, null])('unless it is not a boolean: %j', (ReturnUsage) => {
+  test.each(['true', 1, null])('is refused if it is %j, because it must be a boolean', (ReturnUsage) => {
     expect(fieldsOf(b.normalise({ ...goodBody, ReturnUsage }))).toEqual(['ReturnUsage']);
   });
 });

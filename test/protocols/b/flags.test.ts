@@ -46,7 +46,7 @@ test('every Protocol B flag sets the field that the specification lists', () => 
   expect(b.modelOf(body)).toBe('Video-B');
 });
 
-test('a Protocol B body contains only requested fields', () => {
+test('a Protocol B body contains only the fields that flags set', () => {
   expect(bodyOf({ model: 'm', prompt: 'p' })).toEqual({ ModelName: 'm', Prompt: 'p' });
 });
 
@@ -62,6 +62,6 @@ test.each([
   ['storage-mode', 'temporary'],
   ['prompt', ' '],
   ['first-frame', ''],
-])('--%s %j is refused', (name, value) => {
+])('Protocol B refuses --%s %j', (name, value) => {
   expect(() => bodyOf({ [name]: value })).toThrow(expect.objectContaining({ code: 'usage' }));
 });

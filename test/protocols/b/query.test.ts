@@ -42,7 +42,7 @@ describe('a Protocol B task in progress', () => {
     ['PROCESSING', 'running'],
     ['SOMETHING_NEW', 'running'],
     ['finish', 'running'],
-  ])('with status %s is %s', (Status, state) => {
+  ])('is read from the status %s as %s', (Status, state) => {
     const task = { Status, ErrCode: 0, Progress: 40 };
     expect(observed({ Response: { Status, AigcVideoTask: task, RequestId: 'r' } })).toMatchObject({
       state,
@@ -53,12 +53,12 @@ describe('a Protocol B task in progress', () => {
     });
   });
 
-  test('has the inner status if both an inner and an outer status are present', () => {
+  test('has the inner status if the response contains an inner and an outer status', () => {
     expect(observed(finished({ Status: 'PROCESSING' })).state).toBe('running');
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
 
-  test('has the outer status if there is no inner status', () => {
+  test('has the outer status if the response contains no inner status', () => {
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: null } }).state).toBe('queued');
     expect(observed({ Response: { Status: 'PROCESSING' } }).state).toBe('running');
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
@@ -99,7 +99,7 @@ describe('a successful Protocol B task', () => {
     ['', 1],
     [null, 1],
     [undefined, 1],
-  ])('may have the empty ErrCodeExt %j', (ErrCodeExt, files) => {
+  ])('is recognised if its ErrCodeExt is empty (%j)', (ErrCodeExt, files) => {
     expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
   });
 
@@ -153,9 +153,9 @@ describe('a successful Protocol B task', () => {
   });
 });
 
-describe('FINISH without proof of success', () => {
+describe('a Protocol B task with the status FINISH', () => {
   test.each([undefined, null, '0', '', true, {}, []])(
-    'is unproven with ErrCode %j, and has nothing to fetch',
+    'is unproven, and has nothing to fetch, if its ErrCode is %j',
     (ErrCode) => {
       const observation = observed(finished({ ErrCode }));
       expect(observation).toMatchObject({ state: 'succeeded', results: [], unproven: true });
@@ -163,7 +163,7 @@ describe('FINISH without proof of success', () => {
     },
   );
 
-  test('is unproven without the inner object', () => {
+  test('is unproven if the response has no inner object', () => {
     const body = { Response: { Status: 'FINISH', AigcVideoTask: null } };
     expect(observed(body)).toMatchObject({
       results: [],
@@ -194,7 +194,7 @@ describe('FINISH without proof of success', () => {
     [{ ErrCodeExt: ' ' }, ' ', 'task_failed'],
     [{ ErrCodeExt: 0 }, '0', 'task_failed'],
     [{ ErrCodeExt: {} }, 'FINISH', 'task_failed'],
-  ])('is a failure with %j', (task, nativeCode, code) => {
+  ])('is a failure if it has %j', (task, nativeCode, code) => {
     expect(observed(finished({ Message: 'why', ...task }))).toMatchObject({
       state: 'failed',
       results: [],
@@ -202,21 +202,21 @@ describe('FINISH without proof of success', () => {
     });
   });
 
-  test('is a failure with the code as its message if there is no other message', () => {
+  test('is reported as a failure with the code as the message if there is no other message', () => {
     expect(observed(finished({ ErrCode: 70000 })).failure?.message).toContain('70000');
   });
 
-  test("is a failure with a warning that contains the file's URL, if there is a file", () => {
+  test("is reported with a warning that contains the file's URL if a failed task has a file", () => {
     expect(observed(finished({ ErrCodeExt: '0' })).warning).toContain('https://files.example/v.mp4');
   });
 });
 
-describe('ABORTED is a failure', () => {
+describe('a Protocol B task with the status ABORTED', () => {
   test.each([
     { Status: 'ABORTED', AigcVideoTask: null },
     { Status: 'ABORTED', AigcVideoTask: { Status: 'PROCESSING', ErrCode: 0 } },
     { Status: 'PROCESSING', AigcVideoTask: { Status: 'ABORTED', ErrCode: 0 } },
-  ])('with %j', (Response) => {
+  ])('is a failure if the response is %j', (Response) => {
     expect(observed({ Response })).toMatchObject({
       state: 'failed',
       nativeStatus: 'ABORTED',
@@ -224,12 +224,12 @@ describe('ABORTED is a failure', () => {
     });
   });
 
-  test('unless the inner task finished successfully', () => {
+  test('is not a failure if the inner task finished successfully', () => {
     expect(observed(finished({}, { Status: 'ABORTED' })).results).toHaveLength(1);
   });
 });
 
-describe('an error in the response to a query', () => {
+describe('an error in the response to a Protocol B query', () => {
   test.each([
     ['ResourceNotFound', 'missing'],
     ['ResourceNotFound.TaskNotFound', 'missing'],
@@ -244,14 +244,14 @@ describe('an error in the response to a query', () => {
     ['SomethingNew', 'again'],
     ['invalid_api_key', 'unauthorized'],
     ['task_not_exist', 'missing'],
-  ])('of type %s with HTTP 200 is read as %s', (code, kind) => {
+  ])('is read from the code %s with HTTP 200 as %s', (code, kind) => {
     expect(b.readQuery(callFailure(code), 't-1')).toMatchObject({
       kind,
       failure: { nativeCode: code, message: 'words' },
     });
   });
 
-  test('that is temporary is not classified by its message', () => {
+  test('is not classified by its message if its code means a temporary error', () => {
     expect(b.readQuery(callFailure('InternalError', 'not found, invalid token'), 't-1').kind).toBe('again');
   });
 
@@ -270,7 +270,7 @@ describe('an error in the response to a query', () => {
     [reply('', 429), 'again'],
     [reply('<html>', 502), 'again'],
     [reply('', 302), 'again'],
-  ])('in the form %j is read as %s', (answer, kind) => {
+  ])('is read from %j as %s', (answer, kind) => {
     expect(b.readQuery(answer, 't-1').kind).toBe(kind);
   });
 
@@ -298,7 +298,7 @@ describe('an error in the response to a query', () => {
   });
 });
 
-describe('Protocol B never reports a wrong success', () => {
+describe('the reader of Protocol B responses', () => {
   const inner = ['Status', 'ErrCode', 'ErrCodeExt', 'Output', 'Message', 'TaskId'];
   const strange: Json[] = [null, '', 'x', 7, -1, true, false, [], {}, [[]]];
 
@@ -313,7 +313,7 @@ describe('Protocol B never reports a wrong success', () => {
     return status === 'FINISH' && task['ErrCode'] === 0 && extEmpty;
   }
 
-  test.each(inner)('for any value of %s', (name) => {
+  test.each(inner)('never reports a wrong success, regardless of the value of %s', (name) => {
     for (const value of [...strange, undefined, 0, 'FINISH', 'PROCESSING']) {
       const body = finished({ [name]: value });
       const { AigcVideoTask: task, Status } = body['Response'] as JsonObject;
@@ -321,7 +321,7 @@ describe('Protocol B never reports a wrong success', () => {
     }
   });
 
-  test('for any JSON, and never throws', () => {
+  test('never reports a wrong success or throws for any JSON', () => {
     fc.assert(
       fc.property(
         fc.jsonValue(),

@@ -24,41 +24,41 @@ test('a Protocol B request is sent to the root path with the fixed headers', () 
   expect(b.auth).toEqual({ header: 'Authorization', scheme: 'Bearer' });
 });
 
-describe('a Protocol B submission is accepted', () => {
-  test('with the task id', () => {
+describe('an accepted Protocol B submission', () => {
+  test('has the task id as its handle', () => {
     expect(read({ Response: { TaskId: 't-1', RequestId: 'r' } })).toEqual({
       kind: 'accepted',
       handle: 't-1',
     });
   });
 
-  test('with every digit of a 20-digit task id', () => {
+  test('keeps every digit of a 20-digit task id', () => {
     expect(read('{"Response":{"TaskId":12345678901234567890}}')).toMatchObject({
       handle: '12345678901234567890',
     });
   });
 
-  test('with a warning if the response also contains an error', () => {
+  test('causes a warning if the response also contains an error', () => {
     const verdict = read({ Response: { TaskId: 't', Error: { Code: 'InternalError', Message: 'oops' } } });
     expect(verdict).toMatchObject({ kind: 'accepted', handle: 't' });
     expect(verdict).toHaveProperty('warning', expect.stringContaining('InternalError: oops'));
   });
 
-  test('if the body was truncated right after the task id', () => {
+  test('has a handle even if the response was truncated right after the task id', () => {
     expect(read('{"Response":{"TaskId":"t-9"', 200, false)).toMatchObject({
       kind: 'accepted',
       handle: 't-9',
     });
   });
 
-  test('without a warning if the error is empty', () => {
+  test('causes no warning if the error in the response is empty', () => {
     const errors = [null, {}, { Code: '', Message: '' }];
     for (const Error of errors)
       expect(read({ Response: { TaskId: 't', Error } })).toEqual({ kind: 'accepted', handle: 't' });
   });
 });
 
-describe('a Protocol B submission is refused with HTTP 200', () => {
+describe('an error with HTTP 200 in response to a Protocol B submission', () => {
   test.each([
     ['InvalidParameterValue', 'invalid_request'],
     ['InvalidParameterValue.SubAppId', 'invalid_request'],
@@ -84,7 +84,7 @@ describe('a Protocol B submission is refused with HTTP 200', () => {
     ['ResourceUnavailable.InArrears', 'balance'],
     ['UnsupportedOperation.AccountArrearsError', 'balance'],
     ['model_not_found', 'not_found'],
-  ])('for the error %s (reported as %s)', (code, meaning) => {
+  ])('is a refusal if its code is %s, and is reported as %s', (code, meaning) => {
     const verdict = b.readSubmission(callFailure(code), goodBody);
     expect(verdict).toMatchObject({
       kind: 'rejected',
@@ -92,12 +92,12 @@ describe('a Protocol B submission is refused with HTTP 200', () => {
     });
   });
 
-  test('for a low balance that only the message mentions', () => {
+  test('is reported as a balance error if only its message mentions the balance', () => {
     const verdict = b.readSubmission(callFailure('InvalidParameter', '账户余额不足'), goodBody);
     expect(verdict).toMatchObject({ kind: 'rejected', failure: { code: 'balance' } });
   });
 
-  test('temporarily for a rate limit', () => {
+  test('is a temporary refusal if it is a rate limit', () => {
     for (const code of ['RequestLimitExceeded', 'RequestLimitExceeded.UinLimitExceeded'])
       expect(b.readSubmission(callFailure(code), goodBody)).toMatchObject({
         kind: 'unavailable',
@@ -106,7 +106,7 @@ describe('a Protocol B submission is refused with HTTP 200', () => {
   });
 });
 
-describe('a Protocol B submission is unknown, because the task may exist,', () => {
+describe('the outcome of a Protocol B submission', () => {
   test.each([
     'InternalError',
     'InternalError.Timeout',
@@ -121,11 +121,11 @@ describe('a Protocol B submission is unknown, because the task may exist,', () =
     'RequestLimitExceededSomehow',
     'invalidparameter',
     '',
-  ])('after the error %j with HTTP 200', (code) => {
+  ])('is unknown after the error code %j with HTTP 200, because the task may exist', (code) => {
     expect(b.readSubmission(callFailure(code), goodBody).kind).toBe('unknown');
   });
 
-  test('if only the message looks like a refusal', () => {
+  test('is unknown if only the message of an error looks like a refusal', () => {
     const verdict = b.readSubmission(
       callFailure('InternalError', 'invalid api key, model not found'),
       goodBody,
@@ -152,11 +152,11 @@ describe('a Protocol B submission is unknown, because the task may exist,', () =
     { Response: { Error: 7 } },
     { Response: { Error: [] } },
     { code: 'insufficient_user_quota', message: 'x' },
-  ])('after HTTP 200 with %j', (body) => {
+  ])('is unknown after HTTP 200 with %j, because the task may exist', (body) => {
     expect(read(body).kind).toBe('unknown');
   });
 
-  test('after a truncated refusal', () => {
+  test('is unknown after a truncated refusal', () => {
     const text = callFailure('InvalidParameterValue').text;
     expect(read(text, 200, false).kind).toBe('unknown');
     expect(read(text.slice(0, -2), 200, false).kind).toBe('unknown');

@@ -14,28 +14,31 @@ test("a model's versions are found by its exact name", () => {
   expect(versionsOf('other', listing)).toEqual([]);
 });
 
-test('a listed version of a model passes', () => {
+test('the version check accepts a listed version of a model', () => {
   expect(checkVersion({ ModelName: 'Video-B', ModelVersion: '2.0' }, listing)).toEqual([]);
 });
 
-test.each(['3.0', '2', 'v2.0', '2.0 '])('the version %j is refused', (ModelVersion) => {
-  expect(checkVersion({ ModelName: 'Video-B', ModelVersion }, listing)).toEqual([
-    {
-      field: 'ModelVersion',
-      value: expect.any(String) as string,
-      allowed: '"1.0", "2.0"',
-      flag: '--model-version',
-    },
-  ]);
-});
+test.each(['3.0', '2', 'v2.0', '2.0 '])(
+  'the version check refuses %j, which the model list does not contain',
+  (ModelVersion) => {
+    expect(checkVersion({ ModelName: 'Video-B', ModelVersion }, listing)).toEqual([
+      {
+        field: 'ModelVersion',
+        value: expect.any(String) as string,
+        allowed: '"1.0", "2.0"',
+        flag: '--model-version',
+      },
+    ]);
+  },
+);
 
-test('a version of a different model is refused', () => {
+test('the version check refuses a version of a different model', () => {
   expect(checkVersion({ ModelName: 'Lite', ModelVersion: '2.0' }, listing)).toMatchObject([
     { allowed: '"1.0"' },
   ]);
 });
 
-test('any version passes if the model is listed without versions', () => {
+test('the version check accepts any version if the model list contains no versions of the model', () => {
   expect(checkVersion({ ModelName: 'other', ModelVersion: '9' }, listing)).toEqual([]);
 });
 
@@ -54,21 +57,21 @@ test('the version check ignores a missing model or version, because the body che
   expect(checkVersion({ ModelName: 'Video-B' }, listing)).toEqual([]);
 });
 
-test('the error is short and printable even with a long list and unusual names', () => {
+test('the error for an unknown model is short and printable even if the list is long and has unusual names', () => {
   const many = Array.from({ length: 5_000 }, (_, index) => model(`\u001b[31mm${index}`, '1'));
   const [violation] = checkVersion({ ModelName: 'x', ModelVersion: '1' }, many);
   expect(violation?.allowed).toContain('and 4988 more');
   expect(violation?.allowed).not.toContain('\u001b');
 });
 
-test('a body with a model needs the model list', () => {
+test('mgw requests the model list if the body has a model', () => {
   expect(b.needsListing?.({ ModelName: 'x' })).toBe('fill');
   expect(b.needsListing?.({ ModelName: 'x', ModelVersion: '1.0' })).toBe('check');
   expect(b.needsListing?.({ ModelName: 7 })).toBeUndefined();
   expect(b.needsListing?.({})).toBeUndefined();
 });
 
-test('a missing version is filled in if the model has only one, and no other field changes', () => {
+test('mgw fills in a missing version if the model has only one, and changes no other field', () => {
   const body = { ModelName: 'Lite', Prompt: 'p' };
   expect(b.complete?.(body, listing)).toEqual({ ...body, ModelVersion: '1.0' });
   expect(body).toEqual({ ModelName: 'Lite', Prompt: 'p' });
@@ -79,7 +82,7 @@ test.each([
   { ModelName: 'other' },
   { ModelName: 'Lite', ModelVersion: 7 },
   {},
-])('the body %j is not changed', (body) => {
+])('mgw does not fill in a version for the body %j', (body) => {
   expect(complete(body, listing)).toEqual(body);
 });
 
@@ -87,7 +90,7 @@ test.each([
   [{ ModelName: 'Video-B' }, '--model-version (ModelVersion): missing for Video-B; needed: "1.0", "2.0"'],
   [{ ModelName: 'Video-B', ModelVersion: '3' }, '"1.0", "2.0"'],
   [{ ModelName: 'unknown' }, 'Video-B, Lite'],
-])('the error for the body %j lists the choices', (body, words) => {
+])('the error for the body %j lists the allowed values', (body, words) => {
   expect(() => complete(body, listing)).toThrow(
     expect.objectContaining({ code: 'usage', message: expect.stringContaining(words) as string }),
   );

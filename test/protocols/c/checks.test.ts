@@ -25,11 +25,11 @@ function urls(count: number): string[] {
 }
 
 describe('a valid Protocol C body', () => {
-  it.each(models)('may contain only a model and a prompt: %s', (model) => {
+  it.each(models)('passes the check with only a model and a prompt (%s)', (model) => {
     expect(broken({ model, prompt: 'a cat' })).toEqual([]);
   });
 
-  it('may contain every field at its maximum', () => {
+  it('passes the check with every field at its maximum', () => {
     const prompt = 'x'.repeat(30_000);
     const assets = { image: url, last_frame_image_url: url, images: urls(9), reference_image_urls: urls(9) };
     const common = { ...assets, prompt, duration: 15, generation_mode: 'r2v', reference_audio_urls: urls(3) };
@@ -42,7 +42,7 @@ describe('a valid Protocol C body', () => {
       ).toEqual([]);
   });
 
-  it('may contain unknown and native fields', () => {
+  it('passes the check with unknown and native fields', () => {
     const native = { seconds: '8', audios: urls(3), mode: 'ref2va', images: urls(1) };
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', ...native, seed: -1, nested: { a: [] } })).toEqual(
       [],
@@ -54,7 +54,7 @@ describe('a valid Protocol C body', () => {
   });
 });
 
-describe("Protocol C's limits", () => {
+describe('the check of a Protocol C body', () => {
   it.each<[string, Json, boolean]>([
     [official, 3, false],
     [official, 4, true],
@@ -81,7 +81,7 @@ describe("Protocol C's limits", () => {
     [official, null, false],
     [official, [5], false],
     [official, true, false],
-  ])('on the duration for %s accept %j: %s', (model, duration, allowed) => {
+  ])('limits the duration for %s (%j is allowed: %s)', (model, duration, allowed) => {
     expect(broken({ model, prompt: 'x', duration })).toEqual(allowed ? [] : ['duration']);
   });
 
@@ -104,7 +104,7 @@ describe("Protocol C's limits", () => {
     ['', false],
     [null, false],
     [true, false],
-  ])('on seconds accept %j: %s', (seconds, allowed) => {
+  ])('limits seconds (%j is allowed: %s)', (seconds, allowed) => {
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', seconds })).toEqual(allowed ? [] : ['seconds']);
   });
 
@@ -121,11 +121,11 @@ describe("Protocol C's limits", () => {
     ['vendor-h3-mini', '2K', false],
     ['vendor-h3-mini', '720P', false],
     ['vendor-h3-mini', '', false],
-  ])('on the resolution for %s accept %j: %s', (model, resolution, allowed) => {
+  ])('limits the resolution for %s (%j is allowed: %s)', (model, resolution, allowed) => {
     expect(broken({ model, prompt: 'x', resolution })).toEqual(allowed ? [] : ['resolution']);
   });
 
-  it.each(models)('on the ratio for %s are checked', (model) => {
+  it.each(models)('limits the aspect ratio for %s', (model) => {
     const allowed = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
     for (const ratio of allowed) {
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual([]);
@@ -138,7 +138,7 @@ describe("Protocol C's limits", () => {
       expect(broken({ model, prompt: 'x', ratio })).toEqual(model === official ? [] : ['aspect_ratio']);
   });
 
-  it.each(selfHosted)('on the prompt for %s count characters', (model) => {
+  it.each(selfHosted)('limits the number of characters, not bytes, of the prompt for %s', (model) => {
     for (const character of ['x', '字', '😀']) {
       expect(broken({ model, prompt: character.repeat(30_000) })).toEqual([]);
       expect(message({ model, prompt: character.repeat(30_001) })).toBe(
@@ -148,12 +148,12 @@ describe("Protocol C's limits", () => {
     for (const prompt of ['', ' \n', null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it.each([official, 'vendor-h4'])('on the prompt length do not apply to %s', (model) => {
+  it.each([official, 'vendor-h4'])('does not limit the length of the prompt for %s', (model) => {
     expect(broken({ model, prompt: 'x'.repeat(30_001) })).toEqual([]);
     for (const prompt of [null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it('require a prompt for the self-hosted models', () => {
+  it('requires a prompt for the self-hosted models', () => {
     for (const model of selfHosted)
       expect(message({ model })).toBe('--prompt: missing; needed: text of 1 to 30000 characters');
   });
@@ -164,7 +164,7 @@ describe("Protocol C's limits", () => {
     ['reference_video_urls', 3],
     ['reference_audio_urls', 3],
     ['audios', 3],
-  ])('on the length of %s are checked: %i at most', (field, most) => {
+  ])('limits the length of %s to %i', (field, most) => {
     const body = { model: official, prompt: 'x' };
     expect(broken({ ...body, [field]: urls(most) })).toEqual([]);
     expect(broken({ ...body, [field]: urls(most + 1) })).toEqual([field]);
@@ -174,14 +174,14 @@ describe("Protocol C's limits", () => {
   });
 });
 
-describe('a self-hosted model refuses', () => {
-  it.each(selfHosted)('reference videos: %s', (model) => {
+describe('the check of a body for a self-hosted model', () => {
+  it.each(selfHosted)('refuses reference videos (%s)', (model) => {
     expect(message({ model, prompt: 'x', reference_video_urls: urls(1) })).toBe(
       '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 accepts reference videos',
     );
   });
 
-  it.each(['r2v', 'ref2va'])('multi-reference mode without images or audio: %s', (mode) => {
+  it.each(['r2v', 'ref2va'])('refuses the multi-reference mode %s without images or audio', (mode) => {
     const name = mode === 'r2v' ? 'generation_mode' : 'mode';
     for (const model of selfHosted) {
       const body = { model, prompt: 'x', [name]: mode };
@@ -209,8 +209,8 @@ describe('prompt_optimization', () => {
   });
 });
 
-describe('modes', () => {
-  it("must have the specification's exact spelling", () => {
+describe('the mode fields of a Protocol C body', () => {
+  it("accept only the specification's exact spelling", () => {
     const body = { model: official, prompt: 'x', image: url };
     for (const mode of ['t2v', 'i2v', 'r2v']) expect(broken({ ...body, generation_mode: mode })).toEqual([]);
     for (const mode of ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])
@@ -227,7 +227,7 @@ describe('fields with the same meaning', () => {
     ['aspect_ratio', '16:9', 'ratio', '16:9'],
     ['generation_mode', 't2v', 'mode', 't2va'],
     ['reference_audio_urls', [url], 'audios', [url]],
-  ])('cannot be sent together: %s %j with %s %j', (unified, one, native, other) => {
+  ])('are refused if both are set: %s %j and %s %j', (unified, one, native, other) => {
     const body = { model: 'vendor-h3-mini', prompt: 'x', [unified]: one, [native]: other };
     expect(broken(body)).toEqual([unified]);
     expect(message(body)).toContain(`${unified} or ${native}, not both`);
@@ -241,7 +241,7 @@ describe('the model in a body', () => {
     ['', '--model: "" is not allowed; allowed'],
     [null, '--model: null is not allowed; allowed'],
     [['vendor-h3'], '--model: a list of 1 is not allowed; allowed'],
-  ])('cannot be %j', (model, start) => {
+  ])('is refused if it is %j', (model, start) => {
     expect(message({ model, prompt: 'x' })).toBe(`${start}: ${named}`);
   });
 
@@ -274,9 +274,9 @@ describe('the model in a body', () => {
   });
 });
 
-describe('an asset', () => {
+describe('an asset of a Protocol C body', () => {
   it.each(['image', 'last_frame_image_url', 'input_reference'])(
-    'in %s must be a public http(s) URL',
+    'must be a public http(s) URL in the field %s',
     (field) => {
       const body = { model: official, prompt: 'x' };
       expect(broken({ ...body, [field]: url })).toEqual([]);
@@ -297,7 +297,7 @@ describe('an asset', () => {
     },
   );
 
-  it('in input_reference may be a URL, a list, or an object with the URL', () => {
+  it('is accepted in input_reference as a URL, a list, or an object with the URL', () => {
     const body = { model: official, prompt: 'x' };
     for (const value of [[url, url], { url }, { image_url: url, type: 'image' }, {}])
       expect(broken({ ...body, input_reference: value })).toEqual([]);
@@ -308,7 +308,7 @@ describe('an asset', () => {
   });
 });
 
-describe('error messages', () => {
+describe('error messages of the Protocol C check', () => {
   it('are short, and contain the flag, the value and the allowed values', () => {
     expect(
       violationMessage(check({ model: 'vendor-h3-mini', prompt: 'x', duration: 4 }), 'vendor-h3-mini'),

@@ -53,7 +53,10 @@ describe('a response sent instead of the video', () => {
     expect(c.notReady(replyOf({ status, body }))).toBe(false);
   });
 
-  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])('may be text that is not JSON: %j', (text) => {
-    expect(c.notReady(replyOf({ status: 404, text }))).toBe(false);
-  });
+  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])(
+    'does not mean that the video is not ready if it is not JSON: %j',
+    (text) => {
+      expect(c.notReady(replyOf({ status: 404, text }))).toBe(false);
+    },
+  );
 });

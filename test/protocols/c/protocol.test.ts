@@ -11,7 +11,7 @@ describe('a Protocol C submission', () => {
     [undefined, '/v1/video/generations'],
     ['generations', '/v1/video/generations'],
     ['videos', '/v1/videos'],
-  ])('with the endpoint %s is sent to %s', (endpoint, path) => {
+  ])('is sent, if the endpoint setting is %s, to %s', (endpoint, path) => {
     expect(c.submission(body, { endpoint })).toEqual({
       method: 'POST',
       path,
@@ -20,12 +20,12 @@ describe('a Protocol C submission', () => {
     });
   });
 
-  it('has a list of endpoints that begins with the default', () => {
+  it('uses the first endpoint of the list by default', () => {
     expect(c.endpoints).toEqual(['generations', 'videos']);
     expect(c.submission(body)).toEqual(c.submission(body, { endpoint: 'generations' }));
   });
 
-  it('refuses an unknown endpoint', () => {
+  it('is refused if its endpoint is unknown', () => {
     expect(() => c.submission(body, { endpoint: 'else' })).toThrow(
       expect.objectContaining({
         code: 'usage',
@@ -35,7 +35,7 @@ describe('a Protocol C submission', () => {
   });
 });
 
-describe('normalise', () => {
+describe('normalise for Protocol C', () => {
   it('renames ratio to aspect_ratio unless both are set', () => {
     expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
     const both = { ratio: '1:1', aspect_ratio: '16:9' };
@@ -54,7 +54,7 @@ describe('a Protocol C query', () => {
     ['字', '%E5%AD%97'],
     ['cgt:x', 'cgt%3Ax'],
     ['x'.repeat(2048), 'x'.repeat(2048)],
-  ])('puts %s into the path', (handle, step) => {
+  ])('contains %s in its path as %s', (handle, step) => {
     expect(c.query(handle)).toEqual({ method: 'GET', path: `/v1/video/generations/${step}`, headers: {} });
   });
 
@@ -72,14 +72,14 @@ describe('a Protocol C query', () => {
     ['C1', 'a\u0085'],
     ['half a character', 'a\ud800'],
     ['too long', 'x'.repeat(2049)],
-  ])('refuses a handle that is not one path segment: %s', (_, handle) => {
+  ])('is refused if the handle is not one path segment: %s', (_, handle) => {
     expect(() => c.query(handle)).toThrow(
       expect.objectContaining({ code: 'result_unavailable', charged: 'yes', retry: 'never', exitCode: 9 }),
     );
   });
 });
 
-describe('advice for a valid body', () => {
+describe('advice for a valid Protocol C body', () => {
   it.each([
     [{ model: 'vendor-h3', duration: 5, resolution: '2K' }, []],
     [{ model: 'vendor-h3-mini', seconds: 5, resolution: '768P' }, ['768P is converted to 720p.']],
@@ -104,7 +104,7 @@ describe('advice for a valid body', () => {
       { model: 'vendor-h4', duration: 5, resolution: '4K' },
       ['The specification does not list vendor-h4, so its limits are not checked.'],
     ],
-  ])('for %j is %j', (body, notes) => {
+  ])('is generated from %j as %j', (body, notes) => {
     expect(advise(body)).toEqual(notes);
   });
 
@@ -157,7 +157,7 @@ describe('advice for a valid body', () => {
       { ...first, ...last, mode: 'ref2va' },
       [against('mode', 'ref2va', `does not accept ${takesLast}`)],
     ],
-  ])('for the model %s and %j is %j', (model, assets, notes) => {
+  ])('is generated from the model %s and %j as %j', (model, assets, notes) => {
     const body = { model, duration: 5, resolution: model === 'vendor-h3' ? '2K' : '720p', ...assets };
     expect(advise(body)).toEqual(notes);
   });
@@ -198,13 +198,13 @@ describe("Protocol C's flags", () => {
     ['3.5', 3.5],
     ['0', 0],
     ['-1', -1],
-  ])('accept the duration %s, but the body check refuses the value', (duration, number) => {
+  ])('accept the duration %s, which the body check then refuses', (duration, number) => {
     const body = compose(c, { flags: { duration, model: 'vendor-h3' } });
     expect(body['duration']).toBe(number);
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);
   });
 
-  it("are overridden by native fields only if the flags' values are defaults", () => {
+  it('are overridden by native fields only if the values of the flags are defaults', () => {
     const defaults = { duration: 8, 'aspect-ratio': '1:1', mode: 't2v' };
     const body = { seconds: 5, ratio: '16:9', mode: 't2va' };
     expect(compose(c, { defaults, body, flags: {} })).toEqual(body);

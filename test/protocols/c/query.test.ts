@@ -207,7 +207,7 @@ describe("a task's state", () => {
     for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
   });
 
-  it('is running for an unlisted word, with a warning if the response contains a result', () => {
+  it('is running if its word is not in the specification, with a warning if the response contains a result', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
     expect(seen.warning).toContain('"polished" is unknown');
@@ -285,11 +285,11 @@ describe('responses without a state', () => {
     ],
     ['gateway away', '<html>502</html>', 502, 'again', 'server_error'],
     ['gateway away', '', 524, 'again', 'server_error'],
-  ])('are classified: %s, %j with HTTP %i', (_, answer, status, kind, code) => {
+  ])('are classified by their content and status: %s, %j with HTTP %i', (_, answer, status, kind, code) => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('are not an error if the envelope reports success and contains no data', () => {
+  it('are not reported as an error if the envelope reports success and contains no data', () => {
     expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
       expect(read(other)).not.toHaveProperty('isWell');
@@ -369,7 +369,7 @@ describe("a finished task's result", () => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
 
-  it("contains the response's details, without URLs", () => {
+  it('includes the details in the response, except URLs', () => {
     const metadata = { duration: 5, fps: 24, size: '1280x720', url: video, other: {} };
     const seen = observed({ ...done, progress: 100, metadata, usage: { total_tokens: 7, note: null } });
     expect(seen).toMatchObject({ progress: 100, usage: { total_tokens: 7 } });
@@ -393,7 +393,7 @@ describe("a finished task's result", () => {
     ['a bad envelope', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
     ['a bad base_resp', { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } }],
     ['a message alone', { message: 'Generation failed', data: { status: 'done' } }],
-  ])('is missing if the response contains %s', (_, answer) => {
+  ])('is missing, and the task is failed, if the response contains %s', (_, answer) => {
     expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
   });
 
@@ -406,7 +406,7 @@ describe("a finished task's result", () => {
   });
 });
 
-describe('progress', () => {
+describe('the progress of a Protocol C task', () => {
   it.each<[Json, number | undefined]>([
     [37, 37],
     ['37%', 37],
@@ -425,7 +425,7 @@ describe('progress', () => {
     [null, undefined],
     [true, undefined],
     [[], undefined],
-  ])('of %j is %s', (progress, percent) => {
+  ])('is read from %j as %s', (progress, percent) => {
     expect(observed({ task_id: 't', status: 'running', progress }).progress).toBe(percent);
   });
 
@@ -435,7 +435,7 @@ describe('progress', () => {
     expect(observed({ id: 't', status: 'running', info: { progress: 0.5 } }).progress).toBe(50);
   });
 
-  it('of 100% does not mean success', () => {
+  it('does not mean success at 100%', () => {
     expect(observed({ task_id: 't', status: 'running', progress: 100, url: video }).state).toBe('running');
   });
 });

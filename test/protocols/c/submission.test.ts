@@ -136,7 +136,7 @@ describe('a handle in a response with an error', () => {
       't-1',
       'unknown',
     ],
-  ])('is used with a warning: %s', (_, answer, handle, words) => {
+  ])('is used with a warning if the error is %s', (_, answer, handle, words) => {
     const verdict = read(answer);
     expect(verdict).toMatchObject({ kind: 'accepted', handle });
     expect(verdict.kind === 'accepted' && verdict.warning).toBe(
@@ -219,7 +219,7 @@ describe('an error with HTTP 200', () => {
       'unknown',
       'bad_reply',
     ],
-  ])('is classified: %s', (_, answer, kind, code) => {
+  ])('is classified by its code or message: %s', (_, answer, kind, code) => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
 
@@ -233,7 +233,7 @@ describe('an error with HTTP 200', () => {
   });
 });
 
-describe('a 2xx response without a handle', () => {
+describe('a 2xx response without a handle to a Protocol C submission', () => {
   it.each([
     ['empty', ''],
     ['white space', ' \n'],
@@ -249,12 +249,12 @@ describe('a 2xx response without a handle', () => {
     ['a good code and a request id', '{"code":0,"message":"SUCCEED","request_id":"r","data":{}}'],
     ['data that is a sentence', '{"code":0,"data":"your task was submitted"}'],
     ['inherited members', '{"__proto__":{"id":"task_1"}}'],
-  ])('leaves the outcome unknown: %s', (_, text) => {
+  ])('leaves the outcome unknown if its body is %s', (_, text) => {
     expect(read(text)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
   });
 });
 
-describe('a truncated response', () => {
+describe('a truncated response to a Protocol C submission', () => {
   const cut = 'The response was truncated after the task id.';
   it.each([
     ['{"task_id":"task_1"', 'task_1'],

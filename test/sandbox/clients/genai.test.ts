@@ -34,7 +34,7 @@ async function finished(
 }
 
 describe('@google/genai', () => {
-  it('submits, polls, and downloads from the returned address', async () => {
+  it('submits to the sandbox, polls, and downloads from the returned URL', async () => {
     const gateway = await sandbox();
     const { done, error, response } = await finished(gateway, 'video-a', 2);
     expect({ done, error, count: response?.generatedVideos?.length }).toEqual({
@@ -50,7 +50,7 @@ describe('@google/genai', () => {
     expect(readFileSync(downloadPath).toString('latin1', 4, 8)).toBe('ftyp');
   });
 
-  it('finds an inline video in the operation', async () => {
+  it('finds an inline video in the operation returned by the sandbox', async () => {
     const gateway = await sandbox();
     const { response } = await finished(gateway, 'video-a-inline');
     const video = response?.generatedVideos?.[0]?.video;
@@ -58,7 +58,7 @@ describe('@google/genai', () => {
     expect(Buffer.from(video?.videoBytes ?? '', 'base64').toString('latin1', 4, 8)).toBe('ftyp');
   });
 
-  it("reads a failure as the operation's error", async () => {
+  it('reads a failure in the sandbox as the error of the operation', async () => {
     const gateway = await sandbox({ faults: ['task-fails'] });
     const { done, error } = await finished(gateway, 'video-a');
     expect({ done, code: error?.['code'] }).toEqual({ done: true, code: 13 });
@@ -67,7 +67,7 @@ describe('@google/genai', () => {
   it.each([
     ['a wrong key', 'video-a', 401],
     ['an unknown model', 'video-z', 503],
-  ])('receives the status and message for %s', async (_, model, status) => {
+  ])("receives the status and message of the sandbox's error for %s", async (_, model, status) => {
     const gateway = await sandbox();
     const client = clientOf(gateway, model === 'video-a' ? 'wrong' : gateway.key);
     const call = client.models.generateVideos({ model, source: { prompt: 'x' }, config });

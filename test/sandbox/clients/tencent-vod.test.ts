@@ -42,7 +42,7 @@ function clientOf(gateway: TestSandbox, secretKey = gateway.key): Client {
 const order = { ModelName: 'Video-B', ModelVersion: '2.0', Prompt: 'a paper boat' };
 
 describe('tencentcloud-sdk-nodejs-vod', () => {
-  it('creates a task, queries it, and gets the file', async () => {
+  it('creates a task in the sandbox, queries it, and gets the file', async () => {
     const gateway = await sandbox();
     const client = clientOf(gateway);
     const OutputConfig = { StorageMode: 'Temporary', Resolution: '720P', Duration: 5, AspectRatio: '16:9' };

@@ -29,7 +29,7 @@ function components(colours: Uint32Array): Picture {
   return Array.from(colours, (colour) => [colour >>> 16, (colour >>> 8) & 0xff, colour & 0xff]);
 }
 
-it('the encoder reproduces every colour of a picture and of the next picture exactly', () => {
+it('the H.264 encoder reproduces every colour of a picture and of the next picture exactly', () => {
   const property = fc.property(picture, picture, (first, second) => {
     const idr = decodeSlice(Buffer.from(encodeIdr(first, COLUMNS, 0)), PARAMETERS, []);
     expect(idr.picture).toEqual(components(first));
@@ -48,7 +48,7 @@ it.each([2, 3, 8, 9, 10, 16, 17, 18, 127])('the encoder encodes a step of %i up 
   expect(decoded).toEqual(components(steps));
 });
 
-it('the encoder writes nothing for an unchanged picture', () => {
+it('the H.264 encoder writes no pixel data for an unchanged picture', () => {
   const still = new Uint32Array(20).fill(0x408040);
   const { coded, picture: decoded } = decodeSlice(
     Buffer.from(encodeDifference(still, still, COLUMNS, 1)),

@@ -12,7 +12,7 @@ it.each([
   ['blue, a turn back', -120, 1, 0.5, [32, 240, 118]],
   ['white, if the lightness is too high', 200, 0.5, 1.4, [235, 128, 128]],
 ] as const)(
-  'the colour %s has the correct BT.709 components',
+  'the colour %s is converted to the correct BT.709 components',
   (_, hue, saturation, lightness, [y, cb, cr]) => {
     expect(hslColour(hue, saturation, lightness)).toBe(packColour(y, cb, cr));
   },

@@ -72,7 +72,7 @@ describe('speechChunks', () => {
     },
   );
 
-  it('starts immediately for text of any length, and produces the rest on demand', () => {
+  it('returns the first chunk immediately for text of any length, and the rest on demand', () => {
     const hours = speechChunks({ text: 'word '.repeat(100_000), format: 'mp3', sampleRate: 24_000 });
     const first = hours.next().value as Uint8Array;
     expect(readMp3(first).length).toBeGreaterThan(0);
@@ -85,14 +85,14 @@ describe('speechChunks', () => {
   });
 });
 
-describe('pcm', () => {
+describe('sandbox speech as PCM', () => {
   it.each([
     ['Good morning', 12 * 0.06],
     ['早上好，欢迎光临。', 7 * 0.2 + 2 * 0.06],
     ['안녕하세요', 5 * 0.2],
     ['おはようカタカナ', 8 * 0.2],
     ['Größe', 0.5],
-  ])("speaks %j at its script's speed", (text, seconds) => {
+  ])("speaks %j at the speed of the text's script", (text, seconds) => {
     const samples = renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }).length / 2;
     expect(samples / 16_000).toBeCloseTo(seconds, 3);
   });
@@ -123,7 +123,7 @@ describe('pcm', () => {
   });
 });
 
-describe('wav', () => {
+describe('sandbox speech as WAV', () => {
   it('repeats its header in every fragment, followed by the PCM data', () => {
     const options = { text: TEXT, sampleRate: 22_050 };
     const fragments = [...speechChunks({ ...options, format: 'wav' })].map((chunk) => Buffer.from(chunk));
@@ -142,7 +142,7 @@ describe('wav', () => {
   });
 });
 
-describe('mp3', () => {
+describe('sandbox speech as MP3', () => {
   it.each(RATES)('is a mono stream of 64 kbit/s at %i Hz with exactly the requested frames', (sampleRate) => {
     const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
     const frames = readMp3(stream);
@@ -153,7 +153,7 @@ describe('mp3', () => {
     expect(stream.length).toBe(Math.floor(frames.length * frameSeconds * 8000 + 1e-6));
   });
 
-  it('has fragments of whole frames', () => {
+  it('consists of fragments of whole frames', () => {
     const fragments = [...speechChunks({ text: TEXT, format: 'mp3', sampleRate: 44_100 })];
     const apart = fragments.flatMap(readMp3);
     expect(apart).toEqual(readMp3(Buffer.concat(fragments)));
@@ -191,7 +191,7 @@ describe('mp3', () => {
   });
 });
 
-describe('ogg_opus', () => {
+describe('sandbox speech as Ogg Opus', () => {
   it('is a complete sequence of pages that ends at the correct sample', () => {
     const fragments = [...speechChunks({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 })];
     const stream = Buffer.concat(fragments);

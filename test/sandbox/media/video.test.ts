@@ -35,7 +35,7 @@ describe('renderVideo', () => {
     expect(file.timescale / file.sampleTicks).toBe(24);
   });
 
-  it('contains Constrained Baseline video of the same size', () => {
+  it('creates Constrained Baseline video of the requested size', () => {
     const { parameters } = decode({ ...HD, seconds: 0.1 });
     expect(parameters).toMatchObject({ profile: 66, constraints: 0xc0, width: 1280, height: 720 });
     expect(parameters.picturesPerSecond).toBe(24);
@@ -49,7 +49,7 @@ describe('renderVideo', () => {
     [2560, 1440, 50],
     [3840, 2160, 51],
     [5040, 2160, 60],
-  ])('encodes %i x %i with level_idc %i', (width, height, level) => {
+  ])('encodes %i x %i px with level_idc %i', (width, height, level) => {
     expect(decode({ ...HD, seconds: 1 / 24, width, height }).parameters).toMatchObject({
       width,
       height,
@@ -89,7 +89,7 @@ describe('renderVideo', () => {
     expect(differing / one.length).toBeGreaterThan(0.9);
   });
 
-  it('adds sound only on request, as MP3 that ends with the picture', () => {
+  it('adds sound only on request, in the form of MP3 that ends with the picture', () => {
     expect(readMp4(renderVideo(HD)).audio).toBeUndefined();
     const { audio, samples, seconds, movieSeconds } = readMp4(
       renderVideo({ ...HD, seconds: 3.5, audio: true }),
