@@ -2,37 +2,56 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { planOf, type Plan } from './plan.ts';
 import { play, type Played } from './play.ts';
 import { shrink } from './shrink.ts';
 import { stories } from './stories.ts';
 import { Threads } from './threads.ts';
 
-// Usage:
-//   npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
-//   npm run simulate -- --seed 1 --minutes 480 plays as many schedules as possible in a night
-//   npm run simulate -- --seed 1 --trace       replays one schedule, and prints every system call
-//   npm run simulate -- --stories              plays the schedules that once broke a promise; with --runs, seeds as well
-//   npm run simulate -- --plant NAME --runs M  plays schedules until one reveals the defect NAME of plants.mjs
+const usage = `npm run simulate -- [--seed N] [--runs M | --minutes M] [--trace] [--stories] [--plant NAME]
+
+  --seed 1 --runs 1000    plays the schedules of a thousand seeds
+  --seed 1 --minutes 480  plays as many schedules as possible in a night
+  --seed 1 --trace        replays one schedule, and prints every system call
+  --stories               plays the schedules that once broke a promise; with --runs, seeds as well
+  --plant NAME --runs M   plays schedules until one reveals the defect NAME of plants.mjs
+`;
 const words = process.argv.slice(2);
-const numberOf = (name: string): number | undefined =>
-  words.includes(name) ? Number(words[words.lastIndexOf(name) + 1]) : undefined;
+const { values } = parseArgs({
+  args: words,
+  options: {
+    ...{ seed: { type: 'string' }, runs: { type: 'string' }, minutes: { type: 'string' } },
+    ...{ trace: { type: 'boolean' }, stories: { type: 'boolean' }, plant: { type: 'string' } },
+    help: { type: 'boolean', short: 'h' },
+  },
+});
+const numberOf = (name: 'seed' | 'runs' | 'minutes'): number | undefined => {
+  const text = values[name];
+  if (text !== undefined && !/^\d{1,10}$/.test(text)) throw new Error(`--${name} must be a whole number.`);
+  return text === undefined ? undefined : Number(text);
+};
 const built = (name: string): URL => new URL(name, import.meta.url);
-const first = numberOf('--seed') ?? Math.floor(Math.random() * 1e9);
-const minutes = numberOf('--minutes') ?? Infinity;
-const runs = numberOf('--runs') ?? (words.includes('--stories') ? 0 : minutes < Infinity ? Infinity : 1);
-const isForOne = runs === 1 || ['--plant', '--trace', '--stories'].some((name) => words.includes(name));
+const first = numberOf('seed') ?? Math.floor(Math.random() * 1e9);
+const minutes = numberOf('minutes') ?? Infinity;
+const runs = numberOf('runs') ?? (values.stories ? 0 : minutes < Infinity ? Infinity : 1);
+const isForOne = runs === 1 || values.trace || values.stories || values.plant !== undefined;
 // The share `K/N` means that this process plays every N-th seed. The parent process adds up the results.
 const share = process.env['MGW_SIMULATION_SHARE'];
 const [part = 0, parts = 1] = share?.split('/').map(Number) ?? [];
 
 const began = Date.now();
 const end = began + minutes * 60_000;
-const { played, broken } = isForOne || share !== undefined ? await playAll() : await playInProcesses();
-const rate = (played / ((Date.now() - began) / 1000)).toFixed(1);
-if (share !== undefined) process.send?.({ played, broken });
-else console.log(`${broken} of ${played} schedules broke a promise; ${rate} schedules a second`);
-process.exitCode = broken === 0 ? 0 : 1;
+if (values.help) process.stdout.write(usage);
+else await run();
+
+async function run(): Promise<void> {
+  const { played, broken } = isForOne || share !== undefined ? await playAll() : await playInProcesses();
+  const rate = (played / ((Date.now() - began) / 1000)).toFixed(1);
+  if (share !== undefined) process.send?.({ played, broken });
+  else console.log(`${broken} of ${played} schedules broke a promise; ${rate} schedules a second`);
+  process.exitCode = broken === 0 ? 0 : 1;
+}
 
 interface Count {
   played: number;
@@ -62,21 +81,21 @@ async function playAll(): Promise<Count> {
   let [played, broken] = [0, 0];
   for (const plan of plans()) {
     if (Date.now() > end) break;
-    const came = await play(plan, threads, words.includes('--trace'));
+    const came = await play(plan, threads, values.trace);
     played += 1;
     if (played === 1) await replay(plan, threads);
     if (came.violations.length > 0) {
       broken += 1;
       await report(plan, came, threads, broken === 1);
-      if (words.includes('--plant')) break;
-    } else if (words.includes('--trace')) console.log(came.log.join('\n'));
+      if (values.plant !== undefined) break;
+    } else if (values.trace) console.log(came.log.join('\n'));
   }
   await threads.close();
   return { played, broken };
 }
 
 function* plans(): Iterable<Plan> {
-  if (words.includes('--stories')) yield* Object.values(stories);
+  if (values.stories) yield* Object.values(stories);
   for (let seed = first + part; seed < first + runs; seed += parts) yield planOf(seed);
 }
 
@@ -95,7 +114,7 @@ async function report(
   isFirst: boolean,
 ): Promise<void> {
   console.log(`seed ${plan.seed}: ${violations.join('; ')}`);
-  if (words.includes('--trace')) console.log(log.join('\n'));
+  if (values.trace) console.log(log.join('\n'));
   if (!isFirst) return;
   const { plan: short, played: told } = await shrink(plan, violations, threads);
   console.log(`The shortest schedule found that does it: ${told.violations.join('; ')}`);
