@@ -69,7 +69,7 @@ describe('mgw', () => {
     expect(spawnSync(process.execPath, ['bin/mgw.js', '--help'], { encoding: 'utf8' }).stdout).toBe(stdout);
   });
 
-  it("loads only one command for that command's help", () => {
+  it("prints a command's help without loading the code of other commands", () => {
     expect(loadedBy(['jobs', '--help'])).toEqual(['mgw', 'rolldown-runtime', 'jobs']);
   });
 

@@ -83,7 +83,7 @@ export const rules = {
     undefined,
     fromFlag('--request-timeout', 'requestTimeout'),
   ),
-  /** The URL of a shared ledger, which may contain a password. If undefined, the ledger is on this machine. */
+  /** The shared ledger's URL. It may contain a password. If undefined, the ledger is on this machine. */
   state: rule<string | undefined>('state', stateUrl, undefined, { env: 'MGW_STATE', isSecret: true }),
   retries: rule('retries', retryCount, 5, fromFlag('--retries', 'retries')),
   submitRetry5xx: rule('submit.retry_5xx', boolean, false),

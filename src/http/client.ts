@@ -279,8 +279,7 @@ function headersFor(
     ...(client.key !== '' && { [auth.header]: `${auth.scheme} ${client.key}`.trim() }),
   };
   for (const [name, value] of Object.entries(headers)) {
-    if (!tokenPattern.test(name))
-      throw new TypeError(`the header ${JSON.stringify(name)} is not a valid header name`);
+    if (!tokenPattern.test(name)) throw new TypeError(`${JSON.stringify(name)} is not a valid header name`);
     if (!sendablePattern.test(value))
       throw new TypeError(`the header ${name} contains a character that cannot be sent`);
   }

@@ -107,7 +107,7 @@ export function jobOfReservation(id: string): string {
 /** Claims of this process under which nothing has been or will be sent, even if the ledger does not prove it. */
 const abandonedClaims = new Set<string>();
 
-/** Marks a claim of this process: nothing has been or will be sent under it. */
+/** Marks a claim of this process as abandoned: nothing was or will be sent under it. */
 export function abandonClaim(claim: string): void {
   abandonedClaims.add(claim);
 }

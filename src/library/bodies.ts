@@ -81,7 +81,7 @@ export type BodyC = {
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
   /** First frame, or a single reference image; @JOB:last continues a job. */
   image?: string;
-  /** Last frame; with --image, first and last frame. */
+  /** Last frame; combine with --image for first and last frame. */
   last_frame_image_url?: string;
   /** Like --image, but sent in the field input_reference. */
   input_reference?: unknown;

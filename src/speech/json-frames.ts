@@ -32,7 +32,7 @@ export class FrameSplitter {
   /** The start of a frame that continues in the next chunk, and the memory for the next such frame. */
   #partial: ByteBuffer;
   #spare: ByteBuffer;
-  /** The text between frames on the current line, starting at its first word. Each character represents one byte. */
+  /** The text outside frames on the current line, without leading separators. One character per byte. */
   #line = '';
   readonly #limit: number;
   readonly #clean: (text: string) => string;

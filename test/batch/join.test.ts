@@ -28,7 +28,7 @@ function filmOf(prompt: string, size = { width: 64, height: 64 }, audio = false)
   return renderVideo({ prompt, seconds, ...size, audio });
 }
 
-/** Returns a CSV of clips and speech. A row's id is its prompt or text. */
+/** Returns a CSV manifest of video and speech rows. Each id is also the row's prompt or text. */
 function rows(...given: [id: string, over?: string, format?: string][]): string {
   const lines = given.map(([id, over, format = 'mp3']) =>
     over === undefined

@@ -56,7 +56,7 @@ describe('a local file in a manifest', () => {
     ['the path of a missing file', () => join(outside, 'missing')],
   ];
   it.each(fields.flatMap(([field, row]) => ways.map(([way, path]) => [field, way, row, path] as const)))(
-    'is not read through the field %s outside the allowed folders, even through %s',
+    'is not read if it is outside the allowed folders: field %s, %s',
     async (field, _, row, path) => {
       const file = scene.file('m.jsonl', jsonl(row(path())));
       for (const command of ['plan', 'run', 'status']) {

@@ -215,7 +215,7 @@ describe('a batch run', () => {
 });
 
 describe('mgw batch retry', () => {
-  it('pays again for a failed row, whereas batch run does not', async () => {
+  it('pays again for a failed row, but mgw batch run does not', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     expect(await scene.read('run', file)).toMatchObject({

@@ -383,7 +383,7 @@ describe('the file host', () => {
     expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
-  it('may respond only with 401, and then the command exits 9 and the job remains succeeded', async () => {
+  it('makes the command exit 9 if it always returns HTTP 401, and the job remains succeeded', async () => {
     gateway.always.content = { status: 401, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({

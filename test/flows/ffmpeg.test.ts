@@ -15,7 +15,7 @@ beforeEach(() => {
   onEnd(() => void (process.env['PATH'] = path));
 });
 
-/** Installs a program in the only folder of the PATH. */
+/** Installs a program in the only folder on the PATH. */
 function install(name: 'ffmpeg' | 'ffprobe', script: string): void {
   const path = join(folder, name);
   writeFileSync(path, `#!/bin/sh\n${script}\n`);

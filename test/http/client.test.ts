@@ -193,7 +193,7 @@ describe('the hook before the first byte', () => {
     expect(await failure(sent)).toMatchObject({ phase: 'sent', reason: 'broken' });
   });
 
-  it('requires a new connection for each submission, whereas reads share connections', async () => {
+  it('requires a new connection for each submission, but reads share connections', async () => {
     const server = await httpServer(says('{}'));
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {

@@ -439,7 +439,7 @@ describe('a submission to a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('exits 6 immediately, with the time of the next attempt, if Retry-After is beyond the timeout', async () => {
+  it('exits 6 immediately if Retry-After is longer than the timeout, and the error states when to try again', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));

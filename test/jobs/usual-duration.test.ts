@@ -98,7 +98,7 @@ it('the usual duration is computed only from the newest records', async () => {
   expect(read).toHaveLength(100);
 });
 
-it('the usual duration prefers jobs of the same size', async () => {
+it('the usual duration is that of jobs with the same size, if there are any', async () => {
   const size = (duration: number): Made => ({ request: { duration, prompt: `a boat ${jobs}` } });
   for (const seconds of [40, 42, 44]) await job(seconds, size(5));
   for (const seconds of [90, 92, 94]) await job(seconds, size(10));

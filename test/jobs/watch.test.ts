@@ -31,7 +31,7 @@ async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
   return { server, state, deps, job };
 }
 
-/** Returns a job of the given protocol that was accepted elsewhere under the given handle. */
+/** Returns a scene whose job was accepted elsewhere, with the given protocol and handle. */
 async function sceneOf(
   protocol: Protocol,
   handle: string,

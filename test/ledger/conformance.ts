@@ -115,7 +115,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await unfinished(ledger)).toEqual(left.filter((each) => each === id));
     });
 
-    it('is in the list of unfinished jobs from its creation, unless it has succeeded', async () => {
+    it('is in the list of unfinished jobs from its creation until it succeeds, even after it has failed', async () => {
       const { ledger, id } = await made();
       const [failed, succeeded, doubtful] = [now + 1, now + 2, now + 3].map((at) => newJobId(at)) as [
         string,

@@ -323,7 +323,7 @@ describe('an interruption of a payment', () => {
     expect([steps, ran.settled, ran.notes]).toEqual([['unavailable'], 'none', []]);
   });
 
-  it('leaves no doubt if it stops the call after the record is written but before the first byte is sent', async () => {
+  it('does not put the job in doubt if it stops the call between the record and the first byte', async () => {
     const soft = new AbortController();
     const stopped: Exchange = async ({ onConnected }) => {
       await onConnected();

@@ -140,7 +140,7 @@ describe('polling too fast, as checked by sandbox verify,', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('is reported for repeated requests for a result, but not for one request right after the status', async () => {
+  test('is reported if the result is requested repeatedly, but not if it is requested once, right after the status', async () => {
     const gateway = await sandbox({ paceMs: 20_000 });
     const path = `/v1/videos/${await submit(gateway)}`;
     const look = async (pause: number): Promise<void> => {

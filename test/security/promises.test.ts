@@ -21,7 +21,7 @@ const tests: Record<string, readonly string[]> = {
   'A submission is never redirected': ['faults/submission.test.ts'],
   'Files to pass on contain no signed URL': ['security/foreign-data.test.ts'],
   'TLS is verified': ['http/connections.test.ts'],
-  'A response cannot reach private networks': [
+  'A response cannot make mgw connect to private networks': [
     'http/trust.test.ts',
     'http/reach.test.ts',
     'http/connections.test.ts',

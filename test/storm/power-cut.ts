@@ -73,7 +73,7 @@ function answering(answer: Answer, record: (entry: Entry) => void): Answer {
   return (call) => {
     const { length } = call.gateway.created;
     if (typeof answer === 'function') answer(call);
-    // Records before the response is sent, because the client's next step depends on the response.
+    // Record the entry before the response is sent, because the client's next step depends on the response.
     if (call.gateway.created.length === length) record({ kind: 'declined' });
     if (typeof answer !== 'function') reply(call.response, answer);
   };

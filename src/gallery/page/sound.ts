@@ -56,7 +56,7 @@ function barsOf(peaks: string): string {
   }).join('');
 }
 
-/** Creates a sound's waveform, which displays the playing position. A click plays from the clicked position. */
+/** Creates a sound's waveform, which shows the playback position. Clicking the waveform plays the sound from there. */
 export function soundOf(file: GalleryFile, player: SoundPlayer): HTMLElement {
   const head = make('span', { class: 'head' });
   const box = make('div', { class: 'sound' }, waveform(file.peaks), head);

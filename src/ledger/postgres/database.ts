@@ -242,8 +242,8 @@ function shortMessage(error: unknown): string {
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
   if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;
-  // Does not change a stronger setting of the database. Uses no operators, because another role could have created
-  // them.
+  // Keeps a stricter `synchronous_commit` setting of the database. Avoids SQL operators, because a different role could
+  // have redefined them.
   const mode =
     commit === 'soon'
       ? "'off'"

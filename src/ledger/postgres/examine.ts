@@ -102,7 +102,7 @@ async function requireRights(database: Database): Promise<void> {
   if (access?.closed)
     throw new MgwError(
       'config',
-      `The role of ${displayUrl} may not read and write these tables: ${access.closed}. Run: GRANT ${rights.join(', ')} ON ALL TABLES IN SCHEMA ${schema} TO ROLE.`,
+      `The role of ${displayUrl} lacks permission to read and write these tables: ${access.closed}. Run: GRANT ${rights.join(', ')} ON ALL TABLES IN SCHEMA ${schema} TO ROLE.`,
     );
 }
 
@@ -146,7 +146,7 @@ interface Settings extends Record<string, unknown> {
 
 function warningsOf(settings: Settings | undefined, number: number, lagMs: number): string[] {
   const warnings: [boolean, string][] = [
-    [number < minServerVersion, 'This PostgreSQL is older than 14, the oldest version that mgw supports.'],
+    [number < minServerVersion, 'This PostgreSQL server is too old: mgw requires version 14 or later.'],
     [
       settings?.fsync === 'off',
       'fsync is off: a crash of the machine loses confirmed records, and mgw may pay twice.',

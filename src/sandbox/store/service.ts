@@ -6,7 +6,7 @@ import { type Request, parseRange } from '../listener.ts';
 import { Objects, type Upload } from './objects.ts';
 import { checkSignature, decode, pairsOf, type Refusal } from './signature.ts';
 
-/** The path under which the sandbox is an S3-compatible service. Buckets need not be created. */
+/** The path at which the sandbox serves an S3-compatible API. Buckets do not have to be created first. */
 export const storePath = '/s3';
 
 /** A request with a valid signature. */

@@ -24,7 +24,7 @@ export interface Refusal {
   message: string;
 }
 
-/** The parts of a signature, from a presigned URL's query or a call's header. */
+/** The parts of a signature, from a presigned URL's query or a request's header. */
 interface Signature {
   credential: string[];
   signedHeaders: string[];
@@ -32,7 +32,7 @@ interface Signature {
   signature: string;
   /** The signed payload hash: the SHA-256 of the body, or `UNSIGNED-PAYLOAD`. */
   payload: string;
-  /** The time at which a presigned URL expires, in ms since 1970; undefined for a call. */
+  /** The time at which a presigned URL expires, in ms since 1970; undefined if the signature is in a header. */
   expiresAt?: number;
 }
 

@@ -150,7 +150,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it('queued rows are requeued by a second enqueuing of their file only if they are in doubt', async () => {
+  it('enqueuing a file again requeues, of the rows that have ended, only those in doubt', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
     const taken = await own.claim('clips', 2);

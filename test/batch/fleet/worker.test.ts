@@ -265,7 +265,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
-  it('a worker requires -o, whereas batch enqueue refuses -o', async () => {
+  it('a worker requires -o, but batch enqueue refuses -o', async () => {
     const { code, stderr } = await runHereAs(here, ['worker', ...quick]);
     expect([code, stderr]).toEqual([2, expect.stringContaining('mgw worker -o')]);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), ...machines.output]);

@@ -140,7 +140,7 @@ describe('while the database is unavailable,', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it("a process's planned action is not kept", async () => {
+  it('an event that announces an action is refused, and not stored for later', async () => {
     const { jobs, writer, facts, id } = open();
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
     for (const event of [sending, began]) {

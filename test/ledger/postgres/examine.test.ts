@@ -114,7 +114,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     [
       'it lacks a right',
       'revoke insert on mgw.events from owner',
-      'may not read and write these tables: events.',
+      'lacks permission to read and write these tables: events.',
     ],
     [
       'its transactions are read-only',

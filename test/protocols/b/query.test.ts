@@ -229,7 +229,7 @@ describe('a Protocol B task with the status ABORTED', () => {
   });
 });
 
-describe('an error in the response to a Protocol B query', () => {
+describe('an HTTP 200 error response to a Protocol B query', () => {
   test.each([
     ['ResourceNotFound', 'missing'],
     ['ResourceNotFound.TaskNotFound', 'missing'],
@@ -244,7 +244,7 @@ describe('an error in the response to a Protocol B query', () => {
     ['SomethingNew', 'again'],
     ['invalid_api_key', 'unauthorized'],
     ['task_not_exist', 'missing'],
-  ])('is read from the code %s with HTTP 200 as %s', (code, kind) => {
+  ])('is classified by its code: %s means %s', (code, kind) => {
     expect(b.readQuery(callFailure(code), 't-1')).toMatchObject({
       kind,
       failure: { nativeCode: code, message: 'words' },

@@ -106,7 +106,7 @@ describe('sandbox speech as PCM', () => {
     expect(renderSpeech({ text: '', format: 'pcm', sampleRate: 8000 })).toHaveLength(8000);
   });
 
-  it('differs between texts, is quiet, and is silent if nothing is spoken', () => {
+  it('has a pitch that depends on the text, is never loud, and is silent for punctuation alone', () => {
     const render = (text: string) => toSamples(renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }));
     expect(strongestPitch(render('n'.repeat(10)), 16_000)).toBe(220);
     expect(strongestPitch(render('s'.repeat(10)), 16_000)).toBe(440);

@@ -57,7 +57,7 @@ async function ls(context: Context): Promise<Outcome> {
     .sort((one, other) => (other.last ?? '').localeCompare(one.last ?? ''));
   if (batches.length === 0)
     context.progress.note(
-      `No batches were run here.${settings.sandbox.value ? '' : " To list the sandbox's batches: mgw --sandbox batch ls"}`,
+      `No batches have been run on this machine.${settings.sandbox.value ? '' : " To list the sandbox's batches: mgw --sandbox batch ls"}`,
     );
   if (context.globals.quiet) return { json: { batches }, text: batches.map(({ name }) => name).join('\n') };
   const text =
