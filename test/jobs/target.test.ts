@@ -14,9 +14,12 @@ describe('pathsAt', () => {
     ['/x/clip', 2, undefined, ['/x/clip-1', '/x/clip-2']],
     ['/x.y/.mp4', 2, undefined, ['/x.y/.mp4-1', '/x.y/.mp4-2']],
     ['/x/clip.mp4', 0, 1, []],
-  ])('numbers the file names if several files exist or were requested: %s, %i existing, %s requested', (path, count, asked, paths) => {
-    expect(pathsAt(path, count, asked)).toEqual(paths);
-  });
+  ])(
+    'numbers the file names if several files exist or were requested: %s, %i existing, %s requested',
+    (path, count, asked, paths) => {
+      expect(pathsAt(path, count, asked)).toEqual(paths);
+    },
+  );
 
   it('returns absolute paths', () => {
     expect(pathsAt('a.mp4', 1)).toEqual([resolve('a.mp4')]);
