@@ -225,7 +225,7 @@ describe('the model list', () => {
     ]);
   });
 
-  it('may change before a command is repeated, and the command still pays only once', async () => {
+  it('does not cause a second payment if it changes before a command is repeated', async () => {
     list(one);
     gateway.script.submit.push({ status: 500 });
     const command = [...unversioned, '--model', 'Lite'];
@@ -397,7 +397,7 @@ describe('the file host', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('may serve several files, and mgw numbers them', async () => {
+  it('makes mgw number the files if it serves several', async () => {
     const FileInfos = [
       { FileUrl: `${gateway.filesUrl}/files/1` },
       { FileUrl: `${gateway.filesUrl}/files/2` },
@@ -407,7 +407,7 @@ describe('the file host', () => {
     expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
   });
 
-  it('may lose one of two files, and then the command saves the other file and exits 9', async () => {
+  it('makes the command save one file and exit 9 if it has lost the other', async () => {
     const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.filesUrl}/files/2` }];
     shown = { Output: { FileInfos } };
     const run = await here(save);

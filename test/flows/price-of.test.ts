@@ -18,7 +18,7 @@ describe('the price of a submission', () => {
     ['c', '', 'no model (Protocol C)', undefined],
     ['tts', '', 'speech', ['prices.tts', '10k_characters=AMOUNT']],
   ])(
-    'is reported as unknown, with the command that sets it: Protocol %s, model "%s", reported for %s',
+    'is reported as unknown, together with the command that sets it: Protocol %s, model "%s", reported for %s',
     (protocol, model, what, setting) => {
       const priced = priceOf({ protocol, model, body: {} }, real);
       const command = setting && ['mgw', 'config', 'set', ...setting];

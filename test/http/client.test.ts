@@ -260,7 +260,7 @@ describe('a request whose response may be incomplete', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('is reported as sent, with the timeout in the error, if no response arrives in time', async () => {
+  it('is reported as sent if no response arrives in time, and the error contains the timeout', async () => {
     const server = await rawServer(() => undefined);
     for (const options of [recorded, call]) {
       const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 1000 }));

@@ -45,7 +45,7 @@ it('a claim name contains the claimed key, take or attempt', () => {
 it.each([
   ['key.a b/..', 'key.a%20b%2F..'],
   ['x'.repeat(200), 'x'.repeat(200)],
-])("the claim %s's file name is %s", (name, file) => {
+])('the claim "%s" is stored in the file %s', (name, file) => {
   expect(claimFileName(name)).toBe(file);
 });
 

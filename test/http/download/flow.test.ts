@@ -117,7 +117,7 @@ describe('batches', () => {
 });
 
 describe('watchIdle', () => {
-  it('aborts after the idle time, with the time in the reason', async () => {
+  it('aborts after the idle time, and the reason contains that time', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     clock.advance(59_999);
