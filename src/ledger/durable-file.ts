@@ -72,7 +72,8 @@ export interface AppendOptions {
 
 /**
  * Appends text in one write. The text is durable when the call returns, unless `isDurable` is false. Returns the file's
- * status before and after the write.
+ * status before and after the write. If the text continues a line that another process has torn in the meantime, appends
+ * it once more.
  * @throws ENOENT if the file is missing or was replaced during the write. In the latter case, the text may be lost.
  */
 export async function appendFile(
@@ -91,10 +92,21 @@ export async function appendFile(
     if (isDurable) await syncFile(file);
     if (lstatSync(path).ino !== after.ino)
       throw Object.assign(new Error(`${path} was removed`), { code: 'ENOENT' });
-    return { before, after };
+    const isMerged = !isTorn && tornEnd !== '' && continuesLine(file, before.size, after.size, text);
+    return isMerged ? await appendFile(path, text, { tornEnd, isDurable }) : { before, after };
   } finally {
     closeSync(file);
   }
+}
+
+// Whether text that was appended to a complete line continues the torn line of another process: a full disk may have torn
+// a line of that process after this process had looked at the end of the file.
+function continuesLine(file: number, from: number, to: number, text: string): boolean {
+  if (to - from <= Buffer.byteLength(text)) return false;
+  const appended = Buffer.alloc(to - from);
+  readSync(file, appended, 0, appended.length, from);
+  const start = appended.indexOf(text);
+  return start > 0 && appended[start - 1] !== 0x0a;
 }
 
 function endsInsideLine(file: number, size: number): boolean {

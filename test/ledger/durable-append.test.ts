@@ -1,4 +1,5 @@
 import {
+  appendFileSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -46,6 +47,31 @@ async function failAt(name: DiskOperation['name'], code: string): Promise<void> 
 }
 
 describe('an appended line', () => {
+  it.each<[string, AppendOptions, string, string]>([
+    [
+      'is written again if it continues a line that another process tore in the meantime',
+      {},
+      'on',
+      'one\nontwo\ntwo\n',
+    ],
+    [
+      'is written once after a whole line that another process wrote in the meantime',
+      {},
+      'on\n',
+      'one\non\ntwo\n',
+    ],
+    ['is written once if torn lines have no end', { tornEnd: '' }, 'on', 'one\nontwo\n'],
+  ])('%s', async (_, options, other, after) => {
+    writeFileSync(path, 'one\n');
+    onEnd(() => watchDisk(undefined));
+    await watchDisk((operation, run) => {
+      if (operation.name === 'write' && text() === 'one\n') appendFileSync(path, other);
+      return run();
+    });
+    await appendFile(path, 'two\n', options);
+    expect(text()).toBe(after);
+  });
+
   it.each<[string, string, AppendOptions, string]>([
     ['to a whole line', 'one\n', {}, 'one\ntwo\n'],
     ['to nothing', '', {}, 'two\n'],

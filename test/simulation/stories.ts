@@ -7,6 +7,7 @@ const budgeted = [...keyed, '--budget-name', 'little'];
 const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'];
 const plane = ['video', 'c', 'submit', 'a plane', ...boat.slice(4), '-o', '/home/plane.mp4'];
 const saved = [...keyed, '-o', '/home/boat.mp4'];
+const other = ['video', 'c', 'submit', 'boat', ...boat.slice(4)];
 
 /** A schedule without step numbers, which change whenever the code changes. */
 type Story = Plan & { incidents: Exclude<Incident, Moment>[] };
@@ -140,4 +141,13 @@ export const stories: Record<string, Story> = {
       { command: 4, what: 'starts last' },
     ],
   },
+  'a full disk tore a line of the index between the look and the write of another process, whose job was never listed':
+    {
+      seed: 1,
+      commands: [[...other, '--key', 'boat'], other],
+      incidents: [
+        { process: 1, before: 'write f1m', what: 'next starts' },
+        { process: 2, before: 'write x0000', what: 'disk full', room: 9, steps: 1 },
+      ],
+    },
 };
