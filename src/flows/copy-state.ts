@@ -113,7 +113,7 @@ async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
     await follow(from, submission, async ({ holder, fate }) => {
       // The claim of a job that was never created has no effect, so do not copy it.
       if (fate === 'unmade') return false;
-      await copyAttempt(names.attempt(holder.job, 1), from, to);
+      if (fate === 'lost') await copyAttempt(names.attempt(holder.job, 1), from, to);
       await place(holder);
       if (fate === 'removed') await to.forbid(holder.job);
       return false;
