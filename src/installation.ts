@@ -1,9 +1,19 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import type sea from 'node:sea';
 import { basename, delimiter, dirname, join, resolve } from 'node:path';
 import { MgwError } from './errors.ts';
 import manifest from '../package.json' with { type: 'json' };
+
+/** Returns the user's home folder; '' for a user without an account, as in a container, if HOME is not set. */
+export function homeFolder(): string {
+  try {
+    return homedir();
+  } catch {
+    return '';
+  }
+}
 
 /** The ways to install mgw (design 18). */
 export type InstallMethod = 'npm' | 'executable' | 'deb' | 'image';

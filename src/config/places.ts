@@ -1,6 +1,6 @@
-import { homedir } from 'node:os';
 import path from 'node:path';
 import { MgwError } from '../errors.ts';
+import { homeFolder } from '../installation.ts';
 import { printableLine } from '../printable.ts';
 import { badSetting, type Env } from './layers.ts';
 
@@ -16,15 +16,6 @@ export interface Host {
 /** Describes the local machine. */
 export function thisHost(): Host {
   return { home: homeFolder(), platform: process.platform, cwd: process.cwd() };
-}
-
-// A user without an account, as in a container, has no home folder unless HOME is set.
-function homeFolder(): string {
-  try {
-    return homedir();
-  } catch {
-    return '';
-  }
 }
 
 /** A folder, and the environment variable that sets it. */

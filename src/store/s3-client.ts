@@ -4,11 +4,11 @@ import { MgwError, messageOf, systemCode } from '../errors.ts';
 import { bearer, type HttpRequest, type Reply } from '../exchange.ts';
 import { createClient, type GatewayClient } from '../http/client.ts';
 import { readWithRetries } from '../http/retry.ts';
+import { homeFolder } from '../installation.ts';
 import { printableLine } from '../printable.ts';
 import { parseEndpoint } from '../store-url.ts';
 import { storeError, type StoreDeps } from './store.ts';
 import { readFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -259,7 +259,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
     };
   const profile = env['AWS_PROFILE'] || 'default';
   // An empty HOME must not lead to the current folder.
-  const folder = join(env['HOME'] || homedir() || '/', '.aws');
+  const folder = join(env['HOME'] || homeFolder() || '/', '.aws');
   const [credentials, config] = await Promise.all([
     section(env['AWS_SHARED_CREDENTIALS_FILE'] || join(folder, 'credentials'), [profile]),
     section(env['AWS_CONFIG_FILE'] || join(folder, 'config'), [`profile ${profile}`, profile]),

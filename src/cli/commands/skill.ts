@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { messageOf, MgwError, systemCode, usageError, localError } from '../../errors.ts';
 import { type Run, readPage } from '../command-tree.ts';
+import { homeFolder } from '../../installation.ts';
 import { single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 
@@ -33,9 +33,9 @@ export function registerSkill(group: Command, run: Run): void {
 
 async function install({ user = false, dir, force = false }: InstallOptions): Promise<Outcome> {
   if (user && dir !== undefined) throw usageError('--user cannot be combined with --dir.');
-  if (user && homedir() === '')
-    throw usageError('This user has no home folder. Set HOME, or name a folder with --dir.');
-  const skills = dir ?? join(user ? homedir() : '.', '.claude', 'skills');
+  const home = user ? homeFolder() : '.';
+  if (home === '') throw usageError('This user has no home folder. Set HOME, or name a folder with --dir.');
+  const skills = dir ?? join(home, '.claude', 'skills');
   const path = resolve(skills, 'mgw', 'SKILL.md');
   const text = await readPage('skill/SKILL.md');
   const existing = await readFile(path, 'utf8').catch((error: unknown) => {
