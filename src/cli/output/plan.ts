@@ -40,18 +40,22 @@ export async function reportProblems(context: Context, file: string, plan: Plan)
 export function invalidRowsError({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
   const others = rows > bad ? ' To skip invalid rows, use --skip-bad.' : '';
+  const flags = command.length === 0 ? undefined : correctionOf(problems, command, rows > bad);
+  return usageError(`${what}.${others}`, flags ? ['mgw', ...command, ...flags] : ['mgw', 'help', 'batch']);
+}
+
+// Returns the flags with which the command accepts the rows; undefined if there are none.
+function correctionOf(
+  problems: Plan['problems'],
+  command: readonly string[],
+  hasValidRows: boolean,
+): string[] | undefined {
   const columns = problems.map(({ column }) => column);
   const names = columns.every((name) => name !== undefined && !name.includes(',')) ? columns.join(',') : '';
-  const canRepeat = names !== '' && command.length > 0;
-  const areTaken = command.length > 0 && problems.every(({ message }) => message.endsWith(existsText));
-  const next = canRepeat
-    ? ['mgw', ...command, '--ignore-columns', names]
-    : areTaken && rows > bad && command[1] === 'run'
-      ? ['mgw', ...command, '--skip-bad']
-      : areTaken && !command.includes('-o')
-        ? ['mgw', ...command, '-o', '{name}/{id}.{ext}']
-        : ['mgw', 'help', 'batch'];
-  return usageError(`${what}.${others}`, next);
+  if (names !== '') return ['--ignore-columns', names];
+  if (!problems.every(({ message }) => message.endsWith(existsText))) return undefined;
+  if (hasValidRows && command[1] === 'run') return ['--skip-bad'];
+  return command.includes('-o') ? undefined : ['-o', '{name}/{id}.{ext}'];
 }
 
 /** Returns the JSON representation of a plan. */
