@@ -40,7 +40,8 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     const result = readModels(reply);
     if ('failure' in result) {
       if (pages === 1) throw listError(result.failure);
-      return incomplete(models, page, session, ` ${asSentence(result.failure.message)}`);
+      noteMissingPages(session, page, ` ${asSentence(result.failure.message)}`);
+      return models;
     }
     const count = models.length;
     models = mergeById([...models, ...result.models]);
@@ -49,19 +50,20 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     page = result.nextPage;
     // A gateway that ignores the page in the query returns the same page again.
     const isStuck = models.length === count;
-    if (isStuck || pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0)
-      return incomplete(models, page, session);
+    if (isStuck || pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0) {
+      noteMissingPages(session, page);
+      return models;
+    }
   }
   // Failing to cache the listing must not fail the call.
   if (id === undefined) await rememberModels(await session.settings(), models).catch(() => undefined);
   return models;
 }
 
-function incomplete(models: Model[], page: string, session: Session, reason = ''): Model[] {
+function noteMissingPages(session: Session, page: string, reason = ''): void {
   session.note(
     `The model list is incomplete.${reason} To see the next page: mgw api GET '/v1/models${page}'`,
   );
-  return models;
 }
 
 async function fetchPage(session: Session, request: Exchange, limits: Limits): Promise<Reply> {
