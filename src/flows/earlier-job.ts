@@ -147,10 +147,11 @@ async function videoOf(
       `${label}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}.`,
       ['mgw', 'jobs', 'fetch', job.id, ...(path === undefined ? ['-o', `${job.id}.mp4`] : [])],
     );
-  if (!isObjectUrl(path) && existsSync(numberedPath(path, index - 1, count)))
+  const filePath = numberedPath(path, index - 1, count);
+  if (!isObjectUrl(path) && existsSync(filePath))
     throw new MgwError(
       'local_io',
-      `${label}: ${printableLine(numberedPath(path, index - 1, count), 200)} has changed since it was saved.`,
+      `${label}: ${printableLine(filePath, 200)} has changed since it was saved.`,
       { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
     );
   if (isDryRun) {

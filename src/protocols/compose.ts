@@ -251,9 +251,9 @@ function setField(body: JsonObject, steps: readonly string[], value: Json): void
 
 function checkIndex(list: Json[], step: string, parentPath: string): void {
   if (!isIndex(step)) throw new Error(`${parentPath} is a list: the next step must be a number`);
+  if (Number(step) <= list.length) return;
   const entries = list.length === 1 ? '1 entry' : `${list.length} entries`;
-  if (Number(step) > list.length)
-    throw new Error(`${parentPath} has ${entries}, so the next index is ${list.length}`);
+  throw new Error(`${parentPath} has ${entries}, so the next index is ${list.length}`);
 }
 
 function isIndex(step: string): boolean {
