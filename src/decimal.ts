@@ -12,7 +12,7 @@ const decimalPattern = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
 
 /**
  * Parses an amount in plain digits, such as `12` or `0.35`.
- * @throws Error whose message states what is allowed.
+ * @throws Error whose message states the allowed values.
  */
 export function parseDecimal(text: string): Decimal {
   const [, integer, fraction = ''] = decimalPattern.exec(text) ?? [];
@@ -23,7 +23,7 @@ export function parseDecimal(text: string): Decimal {
 /**
  * Parses a price, a multiplier or a budget that the user typed. Limits the number of digits, so that
  * products remain exact in every record.
- * @throws Error whose message states what is allowed.
+ * @throws Error whose message states the allowed values.
  */
 export function parseAmount(text: string): Decimal {
   if (!/^(0|[1-9]\d{0,11})(\.\d{1,12})?$/.test(text))

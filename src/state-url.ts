@@ -63,7 +63,7 @@ export function isStateUrl(text: string): boolean {
 
 /**
  * Parses the URL of a ledger on PostgreSQL.
- * @throws Error whose message states what is allowed and quotes no value of the URL.
+ * @throws Error whose message states the allowed values and quotes no value of the URL.
  */
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) ? parseUrl(text) : undefined;

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { isLoopbackHost } from './exchange.ts';
 
-/** Parses `s3://BUCKET/PREFIX`. @throws Error whose message states what is allowed. */
+/** Parses `s3://BUCKET/PREFIX`. @throws Error whose message states the allowed values. */
 export function parseStoreUrl(text: string): { bucket: string; prefix: string } {
   const [, bucket, prefix = ''] =
     /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/([\w!.*'()/-]*))?$/.exec(text) ?? [];
@@ -10,7 +10,7 @@ export function parseStoreUrl(text: string): { bucket: string; prefix: string } 
   return { bucket, prefix };
 }
 
-/** Parses the URL of a server other than the gateway. @throws Error whose message states what is allowed. */
+/** Parses the URL of a server other than the gateway. @throws Error whose message states the allowed values. */
 export function parseEndpoint(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isLoopbackHttp = url?.protocol === 'http:' && isLoopbackHost(url.hostname);
@@ -36,7 +36,7 @@ export function absoluteOutput(output: string): string {
   return isObjectUrl(output) ? output : resolve(output);
 }
 
-/** Parses `s3://BUCKET/KEY`. @throws Error whose message states what is allowed. */
+/** Parses `s3://BUCKET/KEY`. @throws Error whose message states the allowed values. */
 export function parseObjectUrl(text: string): { bucket: string; key: string } {
   const [, bucket, key = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/(.+)$/su.exec(text) ?? [];
   const isValidKey = !/[\p{Cc}\\]/u.test(key) && key.split('/').every((step) => !/^\.{0,2}$/.test(step));

@@ -54,7 +54,7 @@ const freeImages = 'free_reference_images';
  * separates rates. `default_seconds=5` is billed if a request does not specify a duration. Each reference image beyond
  * `free_reference_images=5` costs `reference_image=0.20`. A video costs at least `minimum=0.50`. `flags` lists the
  * existing fields, and `units` the allowed units.
- * @throws Error whose message states what is wrong and what is allowed.
+ * @throws Error whose message states the problem and the allowed values.
  */
 export function parsePrice(text: string, flags: readonly Flag[], units: readonly Unit[] = allUnits): Price {
   const rates = text

@@ -57,7 +57,7 @@ const ownPath = /^\/?(.*\/)?(v1beta|v1|api\/v3)(\/|$)/;
 /**
  * Normalizes a base URL: scheme, host, port, and an optional path prefix without a trailing slash. Protocol B is served
  * at the root (specification 4.2), so a prefix is only useful for a gateway behind a proxy.
- * @throws Error whose message states what is allowed and contains no URL with credentials.
+ * @throws Error whose message states the allowed values and contains no URL with credentials.
  */
 export function parseBaseUrl(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -75,7 +75,7 @@ export function parseBaseUrl(text: string, allowHttp: boolean): string {
   return url.origin + url.pathname.replace(/(?<!\/)\/+$/, '');
 }
 
-/** Normalizes an origin (`https://host:port`). @throws Error whose message states what is allowed. */
+/** Normalizes an origin (`https://host:port`). @throws Error whose message states the allowed values. */
 export function parseOrigin(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const bare = /^https?:\/\/[^/\\?#@\s]+\/?$/i.test(text);

@@ -42,7 +42,7 @@ export function lookUp(
 
 /**
  * Returns a setting as parsed by its rule, or its default.
- * @throws MgwError('usage' | 'config') that contains the value, its source and what is allowed.
+ * @throws MgwError('usage' | 'config') that contains the value, its source and the allowed values.
  */
 export function read<T>(rule: Rule<T>, layers: Layers): Setting<T> {
   const raw = lookUp(rule, layers);
@@ -87,7 +87,7 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
 /** The profile to use if the user specifies none. */
 const defaultProfile = 'default';
 
-/** Checks a profile's name. @throws MgwError('usage') that states what is allowed. */
+/** Checks a profile's name. @throws MgwError('usage') that states the allowed values. */
 export function checkProfileName(name: string): string {
   if (/^[A-Za-z0-9][\w.-]{0,63}$/.test(name) && !/^(constructor|prototype)$/.test(name)) return name;
   throw usageError(

@@ -61,7 +61,7 @@ export interface Settings extends RuleSettings {
 /**
  * Resolves the settings. A flag overrides the environment, which overrides the profile, which overrides the default. A
  * missing or invalid base URL or key is not an error here, and no file is read.
- * @throws MgwError('usage' | 'config') that contains the value, its source and what is allowed.
+ * @throws MgwError('usage' | 'config') that contains the value, its source and the allowed values.
  */
 export function resolveSettings(input: ResolveInput): Settings {
   const layers = layersOf(input);

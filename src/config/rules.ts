@@ -40,7 +40,7 @@ export interface Rule<T> {
   isSecret?: boolean;
   /**
    * Parses text from a flag, a variable or `config set`, or a value from the config file.
-   * @throws Error whose message states what is allowed.
+   * @throws Error whose message states the allowed values.
    */
   parse: (given: unknown) => T;
   fallback: T;
@@ -117,7 +117,7 @@ export const rules = {
   sandboxPerMinute: rule<number | undefined>('sandbox.per_minute', positiveInteger, undefined),
 } satisfies Record<string, Rule<unknown>>;
 
-/** Parses a boolean from a flag, a variable or `config set`. @throws Error whose message states what is allowed. */
+/** Parses a boolean from a flag, a variable or `config set`. @throws Error whose message states the allowed values. */
 export function boolean(given: unknown): boolean {
   const word = String(given).toLowerCase();
   if (['true', '1', 'yes', 'on'].includes(word)) return true;
@@ -151,14 +151,14 @@ function positiveInteger(given: unknown): number {
   return count;
 }
 
-/** Parses an amount of credits for the sandbox. @throws Error whose message states what is allowed. */
+/** Parses an amount of credits for the sandbox. @throws Error whose message states the allowed values. */
 export function credits(given: unknown): number {
   const text = String(given);
   if (!/^\d{1,9}(\.\d{1,6})?$/.test(text)) throw new Error('an amount of credits such as 100 or 0.5');
   return Number(text);
 }
 
-/** Checks a standing budget's name. @throws Error whose message states what is allowed. */
+/** Checks a standing budget's name. @throws Error whose message states the allowed values. */
 export function budgetName(given: unknown): string {
   const name = String(given);
   if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))

@@ -58,7 +58,7 @@ function checkModelName(model: string): void {
 
 /**
  * Converts words from the command line to the value to store in a profile.
- * @throws Error whose message states what is allowed.
+ * @throws Error whose message states the allowed values.
  */
 export function storedValue(path: KeyPath, words: readonly string[], profile: Profile): FlagDefault {
   const allowHttp = profile.allow_http ?? false;

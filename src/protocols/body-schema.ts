@@ -7,7 +7,7 @@ import { shownValue } from './violations.ts';
 import { reachOf } from '../http/reach.ts';
 
 /**
- * The schema of a body. It lists every field of the specification, and its messages state what is allowed. Unlisted
+ * The schema of a body. It lists every field of the specification, and its messages state the allowed values. Unlisted
  * fields pass, unless they look like typing errors.
  */
 export type BodySchema = z.ZodMiniObject;

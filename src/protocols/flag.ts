@@ -31,8 +31,8 @@ export function switchFlag(
 }
 
 /*
- * Parsers for flag values. Each receives the value from the command line, and throws an Error whose message states what
- * is allowed without naming the flag. They are strict: no white space, no `1e3`, no leading zeros or `+`.
+ * Parsers for flag values. Each parser receives the value from the command line, and throws an Error whose message
+ * states the allowed values without naming the flag. The parsers are strict: no white space, no `1e3`, no leading zeros or `+`.
  */
 
 /** Parses a whole number of any sign that a double represents exactly. */

@@ -19,7 +19,7 @@ export interface Flag {
   kind: 'text' | 'list' | 'switch' | 'file';
   /**
    * Converts the text from the command line (for `switch`, the boolean) to the field's value.
-   * @throws Error whose message states what is allowed without naming the flag.
+   * @throws Error whose message states the allowed values without naming the flag.
    */
   parse?: (value: string | boolean) => Json;
   /** Converts a file's bytes to the field's value (kind `file`). Throws like `parse`. */

@@ -21,7 +21,7 @@ export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex').slice(0, 32);
 }
 
-/** Thrown for a malformed key. The message states what is allowed. */
+/** Thrown for a malformed key. The message states the allowed values. */
 export class KeySyntaxError extends Error {
   override readonly name = 'KeySyntaxError';
 }

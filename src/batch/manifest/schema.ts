@@ -11,7 +11,7 @@ import { kinds, rowFlags, rowId, nameHint } from './fields.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import type { Problem, WrittenField } from './fields.ts';
 
-/** Returns a check whose message states what is allowed, like the messages of the flag parsers. */
+/** Returns a check whose message states the allowed values, like the messages of the flag parsers. */
 function checkBy<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
   return z.check<T>((context) => {
     try {

@@ -9,7 +9,7 @@ const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
  * `mgw __complete -- WORD...`: prints completions for the last word, for the scripts of `mgw completion`. `--new-word`
- * stands for an empty last word, for shells that cannot pass an empty argument.
+ * represents an empty last word, for shells that cannot pass an empty argument.
  */
 export function registerComplete(command: Command, run: Run): void {
   command

@@ -6,7 +6,7 @@ import type { Json } from '../../json.ts';
 /**
  * Converts a file to Protocol A's `image`: Base64 with no Data URL prefix, and the MIME type that its bytes imply
  * (specification 2.1).
- * @throws Error stating what is allowed, if the file is empty, over 20 MiB, or not an image of a known type.
+ * @throws Error that states the allowed files, if the file is empty, over 20 MiB, or not an image of a known type.
  */
 export function imageFromFile(bytes: Uint8Array): Json {
   const mimeType = imageType(bytes);
