@@ -32,7 +32,8 @@ export function switchFlag(
 
 /*
  * Parsers for flag values. Each parser receives the value from the command line, and throws an Error whose message
- * states the allowed values without naming the flag. The parsers are strict: no white space, no `1e3`, no leading zeros or `+`.
+ * states the allowed values without naming the flag. The parsers are strict: no white space, no `1e3`, no leading zeros
+ * or `+`.
  */
 
 /** Parses a whole number of any sign that a double represents exactly. */
