@@ -275,6 +275,7 @@ describe('--split', () => {
 describe('mgw tts with invalid input', () => {
   it.each([
     [['tts', '-o', 'a.mp3'], /No text/],
+    [['tts'], /No text/],
     [['tts', 'Hi'], /No output.*next: mgw tts Hi -o speech\.mp3/s],
     [['tts', 'Hi', '--format', 'ogg_opus'], /next: mgw tts Hi --format ogg_opus -o speech\.ogg/],
     [['tts', 'Hi', '--file', 'x', '-o', 'a.mp3'], /cannot be combined/],

@@ -67,11 +67,11 @@ describe('mgw models', () => {
     ]);
   });
 
-  it.each(['five', '5.5s', '0s', '5', '5s 720q'])('refuses the clip %j', async (clip) => {
+  it.each(['five', '5.5s', '0s', '5', '5s 720q', '5s 6s'])('refuses the clip %j', async (clip) => {
     const { code, stderr } = await userHere().run(['models', '--cost', clip]);
     expect(code).toBe(2);
     expect(stderr).toContain(
-      `--cost ${clip}: must be a length in whole seconds, a resolution or a ratio, such as "5s 720p 16:9".`,
+      `--cost ${clip}: must be a length in whole seconds, a resolution and a ratio, each at most once, such as "5s 720p 16:9".`,
     );
   });
 

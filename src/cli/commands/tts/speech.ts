@@ -58,6 +58,8 @@ export async function prepareSpeech(
   options: TtsOptions,
 ): Promise<PreparedSpeech> {
   checkSplit(options);
+  if (textArgument === undefined && options.file === undefined)
+    throw usageError('No text. Use TEXT, --file FILE, or - for standard input.');
   const settings = await context.settings();
   const target = outputOf(options);
   const text = await textOf(context, textArgument, options);
@@ -110,8 +112,6 @@ async function textOf(
   const { file } = options;
   if (textArgument !== undefined && file !== undefined)
     throw usageError('TEXT cannot be combined with --file.');
-  if (textArgument === undefined && file === undefined)
-    throw usageError('No text. Use TEXT, --file FILE, or - for standard input.');
   if (textArgument !== undefined && textArgument !== '-') return textArgument;
   const text =
     textArgument === '-' || file === '-'
