@@ -113,6 +113,8 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.ids()).toEqual([other, id]);
       await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
       expect(await unfinished(ledger)).toEqual(left.filter((each) => each === id));
+      await ledger.append(id, { type: 'rated', rating: 3 });
+      expect(await unfinished(ledger)).toEqual([]);
     });
 
     it('is in the list of unfinished jobs from its creation until it succeeds, even after it has failed', async () => {

@@ -215,7 +215,7 @@ export class EventWriter {
           AS given (job, uid, line, seen, state, lease, instance, hash)),
       ${isLeased ? `${heldLeases(this.#database)},` : ''}
       job AS (UPDATE ${jobs} jobs SET n = n + 1,
-          folded = CASE WHEN n = seen AND folded = n THEN n + 1 ELSE folded END,
+          folded = CASE WHEN n = seen THEN n + 1 ELSE folded END,
           state = CASE WHEN n = seen THEN given.state ELSE jobs.state END
         FROM given WHERE jobs.id = given.job AND jobs.state <> 'removed'
           ${isLeased ? `AND ${leaseCondition}` : ''}
