@@ -213,7 +213,7 @@ const noTlsPattern = /does not support SSL/;
  * throws.
  */
 export function isDuplicate(error: unknown): boolean {
-  return systemCode(error instanceof MgwError ? error.cause : error) === '23505';
+  return systemCode(error) === '23505';
 }
 
 const temporaryServerCodes =

@@ -202,7 +202,7 @@ export class EventWriter {
     const values = events.map(({ job, uid, line, event, owner }) => {
       const cached = this.#cachedLines.get(job);
       const lines = `${cached?.lines ?? ''}${line}\n`;
-      const state = (cached && foldJob(job, decodeEvents(lines))?.state) ?? 'unknown';
+      const state = foldJob(job, decodeEvents(lines))?.state ?? 'unknown';
       const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : null;
       const { lease = null, instance = null } = owner ?? {};
       return { job, uid, line, n: cached?.n ?? -1, state, lease, instance, hash, lines };
@@ -258,11 +258,11 @@ function lookupValues(job: Job | undefined): { kind: 'fingerprint' | 'handle'; v
   ];
 }
 
-// Returns the process that announces an event; undefined for a fact. An event with a time was imported, so it is a
-// fact.
+// Returns the process that announces an event. Returns undefined for a fact, which has no owner. An event with a time
+// was imported, so it is a fact.
 function announcingOwner(event: GivenEvent): Owner | undefined {
   if (event === undefined || 'at' in event) return undefined;
-  return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
+  return (event as { owner?: Owner }).owner;
 }
 
 /** Returns the hash of a fingerprint or handle, by which jobs are looked up. The value may have any length. */

@@ -186,7 +186,7 @@ export class LeaseKeeper {
       )
       // A failed renewal is tried again later. Until then, nothing is sent under a lease that may have expired.
       .catch(() => undefined);
-    if (rows !== undefined && rows.length > 0) lease.extend(sentAt);
+    if (rows?.[0]) lease.extend(sentAt);
     const hasEnded = rows?.length === 0 || this.#current !== lease;
     if (!hasEnded) this.#renewLater(lease);
   }

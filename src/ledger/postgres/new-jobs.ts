@@ -38,14 +38,15 @@ export async function createJobs(
 ): Promise<Map<NewJob, Created>> {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
   const firstById = new Map(newJobs.toReversed().map((job) => [job.id, job]));
-  const sorted = [...firstById.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
-  const flatten = <T>(of: (job: NewJob) => readonly T[]): T[] => sorted.flatMap(of);
+  const unique = [...firstById.values()];
+  const flatten = <T>(of: (job: NewJob) => readonly T[]): T[] => unique.flatMap(of);
+  // ORDER BY makes processes that create the same jobs lock them in the same order.
   const rows = await database.query<Created & { id: string }>(
     `WITH given AS (SELECT * FROM unnest($1::text[], $2::int[], $3::text[], $4::bigint[], $5::text[])
        AS given (id, n, state, lease, instance)),
      ${heldLeases(database)},
      job AS (INSERT INTO ${jobs} (id, n, folded, state)
-       SELECT id, n, n, state FROM given WHERE ${leaseCondition}
+       SELECT id, n, n, state FROM given WHERE ${leaseCondition} ORDER BY id
        ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n, folded = EXCLUDED.folded, state = EXCLUDED.state
          WHERE $6::boolean AND jobs.state = 'removed' RETURNING id),
      event AS (INSERT INTO ${events} (job, n, uid, line)
@@ -57,11 +58,11 @@ export async function createJobs(
      SELECT id, EXISTS (SELECT FROM job WHERE job.id = given.id) AS created, ${leaseCondition} AS held,
        EXISTS (SELECT FROM ${jobs} WHERE id = given.id) AS there FROM given`,
     [
-      sorted.map(({ id }) => id),
-      sorted.map(({ lines }) => lines.length),
-      sorted.map(({ state }) => state),
-      sorted.map(({ owner }) => owner?.lease ?? null),
-      sorted.map(({ owner }) => owner?.instance ?? null),
+      unique.map(({ id }) => id),
+      unique.map(({ lines }) => lines.length),
+      unique.map(({ state }) => state),
+      unique.map(({ owner }) => owner?.lease ?? null),
+      unique.map(({ owner }) => owner?.instance ?? null),
       restores,
       flatten(({ id, lines }) => lines.map(() => id)),
       flatten(({ lines }) => lines.map((_, at) => at + 1)),

@@ -168,12 +168,12 @@ async function readJob(
     const cached = writer.justWritten(id);
     const lines = cached ?? (await linesOf(id)) ?? [];
     if (lines.length === 0) return undefined;
-    if (cached === undefined) writer.cacheLines(id, lines);
+    writer.cacheLines(id, lines);
     const lifeOf = await keeper.livesOf(ownersIn(foldLines(id, lines)));
     const job = foldLines(id, lines, lifeOf);
     const { sender } = job.record;
     // A dead process may have written its last event after these lines were read.
-    const isDead = job.state === 'sending' && sender !== undefined && lifeOf(sender) === 'dead';
+    const isDead = sender !== undefined && lifeOf(sender) === 'dead';
     if (!isDead || (await linesOf(id))?.length === lines.length) return job;
   }
 }
@@ -201,15 +201,14 @@ function claimsIn(database: Database): ClaimMethods {
     );
     return new Map(rows.map(({ name, content }) => [name, content]));
   });
-  // Sort the names, so that processes that claim the same names lock them in the same order.
+  // ORDER BY makes processes that claim the same names lock them in the same order.
   const claimAll = database.combine(async (requests: { name: string; content: string; token: string }[]) => {
-    const sorted = requests.toSorted((one, other) => (one.name < other.name ? -1 : 1));
     const rows = await database.query<{ name: string; content: string; token: string }>(
       `WITH made AS (INSERT INTO ${claims} (name, content, token, tentative)
-         SELECT name, content, token, true FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given (name, content, token)
+         SELECT name, content, token, true FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given (name, content, token) ORDER BY name
          ON CONFLICT (name) DO NOTHING RETURNING name, content, token)
        SELECT * FROM made UNION ALL SELECT name, content, token FROM ${claims} WHERE name = ANY($1)`,
-      (['name', 'content', 'token'] as const).map((field) => sorted.map((each) => each[field])),
+      (['name', 'content', 'token'] as const).map((field) => requests.map((each) => each[field])),
     );
     const holders = new Map(rows.map((row) => [row.name, row]));
     return new Map(requests.map((each) => [each, holders.get(each.name)]));
