@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import pg from 'pg';
 import { describe, expect, it, vi } from 'vitest';
 import { MgwError } from '../../../src/errors.ts';
@@ -59,11 +60,13 @@ describe('a statement', () => {
   });
 
   it('is repeated at growing intervals until the connect_timeout of the URL has passed', async () => {
-    const { database, tries, pauses } = answering(errorOf('ECONNREFUSED', 'of hunter2.'));
+    vi.stubEnv('PGPASSWORD', 'sesame');
+    const { database, tries, pauses } = answering(errorOf('ECONNREFUSED', 'of hunter2, sesame.'));
+    vi.unstubAllEnvs();
     const error: unknown = await database.query('SELECT').catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(DatabaseLost);
     expect(error).toMatchObject({ exitCode: 6, retry: 'safe' });
-    expect((error as Error).message).toMatch(/does not respond: of \S*[^2.]\.$/);
+    expect((error as Error).message).toMatch(/does not respond: of ((?!hunter2|sesame).)*\.$/);
     expect(pauses.slice(0, 7)).toEqual([25, 50, 100, 200, 400, 800, 1000]);
     const waited = pauses.reduce((sum, ms) => sum + ms, 0);
     expect(waited).toBeLessThanOrEqual(url.responseTimeoutMs);
@@ -73,7 +76,9 @@ describe('a statement', () => {
 
   it('is not repeated after the database is closed', async () => {
     const { database, tries } = answering(errorOf('ECONNREFUSED'));
+    const end = vi.spyOn(pg.Pool.prototype, 'end');
     await database.close();
+    expect(end).toHaveBeenCalledTimes(1);
     await expect(database.query('SELECT')).rejects.toBeInstanceOf(DatabaseLost);
     expect(tries()).toBe(1);
   });
@@ -100,6 +105,7 @@ describe('a statement', () => {
     [undefined, 'The server does not support SSL connections', { code: 'config' }],
     ['22021', 'no', { code: 'local_io', retry: 'safe' }],
     [undefined, 'no', { code: 'local_io', retry: 'safe' }],
+    [undefined, '', { code: 'local_io', message: expect.stringContaining('no reason was given') as string }],
   ])(
     'is not repeated if it is refused (%s, %s), and the error suggests a solution',
     async (code, text, error) => {
@@ -121,18 +127,53 @@ describe('a statement', () => {
     for (const [cause, text] of causes)
       await expect(answering(cause).database.query('SELECT')).rejects.toThrow(text);
   });
+});
 
-  it('never reuses a connection after a failed transaction', async () => {
-    const { database } = answering([]);
-    const released: unknown[] = [];
+describe('a check for transactions', () => {
+  /**
+   * Checks on a connection that refuses the statement `refused`, if set. Returns the connection's statements, and whether
+   * it was released as broken.
+   */
+  async function check(
+    database: Database,
+    refused?: string,
+  ): Promise<{ works: boolean; statements: string[]; released: unknown[] }> {
+    const [statements, released] = [[] as string[], [] as unknown[]];
     const client = {
-      query: () => Promise.reject(errorOf('0A000')),
+      query: (text: string) => {
+        statements.push(text);
+        return text === refused ? Promise.reject(errorOf('0A000')) : Promise.resolve();
+      },
       release: (isBroken?: boolean) => released.push(isBroken),
     };
     vi.spyOn(pg.Pool.prototype, 'connect').mockImplementation((() => Promise.resolve(client)) as () => never);
-    expect(await database.supportsTransactions()).toBe(false);
-    expect(released).toEqual([true]);
+    return { works: await database.supportsTransactions(), statements, released };
+  }
+
+  it('ends its transaction, so that the connection can be reused', async () => {
+    expect(await check(answering([]).database)).toEqual({
+      works: true,
+      statements: ['BEGIN', 'ROLLBACK'],
+      released: [undefined],
+    });
   });
+
+  it('never reuses a connection after a failed transaction', async () => {
+    for (const refused of ['BEGIN', 'ROLLBACK'])
+      expect(await check(answering([]).database, refused)).toMatchObject({ works: false, released: [true] });
+  });
+
+  it('fails if the database does not respond after a failed transaction', async () => {
+    const { database } = answering(errorOf('ECONNREFUSED'));
+    await expect(check(database, 'BEGIN')).rejects.toBeInstanceOf(DatabaseLost);
+  });
+});
+
+it('a broken idle connection causes no error', async () => {
+  await answering([]).database.query('SELECT');
+  const pool: unknown = vi.spyOn(pg.Pool.prototype, 'query').mock.contexts.at(-1);
+  if (!(pool instanceof EventEmitter)) throw new Error('no statement was sent');
+  expect(() => pool.emit('error', new Error('gone'))).not.toThrow();
 });
 
 describe('isDuplicate', () => {
