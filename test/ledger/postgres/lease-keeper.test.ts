@@ -15,19 +15,19 @@ function open(): {
   statements: string[];
   clock: { now: number; monotonic: number };
   /** The response to each kind of statement, such as `INSERT`. A test can replace a response. */
-  answers: Record<string, () => object[]>;
+  answers: Record<string, (values: readonly unknown[]) => object[] | Promise<object[]>>;
 } {
   const [database, statements] = [new Database(parseStateUrl('postgres://127.0.0.1/d')), [] as string[]];
-  const answers: Record<string, () => object[]> = {
+  const answers: ReturnType<typeof open>['answers'] = {
     INSERT: () => [{ id: '1' }],
     UPDATE: () => [{ id: '1' }],
     SELECT: () => [{ id: '2', instance: 'i2' }],
     DELETE: () => [],
   };
-  vi.spyOn(database, 'query').mockImplementation((text) => {
+  vi.spyOn(database, 'query').mockImplementation((text, values = []) => {
     const [kind = ''] = text.split(' ');
     statements.push(kind);
-    return Promise.resolve().then(() => (answers[kind]?.() ?? []) as never[]);
+    return Promise.resolve().then(() => (answers[kind]?.(values) ?? []) as never[]);
   });
   const clock = { now: 0, monotonic: 0 };
   const times = { now: () => clock.now, monotonic: () => clock.monotonic };
@@ -69,9 +69,11 @@ describe('checking whether processes are alive', () => {
       ...['alive', 'unknown', 'unknown', 'dead', 'unknown'],
     ]);
     expect(statements).toEqual([]);
-    expect((await keeper.livesOf([{ ...owner, instance: 'other' }]))({ ...owner, instance: 'other' })).toBe(
-      'dead',
-    );
+    for (const other of [
+      { ...owner, instance: 'other' },
+      { ...owner, lease: '9' },
+    ])
+      expect((await keeper.livesOf([other]))(other)).toBe('dead');
     // Other processes may have declared this process dead.
     clock.monotonic = leaseMs;
     expect((await keeper.livesOf([owner]))(owner)).toBe('dead');
@@ -94,6 +96,8 @@ describe('a lease', () => {
     expect(statements).toEqual(['INSERT', 'UPDATE']);
     clock.monotonic = 0.79 * leaseMs;
     expect(() => lease.assertLease()).not.toThrow();
+    clock.monotonic = 0.81 * leaseMs;
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
     answers['UPDATE'] = () => [{ id: '1' }];
     await vi.advanceTimersByTimeAsync(leaseMs / 4);
     expect(statements).toEqual(['INSERT', 'UPDATE', 'UPDATE']);
@@ -119,6 +123,11 @@ describe('a lease', () => {
     expect(statements).toEqual(['INSERT', 'UPDATE', 'DELETE']);
     await keeper.close();
     expect(statements).toHaveLength(3);
+    const renewed = open();
+    await renewed.keeper.lease();
+    await renewed.keeper.close();
+    await vi.advanceTimersByTimeAsync(leaseMs);
+    expect(renewed.statements).toEqual(['INSERT', 'DELETE']);
   });
 
   it('is replaced once it has ended, and only the new lease is renewed', async () => {
@@ -132,12 +141,32 @@ describe('a lease', () => {
     await keeper.close();
   });
 
+  it('is replaced even while its renewal is in progress, and only the new lease is renewed afterwards', async () => {
+    vi.useFakeTimers();
+    const { keeper, clock, answers } = open();
+    const renewed: unknown[] = [];
+    let finish: (rows: object[]) => void = () => undefined;
+    const renewal = new Promise<object[]>((resolve) => (finish = resolve));
+    answers['UPDATE'] = ([id]) => (renewed.push(id) > 1 ? [{ id }] : renewal);
+    await keeper.lease();
+    await vi.advanceTimersByTimeAsync(leaseMs / 4);
+    clock.now = leaseMs;
+    answers['INSERT'] = () => [{ id: '2' }];
+    await keeper.lease();
+    finish([{ id: '1' }]);
+    await vi.advanceTimersByTimeAsync(leaseMs / 4);
+    expect(renewed).toEqual(['1', '2']);
+    await keeper.close();
+  });
+
   it('is trusted only for four fifths of its duration', async () => {
     const { keeper, statements, clock } = open();
     const lease = await keeper.lease();
     clock.now = leaseMs * 0.8 - 1;
     expect(await keeper.lease()).toBe(lease);
     clock.now = leaseMs * 0.8;
+    const error = expect.objectContaining({ code: 'unreachable', retry: 'safe', lacks: [] }) as Error;
+    expect(() => lease.assertLease()).toThrow(error);
     expect(await keeper.lease()).not.toBe(lease);
     expect(statements).toEqual(['INSERT', 'INSERT']);
     await keeper.close();
