@@ -331,18 +331,20 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     const { database } = await place.open();
     const [stateDir, owner] = [freshFolder(), { pid: 7, start: '1', host: 'here' }];
     const { ledger: identity } = await identityOf(database);
-    const [batch, alone] = [newJobId(now), newJobId(now + 1)];
+    const [batch, alone, saved] = [newJobId(now), newJobId(now + 1), newJobId(now + 3)];
     const fleet = await place.open();
     await fleet.create(batch, [
       { ...prepared, key: 'films/boat/2' },
       { type: 'sending', attempt: 1, owner },
     ]);
     await fleet.create(alone, [{ ...prepared, key: 'films' }]);
+    await fleet.create(saved, [{ ...prepared, key: 'films/ship' }]);
     const row = (id: string, state: string, outcome: string): string =>
       `('films', '${id}', '', '', '${state}', ${outcome})`;
     const rows = [
       row('boat', 'ended', "'unknown'"),
       row('boat/2', 'taken', 'NULL'),
+      row('ship', 'ended', "'saved'"),
       row('storm', 'ended', "'unknown'"),
     ];
     await place.server.query(
@@ -351,7 +353,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
       place.database,
     );
     const facts = new UnwrittenEvents(stateDir, identity);
-    for (const job of [batch, alone, newJobId(now + 2)])
+    for (const job of [batch, alone, saved, newJobId(now + 2)])
       await facts.keep({ job, uid: randomUUID(), line: encodeEvent(accepted, now).trimEnd() });
     await place.open({ stateDir });
     expect(facts.files()).toEqual([]);
@@ -360,6 +362,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     expect(states).toEqual([
       { id: 'boat', state: 'waiting', outcome: 'again' },
       { id: 'boat/2', state: 'taken', outcome: 'again' },
+      { id: 'ship', state: 'ended', outcome: 'saved' },
       { id: 'storm', state: 'ended', outcome: 'unknown' },
     ]);
   });

@@ -49,6 +49,8 @@ class Jobs {
   readonly restored: unknown[] = [];
   /** The hashes by which each created job can be looked up. */
   readonly names: unknown[] = [];
+  /** The columns of each statement that creates jobs. */
+  readonly created: { states: unknown; leases: unknown; instances: unknown; numbers: unknown }[] = [];
   readonly queueUpdates: (readonly unknown[])[] = [];
   readonly counts = new Map<string, number>();
 
@@ -56,6 +58,8 @@ class Jobs {
     if (text.includes('INSERT INTO mgw.jobs')) {
       this.restored.push(values[5]);
       this.names.push(values[11]);
+      const [, , states, leases, instances, , , numbers] = values;
+      this.created.push({ states, leases, instances, numbers });
       return (values[0] as string[]).map((id) => ({ id, ...this.found }));
     }
     if (text.includes('INSERT INTO mgw.events')) return this.#insert(values as string[][], commit);
@@ -219,6 +223,22 @@ describe('a job', () => {
     expect(await writer.create(newJobId(now + 1), [prepared, began])).toBe(false);
     expect(await writer.create(id, [prepared], true)).toBe(false);
     expect(jobs.restored).toEqual([false, false, true]);
+  });
+
+  it("is created with its state, under its process's lease if it has one, and its events are numbered from 1", async () => {
+    const { jobs, writer, id } = open();
+    await writer.create(id, [prepared, began]);
+    await writer.create(newJobId(now + 1), [prepared, accepted]);
+    expect(jobs.created).toEqual([
+      { states: ['prepared'], leases: ['3'], instances: ['i'], numbers: [1, 2] },
+      { states: ['queued'], leases: [null], instances: [null], numbers: [1, 2] },
+    ]);
+  });
+
+  it('is created once if two calls create it at the same time', async () => {
+    const { writer, id } = open();
+    const created = await Promise.all([writer.create(id, [prepared]), writer.create(id, [prepared])]);
+    expect(created).toEqual([true, false]);
   });
 
   it('is found by its fingerprint and its handle, if it has them', async () => {
