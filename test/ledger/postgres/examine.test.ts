@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { Database } from '../../../src/ledger/postgres/database.ts';
 import { dropLedger, examineLedger, createLedger } from '../../../src/ledger/postgres/examine.ts';
@@ -11,6 +11,30 @@ import { now } from '../conformance.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
 const clock = { now: () => now, monotonic: () => 0 };
+
+it.each<[string, object, object[], string[]]>([
+  ['PostgreSQL 14 and a clock that is 5 seconds behind', { number: 140_000, clock: now + 5000 }, [], []],
+  ['a clock that is 5 seconds ahead', { clock: now - 5000 }, [], []],
+  ['PostgreSQL 13', { number: 139_999 }, [], ['too old']],
+  ['a clock that is more behind', { clock: now + 5001 }, [], ['clock differs']],
+  ['a clock that is more ahead', { clock: now - 5001 }, [], ['clock differs']],
+  ['fsync=off', { fsync: 'off' }, [], ['fsync is off']],
+  ['full_page_writes=off', { pages: 'off' }, [], ['full_page_writes is off']],
+  ['a standby', {}, [{ standby: true }], ['is a standby']],
+  ['two databases behind one address', {}, [{ ledger: 'b' }], ['different databases']],
+])('the database check of %s causes the right warnings', async (_, settings, endpoints, texts) => {
+  const left = [...endpoints];
+  vi.spyOn(Database.prototype, 'supportsTransactions').mockResolvedValue(true);
+  vi.spyOn(Database.prototype, 'query').mockImplementation((text) => {
+    const found = { encoding: 'UTF8', foreign_names: null, ledger: 'a', version: 2, standby: false };
+    const usual = { server: '16.1', number: 160_001, clock: now, fsync: 'on', pages: 'on', jobs: 0 };
+    if (text.includes('standby')) return Promise.resolve([{ ...found, ...left.pop() }] as never[]);
+    return Promise.resolve([{ ...found, ...usual, ...settings }] as never[]);
+  });
+  const examination = examineLedger(parseStateUrl('postgres://127.0.0.1/d'), clock);
+  const { warnings } = await examination.finally(() => vi.restoreAllMocks());
+  expect(warnings).toEqual(texts.map((text) => expect.stringContaining(text) as string));
+});
 
 describePostgres('on PostgreSQL,', (newPlace) => {
   async function warnings({ server, database }: PostgresPlace, port?: number): Promise<string[]> {
@@ -70,6 +94,9 @@ describePostgres('on PostgreSQL,', (newPlace) => {
     expect((await createLedger(url)).version).toBe(2);
     await dropLedger(url);
     await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
+    await expect(
+      openPostgresLedger(url, { stateDir: freshFolder(), clock: systemClock }),
+    ).rejects.toMatchObject(missing);
     expect((await createLedger(url)).version).toBe(2);
   });
 
