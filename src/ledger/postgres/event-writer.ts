@@ -258,11 +258,11 @@ function lookupValues(job: Job | undefined): { kind: 'fingerprint' | 'handle'; v
   ];
 }
 
-// Returns the process that announces an event. Returns undefined for a fact, which has no owner. An event with a time
-// was imported, so it is a fact.
+// Returns the process that announces an event; undefined for a fact. An event with a time was imported, so it is a
+// fact.
 function announcingOwner(event: GivenEvent): Owner | undefined {
   if (event === undefined || 'at' in event) return undefined;
-  return (event as { owner?: Owner }).owner;
+  return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
 }
 
 /** Returns the hash of a fingerprint or handle, by which jobs are looked up. The value may have any length. */
