@@ -82,7 +82,7 @@ export async function copyState(
   from: CopyPlace,
   to: CopyPlace,
   repeat: readonly string[],
-  keepKeys = false,
+  keepKeys?: boolean,
 ): Promise<CopyCounts> {
   const budgets = await from.budgets.read();
   await refuseConflicts(from, to, repeat, keepKeys);
@@ -144,9 +144,9 @@ function placesIn(to: Ledger, first: string): (holder: Holder) => Promise<void> 
   const known = new Set<string>();
   let name = first;
   return async (holder) => {
+    const text = holderText(holder);
     while (!known.has(holder.job)) {
-      const text = await to.claim(name, holderText(holder));
-      const there = text === undefined ? holder : readHolder(text);
+      const there = readHolder((await to.claim(name, text)) ?? text);
       if (there === undefined) return;
       // A search ends at a job that was never created. Forbid that job, so that searches reach the jobs after it.
       if (there.job !== holder.job && (await to.claimState(there.job)) === 'unmade')
@@ -164,7 +164,7 @@ async function refuseConflicts(
   { name: source, ledger: from }: CopyPlace,
   { name: target, ledger: to }: CopyPlace,
   repeat: readonly string[],
-  keepKeys: boolean,
+  keepKeys: boolean | undefined,
 ): Promise<void> {
   const [changed, keys] = [[] as string[], [] as string[]];
   for (const id of (await from.ids()).reverse()) {

@@ -11,6 +11,7 @@ import { accepted, now, prepared } from '../ledger/conformance.ts';
 import { freshFolder } from '../support/servers.ts';
 
 const owner = deadOwner();
+const { fingerprint } = prepared as { fingerprint: string };
 const [gone, next] = [newJobId(now), newJobId(now + 1)];
 const sending: JobEvent = { type: 'sending', attempt: 1, owner };
 
@@ -35,7 +36,6 @@ async function copyJobs(from: Ledger, to: Ledger, keepKeys = false): Promise<num
 
 /** Adds a job whose key previously belonged to a removed job. */
 async function fill(ledger: Ledger): Promise<void> {
-  const { fingerprint } = prepared as { fingerprint: string };
   const holder = (job: string): string => holderText({ job, fingerprint, owner });
   await ledger.claim('key.boat', holder(gone));
   await ledger.create(gone, [{ ...prepared, key: 'boat' }]);
@@ -75,13 +75,16 @@ it('a claim whose copy was interrupted before its confirmation is confirmed by t
   expect(await confirmations(to)).toEqual([true, false]);
 });
 
-it('an attempt that another process claimed in the target is a conflict, and is not confirmed', async () => {
-  const [from, to] = await ledgers();
-  await fill(from);
-  await to.claim(names.attempt(next, 1), 'of another process');
-  await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
-  expect(await confirmations(to)).toEqual([false, false]);
-});
+it.each([1, 2])(
+  'an attempt %i that another process claimed in the target is a conflict, and is not confirmed',
+  async (attempt) => {
+    const [from, to] = await ledgers();
+    await fill(from);
+    await to.claim(names.attempt(next, attempt), 'of another process');
+    await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
+    expect(await confirmations(to)).toEqual([false, false]);
+  },
+);
 
 it('a job that is removed during the copy is not copied', async () => {
   const [from, to] = await ledgers();
@@ -106,17 +109,33 @@ it('a record with other events in the target is a conflict', async () => {
   await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
 });
 
+it.each([
+  [8, ''],
+  [9, ', and 1 more'],
+])('the conflict of %i jobs lists up to eight of them', async (count, more) => {
+  const [from, to] = await ledgers();
+  const ids = Array.from({ length: count }, (_, index) => newJobId(now + index));
+  for (const id of ids) {
+    await from.create(id, [prepared]);
+    await to.create(id, [{ ...prepared, key: 'boat' }]);
+  }
+  await expect(copyJobs(from, to)).rejects.toThrow(`two: ${ids.slice(0, 8).join(', ')}${more}. Nothing`);
+});
+
+/** Claims a name for a job. */
+async function claimFor(ledger: Ledger, name: string, job: string): Promise<void> {
+  await ledger.claim(name, holderText({ job, fingerprint, owner }));
+}
+
 /** Adds a command's job. Claims the command's name first, as `create` does. */
-async function command(ledger: Ledger, id: string, key?: string): Promise<void> {
-  const { fingerprint } = prepared as { fingerprint: string };
-  await ledger.claim(names.first({ key, fingerprint }), holderText({ job: id, fingerprint, owner }));
+async function command(ledger: Ledger, id: string, key?: string, after?: string): Promise<void> {
+  await claimFor(ledger, after === undefined ? names.first({ key, fingerprint }) : names.after(after), id);
   await ledger.create(id, [{ ...prepared, key }, sending, accepted]);
 }
 
 /** Returns the jobs that a later command with the same name finds, in order. */
 async function chain(ledger: Ledger, key?: string): Promise<string[]> {
   const found: string[] = [];
-  const { fingerprint } = prepared as { fingerprint: string };
   await follow(ledger, { key, fingerprint }, ({ holder }) => {
     found.push(holder.job);
     return false;
@@ -145,11 +164,72 @@ it('a key that belongs to another job in the target is refused before anything i
 it('the jobs of one command in two folders are chained in the target, even after a job that was never created', async () => {
   const [from, to] = await ledgers();
   const [own, unmade] = [newJobId(now - 5), newJobId(now - 4)];
-  const { fingerprint } = prepared as { fingerprint: string };
   await command(from, next);
   await command(to, own);
-  await to.claim(names.after(own), holderText({ job: unmade, fingerprint, owner }));
+  await claimFor(to, names.after(own), unmade);
   for (const copied of [1, 0]) expect(await copyJobs(from, to)).toBe(copied);
   expect(await chain(to)).toEqual([own, unmade, next]);
   expect(await to.claimState(unmade)).toBe('removed');
+});
+
+it('a job that was never created is not copied, but a later job of its command is', async () => {
+  const [from, to] = await ledgers();
+  const [own, unmade] = [newJobId(now - 5), newJobId(now - 4)];
+  await command(from, own);
+  await claimFor(from, names.after(own), unmade);
+  await command(from, next, undefined, unmade);
+  expect(await copyJobs(from, to)).toBe(2);
+  expect(await chain(to)).toEqual([own, next]);
+});
+
+it('a lost job that may have been paid for remains lost', async () => {
+  const [from, to] = await ledgers();
+  const lost = newJobId(now - 5);
+  await claimFor(from, names.first(prepared), lost);
+  await from.claim(names.attempt(lost, 1), JSON.stringify(owner));
+  await command(from, next, undefined, lost);
+  await copyJobs(from, to);
+  expect([await chain(to), await to.claimState(lost)]).toEqual([[lost, next], 'lost']);
+});
+
+it('a job can be copied even if the name of its command is damaged in the target', async () => {
+  const [from, to] = await ledgers();
+  await command(from, next);
+  await to.claim(names.first(prepared), 'damaged');
+  expect(await copyJobs(from, to)).toBe(1);
+  expect(await chain(to)).toEqual([next]);
+});
+
+it("a key's first job that exists decides whether the key would name two jobs", async () => {
+  const [from, to] = await ledgers();
+  const [first, other, unmade] = [newJobId(now - 5), newJobId(now - 4), newJobId(now - 3)];
+  await command(from, first, 'boat');
+  await command(from, next, 'boat', first);
+  await claimFor(to, 'key.boat', unmade);
+  expect(await copyJobs(from, to)).toBe(2);
+  const [, third] = await ledgers();
+  await command(third, other, 'boat');
+  await expect(copyJobs(from, third)).rejects.toThrow(
+    `1 key would name two jobs: boat names ${first} in one, and ${other} in two. Nothing`,
+  );
+});
+
+it('a job that was removed from the target does not keep its key', async () => {
+  const [from, to] = await ledgers();
+  const other = newJobId(now + 5);
+  await command(from, next, 'boat');
+  await copyJobs(from, to);
+  await to.remove(next);
+  await command(to, other, 'boat', next);
+  expect(await copyJobs(from, to)).toBe(0);
+  expect(await to.ids()).toEqual([other]);
+});
+
+it('a job that is lost in the target is copied again with its key', async () => {
+  const [from, to] = await ledgers();
+  await command(from, next, 'boat');
+  await claimFor(to, 'key.boat', next);
+  await to.claim(names.attempt(next, 1), JSON.stringify(owner));
+  expect(await to.claimState(next)).toBe('lost');
+  expect(await copyJobs(from, to)).toBe(1);
 });
