@@ -91,7 +91,7 @@ export function openSession(options: SessionOptions): Session {
     const resolved = await settings();
     const opened = await gatewayOf(resolved, closers);
     // In the sandbox, a prompt may contain the configured key by mistake.
-    secrets.add(opened.key, resolved.sandbox.value ? resolved.key?.readIfValid() : undefined);
+    secrets.add(opened.key, resolved.key?.readIfValid());
     return opened;
   });
   let deadline: Deadline | undefined;

@@ -4,10 +4,18 @@ import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { bearer } from '../../src/exchange.ts';
-import { type Session, transferDeadline } from '../../src/flows/session.ts';
+import { openSession, type Session, transferDeadline } from '../../src/flows/session.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
-import { configuredGateway, sandboxGateway, sharedLedger } from '../../src/flows/settings.ts';
+import {
+  configuredGateway,
+  ledgerFolder,
+  sandboxGateway,
+  sharedLedger,
+  withSettings,
+} from '../../src/flows/settings.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
 import { minSecretLength } from '../../src/redact.ts';
+import { fakeClock } from '../jobs/harness.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
@@ -38,6 +46,18 @@ it('the sandbox is polled every 200 ms unless the user sets an interval', () => 
   expect([pollIntervalOf({}), pollIntervalOf({ pollInterval: '3s' })]).toEqual([200, 3000]);
 });
 
+it('the sandbox has its own ledger folder', () => {
+  const folderFor = (flags: object): string =>
+    ledgerFolder(resolveSettings({ flags, env: { MGW_STATE_DIR: '/state' }, file: { profiles: {} } }));
+  expect([folderFor({}), folderFor({ sandbox: true })]).toEqual(['/state', '/state/sandbox/ledger']);
+});
+
+it('a protocol whose authentication can be set uses the setting', () => {
+  const profiles = { default: { c: { auth_header: 'X-Key' } } };
+  const settings = resolveSettings({ flags: {}, env: {}, file: { profiles } });
+  expect(withSettings(c, settings).auth).toEqual({ header: 'X-Key', scheme: '' });
+});
+
 it('the sandbox has its own schema in a shared database', () => {
   const schemaFor = (flags: object): string | undefined => {
     const env = { MGW_STATE: 'postgres:///d?schema=films' };
@@ -56,13 +76,47 @@ it.each([
   expect((await transferDeadline(session)).remainingMs()).toBe(expected);
 });
 
+it("the command's deadline applies to the client once it has started", async () => {
+  const session = sessionIn(freshFolder(), {}, {}, { timeout: '20m' });
+  const { deadline } = await session.client();
+  expect(deadline?.remainingMs()).toBe(Infinity);
+  expect((await session.deadline()).remainingMs()).toBe(1_200_000);
+  expect(deadline?.remainingMs()).toBe(1_200_000);
+});
+
+it('a session uses the wrapped client', async () => {
+  const wrapped = {} as GatewayClient;
+  const session = openSession({
+    clock: fakeClock(),
+    settings: () => sessionIn(freshFolder()).settings(),
+    note: () => undefined,
+    signals: () => ({ soft: new AbortController().signal, hard: new AbortController().signal }),
+    wrapClient: () => wrapped,
+  });
+  expect(await session.client()).toBe(wrapped);
+});
+
+it('a session with a shared ledger does not use its folder if the database is unreachable', async () => {
+  const session = sessionIn(freshFolder(), { MGW_STATE: 'postgres://127.0.0.1:1/mgw' });
+  await expect(session.ledger()).rejects.toMatchObject({ code: 'unreachable' });
+  expect(session.notes).toEqual([]);
+});
+
+it('a session can upload files if it has a store, or in the sandbox', async () => {
+  const [session, rehearsal] = [sessionIn(freshFolder()), sessionIn(freshFolder(), { MGW_SANDBOX: '1' })];
+  expect([await session.hasStore(), await rehearsal.hasStore()]).toEqual([false, true]);
+  expect(await session.store()).toBeUndefined();
+  await session.close();
+});
+
 it('a session closes its ledger and its client', async () => {
   const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_REGION: 'eu-west-1' };
   const session = sessionIn(freshFolder(), { ...account, MGW_SANDBOX: '1' });
   const { baseUrl } = await session.gateway();
   const opened = [await session.objects(), await session.budget('standing', 'clips')];
-  const closed = opened.map((each) => vi.spyOn(each, 'close'));
+  const closed = [...opened, await session.ledger()].map((each) => vi.spyOn(each, 'close'));
   await session.close();
+  await session.closeLedger();
   for (const each of closed) expect(each).toHaveBeenCalledOnce();
   await expect(fetch(baseUrl)).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
 });
@@ -103,12 +157,13 @@ it.each([
   await session.close();
 });
 
-it('a short API key is not removed from a response, because a handle may contain the same text by chance', async () => {
-  const handle = '{"id":"task_1"}';
-  const server = await httpServer((_, response) => void response.end(handle));
-  const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url, MGW_API_KEY: 'task_1' });
-  const reply = await (
-    await session.client()
-  ).exchange({ method: 'GET', path: '/v1/videos/task_1', headers: {} }, { auth: bearer, timeoutMs: 60_000 });
-  expect(reply.text).toBe(handle);
+it('an API key is removed from a response, unless it is so short that a handle may contain it by chance', async () => {
+  const server = await httpServer(({ path }, response) => void response.end(`{"id":"${path.slice(1)}"}`));
+  const shownBy = async (key: string): Promise<string> => {
+    const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url, MGW_API_KEY: key });
+    const request = { method: 'GET', path: `/${key}`, headers: {} } as const;
+    return (await (await session.client()).exchange(request, { auth: bearer, timeoutMs: 60_000 })).text;
+  };
+  const [key, short] = ['k'.repeat(minSecretLength), 's'.repeat(minSecretLength - 1)];
+  expect([(await shownBy(key)).includes(key), await shownBy(short)]).toEqual([false, `{"id":"${short}"}`]);
 });
