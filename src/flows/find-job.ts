@@ -57,7 +57,7 @@ export async function recordedJobHere(
   session: Pick<Session, 'ledger' | 'settings'>,
   ref: string,
   wordsOf: (job: Job) => readonly string[],
-  sendsKey = false,
+  sendsKey?: boolean,
 ): Promise<Job> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
   const gateway = configuredGateway(settings);

@@ -243,12 +243,11 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   }
   // If two users decide at once, the later decision must not undo an attempt that the earlier decision started.
   const { how } = resolution;
-  const correction = job.handle !== undefined && { instead_of: job.handle };
   const attempt = await lastAttempt(ledger, job);
-  await ledger.append(job.id, { type: 'resolved', attempt, how, ...correction });
+  await ledger.append(job.id, { type: 'resolved', attempt, how, instead_of: job.handle });
   if (how === 'adopted') {
     const { handle } = resolution;
-    await ledger.append(job.id, { type: 'accepted', handle, adopted: true, ...correction });
+    await ledger.append(job.id, { type: 'accepted', handle, adopted: true, instead_of: job.handle });
   }
   return (await ledger.read(job.id)) ?? job;
 }

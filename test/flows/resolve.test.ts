@@ -6,11 +6,13 @@ import type { Session } from '../../src/flows/session.ts';
 import type { Delivered } from '../../src/flows/deliver.ts';
 import { chargesOf } from '../../src/budget/spend.ts';
 import { lostProtocol, type JobEvent } from '../../src/job.ts';
+import { resolveSettings } from '../../src/config/resolve.ts';
 import { decimalOf } from '../../src/decimal.ts';
+import { names } from '../../src/ledger/names.ts';
 import { MgwError } from '../../src/errors.ts';
 import { storedName, type Store } from '../../src/store/store.ts';
 import { deadOwner } from '../jobs/harness.ts';
-import { freshFolder } from '../support/servers.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
 import { jobWith, sessionIn } from './flow-deps.ts';
 
 const error = { code: 'submit_unknown', message: 'lost' };
@@ -118,6 +120,8 @@ describe('speech in doubt', () => {
 });
 
 describe('a video in doubt', () => {
+  const base_url = 'https://g.example';
+
   it('gets its state from a response that was recorded but not evaluated', async () => {
     const session = sessionIn(freshFolder());
     const reply = {
@@ -135,7 +139,6 @@ describe('a video in doubt', () => {
     const state = freshFolder();
     const session = sessionIn(state, { MGW_BASE_URL: undefined });
     const ledger = await session.ledger();
-    const base_url = 'https://g.example';
     const prepared = { type: 'prepared', protocol: 'c', base_url, fingerprint: 'f', account: '' } as const;
     const id = await ledger.newId(1_795_000_000_000);
     await ledger.create(id, [{ ...prepared, request: { prompt: 'a boat' } }, sending, unknown]);
@@ -144,6 +147,38 @@ describe('a video in doubt', () => {
     await expect(findDoubt(sessionIn(state), id)).rejects.toMatchObject({ code: 'usage', next: elsewhere });
     expect((await findDoubt(session, id)).ways).toHaveLength(3);
     expect((await decide(session, id, adopted)).job.handle).toBe('task_1');
+  });
+
+  it.each<[string, Resolution, (id: string) => string[]]>([
+    [
+      'repeated without a login',
+      notCreated,
+      (id) => ['--base-url', base_url, 'jobs', 'resolve', id, '--not-created'],
+    ],
+    [
+      'refused without a key for its gateway',
+      adopted,
+      () => ['auth', 'login', '--profile', 'g.example', '--base-url', base_url],
+    ],
+  ])('is %s if the decision is %j', async (_, resolution, next) => {
+    const profile = { api_key: 'sk-of-another-gateway' };
+    const session = sessionIn(freshFolder(), { MGW_API_KEY: undefined }, {}, profile);
+    const id = await doubtful(session, { base_url }, unknown);
+    await expect(decide(session, id, resolution)).rejects.toMatchObject({ next: ['mgw', ...next(id)] });
+  });
+
+  it.each([
+    ['its last recorded attempt, even if another process is starting the next one', '', 1],
+    ['the last claimed attempt if its record is damaged', '{"damaged":true}\n', 2],
+  ])('is resolved for %s', async (_, damage, attempt) => {
+    const state = freshFolder();
+    const session = sessionIn(state);
+    const id = await doubtful(session, {}, unknown);
+    const ledger = await session.ledger();
+    await ledger.claim(names.attempt(id, 2), JSON.stringify(deadOwner()));
+    appendFileSync(join(state, 'jobs', `${id}.jsonl`), damage);
+    await decide(session, id, notCreated);
+    expect((await ledger.events(id)).at(-1)).toMatchObject({ type: 'resolved', attempt });
   });
 
   it('cannot adopt an invalid handle', async () => {
@@ -301,17 +336,57 @@ describe('--resubmit', () => {
     expect((await ledger.read(id))?.state).toBe('unknown');
   });
 
-  it.each<[string, object, boolean]>([
-    ['a standing budget, and the error does not suggest --budget', { budgets: ['clips'] }, false],
-    ['its --budget, and the error suggests the required amount', { budgets: ['--budget'], limit: '1' }, true],
-  ])('is refused if it exceeds %s', async (_, money, isSuggested) => {
+  it.each<[string, object, string | undefined, boolean]>([
+    ['a standing budget, and the error does not suggest --budget', { budgets: ['clips'] }, undefined, false],
+    [
+      'its --budget, and the error suggests the required amount',
+      { budgets: ['--budget'], limit: '1' },
+      undefined,
+      true,
+    ],
+    [
+      'the budget of its batch, and the error suggests the required amount',
+      { budgets: ['batch b'], limit: '1' },
+      undefined,
+      true,
+    ],
+    [
+      'the --budget that the user passes, and the error suggests no other',
+      { budgets: ['--budget'], limit: '1' },
+      '2',
+      false,
+    ],
+  ])('is refused if it exceeds %s', async (_, money, budget, isSuggested) => {
     const session = sessionIn(freshFolder(), {}, {}, { prices: { c: { 'vendor-h3': 'video=4' } } });
     await (await session.budget('standing', 'clips')).setLimit({ amount: decimalOf(3) });
     const again = { ...sending, ...money, attempt: 2 };
     const id = await doubtful(session, { request }, again, { ...unknown, attempt: 2 });
-    const refused = (await decide(session, id, resubmit).catch((reason: unknown) => reason)) as MgwError;
-    expect([refused.code, refused.lacks]).toEqual(['budget', isSuggested ? ['--budget', '4'] : undefined]);
+    const options = { target: undefined, force: false, deadline: { remainingMs: () => Infinity }, budget };
+    await expect(resolve(session, id, resubmit, options)).rejects.toMatchObject({
+      ...{ code: 'budget', lacks: isSuggested ? ['--budget', '4'] : undefined },
+    });
   });
+
+  it.each<[string, string | undefined, object, string[]]>([
+    ['its recorded budgets', undefined, {}, ['--budget', '4', '--budget-name', 'clips']],
+    ['the budgets that the user passes', '5', { budgetName: 'songs' }, ['--budget', '5']],
+  ])(
+    'suggests %s if its response is lost too, and its estimated cost was reserved only once',
+    async (_, budget, flags, expected) => {
+      const server = await httpServer((_, response) => void response.destroy());
+      const profile = { prices: { c: { 'vendor-h3': 'video=4' } } };
+      const settings = resolveSettings({ flags, env: {}, file: { profiles: { default: {} } } });
+      const own = sessionIn(freshFolder(), { MGW_BASE_URL: server.url }, {}, profile);
+      const session = { ...own, settings: () => Promise.resolve(settings) };
+      await (await own.budget('standing', 'clips')).setLimit({ amount: decimalOf(4) });
+      const again: JobEvent = { ...sending, attempt: 2, budgets: ['clips', '--budget'], limit: '4' };
+      const id = await doubtful(own, { request }, again, { ...unknown, attempt: 2 });
+      const options = { target: undefined, force: false, deadline: { remainingMs: () => Infinity }, budget };
+      await expect(resolve(session, id, resubmit, options)).rejects.toMatchObject({
+        ...{ code: 'submit_unknown', next: ['mgw', 'jobs', 'resolve', id, ...expected] },
+      });
+    },
+  );
 
   it('requires an amount if the amount of its --budget was not recorded', async () => {
     const session = sessionIn(freshFolder());
