@@ -80,7 +80,7 @@ export async function earlierAsset(
   session: Session,
   ref: string,
   flag: string,
-  isDryRun = false,
+  isDryRun?: boolean,
 ): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
   const { key, index, label } = part;
@@ -127,7 +127,7 @@ async function videoOf(
   job: Job,
   index: number,
   label: string,
-  isDryRun = false,
+  isDryRun?: boolean,
 ): Promise<JobFile> {
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${label}: ${job.id} is speech, not a video.`);

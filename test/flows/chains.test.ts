@@ -144,8 +144,13 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(gateway.requests.slice(fetched).filter(({ path }) => path.startsWith('/files'))).toHaveLength(0);
     expect(left()).toEqual([]);
     store.objects.set('/media/clips/intro.mp4', Buffer.from('another'));
+    store.metadata.delete('/media/clips/intro.mp4');
     const changed = await user.run([...submit, '--image', '@intro:first', '--retries', '0']);
     expect(changed.code).toBe(9);
+    state.isKept = true;
+    const kept = await user.run([...submit, '--image', '@intro:first', '--json']);
+    expect(kept.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
+    expect(store.objects.get('/media/clips/intro.mp4')).toEqual(Buffer.from('another'));
     expect(images()).toHaveLength(2);
   });
 

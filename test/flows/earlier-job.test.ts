@@ -207,6 +207,18 @@ describe("an earlier job's video", () => {
     await expect(asset(made)).rejects.toMatchObject({ next: ['mgw', 'jobs', 'fetch', made.id] });
   });
 
+  it('is fetched again if its file is missing, and costs nothing if that fails', async () => {
+    const { job, asset, folder } = scene();
+    const began: JobEvent = {
+      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
+      ...{ command: 'submit', ask: 'file', output: join(folder, 'own.mp4') },
+    };
+    const made = await job(began, accepted, success(2));
+    await expect(asset(made, '#2')).rejects.toMatchObject({ code: 'pending', charged: 'no' });
+    writeFileSync(join(folder, 'own-2.mp4'), 'changed');
+    await expect(asset(made, '#2')).rejects.toMatchObject({ code: 'local_io', charged: 'no' });
+  });
+
   it('cannot be used if the job is speech', async () => {
     const { session, asset } = scene();
     const made = await jobWith(await session.ledger(), 'tts', accepted);

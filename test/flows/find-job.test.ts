@@ -148,6 +148,13 @@ describe('a job of another gateway', () => {
     },
   );
 
+  it('is queried from its own profile if a flag has replaced the base URL of the profile', () => {
+    const settings = choice({ baseUrl: 'https://other.example' });
+    expect(() => checkGateway(at('https://g.example'), 'https://other.example', settings, ['jobs'])).toThrow(
+      expect.objectContaining({ next: ['mgw', '--base-url', 'https://g.example', 'jobs'] }),
+    );
+  });
+
   it("never receives the key of another gateway's profile, unless that key paid for the job", () => {
     const own = 'https://third.example:8443';
     expect(() => checkGateway(at(own), 'https://g.example', choice(), ['jobs', 'wait', 'j'])).toThrow(

@@ -1,9 +1,11 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { resolveSettings } from '../../src/config/resolve.ts';
 import { MgwError } from '../../src/errors.ts';
 import {
   type KeptFlags,
+  commandForPerson,
   globalArguments,
   nextForOutput,
   alternativeOutput,
@@ -73,6 +75,21 @@ describe('the next command after an error', () => {
   ])('%s', (_, next, globals, expected) => {
     expect(withGlobals(errorWith(next), globals).next).toEqual(expected);
   });
+});
+
+it.each<[string, object, string[]]>([
+  [
+    'the profile and the base URL',
+    { MGW_PROFILE: 'work', MGW_BASE_URL: 'https://g.example' },
+    ['--profile', 'work', '--base-url', 'https://g.example'],
+  ],
+  ['only the sandbox', { MGW_SANDBOX: '1', MGW_BASE_URL: 'https://g.example' }, ['--sandbox']],
+  ['nothing that the profile contains', {}, []],
+])("a command for a person contains %s from the server's environment", (_, env, flags) => {
+  const profiles = { default: { base_url: 'https://own.example' }, work: {} };
+  const settings = resolveSettings({ flags: {}, env: { ...env }, file: { profiles } });
+  const command = ['jobs', 'wait', 'j'];
+  expect(commandForPerson(['mgw', ...command], {}, settings)).toEqual(['mgw', ...flags, ...command]);
 });
 
 describe('the next command after a command with -o', () => {
@@ -169,6 +186,13 @@ describe('the next command after a command with -o', () => {
       ['mgw', 'auth', 'status'],
     ],
     [
+      'is unchanged if it runs another program',
+      ['chmod', '700', 'x'],
+      { job, retry: 'resume' },
+      { output: 'a.mp4' },
+      ['chmod', '700', 'x'],
+    ],
+    [
       'is unchanged if the command cannot be resumed',
       ['mgw', 'jobs', 'ls'],
       { job, retry: 'safe' },
@@ -206,6 +230,7 @@ it('a free path ends with the next unused number, but a device, a folder without
   writeFileSync(join(folder, 'boat-2.mp4'), '');
   mkdirSync(join(folder, 'boat-3.mp4'));
   expect(freePath(boat)).toBe(join(folder, 'boat-4.mp4'));
+  expect(freePath(join(folder, 'boat-3.mp4'))).toBe(join(folder, 'boat-3-2.mp4'));
   expect(freePath('s3://bucket/a/boat.mp4')).toBe('s3://bucket/a/boat-2.mp4');
   expect(freePath('s3://bucket/a/boat-2.mp4')).toBe('s3://bucket/a/boat-3.mp4');
   for (const path of [

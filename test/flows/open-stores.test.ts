@@ -3,10 +3,13 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { limitsOf, openSandbox, startSandbox } from '../../src/flows/open-sandbox.ts';
-import { openStore, reachProblem } from '../../src/flows/open-stores.ts';
+import { openObjects, openStore, reachProblem } from '../../src/flows/open-stores.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
 import type { SandboxOptions } from '../../src/sandbox/server.ts';
 import type { StoreDeps } from '../../src/store/store.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
+import { sessionIn } from './flow-deps.ts';
 
 it.each([
   ['media.example.com', 'gateway.example.com', undefined],
@@ -31,7 +34,8 @@ it('a store that is configured both as an address and as a program is refused', 
     code: 'config',
     next: ['mgw', 'config', 'unset', 'store.command'],
   });
-  expect('describe' in ((await openStore({ command, expiresMs }, {}, deps)) ?? {})).toBe(false);
+  const program = await openStore({ command, expiresMs }, {}, deps);
+  expect([program !== undefined, 'describe' in (program ?? {})]).toEqual([true, false]);
   const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_REGION: 'eu-west-1' };
   const [clock, endpoint] = [{ now: () => 0 }, 'http://127.0.0.1:1'];
   const bucket = await openStore({ url: 's3://bucket/p', endpoint, expiresMs }, account, {
@@ -41,6 +45,19 @@ it('a store that is configured both as an address and as a program is refused', 
   expect('describe' in (bucket ?? {})).toBe(true);
 });
 
+it("a request to the store is not repeated after the command's deadline", async () => {
+  const server = await httpServer((_, response) => void response.writeHead(503).end());
+  const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' };
+  const client = { deadline: { remainingMs: () => 0 } } as GatewayClient;
+  const env = { ...account, AWS_ENDPOINT_URL_S3: server.url };
+  const session = sessionIn(freshFolder(), env, { client: () => Promise.resolve(client) });
+  const store = await openObjects(session);
+  onEnd(() => store.close());
+  const file = { path: 'boat.mp4', bytes: 1, sha256: '' };
+  await expect(store.has('s3://bucket/boat.mp4', file)).rejects.toMatchObject({ code: 'store' });
+  expect(server.requests).toHaveLength(1);
+});
+
 const settings = (flags: object, env: object = {}): ReturnType<typeof resolveSettings> =>
   resolveSettings({ flags, env: { ...env }, file: { profiles: {} } });
 
@@ -48,6 +65,15 @@ it("a script's sandbox is used unchanged", async () => {
   const opened = await openSandbox(settings({}, { MGW_SANDBOX: 'http://127.0.0.1:7' }), '/nowhere');
   expect([opened.url, opened.key === '']).toEqual(['http://127.0.0.1:7', false]);
   await opened.close();
+});
+
+it('a sandbox does not keep the process running', async () => {
+  const listeners = (): number =>
+    process.getActiveResourcesInfo().filter((name) => name === 'TCPServerWrap').length;
+  const before = listeners();
+  const opened = await openSandbox(settings({ sandbox: true }), freshFolder());
+  onEnd(() => opened.close());
+  expect(listeners()).toBeLessThanOrEqual(before);
 });
 
 it("flags override settings for the sandbox account's limits", () => {
