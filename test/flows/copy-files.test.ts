@@ -76,7 +76,7 @@ it('a claim whose copy was interrupted before its confirmation is confirmed by t
 });
 
 it.each([1, 2])(
-  'an attempt %i that another process claimed in the target is a conflict, and is not confirmed',
+  'attempt %i is a conflict, and is not confirmed, if another process has claimed it in the target',
   async (attempt) => {
     const [from, to] = await ledgers();
     await fill(from);

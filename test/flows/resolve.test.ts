@@ -150,17 +150,13 @@ describe('a video in doubt', () => {
   });
 
   it.each<[string, Resolution, (id: string) => string[]]>([
+    ['needs no key', notCreated, (id) => ['--base-url', base_url, 'jobs', 'resolve', id, '--not-created']],
     [
-      'repeated without a login',
-      notCreated,
-      (id) => ['--base-url', base_url, 'jobs', 'resolve', id, '--not-created'],
-    ],
-    [
-      'refused without a key for its gateway',
+      'needs a key of that gateway',
       adopted,
       () => ['auth', 'login', '--profile', 'g.example', '--base-url', base_url],
     ],
-  ])('is %s if the decision is %j', async (_, resolution, next) => {
+  ])('of another gateway %s if the decision is %j', async (_, resolution, next) => {
     const profile = { api_key: 'sk-of-another-gateway' };
     const session = sessionIn(freshFolder(), { MGW_API_KEY: undefined }, {}, profile);
     const id = await doubtful(session, { base_url }, unknown);
