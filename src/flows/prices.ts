@@ -1,4 +1,12 @@
-import { jobCost, parsePrice, speechUnits, videoUnits, type Price, type Unit } from '../budget/prices.ts';
+import {
+  jobCost,
+  parsePrice,
+  speechUnits,
+  videoUnits,
+  type Multipliers,
+  type Price,
+  type Unit,
+} from '../budget/prices.ts';
 import type { Settings } from '../config/resolve.ts';
 import { originText, type Setting } from '../config/layers.ts';
 import { parseAmount } from '../decimal.ts';
@@ -27,7 +35,9 @@ export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settin
   const key = priceKey(kind, model);
   const text = priceSetting(kind, model, settings);
   const price = text && readPrice(key, text, kind);
-  const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), multipliersIn(settings));
+  // The configured multipliers are for real money and do not apply to the sandbox.
+  const factors = settings.sandbox.value ? {} : multipliersIn(settings);
+  const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), factors);
   const example = kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT';
   const canBeSet = !settings.sandbox.value && (kind === 'tts' || model !== '');
   return {
@@ -115,12 +125,6 @@ function quantityOf(kind: JobKind, body: JsonObject): Quantity {
   return kind === 'tts' ? speechQuantity(body) : protocolNamed(kind).quantityOf(body);
 }
 
-// The configured multipliers are for real money and do not apply to the sandbox.
-function multipliersIn({
-  sandbox,
-  groupMultiplier,
-  userMultiplier,
-}: Settings): Parameters<typeof jobCost>[2] {
-  if (sandbox.value) return {};
+function multipliersIn({ groupMultiplier, userMultiplier }: Settings): Multipliers {
   return { group: parseAmount(groupMultiplier.value), user: parseAmount(userMultiplier.value) };
 }

@@ -32,7 +32,7 @@ export async function namedFiles(
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
   model = '',
-  isDryRun = false,
+  isDryRun?: boolean,
 ): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles; labels: ReadonlyMap<string, string> }> {
   const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();

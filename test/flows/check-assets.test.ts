@@ -190,6 +190,12 @@ describe('a URL', () => {
     ['with a page', only(200, { 'content-type': 'text/html' }), 'its type is text/html', ['HEAD', 'GET']],
     ['with a refusal', only(403), 'it cannot be fetched: HTTP 403', ['HEAD', 'GET']],
     [
+      'with a redirect that mgw does not follow',
+      only(302, { location: 'http://user:password@127.0.0.1/1.png' }),
+      "it cannot be fetched from here: The result's address",
+      ['HEAD', 'GET'],
+    ],
+    [
       'with a closed connection',
       (_, response) => response.destroy(),
       'it cannot be fetched from here: the connection to 127.0.0.1',

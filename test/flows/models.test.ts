@@ -118,12 +118,15 @@ describe("an API key's models", () => {
     ]);
   });
 
-  it('are read up to 100 pages, or until the timeout', async () => {
+  it('are read up to 100 pages, 16 MiB, or the timeout', async () => {
     const page = (_: unknown, index: number): Reply =>
       says({ data: [{ id: `m${index}` }], next: `https://elsewhere.example/x?page=${index}` });
     const own = scene(Array.from({ length: 200 }, page));
     expect(await fetchModels(own)).toHaveLength(100);
     expect([own.paths[1], own.notes.length]).toEqual(['/v1/models?page=0', 1]);
+    const text = page(0, 0).text.padEnd(16 * 1024 * 1024);
+    const long = scene([{ ...says({}), text }, page(0, 1), page(0, 2)]);
+    expect(await fetchModels(long)).toHaveLength(2);
     const late = scene(Array.from({ length: 200 }, page));
     expect(await fetchModels(late, undefined, { timeoutMs: 0 })).toHaveLength(1);
   });
@@ -191,11 +194,11 @@ describe('the model list', () => {
     expect(await listedModels(unreachable, 'check')).toBeUndefined();
     expect(unreachable.calls).toHaveLength(2);
     await expect(listedModels(scene([unsent('certificate')]), 'check')).rejects.toMatchObject({
-      ...{ exitCode: 6, message: expect.not.stringContaining('--model-version') as string },
+      ...{ exitCode: 6, message: expect.not.stringContaining('taken from the model list') as string },
     });
   });
 
-  it('must be available if the body takes a field from the list', async () => {
+  it('must be available if a field of the body, or the protocol, is taken from the list', async () => {
     const silent = scene([says({}, 503)]);
     const missing = listedModels(silent, 'fill');
     await expect(missing).rejects.toMatchObject({
@@ -203,6 +206,9 @@ describe('the model list', () => {
       message: expect.stringContaining('--model-version') as string,
     });
     expect(silent.calls).toHaveLength(6);
+    await expect(listedModels(scene([says({}, 503)]), 'find')).rejects.toThrow(
+      'Specify it (mgw video a, b or c)',
+    );
     const refused = listedModels(scene([says({ error: { message: 'bad key' } }, 401)]), 'fill');
     await expect(refused).rejects.toMatchObject({
       ...{ exitCode: 3, message: expect.not.stringContaining('--model-version') as string },

@@ -45,6 +45,7 @@ describe('the price of a submission', () => {
     expect(priceOf({ ...order, body: { duration: 'long' } }, settings).cost).toBeUndefined();
     const speech = { protocol: 'tts', body: { req_params: { text: 'abc' } } };
     expect(priceOf(speech, withPrice('10k_characters=2', 'tts')).cost?.per_10k_characters).toBe('2');
+    expect(priceOf(speech, sandbox).cost).toBeDefined();
   });
 
   it('causes an error with the name of its setting if it is invalid', () => {
@@ -68,8 +69,8 @@ describe("a model's prices", () => {
     expect([names([]), names(['c']), names(['b'])]).toEqual([['a', 'c'], ['c'], []]);
     const clip = pricesOfModel({ id: 'm', protocols: ['c'] }, settings, { duration: '5', colour: 'red' });
     expect(clip).toEqual([{ protocol: 'c', price: 'second=2', cost: '10' }]);
-    expect(pricesOfModel({ id: 'm', protocols: ['c'] }, settings)).toEqual([
-      { protocol: 'c', price: 'second=2' },
+    expect(pricesOfModel({ id: 'm', protocols: ['c'] }, withPrice('video=2', 'c'))).toEqual([
+      { protocol: 'c', price: 'video=2' },
     ]);
     expect(pricesOfModel({ id: 'm', protocols: ['a'] }, settings, {})).toEqual([
       { protocol: 'a', price: 'second=2' },

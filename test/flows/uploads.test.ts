@@ -7,7 +7,7 @@ import type { JsonObject } from '../../src/json.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { storedName, type Store } from '../../src/store/store.ts';
-import { freshFolder } from '../support/servers.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
 const png = (text: string): Uint8Array => Buffer.from(`\x89PNG\r\n\x1a\n${text}`, 'latin1');
@@ -110,6 +110,7 @@ describe('the files in flags', () => {
     const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, known);
     expect(named.flags).toEqual({ image: asset.name });
     expect(named.files.get(asset.name)).toBe(asset.read);
+    expect(named.labels.get(asset.name)).toBe('--image @intro:last');
     expect((await namedFiles(hasStore(true), c, { image: '@intro:last' }, read, known)).flags).toEqual({
       image: asset.name,
     });
@@ -173,6 +174,12 @@ describe('the upload of a submission', () => {
     const body = { image: 'https://a.test/1.png', prompt: png };
     expect(uploadFor(session, c, body, files)).toBeUndefined();
     expect(uploadFor(session, c, body, files, { checkAssets: true })).toBeDefined();
+  });
+
+  it('requests no asset unless assets are checked', async () => {
+    const server = await httpServer();
+    await uploaded({ image: png, last_frame_image_url: `${server.url}/1.png` });
+    expect(server.requests).toEqual([]);
   });
 
   it('is refused without a store', async () => {
