@@ -112,7 +112,7 @@ async function filesOf(session: Session, protocol: Protocol, parts: BodyParts): 
 
 function modelIn(protocol: Protocol, { flags, body }: BodyParts): string | undefined {
   const { model } = flags;
-  return typeof model === 'string' ? model : body && protocol.modelOf(body);
+  return typeof model === 'string' ? model : protocol.modelOf(body ?? {});
 }
 
 function defaultsNote(protocol: Protocol, body: JsonObject, flags: readonly string[]): string | undefined {
@@ -189,11 +189,7 @@ async function completeFromListing(
   if (check && model !== undefined)
     refuseOtherProtocol(protocol, model, models ?? recallModels(await session.settings()), isModelQuoted);
   if (models === undefined) return body;
-  if (
-    check &&
-    protocol.complete === undefined &&
-    !models.some(({ id }) => id.replace(/^models\//, '') === model)
-  )
+  if (protocol.complete === undefined && !models.some(({ id }) => id.replace(/^models\//, '') === model))
     unlisted.push(
       `--model: ${isModelQuoted ? shownValue(model) : valueInFile} is not in the gateway's model list.`,
     );

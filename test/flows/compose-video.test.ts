@@ -8,6 +8,7 @@ import { a } from '../../src/protocols/a/protocol.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
+import { storedName } from '../../src/store/store.ts';
 import { images } from '../protocols/a/support.ts';
 import { freshFolder } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
@@ -49,6 +50,32 @@ it('a local path is refused as an invalid URL if the caller does not read files'
   });
 });
 
+describe('a local file', () => {
+  const large = Buffer.alloc(20 * 2 ** 20 + 1);
+  const small = large.subarray(1);
+  const compose = (parts: BodyParts): ReturnType<typeof composeVideo> => {
+    const session = sessionIn(freshFolder(), {}, { hasStore: () => Promise.resolve(true) });
+    const readLocalFile = (path: string): Promise<Uint8Array> =>
+      Promise.resolve(path === 'large.png' ? large : small);
+    return composeVideo(session, c, { ...parts, readLocalFile }, () => Promise.resolve(undefined));
+  };
+
+  it('is replaced by its name in the store, and is uploaded', async () => {
+    const { video } = await compose({ flags: { ...flags, image: 'small.png' } });
+    expect([video.body['image'], video.upload]).toEqual([
+      storedName('small.png', small),
+      expect.any(Function),
+    ]);
+  });
+
+  it('is checked against the maximum size for the model, which a flag or the body specifies', async () => {
+    const [image, message] = ['large.png', `${flags.model} accepts at most 20 MiB`];
+    await expect(compose({ flags: { ...flags, image } })).rejects.toThrow(message);
+    await expect(compose({ flags: { image }, body: { model: flags.model } })).rejects.toThrow(message);
+    await expect(compose({ flags: { image: 'small.png' } })).rejects.toThrow('--model: missing');
+  });
+});
+
 it('a Protocol A model that is missing from the model list is not refused, but causes a note', async () => {
   const listed = { id: 'veo-3', protocols: ['a'], model_versions: [] } as unknown as Model;
   const adviceFor = async (model: string): Promise<string[]> => {
@@ -70,7 +97,13 @@ describe('the model list', () => {
     parts: Partial<BodyParts>,
     complete: NonNullable<Protocol['complete']> = (body) => ({ ...body, duration: 6 }),
     listed: Model[] = [],
-  ): Promise<{ body: JsonObject | undefined; error: string; fetched: string[]; notes: string[] }> => {
+  ): Promise<{
+    body: JsonObject | undefined;
+    advice?: string[];
+    error: string;
+    fetched: string[];
+    notes: string[];
+  }> => {
     const protocol: Protocol = { ...c, needsListing: () => needs, complete };
     const [session, fetched] = [sessionIn(freshFolder()), [] as string[]];
     const listing: Listing = (use) => {
@@ -78,8 +111,9 @@ describe('the model list', () => {
       return Promise.resolve(listed);
     };
     const given = { flags: boat, ...parts };
-    const made = composeVideo(session, protocol, given, listing).then(({ video }) => ({
+    const made = composeVideo(session, protocol, given, listing).then(({ video, advice }) => ({
       body: video.body,
+      advice,
       error: '',
     }));
     const ended = await made.catch((error: unknown) => ({ body: undefined, error: messageOf(error) }));
@@ -144,8 +178,9 @@ describe('the model list', () => {
     const ofFile = (await composed('fill', { fromFiles: ['model'] }, refuse)).error;
     expect([ofFile.includes('--model'), ofFile.includes('vendor-h3-mini')]).toEqual([true, false]);
     const noted = await composed('fill', { check: false }, refuse);
-    expect([noted.body?.['model'], noted.notes]).toEqual([
+    expect([noted.body?.['model'], noted.advice, noted.notes]).toEqual([
       'vendor-h3-mini',
+      [],
       [expect.stringContaining('choose vendor-h3-mini')],
     ]);
   });
