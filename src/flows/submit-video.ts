@@ -6,7 +6,7 @@ import { createOrResume } from '../jobs/create-or-resume.ts';
 import { acceptedJobError, fetchCommand } from '../jobs/errors.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
-import { checkReceipts } from '../jobs/receipt.ts';
+import { checkReceipts, checkSidecarsFree, writeSidecars } from '../jobs/receipt.ts';
 import { type Began, inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import { goalOf, outputOf, pathsAt, type Target } from '../jobs/output.ts';
@@ -107,10 +107,11 @@ export async function payAndDeliver(
       const target = await targetFor(accepted, options);
       const allHooks = { ...hooks, isResumed };
       const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
-      if (!options.sidecar && !options.strict) return { files, isResumed };
-      const latest = (await runDeps.ledger.read(accepted.id)) ?? accepted;
-      if (options.sidecar) await (await import('../jobs/receipt.ts')).writeSidecars(latest, files, version);
-      if (options.strict) checkReceipts(latest, files, runDeps.note);
+      if (options.sidecar) {
+        const latest = await runDeps.ledger.read(accepted.id);
+        await writeSidecars(latest ?? accepted, files, version);
+      }
+      if (options.strict) checkReceipts(accepted, files, runDeps.note);
       return { files, isResumed };
     });
     return { job, ...value, delivered };
@@ -149,5 +150,5 @@ async function checkTargets(
     await makeFolder(target.path);
   }
   checkTargetFree(target, count, force);
-  if (sidecar) await (await import('../jobs/receipt.ts')).checkSidecarsFree(target, count, force);
+  if (sidecar) await checkSidecarsFree(target, count, force);
 }

@@ -1,15 +1,16 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { submitVideo, videoOrder, type VideoSubmission } from '../../src/flows/submit-video.ts';
 import type { FlowDeps } from '../../src/flows/settings.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
-import type { Protocol } from '../../src/protocols/protocol.ts';
+import type { Observation, Protocol } from '../../src/protocols/protocol.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
-import { freshFolder } from '../support/servers.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
 import { flowDeps } from './flow-deps.ts';
 
 const bodyOfC = { model: 'vendor-h3', prompt: 'a boat' };
@@ -63,18 +64,19 @@ describe('before payment, a video', () => {
     await expect(check({ target, makeFolder })).rejects.toMatchObject({ code: 'output_exists' });
     const own = { kind: 'file', path: join(folder, '{job}', 'a.mp4') } as const;
     await check({ target: own, makeFolder });
+    await check({ target: { kind: 'stdout' }, makeFolder });
     expect(made).toEqual([path]);
   });
 });
 
 describe('after acceptance, a video', () => {
+  const client = {
+    exchange: async (_: unknown, options: { onConnected?: () => Promise<void> }) => {
+      await options.onConnected?.();
+      return { status: 200, headers: {}, text: '{"task_id":"task_1","status":"queued"}', complete: true };
+    },
+  } as unknown as GatewayClient;
   const submit = async (makeFolder: (path: string) => Promise<void>, path: string): Promise<unknown> => {
-    const client = {
-      exchange: async (_: unknown, options: { onConnected?: () => Promise<void> }) => {
-        await options.onConnected?.();
-        return { status: 200, headers: {}, text: '{"task_id":"task_1","status":"queued"}', complete: true };
-      },
-    } as unknown as GatewayClient;
     const deps: FlowDeps = await flowDeps(freshFolder(), { client });
     const target = { kind: 'file', path } as const;
     const wanted = wish({ ask: 'accept', target, makeFolder });
@@ -90,6 +92,28 @@ describe('after acceptance, a video', () => {
     const { job } = ran as { job: { id: string } };
     expect(made).toEqual([join(folder, `${job.id}/${job.id}.mp4`)]);
     expect(existsSync(join(folder, job.id))).toBe(false);
+  });
+
+  it('has a sidecar with the time of its end, but only if a sidecar is requested', async () => {
+    const { url } = await httpServer((_, response) => response.writeHead(200).end('boat'));
+    const results = [
+      { sources: [{ kind: 'url', url: `${url}/1.mp4` }] },
+    ] as unknown as Observation['results'];
+    const protocol: Protocol = {
+      ...c,
+      readQuery: () => ({ kind: 'observation', state: 'succeeded', nativeStatus: 'done', results }),
+    };
+    const own = { ...client, baseUrl: new URL(url) };
+    const path = join(freshFolder(), 'a.mp4');
+    for (const sidecar of [false, true]) {
+      const deps = await flowDeps(freshFolder(), { client: own, clock: systemClock, pollIntervalMs: 1 });
+      const target = { kind: 'file', path } as const;
+      await submitVideo(videoOf(protocol), wish({ target, force: true, sidecar }), deps);
+      expect(existsSync(`${path}.json`)).toBe(sidecar);
+    }
+    expect(JSON.parse(readFileSync(`${path}.json`, 'utf8'))).toMatchObject({
+      finished_at: expect.any(String) as string,
+    });
   });
 
   it('is not saved if its folder cannot be created (exit 10), and the error suggests how to save it elsewhere', async () => {
