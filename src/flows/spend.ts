@@ -58,14 +58,13 @@ export function spendView(by: SpendGroup, { groups, total }: SpendReport): Recor
 // Maximum number of records to read at once. A shared ledger reads them with one query.
 const maxAtOnce = 500;
 
-async function* recordsIn(
-  ledger: Ledger,
-): AsyncGenerator<[id: string, events: Awaited<ReturnType<Ledger['events']>>]> {
+type JobRecord = [id: string, events: Awaited<ReturnType<Ledger['events']>>];
+
+async function* recordsIn(ledger: Ledger): AsyncGenerator<JobRecord> {
   const ids = await ledger.ids();
   for (let start = 0; start < ids.length; start += maxAtOnce) {
     const batch = ids.slice(start, start + maxAtOnce);
-    const batchEvents = await Promise.all(batch.map((id) => ledger.events(id)));
-    for (const [index, events] of batchEvents.entries()) yield [batch[index] ?? '', events];
+    yield* await Promise.all(batch.map(async (id): Promise<JobRecord> => [id, await ledger.events(id)]));
   }
 }
 
@@ -128,10 +127,10 @@ export async function* disputedFiles(
   }
 }
 
-// Returns the request id of the last response that was recorded before the task was accepted.
+// Returns the request id of the last response that was recorded before the task was accepted. If the acceptance is
+// damaged, this ignores only the last event, which is not a response, because a file is recorded after the response.
 function requestIdIn(events: readonly (RecordedEvent | undefined)[]): string | undefined {
   const acceptedIndex = events.findIndex((event) => event?.type === 'accepted');
-  const earlierEvents = acceptedIndex < 0 ? events : events.slice(0, acceptedIndex);
-  const replyEvent = earlierEvents.findLast((event) => event?.type === 'reply');
+  const replyEvent = events.slice(0, acceptedIndex).findLast((event) => event?.type === 'reply');
   return replyEvent && requestIdOf(replyEvent.reply);
 }
