@@ -221,7 +221,10 @@ it('fetch waits for the task, unless --no-wait is set', async () => {
   const deps = await flowDeps(state, { client });
   const target = { kind: 'file', path: join(state, 'boat.mp4') } as const;
   const plan = await planned(await jobWith(deps.ledger, 'c', accepted), target, deps, { ...c, readQuery });
-  await expect(fetch(plan, { force: false, deadline: endless }, deps)).rejects.toMatchObject({ exitCode: 5 });
+  const wishes = { force: false, deadline: endless };
+  await expect(fetch(plan, { ...wishes, wait: false }, deps)).rejects.toMatchObject({ exitCode: 8 });
+  expect(asked()).toBe(1);
+  await expect(fetch(plan, wishes, deps)).rejects.toMatchObject({ exitCode: 5 });
   expect(asked()).toBe(3);
 });
 
