@@ -127,10 +127,10 @@ export async function* disputedFiles(
   }
 }
 
-// Returns the request id of the last response that was recorded before the task was accepted. If the acceptance is
-// damaged, this ignores only the last event, which is not a response, because a file is recorded after the response.
+// Returns the request id of the last response that was recorded before the task was accepted.
 function requestIdIn(events: readonly (RecordedEvent | undefined)[]): string | undefined {
   const acceptedIndex = events.findIndex((event) => event?.type === 'accepted');
-  const replyEvent = events.slice(0, acceptedIndex).findLast((event) => event?.type === 'reply');
+  const earlierEvents = acceptedIndex < 0 ? events : events.slice(0, acceptedIndex);
+  const replyEvent = earlierEvents.findLast((event) => event?.type === 'reply');
   return replyEvent && requestIdOf(replyEvent.reply);
 }
