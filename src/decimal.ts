@@ -73,6 +73,11 @@ export function compare(one: Decimal, other: Decimal): number {
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;
 }
 
+/** Returns the larger of two numbers. */
+export function max(one: Decimal, other: Decimal): Decimal {
+  return compare(one, other) < 0 ? other : one;
+}
+
 /** Returns the amount by which `one` exceeds `other`, or 0 if it does not. */
 export function excess(one: Decimal, other: Decimal): Decimal {
   return compare(one, other) > 0 ? subtract(one, other) : zero;

@@ -5,6 +5,7 @@ import {
   compare,
   excess,
   formatDecimal,
+  max,
   multiply,
   parseDecimal,
   divideByPowerOfTen,
@@ -69,6 +70,15 @@ describe('an amount', () => {
       fc.property(value, value, (one, two) => {
         expect(formatDecimal(excess(add(one, two), two))).toBe(formatDecimal(one));
         expect(formatDecimal(excess(one, add(one, two)))).toBe('0');
+      }),
+    );
+  });
+
+  it('is the larger of two amounts in either order', () => {
+    fc.assert(
+      fc.property(value, value, (one, two) => {
+        const sum = add(one, two);
+        expect([max(one, sum), max(sum, one)].map(formatDecimal)).toEqual([sum, sum].map(formatDecimal));
       }),
     );
   });

@@ -5,9 +5,9 @@ import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { shownValue } from '../protocols/violations.ts';
 import {
   add,
-  compare,
   decimalOf,
   formatDecimal,
+  max,
   multiply,
   parseAmount,
   parseDecimal,
@@ -150,12 +150,12 @@ export function costAtMost(
   { group, user }: Multipliers = {},
 ): Decimal | undefined {
   const costs = ratesThatMayHold(price, quantity.body).map((rate) => costAt(rate, quantity));
-  let highest: Decimal | undefined;
+  if (costs.length === 0) return undefined;
+  let highest = zero;
   for (const cost of costs) {
     if (cost === undefined) return undefined;
-    if (highest === undefined || compare(cost, highest) > 0) highest = cost;
+    highest = max(highest, cost);
   }
-  if (highest === undefined) return undefined;
   return [group, user].reduce<Decimal>(
     (cost, factor) => (factor === undefined ? cost : multiply(cost, factor)),
     highest,
@@ -215,8 +215,7 @@ function costAt(rate: Rate, requested: Quantity): Decimal | undefined {
   }
   if (minimum === undefined) return sum;
   if (videos === undefined) return undefined;
-  const minimumCost = multiply(minimum, decimalOf(videos));
-  return compare(sum, minimumCost) < 0 ? minimumCost : sum;
+  return max(sum, multiply(minimum, decimalOf(videos)));
 }
 
 function countOf(unit: Unit, quantity: Quantity, { freeReferenceImages = 0 }: Rate): Decimal | undefined {
@@ -231,7 +230,7 @@ function countOf(unit: Unit, quantity: Quantity, { freeReferenceImages = 0 }: Ra
 // Returns undefined for 0, because the gateway may replace 0 with a default.
 function positiveDecimal(count: number | undefined): Decimal | undefined {
   try {
-    return count === undefined || count === 0 ? undefined : parseDecimal(String(count));
+    return count === 0 ? undefined : parseDecimal(String(count));
   } catch {
     return undefined;
   }
@@ -249,6 +248,6 @@ export function jobCost(
   const rate = costAtMost(price, { characters, visibleCharacters, body: quantity.body }, multipliers);
   return {
     at_most: formatDecimal(maxCost),
-    ...(quantity.characters !== undefined && rate && { per_10k_characters: formatDecimal(rate) }),
+    ...(rate && { per_10k_characters: formatDecimal(rate) }),
   };
 }

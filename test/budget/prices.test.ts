@@ -161,8 +161,15 @@ describe("a body's maximum cost", () => {
     ['a', 'resolution=1080p: video=1', a({})],
     ['a', 'second=1', a({ durationSeconds: 'long' })],
     ['c', 'second=1', { model: 'vendor-h3', seconds: 'long' }],
+    ['a', 'second=1; resolution=1080p: video=2', a({})],
   ])('is unknown rather than 0 for Protocol %s, the price %s and the body %j', (name, text, body) => {
     expect(cost(name, text, body)).toBeUndefined();
+    expect(cost(name, text, body, { group: parseDecimal('2') })).toBeUndefined();
+  });
+
+  it('is unknown if a price has a minimum for each video, but the request is not for videos', () => {
+    const price = parsePrice('10k_characters=1 minimum=1', []);
+    expect(costAtMost(price, speechQuantity({ req_params: { text: 'a' } }))).toBeUndefined();
   });
 
   it('uses the matching rate with the most conditions', () => {
@@ -248,6 +255,7 @@ describe('a price', () => {
     ['0.12', /0.12"? is not written as NAME=VALUE/],
     ['seconds=0.12', /seconds is not a unit; allowed: second, video, reference_image, 10k_characters/],
     ['second=', /not written as NAME=VALUE/],
+    ['s=1', /s is not a unit/],
     ['default_seconds=5', /has no unit/],
     ['second=1 default_seconds=0', /default_seconds="0": must be a whole number above 0/],
     ['second=1 default_seconds=5 default_seconds=6', /default_seconds is specified twice/],

@@ -10,7 +10,7 @@ import { appendSummary, type Cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
 import { type RepeatCommand, commandOf, commandsFor, planView, rowView, explainSkipped } from './plan.ts';
-import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../../decimal.ts';
+import { add, type Decimal, formatDecimal, max, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { globalArguments } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
@@ -251,7 +251,7 @@ export class BatchReport {
     const planTotal = [...costs.values()].reduce((sum, { known }) => add(sum, known), committed);
     const forRow = add(parseDecimal(limit), parseDecimal(excess));
     const forBatch = subtract(planTotal, this.#paidSincePlan);
-    return formatDecimal(compare(forRow, forBatch) < 0 ? forBatch : forRow);
+    return formatDecimal(max(forRow, forBatch));
   }
 
   #words([mgw = 'mgw', ...rest]: string[]): string {
