@@ -1,9 +1,9 @@
 import {
   add,
-  compare,
   type Decimal,
   decimalOf,
   formatDecimal,
+  max,
   multiply,
   parseDecimal,
   divideByPowerOfTen,
@@ -60,20 +60,19 @@ function mayBeFree({ state, error, details }: Job): boolean {
 
 // The gateway charges for speech by its own character count, which its response contains.
 function settledAmount({ usage, state }: Job, charge: AttemptCharge): Decimal | undefined {
+  const { cost } = charge;
   const characters = at(usage as Json, 'text_words');
-  const rate = charge.cost?.per_10k_characters;
   if (
-    rate === undefined ||
+    cost?.per_10k_characters === undefined ||
     typeof characters !== 'number' ||
     !Number.isSafeInteger(characters) ||
     characters < 0
   )
     return amountOf(charge);
-  const countedCost = divideByPowerOfTen(multiply(parseDecimal(rate), decimalOf(characters)), 4);
-  const estimate = amountOf(charge);
+  const rate = parseDecimal(cost.per_10k_characters);
+  const countedCost = divideByPowerOfTen(multiply(rate, decimalOf(characters)), 4);
   // The character count of interrupted speech may be incomplete.
-  const isIncomplete = state === 'failed' && estimate !== undefined && compare(countedCost, estimate) < 0;
-  return isIncomplete ? estimate : countedCost;
+  return state === 'failed' ? max(countedCost, parseDecimal(cost.at_most)) : countedCost;
 }
 
 function amountOf({ cost }: AttemptCharge): Decimal | undefined {

@@ -118,6 +118,40 @@ describe("a job's cost", () => {
       ['2 failed', '3 spent'],
     ],
     ['imported by its handle', [prepared(), accepted()], []],
+    [
+      'outcome unknown, without the number of the attempt',
+      [prepared(), sending(1, '2'), { type: 'unknown', error }],
+      ['2 doubt'],
+    ],
+    [
+      'adopted without a recorded handle, then not created',
+      [
+        prepared(),
+        sending(1, '2'),
+        { type: 'unknown', attempt: 1, error },
+        { type: 'resolved', attempt: 1, how: 'adopted' },
+        { type: 'resolved', how: 'not-created' },
+      ],
+      [],
+    ],
+    [
+      'sent again, then accepted under a handle that was corrected',
+      [
+        prepared(),
+        sending(1, '2'),
+        { type: 'unknown', attempt: 1, error },
+        { type: 'resolved', how: 'resubmit' },
+        sending(2, '3'),
+        { type: 'accepted', handle: 'task_1', adopted: true },
+        { type: 'accepted', handle: 'task_2', adopted: true, instead_of: 'task_1' },
+      ],
+      ['2 doubt', '3 spent'],
+    ],
+    [
+      'accepted after a later attempt was refused',
+      [prepared(), sending(1, '2'), sending(2, '3'), { type: 'unavailable', attempt: 2, error }, accepted()],
+      ['2 spent'],
+    ],
   ])('is determined by its recorded events (%s)', (_, events, expected) => {
     expect(cost(...events)).toEqual(expected);
   });
@@ -128,8 +162,28 @@ describe("a job's cost", () => {
     accepted('speech'),
   ];
 
+  it("follows the gateway's count of speech only for the task whose speech was counted", () => {
+    const events: JobEvent[] = [
+      ...spoken,
+      { type: 'resolved', how: 'resubmit' },
+      sending(2, '0.3', { per_10k_characters: '150' }),
+      accepted('speech again'),
+    ];
+    expect(cost(...events, finished('succeeded', { usage: { text_words: 17 } }))).toEqual([
+      '0.255 spent',
+      '0.3 spent',
+    ]);
+  });
+
+  it("is unknown without a price, even if the gateway's count of speech is known", () => {
+    const events = [prepared({ protocol: 'tts' }), sending(1), accepted('speech')];
+    const counted = finished('succeeded', { usage: { text_words: 17 } });
+    expect(cost(...events, counted)).toEqual(['unknown spent']);
+  });
+
   it.each<[string, object, string]>([
     ["follows the gateway's count of speech", { usage: { text_words: 17 } }, '0.255 spent'],
+    ['is zero if the gateway counted no characters of the speech', { usage: { text_words: 0 } }, '0 spent'],
     ['is the maximum if the gateway did not count the speech', {}, '0.3 spent'],
     [
       "is the maximum if the gateway's count of speech is invalid",
@@ -171,6 +225,23 @@ it.each<[string, JobEvent, string[]]>([
 ])('a refusal that is recorded after a later attempt began ends %s', (_, refusal, fates) => {
   const events = [prepared(), sending(1), sending(2), refusal].map((each) => ({ ...each, at }));
   expect(chargesOf(events).map(({ outcome }) => outcome)).toEqual(fates);
+});
+
+it('an attempt remains open until an event ends it', () => {
+  const reply = { status: 200, headers: {}, text: '{}', complete: true };
+  const events: JobEvent[] = [prepared(), sending(1), { type: 'reply', attempt: 1, reply }];
+  expect(chargesOf(events.map((each) => ({ ...each, at })))).toMatchObject([{ outcome: 'open' }]);
+});
+
+it("an attempt's cost belongs to the budgets that the attempt recorded", () => {
+  const events: JobEvent[] = [
+    prepared(),
+    { type: 'sending', attempt: 1, owner, budgets: ['clips'] },
+    sending(2),
+  ];
+  const recorded = events.map((each) => ({ ...each, at }));
+  const job = foldJob('job_1', recorded);
+  expect(job && expensesOf(job, recorded).map(({ budgets }) => budgets)).toEqual([['clips'], []]);
 });
 
 it('an attempt whose record is lost has the time of the first event, or no time if every event is lost', () => {
