@@ -2,7 +2,17 @@ import { type Decimal, formatDecimal, parseDecimal, subtract } from '../decimal.
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLostError } from '../ledger/postgres/lease-keeper.ts';
-import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, BudgetState } from './budget.ts';
+import type {
+  Budget,
+  BudgetState,
+  Charge,
+  ChargeOutcome,
+  Decision,
+  Limit,
+  OutcomeOf,
+  Per,
+  Reservation,
+} from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 import { parseOwner } from './reservations.ts';
 
@@ -174,15 +184,15 @@ export class PostgresBudget implements Budget {
 
   // Returns whether an amount was released or replaced.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
-    let isReleased = false;
+    const outcomes: (ChargeOutcome | Decimal)[] = [];
     for (const reservation of await this.#open()) {
       const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') await this.keep(reservation.id);
       if (outcome === 'none') await this.release(reservation.id);
       if (typeof outcome === 'object') await this.keep(reservation.id, outcome);
-      isReleased ||= outcome === 'none' || typeof outcome === 'object';
+      outcomes.push(outcome);
     }
-    return isReleased;
+    return outcomes.some((outcome) => outcome === 'none' || typeof outcome === 'object');
   }
 
   async #open(): Promise<Reservation[]> {

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import type { Charge, ChargeOutcome, Limit, OutcomeOf, Per, BudgetState } from '../../src/budget/budget.ts';
 import { openReservations, PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { Reservations } from '../../src/budget/reservations.ts';
-import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import { type Decimal, decimalOf, formatDecimal } from '../../src/decimal.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { CuttingProxy } from '../support/cutting-proxy.ts';
 import { describePostgres, type PostgresPlace } from '../ledger/postgres/place.ts';
@@ -294,12 +294,13 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
   });
 
   it('uses the final amounts that the ledger proves', async () => {
-    const budget = await budgetIn(({ id }) => Promise.resolve(decimalOf(id === 'a' ? 5 : 1)));
+    const amounts: Record<string, Decimal> = { a: decimalOf(5), b: decimalOf(1) };
+    const budget = await budgetIn(({ id }) => Promise.resolve(amounts[id] ?? 'open'));
     const most = { amount: decimalOf(8) };
     for (const id of ['a', 'b']) await budget.reserve(chargeOf(id, 4), most);
-    expect(await budget.reserve(chargeOf('c', 3), most)).toMatchObject({ fits: false });
-    expect(shown(await budget.state())).toMatchObject({ spent: '6', reserved: '0' });
     expect(await budget.reserve(chargeOf('c', 2), most)).toEqual({ fits: true });
+    expect(shown(await budget.state())).toMatchObject({ spent: '6', reserved: '2' });
+    expect(await budget.reserve(chargeOf('d', 1), most)).toMatchObject({ fits: false });
   });
 
   it("releases a dead process's amount even if nothing else can be settled", async () => {
