@@ -212,7 +212,7 @@ function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }):
   if (job.handle !== undefined && !isCorrection(job, event)) return;
   job.handle = event.handle;
   job.record.isUnconfirmed = event.adopted;
-  if (event.adopted) job.record.possibleHandle = undefined;
+  job.record.possibleHandle = undefined;
   job.native_status = event.native_status;
   job.error = undefined;
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
@@ -228,9 +228,11 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   if (how === 'adopted' || (job.handle !== undefined && !isCorrection(job, event))) return;
   job.handle = undefined;
   job.record.isUnconfirmed = undefined;
-  job.state = how === 'not-created' ? 'rejected' : 'prepared';
-  if (how === 'not-created')
+  job.state = 'prepared';
+  if (how === 'not-created') {
+    job.state = 'rejected';
     job.error = { code: 'invalid_request', message: 'The user resolved this job as not created.' };
+  }
   job.record.damaged = 0;
 }
 

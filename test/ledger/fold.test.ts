@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
@@ -174,12 +175,12 @@ describe('a submission', () => {
     [
       'is rejected if the user decides that nothing was created',
       [sending(1), ended('unknown', 1), { type: 'resolved', how: 'not-created' }],
-      { state: 'rejected' },
+      { state: 'rejected', error: { code: 'invalid_request', message: expect.any(String) as string } },
     ],
     [
       'is prepared again if the user decides to send it again',
       [sending(1), ended('unknown', 1), { type: 'resolved', how: 'resubmit' }],
-      { state: 'prepared' },
+      { state: 'prepared', error },
     ],
     [
       'is queued if it is accepted after its response was lost',
@@ -217,6 +218,41 @@ describe('a submission', () => {
   it('is resolved if the user resolves it after damage, and is unknown again after new damage', () => {
     expect(fold(sending(1), 'damage', { type: 'resolved', how: 'not-created' }).state).toBe('rejected');
     expect(fold('damage', { type: 'resolved', how: 'not-created' }, 'damage').state).toBe('unknown');
+  });
+});
+
+describe('a handle that the user entered', () => {
+  const adopted = (handle: string, insteadOf?: string): JobEvent => ({
+    ...{ type: 'accepted', handle, adopted: true },
+    ...(insteadOf !== undefined && { instead_of: insteadOf }),
+  });
+  const resolved: JobEvent = { type: 'resolved', how: 'not-created', instead_of: 'a' };
+  const polled: JobEvent = { type: 'observed', state: 'running', native_status: '' };
+
+  it.each<[string, (JobEvent | 'damage')[], string | undefined]>([
+    ['can be corrected', [adopted('b', 'a')], 'b'],
+    ['can be corrected twice', [adopted('b', 'a'), adopted('c', 'b')], 'c'],
+    ['is removed if the user decides that nothing was created', [resolved], undefined],
+    ['is not replaced by a correction of another handle', [adopted('b', 'c')], 'a'],
+    ['cannot be corrected once the gateway has returned its task', [polled, adopted('b', 'a')], 'a'],
+    ['cannot be removed once the gateway has returned its task', [polled, resolved], 'a'],
+    [
+      'cannot be corrected if a line that may contain its task is damaged',
+      ['damage', adopted('b', 'a')],
+      'a',
+    ],
+  ])('%s', (_, events, handle) => {
+    expect(fold(adopted('a'), ...events).handle).toBe(handle);
+  });
+
+  it("takes the place of a response's possible handle", () => {
+    const doubt: JobEvent = { type: 'unknown', attempt: 1, error, handle: 'task_9' };
+    const { possibleHandle, isUnconfirmed } = fold(sending(1), doubt, adopted('a')).record;
+    expect({ possibleHandle, isUnconfirmed }).toEqual({ possibleHandle: undefined, isUnconfirmed: true });
+  });
+
+  it('leaves nothing to resolve once it is removed', () => {
+    expect(fold(adopted('a'), resolved).record.isUnconfirmed).toBeUndefined();
   });
 });
 
@@ -315,6 +351,23 @@ describe('a job built from its events', () => {
       [{ type: 'unknown', attempt: 2, error, handle: 'task_9' }],
       { state: 'unknown' },
       { attempts: 2, possibleHandle: 'task_9' },
+    ],
+    [
+      'of a doubt with a handle before a refused attempt',
+      [
+        { type: 'unknown', attempt: 1, error, handle: 'task_9' },
+        { type: 'resolved', how: 'resubmit' },
+        sending(2),
+        ended('unavailable', 2),
+      ],
+      { state: 'prepared' },
+      { attempts: 2, possibleHandle: 'task_9' },
+    ],
+    [
+      'of an attempt after a refusal',
+      [ended('unavailable', 1), sending(2)],
+      { state: 'sending', error: undefined },
+      { attempts: 2 },
     ],
     ['of an answer without a number', [{ type: 'rejected', error }], { state: 'rejected' }, { attempts: 1 }],
     [
@@ -421,14 +474,14 @@ describe('a job built from its events', () => {
     expect(fold('damage', 'damage').record.damaged).toBe(2);
   });
 
-  it('has the output path of each run, and "-" for standard output', () => {
+  it('has the absolute output path of each run, and "-" for standard output', () => {
     const began = (output?: string): JobEvent =>
       ({
         ...{ type: 'began', run: String(output), owner, ask: 'file' },
         ...(output !== undefined && { output }),
       }) as JobEvent;
-    const { runs, goals } = fold(began('-'), began('/x'), began()).record;
-    expect(runs.map(({ output }) => output)).toEqual(['-', '/x', undefined]);
+    const { runs, goals } = fold(began('-'), began('x'), began()).record;
+    expect(runs.map(({ output }) => output)).toEqual(['-', resolve('x'), undefined]);
     expect(goals.every(({ command }) => command === 'submit')).toBe(true);
     expect('output' in (runs[2] ?? {})).toBe(false);
   });

@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, readlinkSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { describe, expect, it, vi } from 'vitest';
 import { currentOwner, lifeOf } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -14,18 +15,30 @@ describe('a process', () => {
     expect(currentOwner()).toEqual(currentOwner());
   });
 
-  it('is not considered alive if it has ended, runs on another machine, or has an invalid pid', () => {
+  it('is not considered alive if it has ended or runs on another machine', () => {
     const own = currentOwner();
-    for (const gone of [
-      deadOwner(),
-      { ...own, host: 'elsewhere' },
-      { ...own, host: '' },
-      { ...own, pid: 0 },
-      { ...own, pid: -1 },
-      { ...own, pid: Number.NaN },
-    ])
+    for (const gone of [deadOwner(), { ...own, host: 'elsewhere' }, { ...own, host: '' }])
       expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
   });
+
+  it.each([0, -1, Number.NaN])('is dead if its pid is %d', (pid) => {
+    expect([lifeOf({ ...currentOwner(), pid }), lifeOf({ pid, start: '', host: '' })]).toEqual([
+      'dead',
+      'dead',
+    ]);
+  });
+
+  it.skipIf(!hasProc)(
+    'is identified by its start time, and by its machine, boot and process namespace',
+    () => {
+      const { start, host } = currentOwner();
+      expect(start).toMatch(/^\d+$/);
+      const [machine, boot = '', namespace = ''] = host.split(' ');
+      expect(machine).toBe(hostname());
+      expect(readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').slice(0, 8)).toBe(boot);
+      expect(readlinkSync('/proc/self/ns/pid')).toBe(`pid:[${namespace}]`);
+    },
+  );
 
   it.skipIf(!hasProc)('is not considered alive if its pid now belongs to another process', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: undefined })).not.toBe('alive');
