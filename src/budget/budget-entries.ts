@@ -107,10 +107,10 @@ export async function writeBudgetRows(
   { limit, entries }: BudgetEntries,
 ): Promise<boolean> {
   const [budgets, reservations] = [database.table('budgets'), database.table('reservations')];
-  const made = await database.query(
-    `INSERT INTO ${budgets} (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING name`,
-    [kind, name],
-  );
+  await database.query(`INSERT INTO ${budgets} (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`, [
+    kind,
+    name,
+  ]);
   const window = (of: 'day' | 'month'): string => {
     const isIn = `left(at, length(own.${of})) = own.${of}`;
     const sum = (what: string): string => `coalesce(sum(${what}) FILTER (WHERE ${isIn}), 0) AS ${of}_${what}`;
@@ -123,7 +123,7 @@ export async function writeBudgetRows(
       `${of}_${what} = CASE WHEN b.${of} = total.${of} THEN b.${of}_${what} ELSE 0 END + total.${of}_${what}`;
     return `${of} = total.${of}, ${sum('held')}, ${sum('kept')}`;
   };
-  const rows = await database.query<{ is_changed: boolean }>(
+  const [row] = await database.query<{ is_changed: boolean }>(
     `WITH locked AS MATERIALIZED (SELECT day, month, amount FROM ${budgets} WHERE kind = $1 AND name = $2 FOR UPDATE),
        given AS MATERIALIZED (SELECT id, each.amount::numeric AS amount, at, owner, state
          FROM locked, jsonb_to_recordset($5::jsonb) AS each (id text, amount text, at text, owner text, state text)),
@@ -150,7 +150,7 @@ export async function writeBudgetRows(
      RETURNING total.changes > 0 OR (locked.amount IS NULL AND b.amount IS NOT NULL) AS is_changed`,
     [kind, name, limit ? formatDecimal(limit.amount) : null, limit?.per ?? null, jsonOf(entries)],
   );
-  return made.length > 0 || rows.some((row) => row.is_changed);
+  return row?.is_changed === true;
 }
 
 function jsonOf(entries: BudgetEntries['entries']): string {

@@ -1,0 +1,97 @@
+import pg from 'pg';
+import { expect, it } from 'vitest';
+import type { Limit } from '../../src/budget/budget.ts';
+import { readBudgetRows, writeBudgetRows } from '../../src/budget/budget-entries.ts';
+import type { BudgetKind } from '../../src/budget/file-budget.ts';
+import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
+import type { BudgetEntries } from '../../src/budget/reservations.ts';
+import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import type { Database } from '../../src/ledger/postgres/database.ts';
+import { describePostgres, type PostgresPlace } from '../ledger/postgres/place.ts';
+import { onEnd } from '../support/clean-ups.ts';
+
+const owner = { pid: 7, start: '1', host: 'h' };
+const today = '2026-11-22T10:00:00.000Z';
+const tomorrow = '2026-11-23T10:00:00.000Z';
+const daily: Limit = { amount: decimalOf(9), per: 'day' };
+
+function entry(id: string, state: 'reserved' | 'kept', amount: number): BudgetEntries['entries'][number] {
+  return { id, state, amount: decimalOf(amount), at: today, owner };
+}
+
+function budgetAt(time: string, database: Database, kind: BudgetKind, name: string): PostgresBudget {
+  const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+  return new PostgresBudget({ database, kind, name, outcomeOf, now: () => Date.parse(time) });
+}
+
+/** Returns the amounts that are spent and reserved on a day. */
+async function sums(budget: PostgresBudget): Promise<string[]> {
+  const { spent, reserved } = await budget.state();
+  return [spent, reserved].map(formatDecimal);
+}
+
+/** Resolves once `count` statements are waiting for a lock. */
+function waitingIn({ server, database }: PostgresPlace, count: number): Promise<void> {
+  const text =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+  return expect.poll(() => server.query(text, database)).toBe(String(count));
+}
+
+describePostgres('entries of a budget in a database', (newPlace) => {
+  it('are added once, become spent, and are raised to a final amount', async () => {
+    const { database } = await (await newPlace()).open();
+    const write = (...entries: BudgetEntries['entries']): Promise<boolean> =>
+      writeBudgetRows(database, 'standing', 'clips', { limit: daily, entries });
+    const budget = budgetAt(today, database, 'standing', 'clips');
+    for (const isAdded of [true, false])
+      expect(await write(entry('a', 'reserved', 2), entry('b', 'kept', 1))).toBe(isAdded);
+    expect(await sums(budget)).toEqual(['1', '2']);
+    for (const isAdded of [true, false]) expect(await write(entry('a', 'kept', 2))).toBe(isAdded);
+    expect(await sums(budget)).toEqual(['3', '0']);
+    for (const isAdded of [true, false]) expect(await write(entry('b', 'kept', 4))).toBe(isAdded);
+    expect(await sums(budget)).toEqual(['6', '0']);
+    expect((await budget.state()).limit).toEqual(daily);
+  });
+
+  it('are not counted if there are none, although the budget is created', async () => {
+    const { database } = await (await newPlace()).open();
+    expect(await writeBudgetRows(database, 'command', 'clips', { entries: [] })).toBe(false);
+    expect(await readBudgetRows(database)).toEqual([
+      { kind: 'command', name: 'clips', budget: { limit: undefined, entries: [] } },
+    ]);
+  });
+
+  it('have their own day, even if a budget with the same kind or name has a later one', async () => {
+    const { database } = await (await newPlace()).open();
+    const others = (
+      [
+        ['standing', 'songs'],
+        ['batch', 'clips'],
+      ] as const
+    ).map(([kind, name]) => budgetAt(tomorrow, database, kind, name));
+    for (const other of others) await other.reserve(entry('a', 'reserved', 1), daily);
+    await writeBudgetRows(database, 'standing', 'clips', { limit: daily, entries: [entry('a', 'kept', 2)] });
+    expect(await sums(budgetAt(today, database, 'standing', 'clips'))).toEqual(['2', '0']);
+    expect(await sums(budgetAt(tomorrow, database, 'standing', 'clips'))).toEqual(['0', '0']);
+    for (const other of others) expect(await sums(other)).toEqual(['0', '1']);
+  });
+
+  it('do not undo a reservation of a later day that another process makes at the same time', async () => {
+    const place = await newPlace();
+    const [one, other] = [await place.open(), await place.open()];
+    const later = budgetAt(tomorrow, one.database, 'standing', 'clips');
+    await later.setLimit(daily);
+    const holder = new pg.Client({ connectionString: place.server.url(place.database) });
+    await holder.connect();
+    onEnd(() => holder.end());
+    await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
+    const reserved = later.reserve(entry('b', 'reserved', 3));
+    await waitingIn(place, 1);
+    const entries = [entry('a', 'kept', 2)];
+    const written = writeBudgetRows(other.database, 'standing', 'clips', { entries });
+    await waitingIn(place, 2);
+    await holder.query('COMMIT');
+    expect([await reserved, await written]).toEqual([{ fits: true }, true]);
+    expect(await sums(later)).toEqual(['0', '3']);
+  });
+});
