@@ -160,8 +160,7 @@ function withPidLast({ pid, ...others }: Owner): object {
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
-  const json = objectOfLine(line, version);
-  return (json && parseEvent(json)) ?? 'damaged';
+  return parseEvent(objectOfLine(line, version) ?? {}) ?? 'damaged';
 }
 
 function parseEvent(json: JsonObject): RecordedBudgetEvent | undefined {
