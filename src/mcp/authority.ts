@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Budget } from '../budget/budget.ts';
-import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../decimal.ts';
+import { add, compare, excess, formatDecimal, parseAmount, zero } from '../decimal.ts';
 import { MgwError } from '../errors.ts';
 import type { Session } from '../flows/session.ts';
 import type { Allowance } from '../payment/reserve.ts';
@@ -66,7 +66,6 @@ export class Authority {
       all.map(async ({ label, budget }) => {
         await budget.settle();
         const { limit, spent, reserved } = await budget.state();
-        const used = add(spent, reserved);
         const max = limit?.amount ?? zero;
         return {
           budget: printableLine(label),
@@ -74,7 +73,7 @@ export class Authority {
           ...(limit?.per && { per: limit.per }),
           spent: formatDecimal(spent),
           reserved: formatDecimal(reserved),
-          left: formatDecimal(compare(used, max) < 0 ? subtract(max, used) : zero),
+          left: formatDecimal(excess(max, add(spent, reserved))),
         };
       }),
     );

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Limit, Per, BudgetState } from '../../budget/budget.ts';
 import { budgetName } from '../../config/rules.ts';
-import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../../decimal.ts';
+import { add, excess, formatDecimal, parseAmount, zero } from '../../decimal.ts';
 import { messageOf, usageError } from '../../errors.ts';
 import { checkNoSecret } from '../../jobs/order.ts';
 import type { Run } from '../command-tree.ts';
@@ -106,13 +106,11 @@ function viewOf({ limit, spent, reserved }: BudgetState): {
   reserved: string;
   left: string;
 } {
-  const used = add(spent, reserved);
-  const max = limit?.amount ?? zero;
   return {
     ...(limit && { limit: formatDecimal(limit.amount), per: limit.per }),
     spent: formatDecimal(spent),
     reserved: formatDecimal(reserved),
-    left: formatDecimal(compare(used, max) < 0 ? subtract(max, used) : zero),
+    left: formatDecimal(excess(limit?.amount ?? zero, add(spent, reserved))),
   };
 }
 
