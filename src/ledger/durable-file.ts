@@ -92,7 +92,7 @@ export async function appendFile(
     if (isDurable) await syncFile(file);
     if (lstatSync(path).ino !== after.ino)
       throw Object.assign(new Error(`${path} was removed`), { code: 'ENOENT' });
-    const isMerged = !isTorn && tornEnd !== '' && continuesLine(file, before.size, after.size, text);
+    const isMerged = tornEnd !== '' && continuesLine(file, before.size, after.size, text);
     return isMerged ? await appendFile(path, text, { tornEnd, isDurable }) : { before, after };
   } finally {
     closeSync(file);

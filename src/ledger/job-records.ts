@@ -44,10 +44,10 @@ export class JobRecords {
    * Creates a record atomically. The record is durable when the call returns. Returns false if a record with this id
    * exists or was removed. With `restores`, the new record replaces a tombstone.
    */
-  async create(id: string, text: string, restores = false): Promise<boolean> {
+  async create(id: string, text: string, restores?: boolean): Promise<boolean> {
     const path = this.pathOf(id);
     if (!(await createExclusively(path, text))) {
-      if (!restores || !this.isRemoved(id)) return false;
+      if (restores !== true || !this.isRemoved(id)) return false;
       await replaceFile(path, text);
     }
     const stat = lstatSync(path, { throwIfNoEntry: false });
