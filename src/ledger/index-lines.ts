@@ -91,8 +91,8 @@ export class IndexLines {
   #offsets = new Uint32Array(0);
   #count = 0;
   #searches = 0;
-  /** Line offsets by the beginning of the line's hash, for the first `#tableCount` lines. */
-  #table = new Map<number, number[]>();
+  /** Line offsets by the line's hash, for the first `#tableCount` lines. */
+  #table = new Map<string, number[]>();
   #tableCount = 0;
 
   /** The number of bytes added. */
@@ -255,20 +255,11 @@ export class IndexLines {
   #lookUp(wantedHash: string): number[] {
     for (; this.#tableCount < this.#count; this.#tableCount += 1) {
       const start = this.#offsets[this.#tableCount] ?? 0;
-      const key = hashKey(this.#buffer, start + hashAt);
-      const bucket = this.#table.get(key);
-      if (bucket === undefined) this.#table.set(key, [start]);
+      const lineHash = this.#buffer.toString('latin1', start + hashAt, start + newlineAt);
+      const bucket = this.#table.get(lineHash);
+      if (bucket === undefined) this.#table.set(lineHash, [start]);
       else bucket.push(start);
     }
-    const starts = this.#table.get(hashKey(Buffer.from(wantedHash), 0)) ?? [];
-    return starts.filter(
-      (start) => this.#buffer.toString('latin1', start + hashAt, start + newlineAt) === wantedHash,
-    );
+    return this.#table.get(wantedHash) ?? [];
   }
-}
-
-// Returns the first six characters of a hash as a 48-bit integer. A JavaScript number represents such an integer
-// exactly.
-function hashKey(bytes: Buffer, at: number): number {
-  return bytes.readUIntBE(at, 6);
 }
