@@ -1,4 +1,4 @@
-import {
+import fs, {
   appendFileSync,
   mkdirSync,
   readdirSync,
@@ -8,8 +8,9 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   appendFile,
   beforeEachStep,
@@ -141,6 +142,17 @@ it('reading from an offset returns the bytes after the offset, undefined for a m
   expect(readBytes(folder)?.length).toBe(0);
   symlinkSync(path, join(folder, 'link'));
   expect(() => readBytes(join(folder, 'link'))).toThrow(expect.objectContaining({ code: 'ELOOP' }));
+});
+
+it('a file that is removed immediately before it is opened is read as a missing file', () => {
+  const looked = vi.spyOn(fs, 'lstatSync').mockReturnValueOnce(statSync(folder));
+  syncBuiltinESMExports();
+  onEnd(() => {
+    looked.mockRestore();
+    syncBuiltinESMExports();
+  });
+  expect(readBytes(path)).toBeUndefined();
+  expect(looked).toHaveBeenCalledOnce();
 });
 
 describe('a created file', () => {

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { expect, it } from 'vitest';
 import { appendFile, createExclusively, createFile, replaceFile } from '../../src/ledger/durable-file.ts';
@@ -79,12 +79,15 @@ it('appendFile syncs its data unless durability is not required', async () => {
   expect(await append(false)).toEqual(['open file', 'write file']);
 });
 
-it('appendFile fails if the file is removed during the call', async () => {
+it.each<[string, (path: string) => void]>([
+  ['removed', (path) => rmSync(path)],
+  ['replaced', (path) => renameSync(`${path}.new`, path)],
+])('appendFile fails if the file is %s during the call', async (_, change) => {
   const path = join(freshFolder(), 'file');
-  writeFileSync(path, 'a line\n');
+  for (const each of [path, `${path}.new`]) writeFileSync(each, 'a line\n');
   onEnd(() => watchDisk(undefined));
   await watchDisk(({ name }, run) => {
-    if (name === 'write') rmSync(path);
+    if (name === 'write') change(path);
     return run();
   });
   await expect(appendFile(path, 'text\n')).rejects.toMatchObject({ code: 'ENOENT' });
