@@ -131,17 +131,33 @@ describe('a job', () => {
     expect(await ledger.read(id)).toBeUndefined();
   });
 
-  it('is read again if another process changes it before its creation ends', async () => {
+  it.each<[string, (path: string) => void, string | undefined]>([
+    ['changes', (path) => appendFileSync(path, encodeEvent(accepted, now)), 'task_1'],
+    ['deletes', (path) => rmSync(path), undefined],
+  ])('is read again if another process %s its record before its creation ends', async (_, change, handle) => {
     const { ledger, state } = await made();
     const id = newJobId(now + 1);
     const path = join(state, 'jobs', `${id}.jsonl`);
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, path: changed = '' }, run) => {
-      if (name === 'unlink' && changed.startsWith(path)) appendFileSync(path, encodeEvent(accepted, now));
+      if (name === 'unlink' && changed.startsWith(`${path}.`)) change(path);
+      return run();
+    });
+    expect(await ledger.create(id, [prepared])).toBe(true);
+    expect((await ledger.read(id))?.handle).toBe(handle);
+  });
+
+  it('has a durable index line before it has a record', async () => {
+    const { ledger, state } = await made();
+    const id = newJobId(now + 1);
+    const seen: string[] = [];
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path = '' }, run) => {
+      if (name === 'link' || path.endsWith('.log')) seen.push(`${name} ${relative(state, path)}`);
       return run();
     });
     await ledger.create(id, [prepared]);
-    expect(await ledger.read(id)).toMatchObject({ handle: 'task_1' });
+    expect(seen.slice(-2)).toEqual(['sync index.log', `link ${join('jobs', `${id}.jsonl`)}`]);
   });
 
   it('is read again if another process adds an event at the same moment', async () => {
@@ -349,18 +365,28 @@ it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
   expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
 });
 
-it('creating a job fails if the index cannot be written, even if the index could be written a moment later', async () => {
-  const { ledger } = await made();
-  onEnd(() => watchDisk(undefined));
-  let failures = 0;
-  await watchDisk(({ name, path = '' }, run) => {
-    if (name === 'write' && path.endsWith('index.log') && (failures += 1) === 1)
-      throw Object.assign(new Error('full'), { code: 'ENOSPC' });
-    return run();
-  });
-  await expect(ledger.create(newJobId(now), [prepared])).rejects.toMatchObject({ code: 'local_io' });
-  expect(failures).toBe(1);
-});
+it.each([
+  ['written', 'write', false],
+  ['created', 'open', true],
+])(
+  'creating a job fails if the index cannot be %s, even if that would succeed a moment later',
+  async (_, operation, isMissing) => {
+    const { ledger, state } = await made();
+    if (isMissing) for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
+    onEnd(() => watchDisk(undefined));
+    let tries = 0;
+    await watchDisk(({ name, path = '' }, run) => {
+      if (name === operation && path.endsWith('index.log') && (tries += 1) === 1)
+        throw Object.assign(new Error('full'), { code: 'ENOSPC' });
+      return run();
+    });
+    await expect(ledger.create(newJobId(now), [prepared])).rejects.toMatchObject({
+      code: 'local_io',
+      message: expect.stringContaining('full') as string,
+    });
+    expect(tries).toBe(1);
+  },
+);
 
 describe('a claim', () => {
   it('is stored in the claims folder, regardless of its name', async () => {
@@ -460,6 +486,15 @@ describe('a claim', () => {
       expect(await ledger.claimed('send')).toBe('');
       expect(await ledger.claim('send', 'mine')).toBe('');
     }
+  });
+
+  it('is read once, and no other file is opened', async () => {
+    const { ledger, state } = await made();
+    await ledger.claim('send', 'mine');
+    const opened: PathLike[] = [];
+    onOpen((file) => opened.push(file));
+    expect(await ledger.claimed('send')).toBe('mine');
+    expect(opened).toEqual([join(state, 'claims', 'send')]);
   });
 
   it('is read again if its file is empty at first', async () => {
@@ -615,21 +650,43 @@ describe('an index', () => {
     expect(opened).not.toContain(path);
   });
 
-  it("regains the line of another process's job once the job is sent", async () => {
+  it.each([
+    ['', false],
+    [', even if both processes have tried to create the job', true],
+  ])("regains the line of another process's job once the job is sent%s", async (_, triesBoth) => {
     const { ledger, state, id: first } = await made();
     const log = join(state, 'index.log');
     const line = readFileSync(log, 'latin1');
-    const id = await make(ledger, 5);
     const other = await openFileLedger(state, () => now);
+    const id = newJobId(5);
+    const create = async (): Promise<void> => expect(await ledger.create(id, [prepared])).toBe(true);
+    if (triesBoth) {
+      onEnd(() => beforeEachStep(undefined));
+      beforeEachStep(async (change) => {
+        if (change !== 'link') return;
+        beforeEachStep(undefined);
+        await create();
+      });
+      expect(await other.create(id, [prepared])).toBe(false);
+    } else await create();
     expect((await other.listed()).slice()).toEqual([first, id]);
     // Simulates a creator of the job that died before it noticed that an index without the job had replaced the old
     // index.
-    writeFileSync(`${log}.new`, line + line);
+    const { size: count } = statSync(join(state, 'index.count'));
+    writeFileSync(`${log}.new`, line.repeat(count));
     renameSync(`${log}.new`, log);
     expect((await ledger.listed()).slice()).toEqual([first]);
-    for (let times = 0; times < 2; times += 1) await other.append(id, sending());
-    expect((await other.listed()).slice()).toEqual([first, id]);
-    expect(statSync(log).size).toBe(3 * line.length);
+    let syncs = 0;
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path }, run) => {
+      if (name === 'sync' && path === log) syncs += 1;
+      return run();
+    });
+    for (let times = 0; times < 2; times += 1) {
+      await other.append(id, sending());
+      expect((await other.listed()).slice()).toEqual([first, id]);
+    }
+    expect([statSync(log).size, syncs]).toEqual([(count + 1) * line.length, 1]);
   });
 
   it('is read again from its beginning if it was replaced by a file that is at least as long', async () => {
