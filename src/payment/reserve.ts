@@ -87,9 +87,10 @@ export async function reserve(
     }
     reservedIn.push(allowance);
   }
-  const [limit] = reservedIn.flatMap((each) => (each.limit ? [formatDecimal(each.limit.amount)] : []));
-  const budgets = reservedIn.map(({ name }) => name);
-  return { money: { cost, reservation: id, budgets, ...(limit !== undefined && { limit }) }, settle };
+  const budgets = allowances.map(({ name }) => name);
+  const limited = allowances.find(({ limit }) => limit);
+  const limit = limited?.limit && formatDecimal(limited.limit.amount);
+  return { money: { cost, reservation: id, budgets, limit }, settle };
 }
 
 async function unpricedError(

@@ -51,6 +51,7 @@ interface Scene {
   verdicts?: SubmitVerdict[];
   deps?: Partial<PayDeps>;
   record?: PaymentRecord;
+  send?: Payment['send'];
   remainingMs?: number;
   /** Whether the payment has a budget. */
   isBudgeted?: boolean;
@@ -85,6 +86,7 @@ async function pay(scene: Scene, soft = new AbortController(), hard = new AbortC
     purchase: { name: 'job_1', subject: 'a boat', cost: { at_most: '1' } },
     auth: bearer,
     read: () => next(verdicts),
+    send: scene.send,
     deadline: { remainingMs: () => scene.remainingMs ?? Infinity },
   };
   const record: PaymentRecord = scene.record ?? {
@@ -241,6 +243,15 @@ describe('a payment', () => {
     const ran = await pay({ record: {}, isBudgeted: false });
     expect([ran.result?.verdict, ran.leases]).toEqual([accepted, 0]);
     expect((await pay({ record: {} })).leases).toBe(1);
+  });
+
+  it('is sent by its own function if it has one', async () => {
+    const send: Payment['send'] = async (_, request, options) => {
+      await options.onConnected?.();
+      return replyOf({ text: request.path });
+    };
+    const ran = await pay({ exchange: [fails(new Error('the default call'))], send });
+    expect([ran.result?.reply?.text, ran.steps]).toEqual(['/', ['sending', 'reply 200', 'accepted']]);
   });
 
   it('is recorded before it is sent, even without a budget', async () => {

@@ -54,7 +54,7 @@ describe('a reservation', () => {
     const limit = { amount: decimalOf(9) };
     const held = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
     const { money } = held;
-    expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'] });
+    expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'], limit: '9' });
     expect(money.reservation).toMatch(/^job_1\.[\da-f]{8}$/);
     await held.settle(outcome);
     expect(one.told).toEqual(['reserve job_1 its own', ...settled]);
@@ -113,7 +113,9 @@ describe('a payment that a budget does not allow', () => {
     expect((await refused(stateOf(0, 0, limit), { raiseCommand: raise })).message).toMatch(
       /^The budget a of 1 is too low: .* up to 0\.4 credits\. The request was not sent/,
     );
-    expect((await refused(stateOf(1, 0, limit), { raiseCommand: raise })).next).toEqual([...raise, '1.4']);
+    const used = await refused(stateOf(1, 0, limit), { raiseCommand: raise });
+    expect(used.next).toEqual([...raise, '1.4']);
+    expect(used.message).toContain('0 is left (1 spent, 0 reserved');
   });
 
   it('is refused even if another process has since released a sufficient amount', async () => {
