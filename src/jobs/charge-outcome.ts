@@ -29,22 +29,14 @@ export async function chargeOutcome(
   const charges = chargesOf(events);
   const matchingCharges = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
   if (matchingCharges.some(({ outcome }) => outcome === 'accepted')) {
-    const finalAmount = job.usage === undefined ? undefined : amountUnder(id, job, events);
+    const finalAmount = expensesOf(job, events).find(({ reservation }) => reservation === id)?.amount;
     return finalAmount === undefined || compare(finalAmount, amount) === 0 ? 'accepted' : finalAmount;
   }
   if (matchingCharges.some(({ outcome }) => outcome === 'open' || outcome === 'doubt')) return 'open';
   if (isClosed) return 'none';
   if (!isDead && job.handle === undefined) return 'open';
   const next = await nextAttempt(ledger, job);
-  return next === 'free' || (isDead && next === 'unsent') ? 'none' : 'open';
-}
-
-function amountUnder(
-  id: string,
-  job: Job,
-  events: readonly (RecordedEvent | undefined)[],
-): Decimal | undefined {
-  return expensesOf(job, events).find(({ reservation }) => reservation === id)?.amount;
+  return next === 'free' || next === 'unsent' ? 'none' : 'open';
 }
 
 /**
@@ -63,10 +55,9 @@ export async function chargeUsage(
     const budgets = await allowances();
     if (budgets.length === 0) return;
     const events = withAcceptance(await ledger.events(job.id));
-    const id = chargesOf(events).find(({ outcome }) => outcome === 'accepted')?.reservation;
-    const amount = id === undefined ? undefined : amountUnder(id, job, events);
-    if (id === undefined || amount === undefined) return;
-    for (const { budget } of budgets) await budget.keep(id, amount).catch(noteFailure);
+    const paid = expensesOf(job, events).find(({ kind }) => kind !== 'doubt');
+    if (paid?.reservation === undefined) return;
+    for (const { budget } of budgets) await budget.keep(paid.reservation, paid.amount).catch(noteFailure);
   } catch (error) {
     noteFailure(error);
   }

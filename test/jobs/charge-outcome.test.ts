@@ -13,6 +13,7 @@ import {
 } from '../../src/jobs/charge-outcome.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
+import type { Allowance } from '../../src/payment/reserve.ts';
 
 const at = '2026-11-20T12:00:00.000Z';
 const error = { code: 'server_error', message: 'no' };
@@ -124,13 +125,13 @@ describe('the outcome of a reservation', () => {
   });
 
   it('is "accepted" for a removed job, unless nothing was paid, and does not change for other jobs', async () => {
-    const settledBy = async (world: World, jobId = id): Promise<ChargeOutcome | Decimal> => {
-      const outcomes: (ChargeOutcome | Decimal)[] = [];
+    const settledBy = async (world: World, jobId = id): Promise<ChargeOutcome | Decimal | undefined> => {
+      let settled: ChargeOutcome | Decimal | undefined;
       const settle = async (outcomeOf?: OutcomeOf): Promise<void> => {
-        outcomes.push((await outcomeOf?.(reservation)) ?? 'open');
+        settled = await outcomeOf?.(reservation);
       };
       await settleRemoved(ledgerOf(world), [{ settle } as Partial<Budget> as Budget], jobId, false);
-      return outcomes[0] ?? 'open';
+      return settled;
     };
     expect(await settledBy({})).toBe('accepted');
     expect(await settledBy({ events: [undefined] })).toBe('accepted');
@@ -164,34 +165,49 @@ describe('the usage of speech', () => {
   /**
    * Returns the calls to the budgets, and the notes to the user, after a job with these events has used 25 characters.
    */
-  const told = async (events: JobEvent[], broken = false): Promise<string[]> => {
+  const told = async (
+    events: JobEvent[],
+    { broken = '', budgets = 2, isUsageKnown = true } = {},
+  ): Promise<string[]> => {
     const told: string[] = [];
+    const fails = (): Promise<never> => Promise.reject(new Error('EIO'));
     const ledger = ledgerOf({ events });
     const keep: Budget['keep'] = (reserved, amount) => {
       told.push(`${reserved} ${amount && formatDecimal(amount)}`);
-      return broken ? Promise.reject(new Error('EIO')) : Promise.resolve();
+      return broken === 'budget' ? fails() : Promise.resolve();
     };
     const own = { name: 'b', label: 'b', budget: { keep } as Partial<Budget> as Budget };
     const note = (text: string): void => void told.push(text);
-    const job = { ...((await ledger.read(id)) as Job), usage: { text_words: 25 } };
-    await chargeUsage(job, { ledger, allowances: () => Promise.resolve([own, own]), note });
+    const usage = isUsageKnown ? { text_words: 25 } : undefined;
+    const job = { ...((await ledger.read(id)) as Job), usage };
+    if (broken === 'ledger') ledger.events = fails;
+    const allowances = (): Promise<Allowance[]> => Promise.resolve(Array<Allowance>(budgets).fill(own));
+    await chargeUsage(job, { ledger, allowances, note });
     return told;
   };
 
   it.each<[string, JobEvent[]]>([
     ['an accepted attempt', [spoken, accepted]],
     ['an attempt whose acceptance could not be recorded', [spoken]],
+    [
+      'the accepted attempt, and not of a refused one,',
+      [{ ...spoken, reservation: 'other' }, ended('rejected', 1), { ...spoken, attempt: 2 }, accepted],
+    ],
   ])('replaces the reserved amount of %s in every budget', async (_, events) => {
     expect(await told(events)).toEqual([`${mine} 2.5`, `${mine} 2.5`]);
   });
 
-  it('changes no budget if nothing was reserved', async () => {
+  it('changes no budget if nothing was reserved, or if the usage is unknown', async () => {
     expect(await told([sending(1), accepted])).toEqual([]);
+    expect(await told([spoken, accepted], { isUsageKnown: false })).toEqual([]);
   });
 
-  it('is reported to the user if a budget cannot record the final amount', async () => {
+  it('is reported to the user if the final amount cannot be determined or recorded, unless there is no budget', async () => {
+    const events = [spoken, accepted];
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
-    expect(await told([spoken, accepted], true)).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
+    expect(await told(events, { broken: 'budget' })).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
+    expect(await told(events, { broken: 'ledger' })).toEqual([text]);
+    expect(await told(events, { broken: 'ledger', budgets: 0 })).toEqual([]);
   });
 });
 
