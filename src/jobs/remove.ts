@@ -79,21 +79,17 @@ async function beginRemovalRun(ledger: Ledger, id: string): Promise<string> {
 }
 
 /**
- * Records that a run of a job began. Returns false if the job was removed.
+ * Records that a run of a job began, unless the job was removed.
  * @throws MgwError('local_io') if the run cannot be recorded.
  */
 export async function recordBegan(
   ledger: Ledger,
   id: string,
   began: JobEvent & { type: 'began' },
-): Promise<boolean> {
-  try {
-    await ledger.append(id, began);
-    return true;
-  } catch (error) {
-    if ((await ledger.claimState(id)) === 'removed') return false;
-    throw error;
-  }
+): Promise<void> {
+  await ledger.append(id, began).catch(async (error: unknown) => {
+    if ((await ledger.claimState(id)) !== 'removed') throw error;
+  });
 }
 
 // Records that the claimed attempt was abandoned. Otherwise, a run that began in the meantime would wait until this

@@ -111,7 +111,7 @@ export async function continueRun(
   began: Began,
 ): Promise<Job | undefined> {
   if (shownState(job) === 'unknown') return job;
-  if (!(await recordBegan(deps.ledger, job.id, began))) return undefined;
+  await recordBegan(deps.ledger, job.id, began);
   try {
     return await waitForRemover(job, deadline, deps);
   } catch (error) {

@@ -211,11 +211,21 @@ describe('rm without --force', () => {
     ['removes a job that was never sent', [], undefined],
     ['removes a job that has ended', delivered, undefined],
     ['keeps a job that is in progress', accepted, 'open'],
+    ['keeps a job in doubt', [...sent, { type: 'unknown', attempt: 1, error }], 'open'],
     ['keeps an ended job with a damaged record', [...delivered, undefined], 'open'],
   ])('%s', async (_, events, obstacle) => {
     const id = await make(events);
     expect(await removed(await jobAt(id))).toBe(obstacle);
     expect((await ledger.read(id)) === undefined).toBe(obstacle === undefined);
+    if (obstacle !== undefined) expect(await ledger.events(id)).toHaveLength(1 + events.length);
+  });
+
+  it('has no effect on a job that another process has removed since it was read', async () => {
+    const job = await jobAt(await make([]));
+    await ledger.claim(`send.${job.id}.1`, JSON.stringify(owner));
+    await ledger.remove(job.id);
+    expect(await removed(job)).toBeUndefined();
+    expect(await ledger.claimState(job.id)).toBe('removed');
   });
 
   it('removes a job whose attempt was refused after the job was read', async () => {
