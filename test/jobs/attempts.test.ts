@@ -92,6 +92,17 @@ describe('another attempt', () => {
   );
 });
 
+it.each([new MgwError('local_io', 'the prices cannot be read'), new RangeError('a bug')])(
+  'an error before the first attempt is reported unchanged, with the job if it is not a bug: %s',
+  async (failure) => {
+    const deps = await depsFor('http://127.0.0.1:9', freshFolder());
+    const job = await prepared(deps.ledger, deps);
+    const sent = submit(job, orderOf(), { ...deps, priceOf: () => Promise.reject(failure) });
+    const { message } = failure;
+    await expect(sent).rejects.toMatchObject({ message, ...('code' in failure && { job: { id: job.id } }) });
+  },
+);
+
 describe('an attempt whose `sending` event cannot be recorded', () => {
   it.each<[string, JobEvent['type'][], number]>([
     ['is recorded as not sent', ['sending'], 1],

@@ -328,6 +328,20 @@ it('a job that is accepted just before its next attempt is claimed is not sent a
   expect(types).not.toContain('unavailable');
 });
 
+it('a job that was accepted twice continues with the handle that was recorded first, and a note contains the other', async () => {
+  const server = await httpServer();
+  const deps = await depsFor(server.url, freshFolder());
+  const read: Order['read'] = () => ({ kind: 'accepted', handle: 'task_2' });
+  const { ledger } = deps;
+  const append: Ledger['append'] = async (id, event) => {
+    if (event.type === 'accepted') await ledger.append(id, { ...event, handle: 'task_1' });
+    await ledger.append(id, event);
+  };
+  const ran = await run({ ...deps, ledger: { ...ledger, append } }, orderOf({ read }));
+  expect(ran).toMatchObject({ exit: 0, job: { handle: 'task_1' } });
+  expect(deps.notes).toEqual([`Job ${ran.job?.id} continues as task_1; the gateway also accepted task_2.`]);
+});
+
 describe('a claim without a `sending` event', () => {
   async function claimedOnly(
     owner: object,
@@ -385,7 +399,20 @@ describe('a claim without a `sending` event', () => {
     };
     const ran = await run({ ...deps, ledger }, orderOf({ key: 'k' }));
     expect(ran).toMatchObject({ exit: 0, job: { record: { attempts: 3 } } });
-    expect(server.created).toBe(1);
+    expect([server.created, server.connections]).toEqual([1, 2]);
+  });
+
+  it('puts the job in doubt even for a run that would leave the job to another run', async () => {
+    const [server, state, id] = await claimedOnly({ ...deadOwner(), host: 'elsewhere' });
+    const onWaitForOther = (): never => expect.unreachable();
+    const deps = await depsFor(server.url, state, {
+      owner: { ...currentOwner(), instance: 'this process' },
+      onWaitForOther,
+    });
+    const other = { run: 'other', ...alive, command: 'submit', ask: 'accept' } as const;
+    await deps.ledger.append(id, { type: 'began', ...other });
+    const order = orderOf({ key: 'k', deadline: { remainingMs: () => 0 } });
+    expect(await run(deps, order)).toMatchObject({ exit: 7, job: { state: 'unknown' } });
   });
 
   it('blocks another run if its process is alive', async () => {

@@ -155,9 +155,12 @@ describe('an established connection that breaks or stalls', () => {
 
   it('leads to exit 7 at the request timeout, and the message contains the timeout', async () => {
     const server = await httpServer(() => void server.create());
-    const ran = await run(await depsFor(server.url, freshFolder(), { requestTimeoutMs: 150 }));
+    const state = freshFolder();
+    const ran = await run(await depsFor(server.url, state, { requestTimeoutMs: 150 }));
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' } });
     expect(ran.error?.message).toContain('no response within 0.15 s');
+    const again = await run(await depsFor(server.url, state));
+    expect(again).toMatchObject({ exit: 7, error: { message: ran.error?.message } });
     expect(server.created).toBe(1);
   });
 
@@ -263,10 +266,45 @@ describe('responses that prove nothing', () => {
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' }, error: { charged: 'maybe' } });
   });
 
+  it("are reported with the order's own error if it has one, also by the rerun", async () => {
+    const [server, state] = [await httpServer(says('accepted!')), freshFolder()];
+    const unknownError: Order['unknownError'] = (job) =>
+      new MgwError('submit_unknown', 'The speech may have been paid for', { job });
+    const order = orderOf({ unknownError });
+    const reports = [];
+    while (reports.length < 2)
+      reports.push((await run(await depsFor(server.url, state), order)).error?.message);
+    expect(reports).toEqual(Array(2).fill('The speech may have been paid for'));
+  });
+
   it('do not cause a crash if their content coding is unknown', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 200, { 'content-encoding': 'constructor' }));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+  });
+});
+
+describe('a submission with an upload', () => {
+  it('sends the request that the upload returns', async () => {
+    const server = await httpServer();
+    const order = orderOf();
+    const upload = (): Promise<Order['exchange']> =>
+      Promise.resolve({ ...order.exchange, path: '/uploaded' });
+    expect(await run(await depsFor(server.url, freshFolder()), { ...order, upload })).toMatchObject({
+      exit: 0,
+    });
+    expect(server.requests.map(({ path }) => path)).toEqual(['/uploaded']);
+  });
+
+  it('exits 130 and sends nothing if it is interrupted during the upload', async () => {
+    const server = await httpServer();
+    const deps = await depsFor(server.url, freshFolder());
+    const upload = (): Promise<never> => {
+      deps.soft.abort('SIGINT');
+      return Promise.reject(new Error('the upload was aborted'));
+    };
+    expect(await run(deps, orderOf({ upload }))).toMatchObject({ exit: 130, error: { charged: 'no' } });
+    expect(server.requests).toHaveLength(0);
   });
 });
 
@@ -276,10 +314,12 @@ describe('responses with a handle', () => {
       response.writeHead(200, { 'content-length': '100' });
       response.write(`{"task_id":"${server.create()}"`, () => response.destroy());
     });
-    expect(await run(await depsFor(server.url, freshFolder()))).toMatchObject({
+    const state = freshFolder();
+    expect(await run(await depsFor(server.url, state))).toMatchObject({
       exit: 0,
       job: { handle: 'task_0001' },
     });
+    expect(jobText(state)).toContain('"complete":false');
   });
 
   it('are accepted with a warning if they also contain an error', async () => {
@@ -297,6 +337,12 @@ describe('responses with a handle', () => {
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
     expect((await findJob(deps.ledger, handle))?.handle).toBe(handle);
+  });
+
+  it('are recorded with the whole handle, even if the handle is longer than any text of a response', async () => {
+    const handle = 't'.repeat(4001);
+    const server = await httpServer(says({ task_id: handle }));
+    expect((await run(await depsFor(server.url, freshFolder()))).job?.handle).toBe(handle);
   });
 
   it('are recorded without the API key, and the request was sent as specified', async () => {
@@ -356,7 +402,7 @@ describe('refusals', () => {
     },
   );
 
-  it("are recorded without the signature of an upload's URL", async () => {
+  it("are recorded without the signature of an upload's URL, and unchanged if nothing was uploaded", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const message = 'cannot read https://store.example/boat.png?X-Amz-Signature=0123456789abcdef';
     server.answers.push(says({ error: { message } }, 400));
@@ -365,6 +411,8 @@ describe('refusals', () => {
     const { error } = await run(await depsFor(server.url, state), { ...order, upload });
     expect(error?.message).toContain('boat.png?X-Amz-Signature=');
     for (const text of [error?.message, jobText(state)]) expect(text).not.toContain('0123456789abcdef');
+    const other = await httpServer(says({ error: { message } }, 400));
+    expect((await run(await depsFor(other.url, freshFolder()))).error?.message).toContain(message);
   });
 
   it.each([307, 308])(
@@ -662,7 +710,7 @@ describe('an event that cannot be recorded', () => {
   async function without(
     type: JobEvent['type'],
     ...answers: Answer[]
-  ): Promise<{ server: HttpServer; state: string; first: Ran }> {
+  ): Promise<{ server: HttpServer; state: string; first: Ran; notes: string[] }> {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(...answers);
     const { ledger, ...deps } = await depsFor(server.url, state);
@@ -671,7 +719,7 @@ describe('an event that cannot be recorded', () => {
         ? Promise.reject(new MgwError('local_io', 'the disk is full'))
         : ledger.append(id, event);
     const first = await run({ ...deps, ledger: { ...ledger, append } });
-    return { server, state, first };
+    return { server, state, first, notes: deps.notes };
   }
 
   it('leads to exit 10 with the handle if it is `accepted`, and the rerun reads the handle from the recorded response', async () => {
@@ -685,7 +733,8 @@ describe('an event that cannot be recorded', () => {
   });
 
   it('does not prevent the handle from being recorded if it is `reply`', async () => {
-    const { first, state } = await without('reply');
+    const { first, state, notes } = await without('reply');
+    expect(notes).toEqual(['Could not record the response: the disk is full']);
     expect(first).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
     expect(jobText(state)).toContain('"type":"accepted"');
   });
@@ -721,7 +770,8 @@ describe('an event that cannot be recorded', () => {
     ['rejected', says({ error: { message: 'no' } }, 422), 4, 'no'],
     ['unknown', says('<html>'), 7, 'maybe'],
   ])('does not change the exit code for the response if it is `%s`', async (type, answer, exit, charged) => {
-    const { first } = await without(type, answer);
+    const { first, notes } = await without(type, answer);
     expect(first).toMatchObject({ exit, error: { charged } });
+    expect(notes).toEqual(['Could not record the outcome of the submission: the disk is full']);
   });
 });
