@@ -59,7 +59,7 @@ interface LookupResult {
 export async function createOrResume(order: Order, deps: JobDeps, began: Began): Promise<Job> {
   checkNoSecret('--key', order.key, deps.redact);
   checkNoSecret('--output', order.goal.output, deps.redact);
-  let [isReady, lookCount] = [false, 0];
+  let lookCount = 0;
   let deliveredBefore: LookupResult['deliveredBefore'];
   const alive = new Set<string>();
   for (;;) {
@@ -82,10 +82,9 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
       await pause(deps);
       continue;
     }
-    if (!isReady && needsOutput(lookup.job, order)) {
+    if (needsOutput(lookup.job, order)) {
       try {
         await order.beforeSending?.();
-        isReady = true;
       } catch (error) {
         // The output may exist because another process has just saved the result there.
         const { job } = await findEarlier(order, deps, alive, deliveredBefore);
@@ -130,9 +129,7 @@ async function create(
     const { owner } = await deps.lease();
     const holder = await ledger.claim(newClaim.name, holderText({ job: id, fingerprint, owner }));
     // Another process may have claimed the name for this id. The claim is durable by now, so the job may be created.
-    const isOfId =
-      newClaim.id !== undefined && holder !== undefined && readHolder(holder)?.job === newClaim.id;
-    if (holder !== undefined && !isOfId) return undefined;
+    if (holder !== undefined && readHolder(holder)?.job !== id) return undefined;
   }
   if (secondTakeOf !== undefined && order.key === undefined) deps.note(secondTakeNote(secondTakeOf));
   const prepared: JobEvent = {
@@ -211,7 +208,7 @@ export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
 async function findTakes(
   fingerprint: string,
   { ledger }: Deps,
-  fresh = false,
+  fresh?: boolean,
 ): Promise<{ jobs: Job[]; lostId?: string; newClaim: LookupResult['newClaim'] }> {
   const links = new Map<string, FoundJob>();
   let unmadeClaim: LookupResult['newClaim'] | undefined;

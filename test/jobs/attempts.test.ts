@@ -92,6 +92,13 @@ describe('another attempt', () => {
   );
 });
 
+it('an attempt is confirmed before it is sent, so that a lost event cannot hide it', async () => {
+  const server = await httpServer();
+  const deps = await depsFor(server.url, freshFolder());
+  const { job } = await run(deps);
+  expect(await deps.ledger.isConfirmed(names.attempt(job?.id ?? '', 1))).toBe(true);
+});
+
 it.each([new MgwError('local_io', 'the prices cannot be read'), new RangeError('a bug')])(
   'an error before the first attempt is reported unchanged, with the job if it is not a bug: %s',
   async (failure) => {
@@ -102,6 +109,17 @@ it.each([new MgwError('local_io', 'the prices cannot be read'), new RangeError('
     await expect(sent).rejects.toMatchObject({ message, ...('code' in failure && { job: { id: job.id } }) });
   },
 );
+
+it('a job that another process has sent since the job was read is not paid for', async () => {
+  const deps = await depsFor('http://127.0.0.1:9', freshFolder());
+  const job = await prepared(deps.ledger, deps);
+  const owner = deadOwner();
+  await deps.ledger.claim(names.attempt(job.id, 1), JSON.stringify(owner));
+  await deps.ledger.append(job.id, { type: 'sending', attempt: 1, owner });
+  await deps.ledger.append(job.id, { type: 'accepted', handle: 'task_1' });
+  const priceOf = (): never => expect.unreachable();
+  expect(await submit(job, orderOf(), { ...deps, priceOf })).toMatchObject({ isResumed: true });
+});
 
 describe('an attempt whose `sending` event cannot be recorded', () => {
   it.each<[string, JobEvent['type'][], number]>([

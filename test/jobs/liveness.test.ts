@@ -114,6 +114,25 @@ it.each<[string, Answer, object, number]>([
   },
 );
 
+it('an agent waits while another process is sending the same request under a different key', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const [first, second] = [
+    await depsFor(server.url, state, { owner: currentOwner() }),
+    await depsFor(server.url, state, { owner: currentOwner() }),
+  ];
+  let looksLeft = 100;
+  const blockedByAnyDoubt = { remainingMs: () => (looksLeft -= 1) };
+  let waiting: Promise<unknown> | undefined;
+  first.priceOf = () =>
+    new Promise((_, reject) => {
+      second.clock.onSleep = () => reject(new Error('it gives up'));
+      waiting = run(second, orderOf({ key: 'two', blockedByAnyDoubt }));
+    });
+  await expect(run(first, orderOf({ key: 'one' }))).rejects.toThrow('it gives up');
+  expect(await waiting).toMatchObject({ exit: 0 });
+  expect(server.created).toBe(1);
+});
+
 it('a run on an existing job is recorded as ended if the job cannot be read, even if its process is alive', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const { job } = await run(await depsFor(server.url, state));

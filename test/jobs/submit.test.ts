@@ -62,8 +62,8 @@ describe('a submission without a connection', () => {
 
   it('is recorded with its tags and its model, but without the API key', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder(), { retries: 0 });
-    const { job } = await run(deps, orderOf({ model: key, tags: ['sea', key] }));
-    expect(job?.tags?.[0]).toBe('sea');
+    const { job } = await run(deps, orderOf({ model: `h3 ${key}`, tags: ['sea', key] }));
+    expect([job?.model?.slice(0, 3), job?.tags?.[0]]).toEqual(['h3 ', 'sea']);
     expect(JSON.stringify([job?.model, job?.tags])).not.toContain(key);
   });
 
@@ -527,8 +527,26 @@ describe('a repeated command', () => {
     await resumed.delivered?.();
     const second = await depsFor(server.url, state);
     expect(await run(second)).toMatchObject({ exit: 0, isResumed: false });
-    expect(second.notes).toEqual([expect.stringContaining(`second take of ${first.job?.id}`)]);
+    expect(second.notes).toEqual([
+      `This is a second take of ${first.job?.id} (queued). It is charged again.`,
+    ]);
     expect(server.created).toBe(2);
+  });
+
+  it('reports a second take with the newest job, even if an older job has a key, and with its file', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    await (await run(deps, orderOf({ key: 'k' }))).delivered?.();
+    const newest = await run(deps, orderOf({ fresh: true }));
+    const id = newest.job?.id ?? '';
+    const file = { path: '/videos/boat.mp4', bytes: 1, sha256: '' };
+    await deps.ledger.append(id, { type: 'file', file });
+    const notes = deps.notes.splice(0);
+    await run(deps, orderOf({ fresh: true }));
+    expect([notes.length, deps.notes]).toEqual([
+      1,
+      [`This is a second take of ${id} (queued, saved as /videos/boat.mp4). It is charged again.`],
+    ]);
   });
 
   it('makes a second take while the first run is alive, and reports this even if the first run has sent nothing', async () => {
@@ -560,21 +578,27 @@ describe('a repeated command', () => {
     ]);
   });
 
-  it('does not report a second take if the first was refused', async () => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push(says({ error: { message: 'no such model' } }, 400));
-    const first = await run(await depsFor(server.url, state));
-    const second = await depsFor(server.url, state);
-    const { exit, isResumed, job } = await run(second);
-    expect([first.exit, exit, isResumed, server.created, second.notes]).toEqual([4, 0, false, 1, []]);
-    expect(job?.id).not.toBe(first.job?.id);
-  });
+  it.each([false, true])(
+    'does not report a second take if the first was refused (--new: %s)',
+    async (fresh) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push(says({ error: { message: 'no such model' } }, 400));
+      const first = await run(await depsFor(server.url, state));
+      const second = await depsFor(server.url, state);
+      const { exit, isResumed, job } = await run(second, orderOf({ fresh }));
+      expect([first.exit, exit, isResumed, server.created, second.notes]).toEqual([4, 0, false, 1, []]);
+      expect(job?.id).not.toBe(first.job?.id);
+    },
+  );
 
-  it('does not report a second take if it has a different key', async () => {
+  it.each<[string, Partial<Order>, Partial<Order>]>([
+    ['key', { key: 'k' }, { key: 'l' }],
+    ['variant', { variant: 'mp3' }, { variant: 'wav' }],
+  ])('does not report a second take if it has a different %s', async (_, one, other) => {
     const [server, state] = [await httpServer(), freshFolder()];
-    await (await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).delivered?.();
+    await (await run(await depsFor(server.url, state), orderOf(one))).delivered?.();
     const second = await depsFor(server.url, state);
-    expect((await run(second, orderOf({ key: 'l' }))).isResumed).toBe(false);
+    expect((await run(second, orderOf(other))).isResumed).toBe(false);
     expect([server.created, second.notes]).toEqual([2, []]);
   });
 
@@ -622,12 +646,15 @@ describe('a repeated command', () => {
     }
   });
 
-  it("exits 7 if an earlier job's record is lost", async () => {
+  it("exits 7 if an earlier job's record is lost, but submits with --new", async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state));
     rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    for (const name of ['index.log', 'handles.log']) rmSync(join(state, name));
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
     expect(server.requests).toHaveLength(1);
+    expect((await run(await depsFor(server.url, state), orderOf({ fresh: true }))).exit).toBe(0);
   });
 
   it.each<[string, string | undefined, Partial<Order>, RegExp]>([
@@ -683,6 +710,9 @@ describe('a repeated command', () => {
     await run(await depsFor(server.url, state));
     expect((await run(await depsFor(server.url, state), order)).exit).toBe(0);
     expect(server.created).toBe(1);
+    const unsent = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder(), { retries: 0 });
+    expect((await run(unsent)).exit).toBe(6);
+    await expect(run(unsent, order)).rejects.toThrow('it exists');
     const doubt = await depsFor((await httpServer(says('accepted!'))).url, freshFolder());
     expect((await run(doubt)).exit).toBe(7);
     expect((await run(doubt, order)).exit).toBe(7);

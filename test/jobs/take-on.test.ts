@@ -46,15 +46,16 @@ it.each([
 );
 
 it.each([
-  ['after the command began', 1, 1],
-  ['before the command began', -1, 2],
+  ['saved after the command began', 1, undefined, 1],
+  ['saved before the command began', -1, undefined, 2],
+  ['of another variant', 1, 'wav', 2],
 ])(
-  'a run reuses a video that another run saved to the same output only if the video was saved after the command began: %s',
-  async (_, ms, requests) => {
+  'a run reuses a result that another run saved to the same output only if the result is of the same variant and was saved after the command began: %s',
+  async (_, ms, variant, requests) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
     const other = await depsFor(server.url, state, alive);
-    await (await run(other, orderOf({ goal }))).delivered?.();
+    await (await run(other, orderOf({ goal, variant }))).delivered?.();
     const startedAt = other.clock.now() - ms;
     const ran = await run(await depsFor(server.url, state, { ...alive, startedAt }), orderOf({ goal }));
     expect(ran).toMatchObject({ exit: 0, isResumed: requests === 1 });

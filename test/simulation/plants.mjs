@@ -75,7 +75,13 @@ export const plants = {
   'claim-not-durable': [
     ['ledger/durable-file.ts', 'await syncFolder(dirname(path));\n    return false;', 'return false;'],
   ],
-  'key-ignored': [['jobs/create-or-resume.ts', 'if (holder !== undefined && !isOfId) return undefined;', '']],
+  'key-ignored': [
+    [
+      'jobs/create-or-resume.ts',
+      'if (holder !== undefined && readHolder(holder)?.job !== id) return undefined;',
+      '',
+    ],
+  ],
   'attempt-ignored': [
     [
       'jobs/submit.ts',
