@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
@@ -164,6 +164,7 @@ describe('a key', () => {
       error: { next: ['mgw', 'jobs', 'resolve', id] },
     });
     expect((await run(deps, orderOf({ key: 'k', fresh: true }))).exit).toBe(7);
+    expect(existsSync(join(state, 'jobs', `${id}.jsonl`))).toBe(false);
     expect(server.requests).toHaveLength(1);
     const found = await findJob(deps.ledger, id);
     expect(found).toMatchObject({ id, state: 'unknown' });
@@ -174,6 +175,16 @@ describe('a key', () => {
       job: { id },
     });
     expect(server.created).toBe(2);
+  });
+
+  it('belongs to its job even if the record has lost the line that contains the request', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const order = orderOf({ key: 'k', variant: 'wav' });
+    const { job } = await run(await depsFor(server.url, state), order);
+    const path = join(state, 'jobs', `${job?.id}.jsonl`);
+    writeFileSync(path, readFileSync(path, 'utf8').replace(/^.*/, 'damaged'));
+    const again = await run(await depsFor(server.url, state), order);
+    expect(again).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id, handle: 'task_0001' } });
   });
 
   it('is free for the same submission if the run that claimed it died before it created the job', async () => {
