@@ -124,7 +124,7 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
 class Attempts implements PaymentRecord {
   job: Job;
   readonly #deps: JobDeps;
-  /** The current attempt's number. */
+  /** The current attempt's number; 0 before the first attempt. */
   #attempt = 0;
 
   constructor(job: Job, deps: JobDeps) {
@@ -134,9 +134,12 @@ class Attempts implements PaymentRecord {
 
   async sending(money: AttemptMoney, owner: Owner): Promise<void> {
     const { ledger } = this.#deps;
+    if (this.#attempt > 0) await this.#reload();
+    const { handle, state, record } = this.job;
+    if (handle !== undefined || (this.#attempt > 0 && state !== 'prepared')) throw new SentElsewhere();
     const claim = attemptClaim(this.job);
     if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
-    this.#attempt = this.job.record.attempts + 1;
+    this.#attempt = record.attempts + 1;
     try {
       // Read the job after claiming the attempt: a process that sees an accepted job without a later claim assumes that
       // nothing more is sent.

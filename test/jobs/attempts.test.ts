@@ -71,6 +71,28 @@ describe('another attempt', () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  it.each<[string, JobEvent, number]>([
+    ['unknown', { type: 'unknown', attempt: 1, error }, 7],
+    ['refused', { type: 'rejected', attempt: 1, error: { code: 'invalid_request', message: 'no' } }, 4],
+    ['accepted', { type: 'accepted', handle: 'task_of_other', adopted: true }, 0],
+  ])('is neither made nor claimed if the job has become %s in the meantime', async (_, event, exit) => {
+    const server = await httpServer();
+    server.answers.push(busy);
+    const deps = await depsFor(server.url, freshFolder());
+    deps.clock.onSleep = async () => {
+      const [job] = await jobsOf(deps.ledger);
+      await deps.ledger.append(job?.id ?? '', event);
+    };
+    const ran = await run(deps);
+    expect(ran).toMatchObject({ exit });
+    expect(server.requests).toHaveLength(1);
+    const id = ran.job?.id ?? '';
+    expect([id, await deps.ledger.claimed(names.attempt(id, 2))]).toEqual([
+      expect.stringMatching(/./),
+      undefined,
+    ]);
+  });
+
   const broken: Answer = (_, response) => {
     response.writeHead(502, { 'content-length': '100' });
     response.write('{"error"', () => response.destroy());
