@@ -132,7 +132,7 @@ export class Tests {
     if (tests.length === 0) return 'unreached';
     for (let budget = 2000; ; budget *= 3) {
       tests = tests.filter(({ id }) => this.#passes.get(id) !== false);
-      if (tests.length === 0) return 'survived';
+      if (tests.length === 0) return (await this.#fails(runner, ownFile, number)) ? 'killed' : 'survived';
       const fit = tests.findIndex((_, index) => total(tests.slice(0, index + 1)) > budget);
       const some = tests.slice(0, fit === -1 ? tests.length : Math.max(1, fit));
       const answer = await runner.run(grouped(some), limitOf(some), { mutant: number });
@@ -145,6 +145,13 @@ export class Tests {
       }
       if (answer.failed.length === 0) tests = tests.slice(some.length);
     }
+  }
+
+  // A test reaches no mutant of a value that an earlier test of its file has cached, but may detect it.
+  async #fails(runner, file, mutant) {
+    const isFit = this.isRecorded(file) && readFileSync(join(this.#tree, recordOf(file)), 'utf8') !== '[]';
+    const answer = isFit ? await runner.run([[file, 'all']], 600_000, { mutant }) : { failed: [] };
+    return answer === undefined || answer.failed.length > 0;
   }
 
   // A test may depend on an earlier test of its file that does not reach the mutant.
