@@ -75,6 +75,8 @@ export class Tests {
   #kills = new Map();
   /** Whether each test passes without a mutant when it runs alone, by test id. */
   #passes = new Map();
+  /** The test files that pass without a mutant. */
+  #fit = new Set();
 
   constructor(tree) {
     this.#tree = tree;
@@ -110,6 +112,7 @@ export class Tests {
   /** Reads the results of {@link record}. */
   read(files) {
     const tests = files.flatMap((file) => JSON.parse(readFileSync(join(this.#tree, recordOf(file)), 'utf8')));
+    for (const { file } of tests) this.#fit.add(file);
     for (const { numbers, ...test } of tests.sort((a, b) => a.ms - b.ms))
       for (const number of numbers) this.#reaching.set(number, [...(this.#reaching.get(number) ?? []), test]);
   }
@@ -132,7 +135,7 @@ export class Tests {
     if (tests.length === 0) return 'unreached';
     for (let budget = 2000; ; budget *= 3) {
       tests = tests.filter(({ id }) => this.#passes.get(id) !== false);
-      if (tests.length === 0) return (await this.#fails(runner, ownFile, number)) ? 'killed' : 'survived';
+      if (tests.length === 0) return (await this.#detects(runner, ownFile, number)) ? 'killed' : 'survived';
       const fit = tests.findIndex((_, index) => total(tests.slice(0, index + 1)) > budget);
       const some = tests.slice(0, fit === -1 ? tests.length : Math.max(1, fit));
       const answer = await runner.run(grouped(some), limitOf(some), { mutant: number });
@@ -147,10 +150,10 @@ export class Tests {
     }
   }
 
-  // A test reaches no mutant of a value that an earlier test of its file has cached, but may detect it.
-  async #fails(runner, file, mutant) {
-    const isFit = this.isRecorded(file) && readFileSync(join(this.#tree, recordOf(file)), 'utf8') !== '[]';
-    const answer = isFit ? await runner.run([[file, 'all']], 600_000, { mutant }) : { failed: [] };
+  // If a test has cached a value, later tests of its file do not reach the value's mutants, but may detect them.
+  async #detects(runner, file, mutant) {
+    if (!this.#fit.has(file)) return false;
+    const answer = await runner.run([[file, 'all']], 600_000, { mutant });
     return answer === undefined || answer.failed.length > 0;
   }
 

@@ -2,17 +2,7 @@ import { type Decimal, formatDecimal, parseDecimal, subtract } from '../decimal.
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLostError } from '../ledger/postgres/lease-keeper.ts';
-import type {
-  Budget,
-  BudgetState,
-  Charge,
-  ChargeOutcome,
-  Decision,
-  Limit,
-  OutcomeOf,
-  Per,
-  Reservation,
-} from './budget.ts';
+import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, BudgetState } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 import { parseOwner } from './reservations.ts';
 
@@ -184,15 +174,15 @@ export class PostgresBudget implements Budget {
 
   // Returns whether an amount was released or replaced.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
-    const outcomes: (ChargeOutcome | Decimal)[] = [];
+    let isReleased = false;
     for (const reservation of await this.#open()) {
       const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') await this.keep(reservation.id);
       if (outcome === 'none') await this.release(reservation.id);
       if (typeof outcome === 'object') await this.keep(reservation.id, outcome);
-      outcomes.push(outcome);
+      isReleased ||= outcome === 'none' || typeof outcome === 'object';
     }
-    return outcomes.some((outcome) => outcome === 'none' || typeof outcome === 'object');
+    return isReleased;
   }
 
   async #open(): Promise<Reservation[]> {

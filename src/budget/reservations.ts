@@ -160,7 +160,8 @@ function withPidLast({ pid, ...others }: Owner): object {
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
-  return parseEvent(objectOfLine(line, version) ?? {}) ?? 'damaged';
+  const json = objectOfLine(line, version);
+  return (json && parseEvent(json)) ?? 'damaged';
 }
 
 function parseEvent(json: JsonObject): RecordedBudgetEvent | undefined {

@@ -164,7 +164,7 @@ async function refuseConflicts(
   { name: source, ledger: from }: CopyPlace,
   { name: target, ledger: to }: CopyPlace,
   repeat: readonly string[],
-  keepKeys: boolean | undefined,
+  keepKeys?: boolean,
 ): Promise<void> {
   const [changed, keys] = [[] as string[], [] as string[]];
   for (const id of (await from.ids()).reverse()) {

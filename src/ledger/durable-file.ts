@@ -99,8 +99,8 @@ export async function appendFile(
   }
 }
 
-// Whether text that was appended to a complete line continues the torn line of another process: a full disk may have torn
-// a line of that process after this process had looked at the end of the file.
+// Whether text that was appended to a complete line continues the torn line of another process: a full disk may have
+// torn a line of that process after this process had looked at the end of the file.
 function continuesLine(file: number, from: number, to: number, text: string): boolean {
   if (to - from <= Buffer.byteLength(text)) return false;
   const appended = Buffer.alloc(to - from);

@@ -56,7 +56,8 @@ export function textOfLine(line: string): string | undefined {
 
 /** Returns the object of a line with a checksum; undefined if the checksum or the version `v` is wrong. */
 export function objectOfLine(line: string, version: number): JsonObject | undefined {
-  const value = tryParse(textOfLine(line) ?? '');
+  const text = textOfLine(line);
+  const value = text === undefined ? undefined : tryParse(text);
   return isObject(value) && value['v'] === version ? value : undefined;
 }
 

@@ -228,8 +228,8 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   if (how === 'adopted' || (job.handle !== undefined && !isCorrection(job, event))) return;
   job.handle = undefined;
   job.record.isUnconfirmed = undefined;
-  job.state = 'prepared';
-  if (how === 'not-created') {
+  if (how === 'resubmit') job.state = 'prepared';
+  else {
     job.state = 'rejected';
     job.error = { code: 'invalid_request', message: 'The user resolved this job as not created.' };
   }

@@ -18,6 +18,7 @@ import type { Allowance } from '../../src/payment/reserve.ts';
 const at = '2026-11-20T12:00:00.000Z';
 const error = { code: 'server_error', message: 'no' };
 const owner = { pid: 7, start: '1', host: 'here' };
+const deadOwner = { ...owner, pid: 8 };
 const prepared: JobEvent = { type: 'prepared', protocol: 'c', base_url: '', fingerprint: 'f', account: '' };
 const sending = (attempt: number, reservation?: string): JobEvent => ({
   type: 'sending',
@@ -36,13 +37,14 @@ interface World {
   events?: (JobEvent | undefined)[];
   /** Whether the process that owns the reservation is alive. */
   life?: Life;
-  /** The claim of the next attempt: the process's own, or unreadable text. */
-  claim?: 'own' | 'damaged';
+  /** The claim of the next attempt: the process's own, a dead process's, or unreadable text. */
+  claim?: 'own' | 'dead' | 'damaged';
   isConfirmed?: boolean;
   /** The events that the second read of the record returns. */
   later?: (JobEvent | undefined)[];
 }
 
+const claims = { own: JSON.stringify(owner), dead: JSON.stringify(deadOwner), damaged: 'nonsense' };
 const id = 'job_00000000000001';
 const mine = `${id}.r`;
 const reservation: Reservation = { id: mine, owner, amount: decimalOf(1), at };
@@ -52,15 +54,14 @@ function ledgerOf({ events, life = 'dead', claim, isConfirmed = false, later }: 
   const recorded = (given: World['events']): (RecordedEvent | undefined)[] =>
     [prepared, ...(given ?? [])].map((event) => event && { ...event, at });
   const ledger: Partial<Ledger> = {
-    lifeOf: () => Promise.resolve(life),
+    lifeOf: ({ pid }) => Promise.resolve(pid === deadOwner.pid ? 'dead' : life),
     read: () => {
       reads += 1;
       const now = reads > 1 && later !== undefined ? later : events;
       return Promise.resolve(now === undefined ? undefined : foldJob(of, recorded(now)));
     },
     events: () => Promise.resolve(recorded(events)),
-    claimed: () =>
-      Promise.resolve(claim === undefined ? undefined : claim === 'own' ? JSON.stringify(owner) : 'nonsense'),
+    claimed: () => Promise.resolve(claim && claims[claim]),
     isConfirmed: () => Promise.resolve(isConfirmed),
   };
   return ledger as Ledger;
@@ -77,6 +78,11 @@ describe('the outcome of a reservation', () => {
     [
       'is "none" if another attempt was accepted',
       { events: [sending(1, 'other'), accepted], life: 'alive' },
+      'none',
+    ],
+    [
+      'is "none" if another attempt was accepted and a dead process has claimed the next attempt',
+      { events: [sending(1, 'other'), accepted], life: 'alive', claim: 'dead' },
       'none',
     ],
     ['is open while its attempt is open', { events: [sending(1, mine)] }, 'open'],

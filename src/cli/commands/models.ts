@@ -83,18 +83,17 @@ function noSuchModel(id: string, all: readonly Model[]): MgwError {
 type PricedModel = Model & { prices: ModelPrice[] };
 
 function clipOf(text: string): Clip {
-  const refused = new InvalidArgumentError(
-    'a length in whole seconds, a resolution and a ratio, each at most once, such as "5s 720p 16:9"',
-  );
+  const rule =
+    'a length in whole seconds, a resolution and a ratio, each at most once, such as "5s 720p 16:9"';
   const entries = text.split(/[\s,]+/).map((word): [string, string] => {
     const seconds = /^([1-9]\d{0,4})s$/.exec(word)?.[1];
     if (seconds !== undefined) return ['duration', seconds];
     if (shortSides(word) !== undefined) return ['resolution', word];
     if (ratioOf(word) !== undefined) return ['aspect-ratio', word];
-    throw refused;
+    throw new InvalidArgumentError(rule);
   });
   const clip = Object.fromEntries(entries);
-  if (Object.keys(clip).length < entries.length) throw refused;
+  if (Object.keys(clip).length < entries.length) throw new InvalidArgumentError(rule);
   return clip;
 }
 

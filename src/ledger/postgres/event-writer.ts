@@ -202,7 +202,7 @@ export class EventWriter {
     const values = events.map(({ job, uid, line, event, owner }) => {
       const cached = this.#cachedLines.get(job);
       const lines = `${cached?.lines ?? ''}${line}\n`;
-      const state = foldJob(job, decodeEvents(lines))?.state ?? 'unknown';
+      const state = (cached && foldJob(job, decodeEvents(lines))?.state) ?? 'unknown';
       const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : null;
       const { lease = null, instance = null } = owner ?? {};
       return { job, uid, line, n: cached?.n ?? -1, state, lease, instance, hash, lines };

@@ -28,8 +28,8 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   return { ...inconclusive(reply, 'task status'), ...(isWell && { isWell }) };
 }
 
-// Returns the observation of a task that failed because its content was refused. In this case, Jimeng sends a code (50411,
-// 50512, …) instead of a task.
+// Returns the observation of a task that failed because its content was refused. In this case, Jimeng sends a code
+// (50411, 50512, …) instead of a task.
 function blockedObservation(reply: Reply, nativeStatus: string): Observation {
   const failure = { ...readFailure(reply), code: 'content_policy' as const };
   return { kind: 'observation', state: 'failed', nativeStatus, results: [], failure };
