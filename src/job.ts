@@ -171,7 +171,8 @@ export type JobEvent =
   | { type: 'rejected'; attempt?: number; error: JobError }
   /** It is unknown whether the task exists. */
   | { type: 'unknown'; attempt?: number; error: JobError; handle?: string }
-  | { type: 'observed'; state: JobState; native_status: string; progress?: number }
+  /** The task is not finished. `revokes`: whether its failure had been recorded before this response was requested. */
+  | { type: 'observed'; state: JobState; native_status: string; progress?: number; revokes?: true }
   | {
       type: 'finished';
       state: 'succeeded' | 'failed';

@@ -182,5 +182,7 @@ function changeEvent(
   const state = observation.state === 'queued' ? 'queued' : 'running';
   const { progress } = observation;
   const isUnchanged = job.state === state && job.native_status === native_status && job.progress === progress;
-  return isUnchanged ? undefined : { type: 'observed', state, native_status, progress };
+  if (isUnchanged) return undefined;
+  const revokes = job.state === 'failed' && ({ revokes: true } as const);
+  return { type: 'observed', state, native_status, progress, ...revokes };
 }

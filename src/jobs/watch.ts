@@ -63,8 +63,9 @@ export async function watch(
       warn(verdict.warning);
       if (verdict.state === 'succeeded')
         return { job: current, observation: verdict, spooled: result.spooled };
-      // A later failure does not undo a recorded success (design 6): poll again.
-      if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
+      // A later failure does not undo a recorded success (design 6), and another process may have recorded that the
+      // failure was revoked: poll again.
+      if (verdict.state === 'failed' && current.state === 'failed') throw failedError(current);
     } else {
       throwIfFinal(verdict, current, isNew());
     }

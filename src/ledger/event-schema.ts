@@ -101,7 +101,7 @@ export const exportedEvents = z
       }),
       event('rejected', { attempt: attempt.optional(), error }),
       event('unknown', { attempt: attempt.optional(), error, handle: text.optional() }),
-      event('observed', { state, native_status: text, progress }),
+      event('observed', { state, native_status: text, progress, revokes: z.literal(true).optional() }),
       event('finished', {
         state: z.enum(['succeeded', 'failed']),
         native_status: text,

@@ -236,9 +236,11 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   job.record.damaged = 0;
 }
 
-// A success is never undone (design 6).
+// A success is never undone (design 6). A failure is undone only by a response that the gateway gave later, and not by
+// the earlier response of a process that recorded it late.
 function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 'finished' }): void {
   if (job.state === 'succeeded') return;
+  if (job.state === 'failed' && event.type === 'observed' && event.revokes !== true) return;
   job.record.isUnconfirmed = undefined;
   job.state = event.state;
   job.native_status = event.native_status;

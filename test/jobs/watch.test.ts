@@ -2,10 +2,10 @@ import type { ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
-import type { Job, JobState } from '../../src/job.ts';
+import type { Job, JobEvent, JobState } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import type { StreamedReply } from '../../src/http/client.ts';
-import { query } from '../../src/jobs/observe.ts';
+import { observe, query } from '../../src/jobs/observe.ts';
 import { watch, type WatchedJob, type WatchOptions } from '../../src/jobs/watch.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
@@ -392,6 +392,42 @@ describe('a wait with irregular responses', () => {
     const again = await waitFor({ ...at, job }, c, { atOnce: true });
     expect(again.job).toMatchObject({ state: 'succeeded', finished_at: job.finished_at });
     expect(at.server.answers).toHaveLength(0);
+  });
+
+  describe('with a failure', () => {
+    const failed = says({ task_id: 'task_0001', status: 'failed', error: { message: 'no frames' } });
+    const polled = { type: 'observed', state: 'running', native_status: 'in_progress' } as const;
+
+    /** Returns a scene in which another process appends an event as soon as the failure is recorded. */
+    async function sceneWith(event: JobEvent): Promise<Scene> {
+      const at = await scene();
+      const { ledger } = at.deps;
+      const append: Ledger['append'] = async (id, recorded) => {
+        await ledger.append(id, recorded);
+        if (recorded.type === 'finished') await ledger.append(id, event);
+      };
+      return { ...at, deps: { ...at.deps, ledger: { ...ledger, append } } };
+    }
+
+    it('reports the failure even if another process records an earlier poll late', async () => {
+      const at = await sceneWith(polled);
+      at.server.answers.push(failed);
+      const error = await failure(waitFor(at));
+      expect([error.message, error.job?.state]).toEqual(['no frames', 'failed']);
+    });
+
+    it('continues if another process records that the gateway revoked the failure', async () => {
+      const at = await sceneWith({ ...polled, revokes: true });
+      at.server.answers.push(failed, completed);
+      expect((await waitFor(at)).job.state).toBe('succeeded');
+    });
+
+    it('is running again if the gateway reports that after the failure was recorded', async () => {
+      const at = await scene();
+      at.server.answers.push(failed, running);
+      const { job = at.job } = await failure(waitFor(at));
+      expect([job.state, (await observe(job, c, at.deps)).job.state]).toEqual(['failed', 'running']);
+    });
   });
 });
 

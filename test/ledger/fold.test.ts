@@ -59,7 +59,9 @@ const anyEvent: fc.Arbitrary<JobEvent | 'damage'> = fc.oneof(
     .tuple(fc.constantFrom('unavailable' as const, 'rejected' as const, 'unknown' as const), attempt)
     .map(([type, n]) => ended(type, n)),
   fc.constantFrom('task_1', 'task_2').map(accepted),
-  states.map((state): JobEvent => ({ type: 'observed', state, native_status: state })),
+  fc
+    .tuple(states, fc.constantFrom(undefined, true as const))
+    .map(([state, revokes]): JobEvent => ({ type: 'observed', state, native_status: state, revokes })),
   fc
     .constantFrom('succeeded' as const, 'failed' as const)
     .map((state): JobEvent => ({ type: 'finished', state, native_status: state })),
@@ -269,9 +271,17 @@ describe("a job's outcome", () => {
     const job = fold(
       accepted(),
       { type: 'finished', state: 'failed', native_status: 'FAIL', error },
-      { type: 'observed', state: 'running', native_status: 'RUN', progress: 40 },
+      { type: 'observed', state: 'running', native_status: 'RUN', progress: 40, revokes: true },
     );
     expect(job).toMatchObject({ state: 'running', progress: 40, error: undefined, finished_at: undefined });
+  });
+
+  it('is not changed by an earlier poll that is recorded late', () => {
+    for (const state of ['succeeded', 'failed'] as const) {
+      const polled: JobEvent = { type: 'observed', state: 'running', native_status: 'RUN', progress: 40 };
+      const job = fold(accepted(), { type: 'finished', state, native_status: 'END' }, polled);
+      expect(job).toMatchObject({ state, native_status: 'END', progress: undefined });
+    }
   });
 
   it('includes the newest record of each file', () => {
