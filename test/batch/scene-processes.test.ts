@@ -44,17 +44,25 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// Waits until the record covers everything in progress, so a process that is then killed dies between two steps. The
-// state must last for a while, because a process whose submission was rejected may be sending another submission.
-async function allSettled(): Promise<void> {
+// Stops the processes in a moment in which the record covers everything in progress, so a process that is then killed dies
+// between two steps.
+async function stopped(processes: Running[]): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
-  let [quiet, posts] = [0, -1];
-  while (quiet < 10) {
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    const isQuiet = taken >= most && posts === scene.gateway.posts().length && !(await isOneOpen(ledger));
-    quiet = isQuiet ? quiet + 1 : 0;
-    posts = scene.gateway.posts().length;
+  const signal = (name: NodeJS.Signals): void => processes.forEach(({ child }) => void child.kill(name));
+  for (;;) {
+    await expect.poll(() => taken).toBeGreaterThanOrEqual(most);
+    signal('SIGSTOP');
+    await expect.poll(() => processes.every(({ child }) => isStopped(child.pid))).toBe(true);
+    if (!(await isOneOpen(ledger))) return;
+    signal('SIGCONT');
+    await new Promise((resolve) => setTimeout(resolve, 20));
   }
+}
+
+/** Whether each thread of the process is stopped. */
+function isStopped(pid = 0): boolean {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  return threads.every((thread) => /\) T /.test(readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
 }
 
 async function isOneOpen(ledger: Ledger): Promise<boolean> {
@@ -71,7 +79,7 @@ async function isOneOpen(ledger: Ledger): Promise<boolean> {
 
 async function killed(processes: Running[], after: number): Promise<void> {
   most = taken + after;
-  await allSettled();
+  await stopped(processes);
   for (const { child, result } of processes) {
     child.kill('SIGKILL');
     await result;
