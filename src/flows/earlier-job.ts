@@ -74,18 +74,18 @@ export function partOf(ref: string, flag: string): Part {
  * sample (design 17). A missing file is fetched again, which costs nothing.
  * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
  * it; exit 9 if the result can no longer be fetched.
- * @param isDryRun whether to use the recorded file even if it is missing, and fetch nothing
+ * @param fetchMissing whether to fetch a missing file again. Otherwise, its record is used.
  */
 export async function earlierAsset(
   session: Session,
   ref: string,
   flag: string,
-  isDryRun?: boolean,
+  fetchMissing = true,
 ): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
   const { key, index, label } = part;
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  return assetOf(session, job, part, await videoOf(session, job, index, label, isDryRun));
+  return assetOf(session, job, part, await videoOf(session, job, index, label, fetchMissing));
 }
 
 /**
@@ -127,7 +127,7 @@ async function videoOf(
   job: Job,
   index: number,
   label: string,
-  isDryRun?: boolean,
+  fetchMissing = true,
 ): Promise<JobFile> {
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${label}: ${job.id} is speech, not a video.`);
@@ -154,11 +154,11 @@ async function videoOf(
       `${label}: ${printableLine(filePath, 200)} has changed since it was saved.`,
       { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
     );
-  if (isDryRun) {
+  if (!fetchMissing) {
     const [recordedFile] = filesOfSample(job, index, count);
     const fetch = ['mgw', 'jobs', 'fetch', job.id];
     if (recordedFile === undefined) throw usageError(`${label}: ${job.id} has not been saved.`, fetch);
-    session.note(`${label}: the file is missing. Without --dry-run, the command fetches it again.`);
+    session.note(`${label}: the file is missing. It is fetched again before it is sent.`);
     return recordedFile;
   }
   session.note(`${label}: the file is missing. Fetching it again.`);

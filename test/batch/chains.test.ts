@@ -191,6 +191,18 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
+  it("is planned without fetching an earlier job's missing video, which a run fetches again", async () => {
+    const request = ['video', 'a', 'submit', '--model', 'veo-3', '--duration', '8', 's1', '--key', 'intro'];
+    const output = ['-o', scene.at('intro.mp4'), '--poll-interval', '10ms'];
+    expect(await runHereAs(scene.user, [...request, ...output])).toMatchObject({ code: 0 });
+    rmSync(scene.at('intro.mp4'));
+    const file = scene.file('m.csv', story(['s2', '@intro:last']));
+    expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
+    expect(existsSync(scene.at('intro.mp4'))).toBe(false);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
+  });
+
   it('causes exit 2 before anything is paid if ffmpeg is not installed', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     vi.stubEnv('PATH', scene.user.cwd);

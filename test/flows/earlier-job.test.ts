@@ -92,7 +92,7 @@ describe("an earlier job's video", () => {
     await expect(found.read()).rejects.toMatchObject({ code: 'usage', message });
   });
 
-  it('is its recorded file in a dry run if the file is missing, and nothing is fetched', async () => {
+  it('is its recorded file if the file is missing and may not be fetched', async () => {
     const { folder, job, session } = scene();
     const path = join(folder, 'a.mp4');
     const began: JobEvent = {
@@ -100,7 +100,7 @@ describe("an earlier job's video", () => {
       ...{ command: 'submit', ask: 'file', output: path },
     };
     const find = (made: Job): Promise<EarlierAsset> =>
-      earlierAsset(session, `@${made.id}:last`, 'image', true);
+      earlierAsset(session, `@${made.id}:last`, 'image', false);
     const found = await find(await job(began, accepted, success(1), fileAt(path)));
     expect(found.name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
     expect(existsSync(path)).toBe(false);

@@ -49,7 +49,7 @@ async function plan(
   const rows: RowView[] = [];
   const reportedRows: PlannedRow[] = [];
   let needsFrames = false;
-  const result = await planBatch(batch, await planDepsOf(context, batch), (planned) => {
+  const result = await planBatch(batch, await planDepsOf(context, batch, 'plan'), (planned) => {
     const isOpen = everyRow.rowToRun(planned, planned.take.number) !== undefined;
     needsFrames ||= isOpen && planned.state !== 'running' && needsFrame(planned.work);
     const isNotable = planned.waitsFor !== undefined || planned.state !== 'new';
