@@ -18,7 +18,10 @@ export interface Response {
   pieces: Buffer[];
 }
 
-/** The gateway of a simulation, which completes each task immediately and counts tasks. */
+/** The prompt whose task fails, and the gateway's message. */
+export const failing = { prompt: 'a storm', message: 'the boat sank' };
+
+/** The gateway of a simulation, which completes each task after one poll and counts tasks. */
 export class Gateway {
   readonly created: Created[] = [];
 
@@ -34,10 +37,17 @@ export class Gateway {
     const task = this.created.find((created) => created.handle === handle);
     if (task === undefined)
       return json(404, { error: { code: 'task_not_exist', message: 'task not exist' } });
-    if (content !== undefined) return inPieces('video/mp4', task.bytes, { etag: `"${handle}"` });
+    const hasFailed = task.prompt === failing.prompt;
+    if (content !== undefined && !hasFailed)
+      return inPieces('video/mp4', task.bytes, { etag: `"${handle}"` });
     const polls = (this.#polls.get(handle) ?? 0) + 1;
     this.#polls.set(handle, polls);
-    return json(200, { task_id: handle, status: polls > 1 ? 'completed' : 'in_progress' });
+    if (polls === 1) return json(200, { task_id: handle, status: 'in_progress' });
+    const { message } = failing;
+    return json(200, {
+      task_id: handle,
+      ...(hasFailed ? { status: 'failed', error: { message } } : { status: 'completed' }),
+    });
   }
 
   #make(prompt: string): Response {

@@ -1,5 +1,6 @@
 import { randomFor, pick } from '../storm/random.ts';
 import type { Remains } from './disk.ts';
+import { failing } from './gateway.ts';
 import type { Incident, Moment } from './machine.ts';
 import type { NetworkFault } from './traffic.ts';
 
@@ -23,6 +24,7 @@ const submits = (prompt: string, ...more: string[]): string[] => [
 const boat = submits('a boat', '--key', 'boat');
 const saved = [...boat, '-o', '/home/boat.mp4'];
 const plane = submits('a plane', '-o', '/home/plane.mp4');
+const storm = submits(failing.prompt, '--key', 'storm', '-o', '/home/storm.mp4');
 const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '--budget-name', 'little');
 
 const elsewhere = ['--base-url', 'http://127.0.0.1:92'];
@@ -55,6 +57,8 @@ const scenes: readonly (readonly [string[][], number])[] = [
     [saved, ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json'], ['jobs', 'rm', '@boat', '--json']],
     2,
   ],
+  [[storm, storm], 3],
+  [[storm, ['jobs', 'fetch', '@storm', '-o', '/home/copy.mp4', '--json']], 1],
   [[plane, plane], 3],
   [[plane, submits('a plane', '-o', '/home/second.mp4')], 2],
   [[submits('a plane'), submits('a plane')], 2],

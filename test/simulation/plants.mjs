@@ -99,4 +99,16 @@ export const plants = {
   'record-not-durable': [
     ['ledger/file-ledger.ts', 'if (isAttempt(name)) await syncFolder(folders.jobs);', ''],
   ],
+  'late-poll': [
+    [
+      'ledger/fold.ts',
+      "if (job.state === 'failed' && event.type === 'observed' && event.revokes !== true) return;",
+      '',
+    ],
+    [
+      'jobs/watch.ts',
+      "verdict.state === 'failed' && current.state === 'failed'",
+      "verdict.state === 'failed' && current.state !== 'succeeded'",
+    ],
+  ],
 };

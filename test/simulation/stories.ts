@@ -1,4 +1,5 @@
 import type { Incident, Moment } from './machine.ts';
+import { failing } from './gateway.ts';
 import { batch, type Plan } from './plan.ts';
 
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '--duration', '5', '--json'];
@@ -7,6 +8,17 @@ const budgeted = [...keyed, '--budget-name', 'little'];
 const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'];
 const plane = ['video', 'c', 'submit', 'a plane', ...boat.slice(4), '-o', '/home/plane.mp4'];
 const saved = [...keyed, '-o', '/home/boat.mp4'];
+const storm = [
+  'video',
+  'c',
+  'submit',
+  failing.prompt,
+  ...boat.slice(4),
+  '--key',
+  'storm',
+  '-o',
+  '/home/storm.mp4',
+];
 const other = ['video', 'c', 'submit', 'boat', ...boat.slice(4)];
 
 /** A schedule without step numbers, which change whenever the code changes. */
@@ -150,4 +162,13 @@ export const stories: Record<string, Story> = {
         { process: 2, before: 'write x0000', what: 'disk full', room: 9, steps: 1 },
       ],
     },
+  'a poll that was recorded late revoked a failure, which another process then reported of a running job': {
+    seed: 1,
+    commands: [storm, storm],
+    incidents: [
+      { process: 1, before: 'write "type":"observed"', what: 'next starts' },
+      { process: 2, before: 'write "type":"finished"', what: 'time passes' },
+      { process: 2, before: 'fsync', what: 'switch' },
+    ],
+  },
 };
