@@ -19,7 +19,7 @@ const tests: Record<string, readonly string[]> = {
     'cli/protocol-b.test.ts',
   ],
   'A submission is never redirected': ['faults/submission.test.ts'],
-  'Files to pass on contain no signed URL': ['security/foreign-data.test.ts'],
+  'Files that you share contain no signed URL': ['security/foreign-data.test.ts'],
   'TLS is verified': ['http/connections.test.ts'],
   'A response cannot make mgw connect to private networks': [
     'http/trust.test.ts',
