@@ -55,8 +55,8 @@ const exitNames = Object.keys(exitCodes) as ExitName[];
 export type Charged = 'no' | 'maybe' | 'yes';
 
 /**
- * Whether to run a command again: `safe` if nothing was sent, `resume` if that continues the job,
- * `never` if it would pay or fail again.
+ * Whether to run the command again: `safe` if nothing was sent, `resume` if a rerun continues the job, `never` if a
+ * rerun would pay or fail again.
  */
 export type Retry = 'safe' | 'resume' | 'never';
 
@@ -116,13 +116,15 @@ export interface ErrorDetails {
   handle?: string;
   /** The budget that would be exceeded. */
   budget?: BudgetShortfall;
-  /** The parts that the command pays for one by one; absent if the command makes a single submission. */
+  /**
+   * What the command pays for separately: the pieces of a text or the rows of a batch; absent for a single submission.
+   */
   parts?: 'pieces' | 'rows';
   /** The path that could not be read or written. */
   path?: string;
   /** The video protocols that accept the command. */
   protocols?: readonly string[];
-  /** The words missing from the typed command. */
+  /** The words to insert into the typed command to correct it. */
   lacks?: readonly string[];
   cause?: unknown;
 }

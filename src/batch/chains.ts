@@ -45,7 +45,7 @@ interface Source {
 /** States in which a run skips a row. Rows that wait for a skipped row are blocked. */
 const blockingStates = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
-/** Stores the rows that other rows wait for, and determines the states of the waiting rows. */
+/** Tracks the rows that other rows wait for, and determines the states of the waiting rows. */
 export class Chains {
   readonly graph: RowGraph;
   readonly #sources = new Map<string, Source>();
@@ -54,7 +54,7 @@ export class Chains {
     this.graph = graph;
   }
 
-  /** Records a row's state. Must be called before planning the rows that wait for the given row. */
+  /** Records a row's state. Must be called before the rows that wait for this row are planned. */
   record({ id, state, take: { job }, work, because }: PlannedRow): void {
     if (!this.graph.isNeeded(id)) return;
     const root = state === 'blocked' || state === 'stale' ? because : undefined;
@@ -80,7 +80,8 @@ export class Chains {
   }
 
   /**
-   * Returns a placeholder for each input of the given row. The name of a row without an id depends on its placeholders.
+   * Returns a placeholder for each of the row's inputs, which may not exist yet. A row without an id is named after the
+   * hash of its request, which includes these placeholders.
    */
   placeholders(row: Row): Map<string, EarlierAsset> {
     return new Map(this.graph.inputsOf(row).map((input) => [input.ref, placeholderOf(input)]));
@@ -111,7 +112,7 @@ export class Chains {
     const before = paid && (await rowStatusOf({ ...named, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
       return this.#withStaleness({ ...composed, ...status });
-    // The paid job's result has not been fetched, or the job is in doubt. Finish that job first.
+    // If the paid job is unfinished or in doubt, continue that job before anything is remade.
     if (before.state === 'running' || before.state === 'unknown')
       return { ...composed, work: paid.work, ...before };
     if (before.state === 'failed') return { ...composed, ...before };
@@ -174,7 +175,8 @@ function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
   return names;
 }
 
-// Includes the input row's id in the hash, because the name of a row without an id depends on its placeholders.
+// Includes the input row's id in the hash. Otherwise, rows without ids that differ only in their inputs would have the
+// same name.
 function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
   const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
   return {

@@ -58,7 +58,7 @@ export class DoneRowCache {
   /**
    * Opens a batch's cache; returns undefined if its folder cannot be used.
    * @param path the prefix of the file's path
-   * @param about a value that represents everything else that affects a row. Rows cached under a different value are
+   * @param about everything else that affects a row, as a JSON value. Rows cached under a different value are
    * discarded.
    */
   static async open(path: string, about: unknown, place: OutputPlace): Promise<DoneRowCache | undefined> {
@@ -114,7 +114,7 @@ export class DoneRowCache {
     try {
       appendFileSync(this.#path, this.#added.splice(0).join(''), { mode: 0o600 });
     } catch {
-      // A row without a line is looked up in the ledger.
+      // A row that is not in the cache is looked up in the ledger.
     }
   }
 }
@@ -133,14 +133,14 @@ export async function rememberRow(
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
-  // With --strict, a run must read the job if a file differs from the request.
+  // Does not cache a row whose file differs from the request, because a run with --strict must read its job.
   if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
   known.add(cacheKey, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
 }
 
-/** Whether a row is still done: its job is unchanged, and the row has no retry. */
+/** Whether a cached row is still done: its job is unchanged, its files exist, and the row has no retry. */
 export async function isStillDone(row: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
   if ((await ledger.version(row.job)) !== row.version || !row.files.every(isPresent)) return false;
   // A killed run may have left temporary files. Looking up the row in the ledger removes them.

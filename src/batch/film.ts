@@ -14,7 +14,7 @@ export interface Track {
   input?: string[];
 }
 
-/** A video in a film, and the speech tracks that begin with it, in order. */
+/** A video in a film, and the speech tracks laid over it, in order. */
 export interface Clip extends Track {
   speech: Track[];
 }

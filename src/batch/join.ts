@@ -86,7 +86,7 @@ export interface FilmTarget {
 
 /**
  * Joins clips into a file that appears only when it is complete.
- * @param pathOf returns the path of a local file with a result's content
+ * @param pathOf returns the path of a local copy of a result
  * @param onPlan called before ffmpeg starts
  * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; exit 10
  * if the file cannot be written; exit 130 after a signal.

@@ -21,7 +21,7 @@ export interface SendWindow {
   isOpen(): boolean;
 }
 
-/** How long a window is open, in ms: enough to connect, and to record the submission before its first byte. */
+/** How long a window is open, in ms: enough to connect and to record the submission before its first byte is sent. */
 const maxDelayMs = 2000;
 
 /**

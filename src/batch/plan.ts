@@ -30,7 +30,7 @@ export interface PlanDeps extends ChainDeps {
   costOf: (work: Work) => Decimal | undefined;
   /** The cache of done rows, if done rows only need to be counted. */
   known?: DoneRowCache | undefined;
-  /** Returns a row's state. If absent, the state is read from the ledger. */
+  /** Returns a row's state. By default, the state is read from the ledger. */
   statusOf?: (row: NamedRow) => RowStatus;
 }
 

@@ -32,7 +32,7 @@ export function kindOf(work: Work): JobKind {
   return isSpeech(work) ? 'tts' : work.protocol.name;
 }
 
-/** Returns the values that identify a request's job and reveal changes to the request. */
+/** Returns the values that identify a request's job. */
 export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'userBody' | 'variant'> {
   const { body } = work;
   if (!isSpeech(work)) return { protocol: work.protocol.name, body, userBody: work.userBody };

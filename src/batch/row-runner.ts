@@ -49,7 +49,7 @@ export interface RunOptions extends RowOptions {
  * The maximum number of downloads and of rows that wait for a retry, in addition to tasks in progress at the gateway.
  */
 const maxInParallel = 8;
-/** The number of consecutive rows that fail to reach the gateway before the run stops. */
+/** The run stops when this number of consecutive rows have failed to reach the gateway. */
 const maxUnreachable = 5;
 
 /**
@@ -223,7 +223,10 @@ export class BatchRun {
   }
 }
 
-/** Whether the error concerns only the row's own `output`: its path leads through a file or a link, or is a folder. */
+/**
+ * Whether the error concerns only the row's own `output`, for example because the path is a folder or leads through a
+ * file or a link.
+ */
 export function isOwnOutputError({ row }: PlannedRow, { code, retry, charged }: MgwError): boolean {
   return code === 'local_io' && charged === 'no' && retry === 'never' && row.output !== undefined;
 }

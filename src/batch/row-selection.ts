@@ -9,7 +9,10 @@ export interface RowSelection {
   ids?: ReadonlySet<string>;
   /** Whether a row affects the exit code. */
   isInScope(planned: PlannedRow): boolean;
-  /** Returns the row to run; undefined if the row remains unchanged. `before` is the row's take number in the plan. */
+  /**
+   * Returns the row to run; undefined if the row remains unchanged. `before` is the number of the row's latest take in
+   * the plan.
+   */
   rowToRun(planned: PlannedRow, before: number): PlannedRow | undefined;
   /** Returns the next retry of a paid row whose result is gone; undefined if the row remains unchanged. */
   nextRetry(planned: PlannedRow): PlannedRow | undefined;
@@ -79,7 +82,7 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       if (!isSelected || take.number !== before) return undefined;
       return !force && isOccupied(planned) ? withNextTakePath(planned) : withNextTake(planned);
     },
-    // Only once: a retry's result is not retried.
+    // Retries the row only once, even if the result of the retry is gone too.
     nextRetry: (planned) =>
       ids !== undefined && planned.take.job !== undefined ? withNextTake(planned) : undefined,
   };

@@ -24,8 +24,8 @@ import {
 /** Dependencies for determining a row's state. */
 export interface RowStatusDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
   /**
-   * Whether files may be on other machines. If so, a delivery on any machine is valid. Otherwise, the file must exist
-   * on this machine.
+   * Whether files may be on other machines. If so, a recorded delivery is sufficient. Otherwise, the file must exist on
+   * this machine.
    */
   isAnywhere?: boolean;
 }
@@ -127,7 +127,7 @@ export async function removeRowLeftovers(
 
 type CleanUpTarget = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
 
-// Synchronous, because a batch checks all its files, and the thread pool takes ten times as long.
+// Synchronous, because a batch checks all its files, which would take ten times as long in the thread pool.
 /**
  * Whether the path is a regular file of the given size. Always true for an object, because an object is recorded only
  * after it has been stored.
@@ -160,7 +160,7 @@ export class Tally {
   bad = 0;
   /** The number of rows to run. */
   chosen = 0;
-  /** The number of rows that this run has ended, successfully or not. */
+  /** The number of rows that have ended in this run, successfully or not. */
   ended = 0;
   /** The number of files that this run has saved. */
   files = 0;

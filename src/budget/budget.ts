@@ -54,7 +54,7 @@ export interface BudgetState {
 export type Decision = { fits: true } | { fits: false; state: BudgetState };
 
 /**
- * An amount that all processes together must not exceed. A decision is durable before it is returned. Any number of
+ * A limit on the spending of all processes together. A decision is durable before it is returned. Any number of
  * processes may reserve concurrently, and the granted amounts never exceed the limit, even if processes die.
  */
 export interface Budget {

@@ -164,8 +164,8 @@ export class FileBudget implements Budget {
 }
 
 /**
- * The scope of a budget. A standing budget has a user-defined name and its own limit. A command's or batch's budget
- * includes everything that was ever paid for it, and each run sets the limit.
+ * The scope of a budget. A standing budget has a user-defined name and its own limit. The budget of a command or batch
+ * counts everything ever paid for that command or batch, and each run sets its limit.
  */
 export type BudgetKind = 'standing' | 'command' | 'batch';
 

@@ -50,7 +50,7 @@ export class PostgresBudget implements Budget {
   }
 
   async keep(id: string, amount?: Decimal): Promise<void> {
-    // Applies even after a release, because an accepted submission is always spent.
+    // Applies even after a release, because the amount of an accepted submission is always spent.
     await this.#settleOne(id, 'kept', ['reserved', 'released', 'kept'], amount);
   }
 

@@ -27,7 +27,7 @@ export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_char
 interface Rate {
   conditions: { flag: Flag; value: string }[];
   amounts: Map<Unit, Decimal>;
-  /** The number of billed seconds per video, if a request does not specify a duration. */
+  /** The number of seconds billed per video if a request does not specify a duration. */
   defaultSeconds?: number;
   /** The number of free reference images per request; 0 if absent. */
   freeReferenceImages?: number;
@@ -193,7 +193,7 @@ function expectedValue(flag: Flag, value: string): Json {
   return flag.parse === undefined ? isOn : flag.parse(isOn);
 }
 
-// Ignores letter case, because missing a rate would make the cost too low.
+// Ignores letter case, because overlooking a rate would make the cost too low.
 function isSame(bodyValue: Json, value: Json): boolean {
   return plainText(bodyValue) === plainText(value);
 }

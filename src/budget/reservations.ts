@@ -95,7 +95,7 @@ export class Reservations {
     return { fits: true };
   }
 
-  // Applies even after a release, because an accepted submission is always spent.
+  // Applies even after a release, because the amount of an accepted submission is always spent.
   #keep(id: string, amount: Decimal | undefined): void {
     const entry = this.#entries.get(id);
     if (entry === undefined) return;
@@ -149,7 +149,8 @@ function encodeMembers(members: Partial<Extract<BudgetEvent, { type: 'reserve' }
   };
 }
 
-// Puts the number last, so that no part of a line ends like a complete line, and a torn line can be recognized.
+// Puts the number last. No prefix of a line then ends with `"}`, as a complete line does, so a torn line can be
+// recognized.
 function withPidLast({ pid, ...others }: Owner): object {
   return { ...others, pid };
 }

@@ -21,7 +21,7 @@ interface Expense {
   /** The value of `--key`. */
   key?: string;
   budgets: readonly string[];
-  /** The id of the attempt's reservation in `budgets`. */
+  /** The id of the attempt's reservation in each of `budgets`. */
   reservation?: string;
   /** The attempt's cost; absent if no price was known. */
   amount?: Decimal;
@@ -32,7 +32,7 @@ interface Expense {
 /** Returns the cost of each attempt in a job. Excludes refused attempts, which cost nothing. */
 export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined)[]): Expense[] {
   const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
-  // The job follows the first task that was accepted.
+  // The job's state and final cost are those of the first task that was accepted.
   const followedCharge = charges.find(({ outcome }) => outcome === 'accepted');
   return charges.map((charge) => ({
     at: charge.at,

@@ -149,7 +149,7 @@ async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Pr
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
-  // A recorded rejection may concern a different key.
+  // A recorded rejection may be about a key other than the current one.
   const { accountOf } = await import('../flows/settings.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
   const keyOrigin = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;

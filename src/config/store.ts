@@ -12,9 +12,9 @@ import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**
  * Changes the config file atomically. Reads the current file, and replaces it with a new file of mode 0600. Creates a
- * missing folder with mode 0700. Writes the key to no other file.
- * @throws MgwError('config') if the file cannot be trusted or the result would be invalid;
- * MgwError('local_io') if the file cannot be written.
+ * missing folder with mode 0700. Never writes the key to any other file.
+ * @throws MgwError('config') if the file cannot be trusted or the result would be invalid; MgwError('local_io') if the
+ * file cannot be written.
  */
 export async function changeConfig(
   env: Env,

@@ -43,7 +43,10 @@ export interface PartMetadata {
 export interface Claim {
   /** The random id of this claim. */
   claim: string;
-  /** The id of the previous claim; '' if there is none. Of two claims with the same predecessor, the first is valid. */
+  /**
+   * The id of the previous claim; '' if there is none. Of two claims with the same predecessor, the first one in the
+   * log is valid.
+   */
   after: string;
   owner: Owner;
   identity: string;
@@ -58,7 +61,7 @@ export interface ClaimLog {
   metadata: PartMetadata;
 }
 
-/** An entry that a claim's holder adds to the log. Its scratch name is added to the earlier scratch names. */
+/** An entry that a claim's holder adds to the log. The name in `scratch` is added to the earlier ones. */
 export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
@@ -212,7 +215,9 @@ export class WatchedLog {
   }
 }
 
-/** Appends a line in one write. An incomplete line before the new line has no effect on it. */
+/**
+ * Appends a line in one write. The line begins with a newline, so that an incomplete line before it does not damage it.
+ */
 export function append({ file }: LogFile, entry: Claim | Note | { released: true }): void {
   const line = Buffer.from(`\n${JSON.stringify(entry)}\n`);
   if (writeSync(file, line) < line.length)

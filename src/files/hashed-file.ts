@@ -17,7 +17,10 @@ const maxPending = 4 * 1024 * 1024;
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /** The hash of the written bytes; undefined if a thread hashes, or if bytes existed before or were overwritten. */
+  /**
+   * The hash of the bytes written so far; undefined if a thread computes it, if the file had earlier bytes, or if bytes
+   * were overwritten.
+   */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
@@ -31,8 +34,8 @@ export class HashedFile {
   /**
    * @param file the descriptor, open for reading and writing; this class closes it
    * @param length the number of existing bytes to keep
-   * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread needs tens of MB,
-   * and time to start
+   * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread takes time to start and
+   * needs tens of MB of memory
    */
   constructor(path: string, file: number, length = 0, maxHashedHere = Infinity) {
     this.path = path;
@@ -227,7 +230,8 @@ export class HashThread {
 
   /**
    * Starts a thread for a file. The file must remain open for reading until {@link end} has returned. Returns undefined
-   * if no processor is free, because the thread would then only compete with the current one.
+   * if there is only one processor, because the thread would then compete with the current one, or if the thread cannot
+   * be started.
    */
   static begin(fd: number): HashThread | undefined {
     try {

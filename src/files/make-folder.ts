@@ -52,8 +52,8 @@ export function checkOwnFolder(folder: string, mayBeLink = false): void {
 }
 
 /**
- * Returns the real path of a folder, or of its nearest existing parent, if a symbolic link leads outside `root`.
- * Returns undefined for a folder inside `root`. @throws the system's error.
+ * Returns the real path of a folder, or of its nearest existing parent, if a symbolic link places it outside `root`.
+ * Returns undefined if it is inside `root`. @throws the system's error.
  */
 export function escapeFrom(root: string, folder: string): string | undefined {
   if (folder === root) return undefined;

@@ -30,7 +30,7 @@ import {
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 
-/** The process that acquires a lock, and its means of checking other processes. */
+/** The process that acquires a lock, and how it checks whether other processes are alive. */
 export interface Claimant {
   owner: Owner;
   /** Throws if other processes may have declared this process dead and taken over its locks. */
@@ -281,7 +281,7 @@ async function removeLeftover(
 ): Promise<void> {
   const text = textOf(log);
   const { latest, released, metadata } = readClaimLog(text);
-  // A process may have died before it wrote its claim.
+  // If the log has no claim, its process may have died before it wrote one.
   const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;

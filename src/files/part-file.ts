@@ -111,7 +111,7 @@ export class PartFile {
 
   /**
    * Closes the file. `whole`: this process will publish the file. `part`: a later run can continue it. `nothing`: the
-   * file is useless.
+   * file is removed.
    */
   async close(outcome: 'whole' | 'part' | 'nothing'): Promise<void> {
     try {
@@ -152,7 +152,8 @@ export class PartFile {
   }
 }
 
-// Returns the number of bytes from an earlier run that can be used: the bytes that the run's notes confirm.
+// Returns the number of bytes from an earlier run after which the download can resume, and truncates the file to that
+// length. Only bytes that the earlier run's notes confirm are used.
 function usableLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): number {
   if (isNew) return 0;
   const { validator, total = Infinity, durable = 0 } = metadata;

@@ -41,9 +41,9 @@ export interface PublishOptions {
 
 /**
  * Atomically and durably gives a finished file its name. Publishes the file only if it still has the content that was
- * hashed, and no other program has written to or replaced it. Without `force`, an existing file is never replaced. If
- * `target` is already this file, it is left in place. If two processes publish to the same target, only one succeeds.
- * After a crash, a repeated call completes the operation.
+ * hashed, and no other program has written to or replaced it. Without `force`, an existing file is never replaced, and
+ * only one of two processes that publish to the same target succeeds. If `target` is already this file, it is left in
+ * place. After a crash, a repeated call completes the operation.
  * @throws MgwError('output_exists' or 'local_io'), exit 10; the partial file is kept.
  */
 export async function publish(
@@ -78,7 +78,8 @@ async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<Fil
   return isSealed ? version : intactVersion(file);
 }
 
-// Throws if another file took the name between the last check and the link or rename.
+// Removes the published file and throws if another program replaced the partial file between the last check and the
+// link or rename.
 async function confirm(file: WholeFile, target: string, version: FileVersion): Promise<void> {
   const status = lstatSync(target, { bigint: true });
   if (isSameFile(status, version) || (await intactVersion({ ...file, path: target }))) return;

@@ -27,7 +27,10 @@ export interface Enqueued {
 
 /** Dependencies for enqueueing rows. */
 export interface EnqueueDeps extends PlanDeps {
-  /** Whether a program uploads the files. Only a machine that has the files can run the program. */
+  /**
+   * Whether the user's own program (`store.command`) uploads the input files. It must run on a machine that has the
+   * files.
+   */
   usesProgram: boolean;
 }
 

@@ -59,7 +59,7 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
   };
 }
 
-/** Returns the SQL condition that the lease in the given table's `lease` column has not ended. */
+/** Returns an SQL condition that is true if the lease in the table's `lease` column has not ended. */
 export function isLive(table: string): string {
   return `exists (select from {leases} held where held.id = ${table}.lease and held.until > clock_timestamp())`;
 }

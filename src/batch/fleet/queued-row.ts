@@ -116,7 +116,7 @@ export interface QueueCounts {
   taken: number;
   /** Rows quarantined because too many workers died while running them. */
   quarantined: QueuedReason[];
-  /** Waiting rows that a worker returned, with the reasons. */
+  /** Waiting rows that a worker has returned to the queue, with the reasons. */
   returned: QueuedReason[];
   /** Rows that have ended but were not paid for. */
   unpaid: QueuedReason[];

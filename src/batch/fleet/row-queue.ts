@@ -67,7 +67,10 @@ export class RowQueue {
     return this.#claimed.size;
   }
 
-  /** Returns a gateway's batches with rows that are available or wait for a retry, in the order of enqueueing. */
+  /**
+   * Returns a gateway's batches with rows that are available or wait for a retry, in the order in which they were
+   * enqueued.
+   */
   async availableBatches(gateway: string): Promise<QueuedBatch[]> {
     const claimed = [...this.#claimed];
     const lease = await this.#fleet.lease();
@@ -136,7 +139,7 @@ export class RowQueue {
     return new Map();
   }
 
-  /** Stops holding a row whose end could not be recorded. This worker or another one will claim the row again. */
+  /** Drops a row whose outcome could not be recorded. This worker or another will claim the row again. */
   drop(row: ClaimedRow): void {
     this.#claimed.delete(row);
   }
@@ -186,9 +189,9 @@ export const stuckRetryMs = 60_000;
 export const defaultRetryMs = 15_000;
 
 /**
- * Returns the pause before a row is requeued, in ms; undefined if the row has ended. A local error on one
- * machine, or a refusal by its store, never ends a row. The gateway may have accepted the row, and
- * another worker can save its result.
+ * Returns the pause before a row that failed is retried, in ms; undefined if the error ends the row. A local error on
+ * one machine, or a refusal by its store, never ends a row. The gateway may have accepted the row, and another worker
+ * can save its result.
  */
 export function retryDelayMs(error: MgwError): number | undefined {
   switch (error.exitCode) {
@@ -239,7 +242,7 @@ update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)
 returning id, content`;
 
-// After locking a row, checks that the row still has the ended lease.
+// Checks, after locking a row, that the row still belongs to the expired lease.
 const recoverRows = `
 with ended as materialized (
   select batch, id, lease from {batch_rows} queued where state = 'taken' and not ${isLive('queued')})
@@ -251,9 +254,9 @@ where (batch, id) in (
   where queued.state = 'taken' and queued.lease = ended.lease for update of queued skip locked)
 returning batch, id, state`;
 
-// A worker that releases a row after its lease has ended did not die, but was disconnected or suspended. The death that
-// was counted for it is therefore subtracted. If another worker found the row in doubt before the releasing worker
-// recorded the handle, the row is requeued (outcome `again`).
+// A worker that releases a row after its lease has ended did not die, but was disconnected or suspended, so the death
+// counted for it is subtracted. If another worker found the row in doubt before the releasing worker recorded the
+// handle, the row is requeued (outcome `again`).
 const releaseRows = `
 with input as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])

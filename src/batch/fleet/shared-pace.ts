@@ -147,7 +147,7 @@ export class SharedPace implements Pace {
     this.#options.onLimit?.(limit);
   }
 
-  // If a change cannot be recorded, the gateway's next response corrects it.
+  // A write that fails is not repeated, because the gateway's next response corrects the pace.
   #write(statement: () => Promise<unknown>): void {
     const written = statement().then(
       () => undefined,
@@ -160,7 +160,7 @@ export class SharedPace implements Pace {
 
 const afterMs = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`;
 
-// Discards the limit that the gateway set in an earlier run if no process has a slot.
+// If no process has a slot, resets the limit, which an earlier run may have lowered.
 const resetPace = `
 insert into {paces} as pace (batch, most) values ($1, $2)
 on conflict (batch) do update set most = excluded.most, accepted = 0

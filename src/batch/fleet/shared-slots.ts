@@ -36,7 +36,7 @@ export class SharedSlots {
   }
 
   /**
-   * Acquires up to `max` free slots. Also returns the number of tasks that the gateway now allows.
+   * Acquires up to `max` free slots. Also returns the current limit on tasks in progress.
    * @throws MgwError('unreachable').
    */
   async acquire(max: number): Promise<{ taken: number; most: number }> {
@@ -101,8 +101,8 @@ export class SharedSlots {
 
 // Slots that this process holds but does not use come first: their tasks have ended, or an earlier statement's response
 // was lost. The slots that the process does not need are released. Free slots follow, up to the limit. The statement
-// locks the free slots, and other processes skip locked slots. A locked slot must still have the ended lease. A process
-// whose lease has ended acquires no slots.
+// locks the free slots, and other processes skip locked slots. A free slot must still have its expired lease after it
+// is locked. A process whose lease has ended acquires no slots.
 const exchangeSlots = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (

@@ -46,11 +46,14 @@ export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
   readonly #activeBatches = new Map<string, Promise<void>>();
-  /** Wakes the batches that have no available row, and wait for a new row or for one of their rows to end. */
+  /** Wakes batches that have no available row. They wait for a new row, or for one of their rows in progress to end. */
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** Batches that need a change, such as a budget. Retrying one is idle time until one of its rows makes progress. */
+  /**
+   * Batches that cannot continue without a change, such as a higher budget. The time spent retrying such a batch counts
+   * as idle until one of its rows makes progress.
+   */
   readonly #stuckBatches = new Set<string>();
   /** The output path of each row in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();
@@ -102,7 +105,7 @@ export class Worker {
     }
     if (this.#isOver) return;
     this.#searchMs = starts > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#searchMs);
-    // Uses one signal per pause, so that listeners of ended rows do not accumulate on one signal.
+    // Creates a signal for each pause, so that listeners do not accumulate on a single signal.
     const wakeUp = new AbortController();
     this.#wake = () => wakeUp.abort();
     if (signal.aborted) this.#wake();
@@ -130,7 +133,8 @@ export class Worker {
     const opened = await this.#options.open(queued);
     const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
-    // Called after the job's end is recorded, because other workers ignore rows that have ended.
+    // Called only after the ledger has recorded the job's end, because no worker claims a row that the queue lists as
+    // ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
@@ -166,7 +170,7 @@ export class Worker {
       }
     } finally {
       await run.end();
-      // The outcomes of the remaining rows could not be recorded.
+      // Drops the remaining rows, whose outcomes were not recorded.
       for (const row of rows.values()) {
         this.#outputs.delete(row);
         this.#options.queue.drop(row);

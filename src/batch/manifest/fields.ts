@@ -53,7 +53,7 @@ export function isRemark(written: string): boolean {
   return written.trim().startsWith('#') || remarks.includes(fieldName(written));
 }
 
-/** Whether a column's name is not that of a field and does not resemble one. */
+/** Whether a column's name neither matches nor resembles the name of a field. */
 export function isStray(written: string): boolean {
   return (
     !isPath(written) &&

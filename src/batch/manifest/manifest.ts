@@ -11,7 +11,7 @@ import { defaultsOf, kindInference, readRow, type Defaults, type Row } from './r
 import { namesIn } from './template.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.ts';
 
-/** A row, or problems with a row (`isRow` is true) or with the file, in file order. */
+/** A row, or the problems with a row (`isRow` is true) or with the file. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
 
 /** Whether a record can be skipped without parsing it as a row. */

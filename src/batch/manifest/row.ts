@@ -247,9 +247,9 @@ function setEntry(name: string, { value, isText }: WrittenField): string {
 }
 
 /**
- * Returns a function that finds the kind of a record without a protocol: `tts` if the record has text to
- * speak, or else its model's protocol. It returns undefined if the record has neither, or has a
- * protocol. Each model is looked up once.
+ * Returns a function that infers the kind of a record without a protocol: `tts` if the record has text to speak, or
+ * else the protocol of its model. The function returns undefined if the record has a protocol, or has neither text nor
+ * a model. Looks up each model only once.
  * @param kindOf finds a model's protocol
  * @throws MgwError('usage') if the model does not determine the protocol.
  */

@@ -75,7 +75,8 @@ async function commandNamed(command: Command, [name, ...rest]: string[]): Promis
   throw unknownCommand(command, name, nearestCommand(command, name));
 }
 
-// Returns the command or topic that `name` may misspell, followed by a question mark; undefined if there is none.
+// Returns the command or topic that is most similar to `name`, followed by a question mark; undefined if none is
+// similar.
 function nearestCommand(command: Command, name: string): string | undefined {
   const names = command.commands.map((child) => child.name());
   const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;

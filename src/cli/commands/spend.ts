@@ -74,7 +74,7 @@ async function spend(
   };
 }
 
-// Prints each file as soon as it is found, because a ledger may contain years of jobs.
+// Prints each disputed file as soon as it is found, because a ledger may contain years of jobs.
 async function printDisputed(context: Context, since: string | undefined): Promise<Outcome> {
   const { json, fields } = context.globals;
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
@@ -96,7 +96,7 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   return outcome;
 }
 
-// Returns the JSON text of a file, for the list in the JSON document.
+// Formats a file as an element of the list in the JSON document.
 function elementOf(file: DisputedFile, fields: readonly string[] | undefined): string {
   const document = jsonDocument({ json: { disputed: [file] } }, fields);
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));

@@ -150,7 +150,7 @@ export class BatchReport {
     const unfinished = this.#unfinished
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
-    // Omits rows over the budget, because the error reports the missing amount.
+    // Omits rows over the budget, because the run's error reports the budget that they need.
     const reportable =
       stopError?.budget === undefined ? unfinished : unfinished.filter((row) => !row.isOverBudget);
     if (this.#differing > 0)

@@ -44,7 +44,7 @@ export function invalidRowsError({ bad, rows, problems }: Plan, command: readonl
   return usageError(`${what}.${others}`, flags ? ['mgw', ...command, ...flags] : ['mgw', 'help', 'batch']);
 }
 
-// Returns the flags with which the command accepts the rows; undefined if there are none.
+// Returns the flags that make the command accept the rows; undefined if there are none.
 function correctionOf(
   problems: Plan['problems'],
   command: readonly string[],

@@ -97,7 +97,7 @@ function acceptedText(models: AttemptResult<number>): string {
   return isAccepted(models) === false ? 'no' : 'unknown';
 }
 
-/** An attempt's value, or the error that it failed with. */
+/** The value that an action returned, or the error that it threw. */
 type AttemptResult<T> = { value: T; error?: undefined } | { value?: undefined; error: MgwError };
 
 async function attempt<T>(action: () => T | Promise<T>): Promise<AttemptResult<T>> {

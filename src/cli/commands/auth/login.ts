@@ -131,8 +131,8 @@ async function askForKey(context: Context, layers: Layers, newAddress: string | 
   }
 }
 
-// Lists the models with the settings to be saved, and returns the number of models that the key can use. Returns
-// undefined in the sandbox, which accepts any key, and without a base URL.
+// Checks the key by fetching the model list with the settings to be saved. Returns the number of models that the key
+// can use; undefined in the sandbox, which accepts any key, or without a base URL.
 async function verifyKey(
   context: Context,
   layers: LoginLayers,

@@ -109,7 +109,7 @@ interface OutsideJobs {
   doubts: RowInDoubt[];
 }
 
-// Adds the jobs outside the batch that have the same request as `planned`, if the row is to be sent.
+// Adds the jobs outside the batch that have the same request as a row that a run would send.
 async function addOutsideJobs(
   { paidBy, doubts }: OutsideJobs,
   planned: PlannedRow,
@@ -191,7 +191,7 @@ function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefin
 
 // Rejects rows that were not checked, because the manifest may have been edited after its cost was checked.
 function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
-  // Tracks the checked rows by identity, because a row gets a different hash when the videos that it waits for exist.
+  // Tracks the checked rows by identity, because a row's hash changes once the videos that it waits for exist.
   const checkedRows = new WeakSet<Row>();
   return {
     ...deps,

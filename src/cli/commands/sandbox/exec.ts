@@ -136,7 +136,7 @@ function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | unde
   try {
     return path ? keyOfFile(readKeyFile(path)).trim() : undefined;
   } catch {
-    // The file is often a CI secret that was not provided. A key that cannot be read cannot leak.
+    // MGW_API_KEY_FILE often names a CI secret that was not provided. A key that cannot be read cannot leak.
     return undefined;
   }
 }

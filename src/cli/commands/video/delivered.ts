@@ -59,7 +59,7 @@ export async function deliveredOutcome(
   }
 }
 
-/** Returns the callbacks that show a job while mgw waits for it, and write media to standard output. */
+/** Returns the callbacks that show a job while mgw waits for it, and that write media to standard output. */
 export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks {
   const { progress, io } = context;
   let lastJob: Job | undefined;

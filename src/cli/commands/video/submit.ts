@@ -106,8 +106,8 @@ async function submitCommand(
   checkNoTemplate(typedOptions, true);
   checkFileOptions(typedOptions);
   const settings = await context.settings();
-  // On a terminal, starts the deadline only after the prompts, so that the time spent on answers does not count toward
-  // it.
+  // On a terminal, starts the deadline only after the prompts, so that the time that the user takes to answer is not
+  // counted.
   if (context.io.stdin.isTTY !== true) await context.deadline();
   const listing = oneListing(context);
   const model = await missingModel(context, namedProtocol, typedOptions, listing);
@@ -140,8 +140,8 @@ async function submitCommand(
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }
 
-// Prints a note only once, because it would be noise on every submission. If the state folder is not writable, prints
-// the note each time.
+// Prints a note only once, because repeating it for every submission would be noise. If the state folder is not
+// writable, prints the note each time.
 async function noteOnce(context: Context, text: string): Promise<void> {
   const folder = join(ledgerFolder(await context.settings()), 'told');
   const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
