@@ -16,7 +16,7 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The time at which an operation is abandoned. Changes to the system time do not affect it. */
+/** The time when an operation is abandoned. Changes to the system time do not affect it. */
 export interface Deadline {
   /** The time left until the deadline, in ms; 0 after the deadline. */
   remainingMs(): number;

@@ -78,7 +78,7 @@ export function max(one: Decimal, other: Decimal): Decimal {
   return compare(one, other) < 0 ? other : one;
 }
 
-/** Returns the amount by which `one` exceeds `other`, or 0 if it does not. */
+/** Returns `one` minus `other`, or 0 if `other` is larger. */
 export function excess(one: Decimal, other: Decimal): Decimal {
   return compare(one, other) > 0 ? subtract(one, other) : zero;
 }

@@ -13,7 +13,7 @@ export const bearer: AuthScheme = { header: 'Authorization', scheme: 'Bearer' };
 /** `X-Api-Key: <key>` without a scheme, for speech (specification 5). */
 export const xApiKey: AuthScheme = { header: 'X-Api-Key', scheme: '' };
 
-/** A request to the gateway, without the key, which the client adds. */
+/** A request to the gateway, without the key. The client adds the key. */
 export interface Exchange {
   method: 'GET' | 'POST';
   /** The absolute path below the base URL, percent-encoded, including any query. */

@@ -42,7 +42,7 @@ interface Source {
   root: Root;
 }
 
-/** States in which a run skips a row. Rows that wait for a skipped row are blocked. */
+/** Rows in these states are skipped by a run. Rows that wait for a skipped row are blocked. */
 const blockingStates = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
 /** Tracks the rows that other rows wait for, and determines the states of the waiting rows. */

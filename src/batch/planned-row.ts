@@ -157,7 +157,7 @@ export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>
   return typeof text === 'string' ? JSON.stringify(printableLine(text, 40)) : id;
 }
 
-/** The problem of a row whose output path is taken by a file that does not belong to the row. */
+/** The problem if a file that does not belong to the row already exists at the row's output path. */
 export const existsText = 'already exists; --force replaces it';
 
 /** The number of hash digits in the name of a row without an id. */

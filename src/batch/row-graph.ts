@@ -58,9 +58,7 @@ export class RowGraph {
     return this.#needed.has(id);
   }
 
-  /**
-   * The positions of rows that wait for other rows, in an order in which the rows can run. Rows in cycles come last.
-   */
+  /** The positions of rows that wait for other rows, in dependency order. Rows in cycles come last. */
   get order(): readonly number[] {
     return [...this.#order, ...this.#cycles.keys()];
   }
@@ -174,7 +172,7 @@ const assetFields = new Set(
   ),
 );
 
-/** Whether a field may refer to a job. True for an asset field in which a word begins with `@`. */
+/** Whether a field may refer to a job. True for an asset field with a word that begins with `@`. */
 export function mayRefer({ name, value }: Pick<WrittenField, 'name' | 'value'>): boolean {
   const hasReference = [value].flat().some((each) => typeof each === 'string' && /(^|\s)@/.test(each));
   return hasReference && assetFields.has(fieldName(name));

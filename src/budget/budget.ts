@@ -29,7 +29,7 @@ export interface Reservation extends Charge {
 export type ChargeOutcome =
   /** The submission was accepted, so the amount is spent. */
   | 'accepted'
-  /** Nothing was or will be accepted, because the run gave up or is certainly dead. */
+  /** Nothing was accepted, and nothing can be, because the run gave up or is certainly dead. */
   | 'none'
   /** The outcome is not known: the submission is being sent, or its response was lost. */
   | 'open';

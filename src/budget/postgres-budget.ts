@@ -124,7 +124,8 @@ export class PostgresBudget implements Budget {
     return { fits: false, state: await this.#state(limit) };
   }
 
-  // A process that considers this process dead waits for this statement before releasing this process's reservations.
+  // The statement locks the lease. A process that considers this one dead waits for the lock before it releases the
+  // reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raisedSums = (window: 'day' | 'month'): string =>

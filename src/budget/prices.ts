@@ -38,7 +38,7 @@ interface Rate {
 /** A model's price. Of the rates whose conditions hold, the one with the most conditions applies. */
 export type Price = readonly Rate[];
 
-/** The factors from specification 8 by which every price is multiplied. */
+/** The multipliers from specification 8, which apply to every price. */
 export interface Multipliers {
   group?: Decimal;
   user?: Decimal;

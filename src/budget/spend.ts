@@ -14,7 +14,7 @@ import { at, type Json } from '../json.ts';
 
 /** What an attempt cost, or may have cost. */
 interface Expense {
-  /** The time at which the attempt was sent, ISO 8601 in UTC. */
+  /** When the attempt was sent, ISO 8601 in UTC. */
   at: string;
   job: string;
   model?: string;
@@ -58,7 +58,7 @@ function mayBeFree({ state, error, details }: Job): boolean {
   return error?.code !== 'speech_incomplete' && at(details as Json, 'audio_bytes') === undefined;
 }
 
-// The gateway charges for speech by its own character count, which its response contains.
+// The gateway charges for speech by its own character count, which it reports in its response.
 function settledAmount({ usage, state }: Job, charge: AttemptCharge): Decimal | undefined {
   const { cost } = charge;
   const characters = at(usage as Json, 'text_words');
@@ -179,7 +179,8 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
   }
 }
 
-// Marks the newest attempt that may have been accepted: an open attempt, or else an attempt that seemed to be refused.
+// Marks the newest attempt that may have been accepted: an open attempt, or else an attempt that seemed to have been
+// refused.
 function markAccepted(charges: AttemptCharge[]): void {
   const acceptedCharge =
     charges.findLast(({ outcome }) => outcome === 'open') ??

@@ -115,7 +115,7 @@ export interface Topic {
   page: string;
 }
 
-/** The topics, in the order in which `mgw help` lists them. */
+/** The topics, in the order of `mgw help`. */
 export const topics: readonly Topic[] = [
   topic('resuming', 'running a command again; what to do after a lost response'),
   topic('scripting', 'command lines that are safe to repeat'),

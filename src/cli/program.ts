@@ -14,7 +14,7 @@ import { fitHelp, helpStyle, pageScreens, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../installation.ts';
 
-// The commands, in the order in which the help lists them.
+// The commands, in the order of `mgw help`.
 const commands: Record<string, ListedCommand> = {
   video: {
     group: 'Make',

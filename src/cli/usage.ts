@@ -121,7 +121,7 @@ function invalidArgument(command: Command, text: string): MgwError {
 function excessArguments(command: Command): MgwError {
   const maxCount = command.registeredArguments.length;
   const allowed = ['no argument', 'one argument'][maxCount] ?? `${maxCount} arguments`;
-  // An optional argument is free text, whereas REFs are required.
+  // If the first argument is optional, it is free text that may need quotes. REFs are required arguments.
   const isText = command.registeredArguments[0]?.required === false;
   const advice = isText ? ' Put text with spaces in quotes.' : '';
   const received = command.args.map(quoteIfNeeded).join(' ');

@@ -19,7 +19,7 @@ export interface Setting<T> extends Origin {
   value: T;
 }
 
-/** The sources of settings, in the order in which they are searched. */
+/** The sources of settings, in search order. */
 export interface Layers {
   flags: SettingFlags;
   env: Env;

@@ -16,7 +16,7 @@ import { configFolder, type Folder, stateFolder, thisHost, type Host } from './p
 import { boolean, type Rule, rules, type SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
 
-/** The sources from which settings are resolved. */
+/** The sources of the settings. */
 export interface ResolveInput {
   flags: SettingFlags;
   env: Layers['env'];
@@ -29,7 +29,7 @@ export interface ResolveInput {
 
 /** Every setting with its source (design 3). Durations are in ms. */
 export interface Settings extends RuleSettings {
-  /** The environment variables from which settings are read. */
+  /** The environment variables that the settings were read from. */
   env: Layers['env'];
   profile: Setting<string>;
   /** The base URLs of all profiles that have one, by profile name. */
@@ -94,7 +94,7 @@ export function resolveSettings(input: ResolveInput): Settings {
   };
 }
 
-/** Returns the layers in which settings are looked up. @throws MgwError('config') if the profile does not exist. */
+/** Returns the layers to search for settings. @throws MgwError('config') if the profile does not exist. */
 export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): Layers {
   const { flags, env, file } = input;
   const profileName = chooseProfile(flags.profile, env, file);

@@ -94,7 +94,7 @@ export const rules = {
   ttsFormat: rule('tts.format', speechFormatName, 'mp3'),
   ttsSampleRate: rule('tts.sample_rate', positiveInteger, 24_000),
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
-  /** The bucket to which input files are uploaded (design 17). */
+  /** The bucket for uploaded input files (design 17). */
   storeUrl: rule<string | undefined>('store', storeUrl, undefined, { path: 'store.url' }),
   storeEndpoint: rule<string | undefined>('store.endpoint', plainUrl, undefined),
   storeExpiresMs: rule('store.expires', storeExpiry, 24 * 3_600_000),
@@ -108,7 +108,7 @@ export const rules = {
   budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
-  /** The URL from which `doctor --update` reads the newest version. Nothing else requests this URL. */
+  /** The URL that `doctor --update` requests to find the newest version. No other command requests it. */
   updateUrl: rule<string | undefined>('update_url', plainUrl, undefined),
   sandboxPaceMs: rule('sandbox.pace', duration, 3000),
   /** The sandbox's balance, in credits. */

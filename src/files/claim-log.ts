@@ -171,7 +171,7 @@ export function isOwnFile(status: Stats): boolean {
 
 /** Returns a log's whole text. */
 export function textOf({ file }: LogFile): string {
-  // Starts with a small buffer, which Node takes from its pool.
+  // Starts with a small buffer, because Node allocates it from a pool.
   for (let capacity = 2048; ; capacity *= 4) {
     const bytes = Buffer.allocUnsafe(capacity);
     const length = readSync(file, bytes, 0, capacity, 0);
@@ -243,8 +243,8 @@ export function unlinkAll(target: string, names: readonly string[]): void {
 }
 
 /**
- * Returns the state of the temporary file listed in a log: missing, empty, a second link to the output (after a crash
- * between publishing the file and removing its first name), or part of the result.
+ * Returns the state of the temporary file listed in a log. `some`: it contains part of the result. `output`: it is a
+ * second link to the output, after a crash between publishing the file and removing its first name.
  */
 export function partState(target: string, name: string | undefined): 'gone' | 'empty' | 'output' | 'some' {
   const path = name === undefined ? undefined : partPath(target, name);

@@ -17,10 +17,7 @@ const maxPending = 4 * 1024 * 1024;
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /**
-   * The hash of the bytes written so far; undefined if a thread computes it, if the file had earlier bytes, or if bytes
-   * were overwritten.
-   */
+  /** Hashes the written bytes; undefined if a thread does, or if bytes existed before or were overwritten. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
@@ -138,7 +135,7 @@ export class HashedFile {
     this.#thread?.notifyWritten(this.#length);
   }
 
-  // Writes small data synchronously, because that takes less time than notifying a thread.
+  // Writes small data synchronously, because that is faster than a write in the thread pool.
   #drainSmall(): void {
     try {
       const batch = this.#dequeue();
@@ -230,8 +227,7 @@ export class HashThread {
 
   /**
    * Starts a thread for a file. The file must remain open for reading until {@link end} has returned. Returns undefined
-   * if there is only one processor, because the thread would then compete with the current one, or if the thread cannot
-   * be started.
+   * if there is only one processor, or if the thread cannot be started.
    */
   static begin(fd: number): HashThread | undefined {
     try {

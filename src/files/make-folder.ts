@@ -14,7 +14,7 @@ import { MgwError, systemCode } from '../errors.ts';
 
 /**
  * Durably creates a folder and its missing parents, with mode 0700 by default. An existing folder is not changed. Does
- * not use Node's `recursive`, which never ends if the system refuses a name under an existing folder (/proc).
+ * not use Node's `recursive` option, which hangs if the system refuses a name under an existing folder (/proc).
  * @throws the system's error (`EACCES`, `ENOTDIR`, `EROFS`, `ENOENT`, …)
  */
 export async function makeFolder(folder: string, mode = 0o700): Promise<void> {

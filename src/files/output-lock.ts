@@ -54,7 +54,7 @@ export interface LockOptions {
 /** A file for an unfinished output, open for reading and writing. */
 export interface OpenedPart {
   path: string;
-  /** The file descriptor, which the caller closes. */
+  /** The file descriptor. The caller closes it. */
   file: number;
   /** Whether the file is empty. */
   isNew: boolean;

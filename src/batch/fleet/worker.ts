@@ -50,10 +50,7 @@ export class Worker {
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /**
-   * Batches that cannot continue without a change, such as a higher budget. The time spent retrying such a batch counts
-   * as idle until one of its rows makes progress.
-   */
+  /** Batches that need a change, such as a higher budget. Retries count as idle time until a row makes progress. */
   readonly #stuckBatches = new Set<string>();
   /** The output path of each row in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();
@@ -133,8 +130,7 @@ export class Worker {
     const opened = await this.#options.open(queued);
     const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
-    // Called only after the ledger has recorded the job's end, because no worker claims a row that the queue lists as
-    // ended.
+    // Called after the ledger has recorded the job's end, because no worker claims a row that has ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);

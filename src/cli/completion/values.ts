@@ -169,7 +169,7 @@ function aboutJob(job: Job): string {
   return [shownState(job), job.model ?? ''].join(' ').trim();
 }
 
-// Returns the protocol flag from which an option was created.
+// Returns the protocol flag that an option was created from.
 async function flagOf({ command }: Place, { long }: Option): Promise<Flag | undefined> {
   const [group, protocol = ''] = pathOf(command);
   const { speechFlags } = await import('../../speech/flags.ts');
@@ -202,7 +202,7 @@ export interface Place {
   programIndex?: number;
 }
 
-/** Parses the words after `mgw`, the last of which is being typed. */
+/** Parses the words after `mgw`. The last word is the one being typed. */
 export async function placeOf(root: Command, words: readonly string[]): Promise<Place> {
   const typed = words.at(-1) ?? '';
   const place: Place = {

@@ -138,7 +138,7 @@ function joinSections(texts: string[]): string {
   return `${texts.filter((text) => text !== '').join('\n\n')}\n`;
 }
 
-// Returns the flags for a command's first page, in the order in which the command adds them.
+// Returns the flags for a command's first page, in the command's own order.
 function mostUsed(options: Option[]): Option[] {
   const known = firstFlags.flatMap((flag) => options.find(({ long }) => long === flag) ?? []);
   const first = [...new Set([...known, ...options])].slice(0, maxFirstFlags);
@@ -184,7 +184,7 @@ function groupTexts(groups: Group[], screen: Screen): string[] {
     );
 }
 
-// Returns the column at which descriptions begin.
+// Returns the column where descriptions begin.
 function columnOf(groups: Group[]): number {
   const lengths = groups.flatMap(([, entries]) => entries.map(([term]) => term.length));
   return Math.max(0, ...lengths.filter((length) => length <= maxTermWidth)) + 4;

@@ -25,7 +25,7 @@ export class BatchDisplay {
   #spinner: Ora | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
   #isOver = false;
-  /** The time at which the latest row ended, in ms since the start of the run. */
+  /** When the latest row ended, in ms since the start of the run. */
   #lastEndMs: number | undefined;
 
   /** @param money returns the amount spent so far as text; '' if it is unknown */

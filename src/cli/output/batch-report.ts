@@ -219,7 +219,7 @@ export class BatchReport {
     return stopError.with(command === undefined ? {} : { next: withBudget(command, budget) }, text);
   }
 
-  // The error is about one row, but its "Nothing was charged" would seem to apply to the whole run.
+  // The error is about one row, but its "Nothing was charged" would read as true of the whole run.
   #withCharges(stopError: MgwError): MgwError {
     const [paid, doubtful] = [this.#paidRows, this.#doubtfulRows];
     if (stopError.charged !== 'no' || paid + doubtful === 0) return stopError;

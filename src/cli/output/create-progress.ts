@@ -225,8 +225,8 @@ interface SpinningLine {
   hide(): void;
 }
 
-// Loads ora when there is something to display, and starts the spinner if there is still something to display when ora
-// is loaded.
+// Loads ora when there is something to display. Starts the spinner once ora is loaded, unless nothing is left to
+// display.
 function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
   let spinner: Ora | undefined;
   let text = (): string => '';

@@ -27,7 +27,7 @@ interface JobView {
 }
 
 /**
- * Reports the outcome of a command that ran jobs to a GitHub workflow: its outputs (`job`, `state`, `file`, `exit_code`
+ * Reports to a GitHub workflow the outcome of a command that ran jobs: its outputs (`job`, `state`, `file`, `exit_code`
  * …) and a table in the step's summary, if the runner provides files for them. Never throws, because the command has
  * already done its work.
  */

@@ -103,7 +103,7 @@ function withCorrectedFlag(
   return undefined;
 }
 
-// Returns the index at which options end, because words after `--` are not options.
+// Returns the index where the options end. Words after `--` are not options.
 function optionsEnd(argv: readonly string[]): number {
   return argv.includes('--') ? argv.indexOf('--') : argv.length;
 }

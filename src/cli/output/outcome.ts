@@ -65,9 +65,9 @@ function pickFields(value: unknown, fields: readonly string[]): unknown {
 }
 
 /**
- * Compares the names of `--fields` with the members of the document. Reports unknown names only if no name is in the
- * document, because otherwise the unknown names may be optional members. Reports none if the document has an empty
- * list, because any name may be a member of the list's entries.
+ * Compares the names in `--fields` with the members of the document. If the document has any of the names, the others
+ * may be optional members, so no name is reported as unknown. The same applies if the document has an empty list,
+ * because any name may be a member of the list's entries.
  */
 export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
@@ -80,7 +80,7 @@ export function unknownFields(json: Record<string, unknown>, fields: readonly st
   return { unknown: isKnown ? [] : fields, known: [...known] };
 }
 
-/** The names of `--fields` that are not in a document, and the names that the document contains. */
+/** The names in `--fields` that are not in a document, and the names that the document contains. */
 export interface UnknownFields {
   unknown: readonly string[];
   known: readonly string[];

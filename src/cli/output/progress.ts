@@ -14,7 +14,7 @@ export interface Progress {
   /** Stops displaying a job. */
   ended(id: string): void;
   /**
-   * Shows an outstanding call on a terminal if nothing else is shown. Returns the function that stops displaying the
+   * Shows an outstanding call on a terminal if nothing else is shown. Returns a function that stops displaying the
    * call.
    */
   calling(activity: string): () => void;

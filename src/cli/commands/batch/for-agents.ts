@@ -123,7 +123,7 @@ async function addOutsideJobs(
   doubts.push(...doubtsOf(planned, jobs).slice(0, maxRows - doubts.length));
 }
 
-// Returns the names of other batches whose jobs for the same request were, or may have been, charged.
+// Returns the names of other batches with jobs for the same request that were, or may have been, charged.
 function otherPayers({ state }: PlannedRow, name: string, jobs: readonly Job[]): string[] {
   if (state !== 'new') return [];
   return jobs.flatMap((job) => {

@@ -80,8 +80,8 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-// An untrusted manifest may choose any output path, even one through a symbolic link. Therefore its output must be
-// below the current folder or the manifest's folder.
+// A manifest may be untrusted, so its output must be below the current folder or the manifest's folder. `root` also
+// prevents the output from leading elsewhere through a symbolic link.
 function manifestPlace(place: OutputPlace, file: string): OutputPlace {
   const folders = file === '-' ? ['.'] : ['.', dirname(file)];
   const isBelow = (root: string): boolean =>
@@ -162,8 +162,8 @@ export async function planDepsOf(
   };
 }
 
-// Opens the cache of done rows. A cache is valid only for the same `dependencies`: everything that affects rows besides
-// their own fields.
+// Opens the cache of done rows. A cache is valid only for the same `dependencies`: everything that affects a row
+// besides its own fields.
 async function doneRowCacheOf(
   context: Context,
   { name, place, manifest: { defaults } }: Batch,

@@ -17,7 +17,7 @@ import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
 import { currencyOf, priceOf, type PriceQuery } from '../../../flows/prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
-/** The options from which a body is composed, in addition to the protocol's flags. */
+/** The options that determine a body, in addition to the protocol's flags. */
 export interface BodyOptions extends Pick<
   BodyParts,
   'set' | 'check' | 'dryRun' | 'endpoint' | 'checkAssets'

@@ -70,7 +70,7 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
     const { id, state, progress: percent } = job;
     progress.waiting({ id, state, native: nativeWord(job), percent, expectedAt });
   };
-  // Runs in the background, because nothing needs to wait for the estimate.
+  // Runs in the background, because nothing waits for the estimate.
   const estimateEnd = async (job: Job): Promise<void> => {
     const usualMs = await usualDurationMs(await context.ledger(), job);
     const since = Date.parse(job.submitted_at ?? '');
