@@ -27,7 +27,7 @@ export interface ChainDeps extends RowStatusDeps {
    * @throws MgwError('usage') as the equivalent `submit` or `tts` command does.
    */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
-  /** Returns the assets that a job's record can provide, newest first. */
+  /** Returns the assets in a job's record, newest first. */
   assetsOf: (job: Job, part: Part) => EarlierAsset[];
 }
 
@@ -42,7 +42,7 @@ interface Source {
   root: Root;
 }
 
-/** Rows in these states are skipped by a run. Rows that wait for a skipped row are blocked. */
+/** A run skips rows in these states. Rows that wait for a skipped row are blocked. */
 const blockingStates = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
 /** Tracks the rows that other rows wait for, and determines the states of the waiting rows. */

@@ -118,7 +118,7 @@ export interface RowStatus {
   before?: RowState;
 }
 
-/** A row with its name, request and position. */
+/** A row with its name, request and output path. */
 export interface NamedRow {
   row: Row;
   work: Work;

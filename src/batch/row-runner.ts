@@ -244,8 +244,8 @@ interface RowSignalHandle {
 }
 
 /**
- * Creates separate signals for each row of a run. There may be thousands of rows, and adding or removing a listener is
- * slower the more listeners a signal has.
+ * Creates separate signals for each row of a run. There may be thousands of rows, and the more listeners a signal has,
+ * the slower it is to add or remove one.
  */
 class RowSignals {
   readonly #source: Signals;

@@ -1,7 +1,10 @@
 import type { Decimal } from '../decimal.ts';
 import type { Owner } from '../job.ts';
 
-/** The period of a limit, in UTC, determined by the reservation's time. Without a period, the limit is for all time. */
+/**
+ * The period of a limit, in UTC. A reservation counts in the period in which it was made. A limit without a period
+ * never resets.
+ */
 export type Per = 'day' | 'month';
 
 /** A budget's limit. */

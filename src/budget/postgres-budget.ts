@@ -124,7 +124,7 @@ export class PostgresBudget implements Budget {
     return { fits: false, state: await this.#state(limit) };
   }
 
-  // The statement locks the lease. A process that considers this one dead waits for the lock before it releases the
+  // The statement locks the lease. A process that considers this one dead waits for the lock before it releases its
   // reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;

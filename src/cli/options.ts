@@ -118,7 +118,8 @@ export function sinceOption(): Option {
 }
 
 /**
- * Parses the value of `--since`, and returns it in ISO 8601 in UTC, as in records. `now` is in ms since 1970.
+ * Parses the value of `--since`, and returns the time as job records store it: ISO 8601 in UTC. `now` is in ms since
+ * 1970.
  * @throws MgwError('usage') if `text` is not a time.
  */
 export function sinceTime(text: string, now: number): string {

@@ -77,7 +77,7 @@ function noHome(): MgwError {
   return new MgwError('config', text);
 }
 
-// A relative path would create a separate ledger for each folder in which mgw runs.
+// A relative path would create a separate ledger for each folder that mgw runs in.
 function absolute(folder: string, variable: string, { cwd }: Host): string {
   if (path.isAbsolute(folder)) return path.normalize(folder);
   const cause = new Error(`an absolute path such as ${printableLine(path.resolve(cwd, folder), 200)}`);

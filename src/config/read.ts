@@ -158,8 +158,8 @@ function checkMembers(file: string, raw: JsonObject): void {
   }
 }
 
-// Besides the file's owner, checks whether the file or its folder is another user's symbolic link. Any user can create
-// a link in a folder that is writable by everyone.
+// Checks the file's owner, and that neither the file nor its folder is another user's symbolic link. Any user can
+// create a link in a folder that is writable by everyone.
 function checkOwner(file: string, stat: Stats): void {
   const folder = path.dirname(file);
   const fault = ownerFault(stat) ?? linkFault(file);

@@ -164,7 +164,7 @@ export function openLog(path: string): LogFile | undefined {
 
 const foreignCodes = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'EACCES', 'EPERM']);
 
-/** Whether a status is that of a regular file that the current user owns. */
+/** Whether a status is that of a regular file owned by the current user. */
 export function isOwnFile(status: Stats): boolean {
   return status.isFile() && (process.getuid === undefined || status.uid === process.getuid());
 }

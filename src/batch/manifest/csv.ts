@@ -124,8 +124,8 @@ function separatorOf(text: string): string {
   return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');
 }
 
-// Collects the records itself, because the stream loses the records before an error, and `on_record` triples the time
-// per row.
+// Collects the records in `parsed`, because the stream loses the records before an error, and `on_record` triples the
+// time per row.
 class RecordParser extends Parser {
   readonly parsed: { record: string[]; raw: string }[] = [];
 

@@ -106,7 +106,7 @@ function isWorthALine(done: number, total: number): boolean {
   return Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total);
 }
 
-// The duration, in ms, after which a call is displayed.
+// How long a call must last before it is displayed, in ms.
 const callShownAfterMs = 100;
 const redrawMs = 500;
 // The columns for the spinner, a space, and one free column that prevents wrapping.
@@ -178,8 +178,8 @@ export function terminalProgress(options: ProgressOptions): Progress {
 const maxWidthOf: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
-// Returns lines of decreasing length about the transfer if there is one, else about the waiting jobs, else about the
-// latest call.
+// Returns alternative lines, the longest first. They describe the transfer if there is one, else the waiting jobs, else
+// the latest call.
 function linesOf(
   activity: Transfer | Count | undefined,
   jobs: readonly WaitingJob[],

@@ -169,8 +169,8 @@ function combineOutcomes(outcomes: readonly Outcome[], refs: readonly string[]):
 }
 
 /**
- * Returns dependencies with separate signals for one of many jobs, because adding or removing a listener takes longer
- * the more listeners a signal has.
+ * Returns dependencies with separate signals for one of many jobs, because the more listeners a signal has, the slower
+ * it is to add or remove one.
  */
 export function withOwnSignals<Deps extends { signals: Signals }>(deps: Deps): Deps {
   const { soft, hard } = deps.signals;

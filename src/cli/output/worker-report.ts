@@ -31,8 +31,8 @@ export class WorkerReport implements WorkerWatcher {
   /** The number of done rows with a file that differs from the request. */
   #differing = 0;
   /**
-   * The rows that this worker returned to the queue and has not claimed again, each with its state at the time of the
-   * return.
+   * The rows that this worker returned to the queue and has not claimed again, with the state that each had when it was
+   * returned.
    */
   readonly #returned = new Map<string, RowState>();
   #healthWrittenAt = -Infinity;

@@ -161,7 +161,7 @@ function watcherOf(
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
       report.addEnded(end, state);
-      // A row interrupted at the end of the run has no result. The same command continues the row.
+      // An interrupted row has no result yet, because the same command continues the row.
       const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
       if (!isInterrupted) await results?.add(report.resultLine(end, state));
       // If stdout and stderr are the same output, the printed path already shows that the row is done.

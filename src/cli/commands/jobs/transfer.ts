@@ -71,7 +71,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
     if (await ledger.create(id, events, true)) imported.push(id);
-    // Claims the names even if the job existed, because an interrupted import may not have claimed them.
+    // Makes the job's claims even if the job existed, because an interrupted import may not have made them.
     const job = await ledger.read(id);
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);

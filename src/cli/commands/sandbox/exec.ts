@@ -169,10 +169,10 @@ async function makeScriptFolder(): Promise<ScriptFolder> {
 }
 
 /**
- * Makes the `mgw` of the script use the sandbox. Puts a start script on the script's PATH that sets the sandbox's
- * address regardless of the environment. Writes a config file with the user's profile names. The only setting of each
- * profile is `pollMs`, the pause between polls.
- * @throws MgwError('usage') if the folder's path cannot be part of a PATH.
+ * Makes the script's `mgw` command use the sandbox. Writes a start script named `mgw`, which sets the sandbox's address
+ * regardless of the environment. Writes a config file with the user's profile names. The only setting of each profile
+ * is `pollMs`, the pause between polls.
+ * @throws MgwError('usage') if the folder's path cannot be on the PATH.
  */
 async function equipScript(
   folder: ScriptFolder,
