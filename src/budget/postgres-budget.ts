@@ -124,8 +124,8 @@ export class PostgresBudget implements Budget {
     return { fits: false, state: await this.#state(limit) };
   }
 
-  // The statement locks the lease. A process that considers this one dead waits for the lock before it releases its
-  // reservations.
+  // The statement locks the lease. A process that considers this one dead waits for the lock before it releases this
+  // one's reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raisedSums = (window: 'day' | 'month'): string =>
