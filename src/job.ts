@@ -150,7 +150,7 @@ export type JobEvent =
       /** The tags from the job's row in a batch. */
       tags?: string[];
       request?: unknown;
-      /** True if the body was too large to record. It cannot be sent again from the record. */
+      /** True if the body was too large or contained the API key. It cannot be sent again from the record. */
       elided?: boolean;
     }
   /** A process begins a run of the job. `run` identifies that run in later events. */
@@ -171,7 +171,7 @@ export type JobEvent =
   | { type: 'rejected'; attempt?: number; error: JobError }
   /** It is unknown whether the task exists. */
   | { type: 'unknown'; attempt?: number; error: JobError; handle?: string }
-  /** The task is not finished. `revokes`: whether its failure had been recorded before this response was requested. */
+  /** The task is not finished. `revokes`: the task was recorded as failed before this response was requested. */
   | { type: 'observed'; state: JobState; native_status: string; progress?: number; revokes?: true }
   | {
       type: 'finished';

@@ -121,8 +121,8 @@ function closersOf(open: OpenBracket | undefined): string {
   return open === undefined ? '' : open.closer + closersOf(open.outer);
 }
 
-// Returns the last positions after a complete string or bracket, latest first. Skips
-// positions nested deeper than `maxLevels`.
+// Returns the last positions at which the text can be cut, latest first: after a string or a bracket, and before a
+// comma. Skips positions nested deeper than `maxLevels`.
 function lastCuts(text: string): { end: number; open?: OpenBracket }[] {
   let cuts: { end: number; open?: OpenBracket }[] = [];
   let open: OpenBracket | undefined;

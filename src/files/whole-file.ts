@@ -19,7 +19,7 @@ export interface SealedFile extends WholeFile {
 /** The maximum number of bytes to read or write synchronously, because the thread pool would take longer. */
 export const maxSyncBytes = 64 * 1024;
 
-/** Identifies a file and its state at one time. */
+/** Identifies a file, and its content at one point in time. */
 export interface FileVersion {
   dev: bigint;
   ino: bigint;
@@ -33,7 +33,7 @@ export function versionOf(file: number): FileVersion {
   return { dev, ino, size, mtimeNs };
 }
 
-/** Hashes a whole open file with SHA-256. Returns the hash object, whose `digest` the caller calls. */
+/** Hashes the content of an open file with SHA-256. Returns the hash object; the caller calls `digest`. */
 export async function hashFile(file: number): Promise<Hash> {
   const hash = createHash('sha256');
   const { size } = fstatSync(file);
@@ -81,7 +81,7 @@ async function versionIfIntact(
   }
 }
 
-/** Returns a file's descriptor; undefined if the file cannot be opened. */
+/** Opens a file and returns its descriptor; undefined if the file cannot be opened. */
 export function openIfPossible(path: string, flags: number): number | undefined {
   try {
     return openSync(path, flags);

@@ -196,7 +196,7 @@ export async function remaindersFor(
 
 /**
  * Adds to `deps` the budgets that limit a command or a batch. These are the standing budget and, if `amount` (an exact
- * decimal) is set, its own budget. Its own budget counts every charge ever made under `name`.
+ * decimal) is set, a budget of its own, which counts every charge ever made under `name`.
  * @param raiseCommand see {@link Allowance}
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */
@@ -218,10 +218,10 @@ export async function withBudget<D extends FlowDeps>(
   return { ...deps, allowances: () => Promise.resolve([...standing, allowance]) };
 }
 
-/** The budgets under which a job was paid for, according to its events. */
+/** The budgets that a job was charged to, according to its events. */
 export interface RecordedBudgets {
   standing: string[];
-  /** Whether `--budget` was set for the command or for a batch; undefined if it was not set. */
+  /** What `--budget` applied to: the command or a batch; undefined if it was not set. */
   own?: 'command' | { batch: string };
   /** The limit set with `--budget`; undefined if no limit was set, or if an older mgw did not record the limit. */
   limit?: string;

@@ -12,7 +12,7 @@ import { withSettings } from './settings.ts';
 import type { Session } from './session.ts';
 import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
 
-/** The parts from which a request body is composed. */
+/** The parts of a request body, and options for composing it. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   /** Whether to run the local checks. Default: true. */
   check?: boolean | undefined;
@@ -146,7 +146,7 @@ function throwViolations(
   );
 }
 
-// Returns a function that determines whether a field's value came from a file. Flags override the body's file.
+// Returns a function that determines whether a field's value came from a file. Flags override the `--body` file.
 function fileFields(
   { flags: table }: Protocol,
   { flags, set = [], fromFiles = [] }: BodyParts,
@@ -207,8 +207,8 @@ async function completeFromListing(
   }
 }
 
-// Returns what the listing is needed for. Even a protocol that needs no listing uses it to check the model, unless the
-// protocol is known to serve the model.
+// Returns what the listing is used for; undefined if it is not used. Even for a protocol that needs no listing, the
+// listing is used to check the model, unless the protocol is known to serve the model.
 async function listingUse(
   session: Session,
   protocol: Protocol,

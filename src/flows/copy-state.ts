@@ -16,7 +16,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import { counted } from '../printable.ts';
 import { budgetsIn } from './budgets.ts';
 
-/** The number of copied jobs and budgets, excluding those that were identical in the target. */
+/** The numbers of copied jobs and budgets, excluding those that were identical in the target. */
 export interface CopyCounts {
   jobs: number;
   budgets: number;
@@ -201,7 +201,7 @@ async function refuseConflicts(
     );
 }
 
-// Throws if a process is working on the job, because the process may submit jobs after the copy.
+// Throws if a process is working on the job, because the process may send the job after it was copied.
 function refuseInUse(job: Job): void {
   const run = job.record.runs.find(({ owner }) => job.record.lifeOf(owner) === 'alive');
   if (run === undefined) return;
@@ -211,7 +211,7 @@ function refuseInUse(job: Job): void {
   );
 }
 
-// Whether the source's record of a job contains a fact that the target's record contradicts or lacks.
+// Whether the target contradicts the source's record of a job, or has the job but lacks some of its events.
 async function isChanged(job: Job, from: Ledger, to: Ledger): Promise<boolean> {
   const { id, record } = job;
   for (let attempt = 1; attempt <= record.attempts + 1; attempt += 1) {
@@ -224,8 +224,8 @@ async function isChanged(job: Job, from: Ledger, to: Ledger): Promise<boolean> {
   return JSON.stringify(there.slice(0, events.length)) !== JSON.stringify(events);
 }
 
-// Returns the id of the job that this job's key names in the target, if that is a different job. Undefined if it is
-// not, or if the key does not name this job in the source.
+// Returns the different job that this job's key names in the target: its id, or 'another job' if the id is unknown.
+// Undefined if the key names no different job there, or does not name this job in the source.
 async function otherJobOfKey(
   { id, key, record: { fingerprint } }: Job,
   from: Ledger,

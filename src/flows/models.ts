@@ -151,7 +151,9 @@ function cachePath(settings: Settings): string {
  */
 export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
 
-/** Returns a function that fetches the listing on its first call and then returns the same listing. */
+/**
+ * Returns a function that fetches the listing once. If that fails, the function tries again only for a different use.
+ */
 export function oneListing(session: Session): Listing {
   const requests = new Map<ListingUse, Promise<Model[] | undefined>>();
   let listing: Model[] | undefined;

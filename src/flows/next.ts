@@ -10,7 +10,7 @@ import { isObjectUrl } from '../store-url.ts';
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
-/** The server's flags that a command suggested to the user must repeat. */
+/** The flags of this process that a command suggested to the user must repeat. */
 export type ServerFlags = Globals & Pick<SettingFlags, 'budgetName'>;
 
 /** Returns the global flags that choose the gateway or the ledger, each with its value, for a suggested command. */
@@ -24,14 +24,14 @@ export function globalArguments(globals: Globals): string[][] {
   ];
 }
 
-/** Returns the error with a `next` that uses the same gateway and ledger, unless `next` specifies its own gateway. */
+/** Adds the flags for the same gateway and ledger to an error's `next` command, unless it specifies its own gateway. */
 export function withGlobals(error: MgwError, globals: Globals): MgwError {
   return error.next === undefined ? error : error.with({ next: commandWithGlobals(error.next, globals) });
 }
 
 function commandWithGlobals(command: readonly string[], globals: Globals): string[] {
   const [mgw, ...args] = command;
-  // An argument after `--` may look like a flag.
+  // Ignore the arguments after `--`, which may look like flags.
   const flagArgs = args.includes('--') ? args.slice(0, args.indexOf('--')) : args;
   if (mgw !== 'mgw' || flagArgs.at(-1) === '--help') return [...command];
   const hasGateway = flagArgs.includes('--base-url') || flagArgs.includes('--sandbox');
@@ -42,8 +42,8 @@ function commandWithGlobals(command: readonly string[], globals: Globals): strin
 }
 
 /**
- * Returns a command for the user to run, with the server's gateway, ledger and standing budget. The user's shell may
- * lack the server's environment, so the environment's values become flags.
+ * Returns a command for the user to run, with the same gateway, ledger and standing budget as this process. The user's
+ * shell may lack the environment of this process, so the environment's values become flags.
  * @param settings undefined if the settings are invalid
  */
 export function commandForPerson(
@@ -95,7 +95,7 @@ export function withKeptFlags(command: readonly string[], flags: KeptFlags): str
 }
 
 /**
- * Returns a command's error with a `next` that saves the result at the command's output instead of only waiting. The
+ * Returns a command's error with a `next` that saves the result to the command's output, not one that only waits. The
  * suggested command spends no more than the failed command's budgets allow.
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
@@ -115,8 +115,8 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
 const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
 
 /**
- * Returns an output to use instead of one that failed. If the file exists, this is a free path next to it. If no file
- * can be created at `output`, this is a path in the current folder. Undefined if a different output would not help.
+ * Returns an output to use instead of one that failed: a free path next to it if the file exists, or a path in the
+ * current folder if no file can be created at `output`. Undefined if a different output would not help.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);

@@ -67,7 +67,8 @@ async function findUploadedFiles(job: Job, url: string, deps: FlowDeps): Promise
 export const copyPrefix = 'copy-';
 
 /**
- * Returns a result's local path before its upload. Creates the upload folder and removes copies left by dead processes.
+ * Returns the path of an object's local file in the upload folder. Creates the folder, and removes copies left by dead
+ * processes.
  * @throws MgwError('local_io') if the folder cannot be created.
  */
 export async function localPath(prefix: string, url: string, deps: FlowDeps): Promise<string> {

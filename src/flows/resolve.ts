@@ -118,8 +118,8 @@ function commandWords({ id }: Job, resolution: Resolution): string[] {
   return ['jobs', 'resolve', id, how, ...handle];
 }
 
-// The verdict on a response that cannot be read. The audio of a speech response is not recorded, and a response whose
-// protocol is lost cannot be parsed.
+// The verdict on a recorded response that cannot be interpreted: the audio of a speech response is not recorded, and a
+// response cannot be parsed if its protocol is unknown.
 const unreadReply: SubmitVerdict = {
   kind: 'unknown',
   failure: { code: 'submit_unknown', message: 'The process ended before the response was read.' },
@@ -180,8 +180,8 @@ async function submitAgain(
   return payAndDeliver(order, video, submission, deps, hooks, beginRun(resolved, deps));
 }
 
-// Adds the recorded budgets to an error's `next`. If the recorded limit is too low and no `--budget` was typed, adds
-// the required amount to `lacks`.
+// Adds the recorded budgets to an error's `next`. If the recorded limit is too low and no `--budget` was typed, sets
+// `lacks` to a sufficient `--budget` instead.
 function withBudgetFlags(
   error: MgwError,
   { standing, limit }: RecordedBudgets,

@@ -56,7 +56,7 @@ export interface Session {
   store(): Promise<Store | undefined>;
   /** Opens the store for results. */
   objects(): Promise<ObjectStore>;
-  /** Closes everything except the ledger: idle connections and the embedded sandbox. */
+  /** Closes the connections and the embedded sandbox, but not the ledger. */
   close(): Promise<void>;
   /** Closes the ledger after its last write. Other processes then see at once that this process has finished. */
   closeLedger(): Promise<void>;
@@ -90,7 +90,7 @@ export function openSession(options: SessionOptions): Session {
   const gateway = once(async () => {
     const resolved = await settings();
     const opened = await gatewayOf(resolved, closers);
-    // In the sandbox, a prompt may contain the configured key by mistake.
+    // Redact the configured key in the sandbox too, because a prompt may contain it by mistake.
     secrets.add(opened.key, resolved.key?.readIfValid());
     return opened;
   });

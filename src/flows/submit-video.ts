@@ -25,8 +25,8 @@ export interface VideoSubmission extends DeliveryOptions {
   /** Whether to pay for a new take even if the same request was paid for before. */
   fresh: boolean;
   /**
-   * If set, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
-   * this deadline.
+   * If set, a job in doubt under any key blocks the submission. If that job is still being sent, the submission first
+   * waits for it until this deadline.
    */
   blockedByAnyDoubt?: Deadline;
   /** Whether to write a sidecar next to each file. */

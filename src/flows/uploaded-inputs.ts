@@ -66,7 +66,7 @@ export async function removableInputs(
 }
 
 /**
- * Removes files that {@link removableInputs} found, unless a job or a row has started to use them since.
+ * Removes the files that {@link removableInputs} finds, except those that a new job has started to use since.
  * @throws MgwError('store') if the store does not remove a file; files removed before the error are not restored.
  */
 export async function removeInputs(session: Session, options: PruneInputs): Promise<PrunedInputs> {
@@ -108,7 +108,8 @@ interface InputUsage {
 async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUsage> {
   const users = new Map<string, string[]>();
   const needed = new Set<string>();
-  // If a record lacks part of the body, its job's files are unknown. A frame's stored name is never recorded.
+  // If a record lacks part of the body, its job may need any file. A frame's stored name is never recorded, so a job
+  // that uses a frame may need any frame.
   let [isAnyNeeded, isAnyFrameNeeded] = [false, false];
   for (const id of [...(ids ?? (await ledger.ids()))].reverse()) {
     const job = await ledger.read(id);

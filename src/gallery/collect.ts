@@ -63,7 +63,7 @@ async function itemOf(
     model: job.model,
     state,
     created: job.created_at,
-    // Omits the prompt if the row that remakes the job contains it, so that the page contains the prompt only once.
+    // Omit the prompt if the row that remakes the job contains it, so that the page contains it only once.
     prompt: 'row' in redo && textToMake(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
     seed: requestedText(job, 'seed'),
     duration: requestedText(job, 'duration'),

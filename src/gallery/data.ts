@@ -1,4 +1,4 @@
-/** A page's data, which the page contains as JSON. It contains no key, no signed URL and no absolute path. */
+/** The data embedded in a page as JSON. It contains no key, no signed URL and no absolute path. */
 export interface GalleryData {
   /** The version of mgw that made the page. */
   mgw: string;
@@ -49,7 +49,7 @@ export interface GalleryItem {
    * `doubt`: it is unknown whether the price was spent.
    */
   charge?: 'spent' | 'failed' | 'doubt';
-  /** The reason why there is no result. */
+  /** Why there is no result. */
   reason?: string;
   /** The next command to run for the job. */
   command?: string;
@@ -61,7 +61,7 @@ export interface GalleryItem {
   rated?: string;
   /** The manifest row that remakes the result. */
   redo?: Record<string, unknown>;
-  /** The reason why no manifest row can remake the result. */
+  /** Why no manifest row can remake the result. */
   noRedo?: string;
 }
 

@@ -83,10 +83,10 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
       if ((await intactVersion({ ...file, path: copy })) === undefined) {
         await mkdir(dirname(copy), { recursive: true });
         await rm(copy, { force: true });
-        // Resolves the path, because a hard link to a symbolic link would itself be a symbolic link.
+        // Resolve the path, because a hard link to a symbolic link would itself be a symbolic link.
         await link(await realpath(path), copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
       }
-      // Verifies the copy, not the source, because the source may be replaced during the copy.
+      // Verify the copy, not the source, because the source may be replaced during the copy.
       if ((await intactVersion({ ...file, path: copy })) !== undefined) copies.set(path, copy);
       else await rm(copy, { force: true });
     } catch (error) {
@@ -125,7 +125,8 @@ ${generator}
 `;
 }
 
-// Returns a policy that allows the page to load only from its own origin, or from the disk if the page is a file.
+// Returns a policy that allows the page to load resources only from its own origin, or from the disk if the page is a
+// file.
 function policy(): string {
   return [
     "default-src 'none'",

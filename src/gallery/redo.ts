@@ -7,7 +7,7 @@ import { requestedValue } from '../protocols/requested-value.ts';
 import { findProtocol } from '../protocols/registry.ts';
 import { speechFlags } from '../speech/flags.ts';
 
-/** A manifest row, or the reason why there is none. */
+/** A manifest row, or the reason for its absence. */
 type Redo = { row: JsonObject } | { why: string };
 
 /**

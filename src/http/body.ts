@@ -9,9 +9,9 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
   ['br', (zlib) => zlib.createBrotliDecompress()],
 ]);
 
-/** The number of bytes to decode at a time. A decompression bomb then remains small until the reader detects it. */
+/** The number of bytes to decode at a time: few, so that the reader can stop a decompression bomb early. */
 const sliceBytes = 1024;
-/** If decoding has not failed after this many bytes, the body is assumed to have its declared encoding. */
+/** If decoding has not failed after this many slices, the body is assumed to have its declared encoding. */
 const maxUndecidedBytes = 256;
 
 /**

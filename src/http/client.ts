@@ -78,7 +78,7 @@ export interface GatewayClient {
   readonly downloadConnections: (open: () => Promise<Connections>) => Promise<Connections>;
   /** The deadline of every call, if there is one. It also ends retries. */
   readonly deadline?: Deadline;
-  /** Closes idle connections. */
+  /** Closes the shared connections and aborts their requests. */
   close(): void;
 }
 
@@ -227,7 +227,7 @@ async function send(
     return { status, headers: response.headers, body: bodyOf(response, baseUrl, end), close, limit };
   } catch (error) {
     limit.end();
-    // An aborted request never starts.
+    // An aborted request never starts, so nothing was sent.
     if (call.onConnected && limit.signal.aborted && !isStarted)
       throw TransportError.abortedBeforeSend('the call was stopped before its first byte');
     if (error instanceof TransportError || !limit.hasPassed) throw TransportError.sent(error, baseUrl);

@@ -142,8 +142,9 @@ export class Connections {
     });
   }
 
-  // Returns a connector that records its sockets. undici's types hide that a connector returns the socket. For a proxy,
-  // undici also sets the server name to an IP address, which TLS forbids (RFC 6066 3) and Node 26 refuses.
+  // Returns a connector that records its sockets. (undici's types hide that a connector returns the socket.) Removes a
+  // server name that is an IP address: undici sets one for a proxy, but TLS forbids it (RFC 6066 3), and Node 26
+  // refuses it.
   #track(connector: Connector): Connector {
     return (target, callback) => {
       const isNamed = !target.servername || !isAddress(target.servername);
@@ -197,8 +198,7 @@ export class Connections {
     const parserSocket = socket as Socket & { [kParser]?: Undici.Parser | null };
     socket.once('end', () => parserSocket[kParser]?.resume());
     socket.on('error', () => {
-      // Without this, undici would treat a reset as the normal end of a response that the connection's end may
-      // complete.
+      // Without this, undici would treat a reset as the normal end of a response that ends with its connection.
       if (parserSocket[kParser]) parserSocket[kParser].shouldKeepAlive = true;
     });
   }

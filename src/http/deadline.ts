@@ -82,7 +82,7 @@ export async function* withIdleTimeout(
       yield next.value;
     }
   } finally {
-    // A pending read ends when the connection closes.
+    // Not awaited, because a pending read ends only when the connection closes.
     chunks.return?.().catch(() => undefined);
   }
 }

@@ -61,8 +61,8 @@ const maxPauseMs = 300_000;
 /**
  * Downloads a file into the `.part` file of an output. Continues an earlier download with a range request if a strong
  * validator proves that the file is the same. Checks the length and the MP4 boxes, hashes the file and flushes it to
- * disk. Retries with backoff while attempts fail without progress (design 6, specification 7.1). An unfinished part is
- * kept if a later run can continue it.
+ * disk. Retries failed attempts with backoff, and gives up after too many consecutive attempts without progress (design
+ * 6, specification 7.1). Keeps an unfinished part if a later run can continue it.
  * @throws MgwError, charged 'yes': exit 8 at the deadline; 9 for an address that must not be fetched or does not serve
  * the file; 6 if reads keep failing; 10 if the disk fails. Also throws the signal's reason.
  */

@@ -31,7 +31,7 @@ export function cleanHeaders(headers: Record<string, string>, redact: Redact): R
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, redact(value)]));
 }
 
-// Passes on everything that arrived before a break or the limit, and then fails.
+// Redacts the body as a whole. If it is cut off or too long, passes on what arrived before throwing the error.
 async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterable<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;

@@ -30,7 +30,7 @@ export interface SendOptions {
  * the body is cut off, so that a reader receives every byte that arrived. `broken` and `complete` show how it ended.
  */
 export class WireResponse extends Readable {
-  /** The reason why the body is incomplete, set when it ends. */
+  /** Why the body is incomplete; set when the body ends. */
   broken: Error | undefined;
   readonly #controller: Controller;
   readonly #hasExcess: () => boolean;

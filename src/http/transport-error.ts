@@ -1,7 +1,7 @@
 import { messageOf, systemCode } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
-/** The reason why no complete response arrived. */
+/** Why no complete response arrived. */
 export type TransportReason =
   | 'unreachable'
   | 'certificate'

@@ -3,8 +3,8 @@ import symbols from 'undici/lib/core/symbols.js';
 import Client from 'undici/lib/dispatcher/client.js';
 import Pool from 'undici/lib/dispatcher/pool.js';
 
-// Loads only the quarter of undici that mgw needs. undici's index would also load proxies, WebSocket, caches and
-// fetch at every start.
+// Loads only the part of undici that mgw needs, about a quarter of it. undici's index would also load proxies,
+// WebSocket, caches and fetch at every start.
 export { buildConnector, Client, Pool };
 
 /** The symbol of the property that holds a connection's response parser. */

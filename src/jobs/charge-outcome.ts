@@ -118,7 +118,7 @@ type NextAttempt =
   | 'changed'
   /** The claiming process died before it recorded `sending`, so nothing was sent. Another attempt may be made. */
   | 'unsent'
-  /** The attempt was claimed and may have been sent: the state of the claiming process is unknown. */
+  /** The attempt was claimed and may have been sent: its process may be alive, or the record lost its event. */
   | 'unknown';
 
 /**

@@ -87,8 +87,8 @@ export async function fetchResults(
   }
 }
 
-// Writes a complete, verified file to the pipe. A pipe accepts bytes that are never read. To detect a reader that has
-// closed the pipe (`head -c 10`), the last byte is written separately, after a delay.
+// Writes a complete, verified file to standard output. A write to a pipe succeeds even if the bytes are never read. To
+// detect a reader that has closed the pipe (`head -c 10`), the last byte is written separately, after a delay.
 async function copyTo(
   path: string,
   write: (bytes: Uint8Array) => Promise<void>,

@@ -66,8 +66,8 @@ async function hashingSink(
 }
 
 /**
- * Returns the MIME type of a decoded file, or the reason why it is not a video. Text is not media, and an MP4 must be
- * complete (design 6).
+ * Returns the MIME type of a decoded file, or why it is not a video. Text is not media, and an MP4 must be complete
+ * (design 6).
  */
 export function kindOf(path: string): { flaw?: string; mime?: string } {
   const file = openSync(path, 'r');

@@ -95,9 +95,9 @@ export function doubtForRow(
 }
 
 /**
- * Returns why a job with the same request under a different key blocks an agent's submission. The job is being sent, or
- * was accepted but the caller was never notified. An agent that did not get the result may try again under a different
- * key.
+ * Returns why a job with the same request under a different key blocks an agent's submission: the job is being sent, or
+ * was accepted but its caller was never notified. Undefined if it does not block the submission. An agent that did not
+ * get the result may try again under a different key.
  */
 export function doubtAbout(
   job: Job,
@@ -108,7 +108,7 @@ export function doubtAbout(
   if (key?.includes('/') && job.key?.includes('/')) return undefined;
   const runs = runsOf(job);
   const isAccepted = job.handle !== undefined;
-  // The caller is about to be notified of the acceptance, unless the run also waits for a result.
+  // A run that does not wait for a result is about to notify its caller of the acceptance.
   if (runs.some(({ ask }) => !isAccepted || isOneShot || ask === 'accept')) return 'sending';
   if (!isAccepted || job.key === undefined || ['failed', 'rejected'].includes(job.state)) return undefined;
   // An interrupted stream cannot be resumed. A fetched file means that the caller knew of the job.

@@ -72,10 +72,7 @@ async function copyEdited(from: string, edits: readonly Edit[], to: HashedFile):
   await write(copiedBytes, Infinity);
 }
 
-/**
- * Returns the edits that mark a file, `marked` if the file already contains the term, or the reason why it cannot be
- * marked.
- */
+/** Returns the edits that mark a file, `marked` if the file already contains the term, or why it cannot be marked. */
 function editsOf(path: string): Edit[] | string {
   const file = openSync(path, 'r');
   try {

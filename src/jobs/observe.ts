@@ -166,7 +166,7 @@ function changeEvent(
     observation.state === 'failed' ||
     (observation.state === 'succeeded' && observation.unproven !== true)
   ) {
-    // Each of several files keeps its position, even if it has no details.
+    // Files without details have an entry too, so that each entry is at its file's position.
     const details = observation.results.map((result) => result.details ?? {});
     return {
       type: 'finished',

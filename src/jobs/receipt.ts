@@ -17,7 +17,7 @@ import { pathsAt, type Target } from './output.ts';
 type JobRequest = Pick<Job, 'protocol' | 'request'>;
 type Receipt = Pick<JobFile, 'delivered' | 'mismatches' | 'provenance'>;
 
-// Models round sides to multiples of 8 or 16 px.
+// Models round the width and the height to multiples of 8 or 16 px.
 const sidePixels = 16;
 const ratioTolerance = 0.02;
 // A fragmented file may stretch its last frame to the end of the audio.

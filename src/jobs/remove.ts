@@ -109,8 +109,9 @@ export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promis
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
 }
 
-// Prevents another process from sending a job. `kept`: the job has a handle, so it is not sent again. `closed`: this
-// process claimed the next attempt. `claimed`: another process is about to send the job. Undefined if the job changed.
+// Prevents another process from sending a job. `kept`: the job has a handle, so it is not sent again, or `force` is set
+// and another process has claimed the next attempt. `closed`: this process claimed the next attempt. `claimed`: another
+// process is about to send the job. Undefined if the job changed.
 async function keepFromSending(
   ledger: Ledger,
   job: Job,

@@ -30,8 +30,8 @@ export interface RunResult<T> {
 /**
  * Runs a command on a job. Records `began` before `work`, and `detached` if `work` fails, so that the same command
  * resumes the job. The caller records the delivery once the result has been reported to the user. All work is done
- * under the lease with which the run began: if this process is suspended for longer, another process may continue the
- * job. `work` receives that lease in its deps.
+ * under the lease with which the run began: if this process is suspended until the lease ends, another process may
+ * continue the job. `work` receives that lease in its deps.
  * @param begin finds the job and records its argument, or leaves a job in doubt unchanged
  * @throws what `begin` throws; what `work` throws, with the current job.
  */
@@ -62,10 +62,10 @@ export async function inRun<T, D extends JobDeps>(
     return { value, job: (await deps.ledger.read(job.id)) ?? job, delivered };
   } catch (error) {
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
-    // If the ledger failed, report that error: it may contain the handle.
     if (!(error instanceof MgwError)) throw error;
     if (error.code === 'budget' && (await tryToDiscard(job, deps))) throw error.with({ job: undefined });
     const knownJob = error.job ?? job;
+    // Report the original error even if the ledger cannot be read, because it may contain the handle.
     const latest = await deps.ledger.read(job.id).catch(() => knownJob);
     if (latest === undefined) throw removedJobError(error, knownJob);
     // The task was accepted before the process lost its lease.

@@ -38,12 +38,12 @@ export function jobView(job: Job): JobView {
   };
 }
 
-/** Returns a job's files, except pieces of long text, which are removed once they are joined. */
+/** Returns a job's files, except the audio pieces of a long text, which are removed once they are joined. */
 export function visibleFiles({ files }: Job): JobFile[] {
   return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
 }
 
-// Omits the audio's temporary file once the audio is published.
+// Omits the path of the audio's temporary file once the audio is published.
 function visibleDetails({ details, files }: Job): unknown {
   if (!isObject(details) || details['kept'] === undefined || files.length === 0) return details;
   const others = Object.entries(details).filter(([name]) => name !== 'kept');

@@ -63,8 +63,8 @@ export async function watch(
       warn(verdict.warning);
       if (verdict.state === 'succeeded')
         return { job: current, observation: verdict, spooled: result.spooled };
-      // A later failure does not undo a recorded success (design 6), and another process may have recorded that the
-      // failure was revoked: poll again.
+      // Otherwise, poll again: a failure does not undo a recorded success (design 6), and another process may have
+      // recorded that the failure was revoked.
       if (verdict.state === 'failed' && current.state === 'failed') throw failedError(current);
     } else {
       throwIfFinal(verdict, current, isNew());

@@ -5,7 +5,7 @@ import { holderText, names, readHolder, type Holder } from './names.ts';
 
 type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 
-/** A claim's job, or the reason why there is none. */
+/** A claim's job, or the reason for its absence. */
 export type FoundJob =
   | { job: Job; fate: 'there' }
   /** `unmade`: the job has not been created. `lost`: its record is lost, and the job may have been paid for. */
@@ -45,7 +45,7 @@ export async function follow(
   }
 }
 
-/** Returns the job with the given id, or the reason why there is none. */
+/** Returns the job with the given id, or the reason for its absence. */
 export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob> {
   for (;;) {
     const job = await ledger.read(id);

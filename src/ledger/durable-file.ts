@@ -99,8 +99,8 @@ export async function appendFile(
   }
 }
 
-// Whether text that was appended to a complete line continues the torn line of another process: a full disk may have
-// torn a line of that process after this process had looked at the end of the file.
+// Whether the appended text continues a torn line. After this process had checked the end of the file, another process
+// may have appended a line that a full disk cut short.
 function continuesLine(file: number, from: number, to: number, text: string): boolean {
   if (to - from <= Buffer.byteLength(text)) return false;
   const appended = Buffer.alloc(to - from);

@@ -97,7 +97,7 @@ function isInHandles(kind: IndexKind): boolean {
 }
 
 /**
- * A log in which each line states one fact about a job. Before lines are appended, the same number of bytes is appended
+ * A log in which each line states one fact about a job. Before lines are appended, one byte for each line is appended
  * to a second file, the count. If the log has fewer valid lines than the count has bytes, lines were lost and are
  * restored from the jobs (design 4).
  */

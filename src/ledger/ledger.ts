@@ -20,8 +20,9 @@ export interface UncertainLease {
 }
 
 /**
- * The storage of jobs. Every method that writes, except `confirm`, returns only when its data is durable. There are two
- * implementations: a folder of plain files (`openFileLedger`), and PostgreSQL (design 4, 15).
+ * The storage of jobs. Every method that writes returns only when its data is durable, except `confirm`, and `append`
+ * for a `delivered` event. There are two implementations: a folder of plain files (`openFileLedger`), and PostgreSQL
+ * (design 4, 15).
  */
 export interface Ledger {
   /**

@@ -22,7 +22,7 @@ export class CompareView {
   readonly element = make('dialog', { class: 'compare', 'aria-label': 'Side by side' });
   readonly #marks: Marks;
   #panes: Pane[] = [];
-  /** The index of the pane whose sound is on and that the keys rate. */
+  /** The index of the active pane: its sound is on, and the rating keys apply to it. */
   #current = 0;
   #shown = '';
   #isPlaying = false;

@@ -31,7 +31,7 @@ export function mark(element: Element, name: string, value: string | boolean): v
   else element.setAttribute(name, value === true ? '' : value);
 }
 
-/** Whether an element receives the user's typing, or handles keys itself to make a choice. */
+/** Whether keys pressed in an element type text or choose an option. */
 function isTypedInto(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target instanceof HTMLInputElement) return target.type !== 'checkbox' && target.type !== 'range';

@@ -125,12 +125,12 @@ export class Grid {
     const first = Math.max(0, Math.floor(top / step) - spareRows) * this.#columns;
     const last = (Math.ceil((top + innerHeight) / step) + spareRows) * this.#columns;
     const seen = new Map(this.#items.slice(first, last).map((item, index) => [item.id, first + index]));
-    // Keeps the focused tile in the document, because keys on a removed tile would have no effect.
+    // Keep the focused tile in the document, because keys on a removed tile would have no effect.
     const current = this.current;
     if (current !== undefined && this.element.contains(document.activeElement))
       seen.set(current.id, this.#current);
     for (const [id, tile] of this.#tiles) if (!seen.has(id)) this.#drop(id, tile);
-    // Inserts tiles from last to first, because each tile is inserted before its successor.
+    // Insert tiles from last to first, because each tile is inserted before its successor.
     let next: Element | null = null;
     for (const [id, place] of [...seen].sort(([, one], [, other]) => other - one))
       next = this.#put(id, place, next) ?? next;

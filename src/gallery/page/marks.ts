@@ -83,7 +83,7 @@ export class Marks {
       const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
       if (isKept(kept)) this.#kept.set(id, kept);
     } catch {
-      // Ignored, because without storage, the next write throws too, and that error is reported.
+      // Ignore the error: without storage, the next write fails too, and that failure is reported.
     }
   }
 

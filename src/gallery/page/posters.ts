@@ -11,8 +11,8 @@ interface Wanted {
 }
 
 /**
- * Makes posters from frames of videos, a few at a time. Posters are only drawn and never read, because a page that
- * is a file may not read its pictures.
+ * Makes posters from frames of videos, a few at a time. The pixels of a poster are never read, because the browser does
+ * not allow this in a page opened from a file.
  */
 export class Posters {
   readonly #kept = new Map<string, ImageBitmap>();
@@ -43,7 +43,7 @@ export class Posters {
 
   #next(): void {
     if (this.#busy >= atOnce) return;
-    // Takes the latest request first, because tiles are created from last to first, and the latest ones are visible.
+    // Take the latest request first, because tiles are created from last to first, and the latest ones are visible.
     const wanted = this.#queue.pop();
     if (wanted === undefined) return;
     this.#busy += 1;

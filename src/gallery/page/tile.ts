@@ -60,7 +60,7 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
     ),
   );
   media.listen(element, open);
-  // Focuses the tile after a click on a star or a tool, so that keys still act on the tile.
+  // Focus the tile after a click on a star or a tool, so that keys still act on the tile.
   element.addEventListener('pointerdown', (event) => {
     if ((event.target as Element).closest('.star, .tool') === null) return;
     event.preventDefault();

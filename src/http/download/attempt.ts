@@ -29,7 +29,7 @@ export interface AttemptOptions {
   connectTimeoutMs: number;
   idleTimeoutMs: number;
   notReady: (reply: Reply) => boolean;
-  /** Called for each batch before it is written to disk. */
+  /** Called when bytes have arrived, possibly before they are on disk. */
   onBytes: () => void;
 }
 
@@ -146,7 +146,7 @@ async function receiveWhole(reply: MediaReply, part: PartFile, work: RunningAtte
   return receive(reply, body, part, work);
 }
 
-// Returns the first bytes of a body, or the reason why there are none.
+// Returns the first bytes of a body, or why there are none.
 async function readFirstBatch(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] | string> {
   try {
     const { value } = await body.next();
@@ -241,7 +241,7 @@ async function receive(
   return { kind: 'received', contentType: reply.headers['content-type'] };
 }
 
-// Returns the reason why the body was cut off; undefined if it was not. Throws disk errors.
+// Returns why the body was cut off; undefined if it was not. Throws disk errors.
 async function writeBody(
   body: AsyncIterable<Buffer[]>,
   part: PartFile,

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { messageOf, MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** The error code if the server requests the password in clear text on a connection without TLS. */
+/** The error code for a server that requests the password in clear text on a connection without TLS. */
 export const clearPassword = 'MGW_CLEAR_PASSWORD';
 
 /**
