@@ -66,7 +66,7 @@ export interface JobError {
   native_code?: string;
 }
 
-/** The process that makes a run. `ledger/owner.ts` determines whether it is alive. */
+/** The process that executes a run. `ledger/owner.ts` determines whether it is alive. */
 export interface Owner {
   pid: number;
   /** The process's start time, in a system-specific unit; '' if unknown. */

@@ -72,7 +72,7 @@ export async function deliver(
     const { deliverToObjects } = await import('./object-output.ts');
     const url = options.target.path;
     return deliverToObjects(job, url, options, deps, (path) => {
-      // Notes must name the object, not the local file from which it is uploaded.
+      // Notes must name the object, not the local file that is uploaded to it.
       const note = (text: string): void => deps.note(text.replaceAll(parse(path).name, parse(url).name));
       const own = { ...deps, note };
       return deliver(job, protocol, { ...options, target: { kind: 'file', path }, force: true }, own, hooks);

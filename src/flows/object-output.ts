@@ -87,7 +87,7 @@ export async function localPath(prefix: string, url: string, deps: FlowDeps): Pr
   return join(uploadFolder, `${prefix}${name}${extname(url)}`);
 }
 
-/** Removes an uploaded result's local file, and the leftovers of an upload whose process was killed. */
+/** Removes an uploaded result's local file, and the leftovers of an upload that was killed. */
 export async function removeUploaded({ id }: Pick<Job, 'id'>, path: string, deps: FlowDeps): Promise<void> {
   await bestEffort(deps, () => rm(path, { force: true }));
   await bestEffort(deps, async () => removeLeftovers(`${path}.upload`, id, await claimantOf(deps)));

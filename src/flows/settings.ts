@@ -25,7 +25,7 @@ export interface FlowDeps extends JobDeps {
   withSettings: (protocol: Protocol) => Protocol;
   /** Opens the store for results. */
   objects: () => Promise<ObjectStore>;
-  /** Absolute path of the folder in which results are completed before they are uploaded. */
+  /** Absolute path of the folder that holds results until they are uploaded. */
   uploadFolder: string;
   /** Opens a budget in the ledger. @throws MgwError('local_io') if it cannot be opened. */
   openBudget: (kind: BudgetKind, name: string) => Promise<Budget>;

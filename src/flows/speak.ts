@@ -54,7 +54,7 @@ export interface SpeechSubmission {
   deadline: Deadline;
   /** A key that permanently names the job. */
   key?: string | undefined;
-  /** Words by which the user can find the job. */
+  /** Words for finding the job later. */
   tags?: string[] | undefined;
   /** The maximum that all runs with this text may spend in total, as an exact decimal. */
   budget?: string | undefined;

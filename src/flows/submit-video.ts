@@ -20,7 +20,7 @@ import type { FlowDeps } from './settings.ts';
 export interface VideoSubmission extends DeliveryOptions {
   /** A key that permanently names the job. */
   key?: string | undefined;
-  /** Words by which the user can find the job. */
+  /** Words for finding the job later. */
   tags?: string[] | undefined;
   /** Whether to pay for a new take even if the same request was paid for before. */
   fresh: boolean;

@@ -89,7 +89,7 @@ export interface ExportedRating {
   at: string;
 }
 
-/** The number of equal parts into which a sound is divided to display its loudness. */
+/** The number of bars in a waveform: a sound is divided into this many equal parts. */
 export const parts = 96;
 
 /**

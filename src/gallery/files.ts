@@ -43,7 +43,7 @@ export class Links {
   }
 }
 
-/** Returns a file's state as determined by its size alone, for a page whose files are hashed when they are served. */
+/** Returns a file's state by checking only its size, for a page whose files are hashed when they are served. */
 export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): FileState {
   try {
     const found = statSync(path, { throwIfNoEntry: false });

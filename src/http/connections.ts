@@ -21,7 +21,7 @@ export interface ConnectionOptions {
   timeoutMs: number;
   /** The maximum number of connections. If 1, the only connection is never replaced. */
   maxConnections: number;
-  /** For large bodies: the size, in bytes, of a reused buffer into which connections without TLS read. */
+  /** For large bodies: the size, in bytes, of the buffer that connections without TLS read into and reuse. */
   reusedBufferBytes?: number | undefined;
   /**
    * The base URL. If set, connections to networks nearer to this machine are refused (see `isWithinReach`). The
@@ -155,7 +155,7 @@ export class Connections {
     };
   }
 
-  // Returns the function with which undici opens a connection. For a direct connection, `connect` is an object of
+  // Returns the function that undici calls to open a connection. For a direct connection, `connect` is an object of
   // options. For a tunnel, `connect` is the function that opens the tunnel.
   #openerFor(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';

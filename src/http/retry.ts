@@ -73,8 +73,8 @@ export function backoffMs(
 }
 
 /**
- * Returns the pause before the next poll, in ms. With each of the earlier `polls`, the pause grows from `intervalMs`
- * towards twice `intervalMs`, with jitter within this range (default: 5 to 10 s, specification 8).
+ * Returns the pause before the next poll, in ms. The pause grows with the number of earlier polls, from `intervalMs` to
+ * twice `intervalMs`, with jitter within this range (default: 5 to 10 s, specification 8).
  */
 export function pollPauseMs(polls: number, intervalMs: number, random: () => number = Math.random): number {
   const factor = Math.min(2, 1.15 ** polls);

@@ -95,10 +95,10 @@ export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }
 
-/** Claims of this process under which nothing has been or will be sent, even if the ledger does not prove it. */
+/** Claims of this process for attempts that were not and will not be sent, even if the ledger does not prove it. */
 const abandonedClaims = new Set<string>();
 
-/** Marks a claim of this process as abandoned: nothing was or will be sent under it. */
+/** Marks a claim of this process as abandoned: its attempt was not and will not be sent. */
 export function abandonClaim(claim: string): void {
   abandonedClaims.add(claim);
 }
@@ -144,7 +144,7 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   return isUnsent ? 'unsent' : 'unknown';
 }
 
-/** Returns the event for an attempt whose process claimed it but ended before recording `sending`. */
+/** Returns the event that ends a claimed attempt whose process ended before it recorded `sending`. */
 export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
   const attempt = record.attempts + 1;
   return how === 'unsent'

@@ -158,9 +158,9 @@ function secondTakeNote(job: Job): string {
 }
 
 /**
- * Finds the earlier job with which the same command continues (design 4). This is a job that is open for its goal and
- * whose run has ended, or an `unknown` job that blocks the submission. It may also be a job that another process makes
- * for the same file, or delivered to that file after the command began.
+ * Finds the earlier job that the same command continues (design 4). This is a job that is open for its goal and whose
+ * run has ended, or an `unknown` job that blocks the submission. It may also be a job that another process makes for
+ * the same file, or delivered to that file after the command began.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key belongs
  * to a different request.
  * @param alive leases on other machines that were renewed in the meantime

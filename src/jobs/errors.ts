@@ -158,8 +158,8 @@ export function removedJobError(error: MgwError, job: Job): MgwError {
 }
 
 /**
- * Returns the error for a job that cannot be queried because it has no handle. The exit is 3 or 4 if the job was
- * rejected, 6 if never sent, 7 if its response was lost, and 8 if another process is sending it.
+ * Returns the error for a job that cannot be queried because it has no handle: exit 3 or 4 if the job was rejected, 6
+ * if it was never sent, 7 if its response was lost, 8 if another process is sending it.
  */
 export function noHandleError(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);

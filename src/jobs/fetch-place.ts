@@ -21,7 +21,7 @@ import { isObjectUrl } from '../store-url.ts';
 export type FetchPlace =
   | { kind: 'stdout' }
   | { kind: 'file'; path: string }
-  /** A folder in which mgw chooses the names, or a template. A missing folder is created. */
+  /** A folder (mgw chooses the file names) or a template. A missing folder is created. */
   | { kind: 'names'; place: OutputPlace; isFolder: boolean }
   /** The output file of each job's own command. */
   | { kind: 'default' };

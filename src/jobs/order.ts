@@ -49,7 +49,7 @@ export interface Order {
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** A key that permanently names the job. */
   key?: string;
-  /** Words by which the user can find the job. */
+  /** Words for finding the job later. */
   tags?: string[];
   /** Whether to pay for a new take, regardless of earlier jobs with the same body. */
   fresh: boolean;

@@ -21,7 +21,7 @@ function redactAll(response: unknown, redact: (text: string) => string): unknown
   return Object.fromEntries(members);
 }
 
-/** Returns a failure in the form in which the ledger records it. */
+/** Returns a failure as the ledger records it. */
 export function recordOf({ code, message, nativeCode }: Failure): JobError {
   return { code, message, native_code: nativeCode };
 }

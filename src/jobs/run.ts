@@ -12,7 +12,7 @@ import { removedJobError, interruptedError, noSuchJob, noHandleError } from './e
 import { removeJob, recordBegan } from './remove.ts';
 import { shownState } from './reconcile.ts';
 
-/** The event with which a run begins. */
+/** The event that begins a run. */
 export type Began = JobEvent & { type: 'began' };
 
 /** The result of a run. */
@@ -30,8 +30,8 @@ export interface RunResult<T> {
 /**
  * Runs a command on a job. Records `began` before `work`, and `detached` if `work` fails, so that the same command
  * resumes the job. The caller records the delivery once the result has been reported to the user. All work is done
- * under the lease with which the run began: if this process is suspended until the lease ends, another process may
- * continue the job. `work` receives that lease in its deps.
+ * under the lease that the process held when the run began: if this process is suspended until the lease ends, another
+ * process may continue the job. `work` receives that lease in its deps.
  * @param begin finds the job and records its argument, or leaves a job in doubt unchanged
  * @throws what `begin` throws; what `work` throws, with the current job.
  */

@@ -184,7 +184,7 @@ function inlineFile(index: number, { watched, options }: Work): Outcome {
   if (file.bytes === 0) return broken('empty');
   const kind = kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
-  // A word that is sent in place of a video may be valid Base64.
+  // A word that is sent instead of a video may also be valid Base64.
   if (file.bytes < minVideoBytes) return broken(`no video: ${file.bytes} bytes`);
   return { kind: 'done', file, mime: kind.mime };
 }

@@ -141,7 +141,7 @@ function addFile(job: Job, file: JobFile, insteadOf?: string): void {
 function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
   const { record } = job;
   if (event.type === 'began') {
-    // mgw 0.1 did not record the command.
+    // Default to `submit`, because mgw 0.1 did not record the command.
     const { run, owner, ask } = event;
     const output =
       event.output === undefined || event.output === '-' ? event.output : absoluteOutput(event.output);

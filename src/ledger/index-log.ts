@@ -6,7 +6,7 @@ import { appendFile, createFile, readTail, type AppendOptions } from './durable-
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
 import type { Ids } from './names.ts';
 
-/** The job records, from which an index restores lost lines. */
+/** The job records. An index restores its lost lines from them. */
 export interface JobSource {
   /** The folder that contains the job records. */
   folder: string;

@@ -14,7 +14,7 @@ function instance(): string {
 
 let processOwner: Owner | undefined;
 
-/** Returns this process's identity, with which another process can determine whether it is alive. */
+/** Returns this process's identity, so that other processes can determine whether it is alive. */
 export function currentOwner(): Owner {
   processOwner ??= {
     pid: process.pid,

@@ -12,7 +12,7 @@ export interface BigDeps {
   close: () => void;
   compare: (item: GalleryItem) => void;
   search: () => void;
-  /** Returns the number of items with which an item can be compared. */
+  /** Returns the number of items to compare with an item, including the item itself. */
   relativesOf: (item: GalleryItem) => number;
 }
 

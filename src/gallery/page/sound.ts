@@ -2,7 +2,7 @@ import { type GalleryFile, loudness, parts } from '../data.ts';
 import { make, mark } from './dom.ts';
 import { release } from './posters.ts';
 
-/** The maximum size of a file for which a waveform is computed, in bytes. */
+/** The maximum size, in bytes, of a file whose waveform is computed in the browser. */
 const maxBytes = 32 * 1024 * 1024;
 
 const known = new Map<string, Promise<string | undefined>>();
@@ -79,7 +79,7 @@ export class SoundPlayer {
   #href = '';
   #box: HTMLElement | undefined;
 
-  /** Stops a sound that is playing. Otherwise, plays it from a position between 0 and 1. */
+  /** Stops the sound if it is playing. Otherwise, plays it from `place`, a fraction of its length. */
   toggle(href: string, box: HTMLElement, place = 0): void {
     const isOwn = this.#href === href && this.#audio?.paused === false;
     this.stop();

@@ -120,7 +120,7 @@ function tooManyRedirectsError(address: string): MgwError {
 /** The data that determines which addresses may be fetched, and which may receive the key. */
 export interface TrustedGateway {
   baseUrl: URL;
-  /** Origins to which the user allows the key to be sent, in addition to the gateway's own. */
+  /** Origins that the user trusts with the key, in addition to the gateway's own. */
   trustedOrigins: readonly string[];
 }
 

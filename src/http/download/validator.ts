@@ -3,9 +3,9 @@
 const clockDoubtMs = 60_000;
 
 /**
- * Returns the validator with which a later request can prove that the representation is unchanged. It is a strong
- * entity tag, or a modification date that is strong because the response is clearly newer (RFC 9110 8.8.2.2, 13.1.5).
- * If undefined, a partial download must not be continued.
+ * Returns the validator that lets a later request prove that the representation is unchanged. It is a strong entity
+ * tag, or a modification date that is strong because the response is clearly newer (RFC 9110 8.8.2.2, 13.1.5). If
+ * undefined, a partial download must not be continued.
  */
 export function strongValidator(headers: Record<string, string>): string | undefined {
   const etag = headers['etag'] ?? '';

@@ -37,7 +37,7 @@ export class EventWriter {
   readonly #facts: UnwrittenEvents;
   readonly #now: () => number;
   readonly #cachedLines = new Map<string, CachedLines>();
-  /** Jobs to which this process has written in this turn of the event loop, so their cached lines are current. */
+  /** Jobs that this process has written to in this turn of the event loop. Their cached lines are current. */
   readonly #justWritten = new Set<string>();
   /**
    * The number of facts that this process saved in local files, and how many of these facts are known to be in the
@@ -248,7 +248,7 @@ export class EventWriter {
   }
 }
 
-// Returns the values by which a job can be looked up.
+// Returns a job's lookup values: its fingerprint and its handle.
 function lookupValues(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value: string }[] {
   const { handle, record } = job ?? {};
   const fingerprint = record?.fingerprint === lostFingerprint ? undefined : record?.fingerprint;
@@ -265,7 +265,7 @@ function announcingOwner(event: GivenEvent): Owner | undefined {
   return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
 }
 
-/** Returns the hash of a fingerprint or handle, by which jobs are looked up. The value may have any length. */
+/** Returns the hash used to look up jobs by a fingerprint or handle. The value may have any length. */
 export function nameHash({ kind, value }: Pick<IndexEntry, 'kind' | 'value'>): string {
   return hash('sha256', `${kind}\n${value}`).slice(0, 32);
 }

@@ -55,8 +55,8 @@ export function leaseLostError(): MgwError {
 }
 
 /**
- * Acquires and renews the lease under which this process writes, and determines which other processes are alive. A
- * process is declared dead by deleting its lease row. The deletion waits for the statement that is using the row, and
+ * Acquires and renews the lease that allows this process to write, and determines which other processes are alive. A
+ * process is declared dead by deleting its lease row. The deletion waits for any statement that is using the row, and
  * the database refuses later writes from that process.
  */
 export class LeaseKeeper {

@@ -8,7 +8,7 @@ export interface NewJob {
   /** The unique id of each line. */
   uids: readonly string[];
   state: string;
-  /** The hashes by which the job is looked up. */
+  /** The hashes of the job's lookup values. */
   hashes: readonly string[];
   /**
    * The process that creates the job. The job is not created unless this process holds its lease. Undefined if no lease

@@ -14,7 +14,7 @@ import { identityOf, createTables } from './schema.ts';
 
 /** Options for {@link openPostgresLedger}. */
 export interface PostgresLedgerOptions {
-  /** The local state folder, in which facts are saved while the database is unreachable. */
+  /** The local state folder, where facts are saved while the database is unreachable. */
   stateDir: string;
   clock: Clock;
   /** Whether to create the tables if they are missing. */
