@@ -1,6 +1,6 @@
 /**
- * Returns the most similar name: one that differs only in letter case, `_` or `-`, or by at most `maxSlips` typing
- * errors (up to three in a long name). Returns undefined if none is similar.
+ * Returns the most similar name: one that differs only in letter case, `_`, `-` or white space, or by at most
+ * `maxSlips` typing errors (up to three in a long name). Returns undefined if none is similar.
  */
 export function nearestName(
   name: string,
@@ -16,7 +16,10 @@ export function nearestName(
   return candidates.sort((one, other) => one.slips - other.slips)[0]?.known;
 }
 
-/** Normalizes letter case, `_` and `-`, so that `model_version` and `ModelVersion` become equal. */
+/**
+ * Normalizes letter case, and removes `_`, `-` and white space, so that `model_version` and `ModelVersion` become
+ * equal.
+ */
 export function normalizedName(name: string): string {
   return name.toLowerCase().replace(/[_\-\s]/g, '');
 }

@@ -2,8 +2,8 @@
 export const redacted = '[redacted]';
 
 /**
- * The minimum length, in UTF-16 code units, of a secret to replace even inside words. A shorter secret often occurs in
- * other text by chance, so it is replaced only as a whole word.
+ * A secret of at least this length, in UTF-16 code units, is replaced even inside words. A shorter secret often occurs
+ * in other text by chance, so it is replaced only as a whole word.
  */
 export const minSecretLength = 8;
 

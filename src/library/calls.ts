@@ -28,7 +28,7 @@ export interface Call {
   deadline: Deadline;
 }
 
-/** The options of a call that determine `next` in the call's errors. */
+/** The options of a call that affect the suggested command (`next`) in its errors. */
 export interface CallInput extends CallOptions {
   output?: string | undefined;
   force?: boolean | undefined;
@@ -224,8 +224,9 @@ function durationMs(duration: Duration, name: string): number {
 
 /**
  * Returns the target that an `output` option specifies.
- * @param isNew whether the job does not exist yet. If true, an object's name accepts only `{id}` and `{n}`.
- * @throws MgwError('usage') if the output is not a file path.
+ * @param isNew whether the job does not exist yet. If true, an object's name may contain no placeholders other than
+ * `{id}` and `{n}`.
+ * @throws MgwError('usage') if the output is neither a file path nor an object's URL.
  */
 export function targetOf(output: string | undefined, isNew = false): (Target & { kind: 'file' }) | undefined {
   if (output === undefined) return undefined;
@@ -250,7 +251,11 @@ export function amountText(budget: string | number | undefined): string | undefi
   return budget === undefined ? undefined : String(budget);
 }
 
-/** Converts an object to the JSON to send. @throws MgwError('usage') if the conversion would change the object. */
+/**
+ * Converts an object to the JSON to send.
+ * @throws MgwError('usage') if the value is not an object, cannot be converted, or contains a number that JSON cannot
+ * represent exactly.
+ */
 export function jsonObject(value: object, name: string): JsonObject {
   let json: Json | undefined;
   try {

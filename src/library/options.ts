@@ -113,7 +113,7 @@ export type VideoOrder = VideoOf<'a', BodyA> | VideoOf<'b', BodyB> | VideoOf<'c'
 /** An order for text to speak as a stream. */
 export interface SpeechStreamOrder extends PayingOptions {
   text: string;
-  /** The voice. Default: the setting, or else the gateway's default. */
+  /** The voice. Default: the configured voice, or else the gateway's default. */
   speaker?: string | undefined;
   /**
    * `mp3`, `wav`, `pcm`, `ogg_opus` or another format that the gateway supports. Default:

@@ -136,7 +136,7 @@ export async function* speakStream(
   };
   const speaking = calls.run({ ...order, giveUp }, async (call) => {
     checkOptionNames(order, streamNames, 'speakStream');
-    // The consuming loop may itself close the client.
+    // The loop that reads the stream may itself close the client. It then reads no more, so the stream is abandoned.
     call.closing.addEventListener('abort', abandon);
     return speakText(call, order, pipe).finally(() => call.closing.removeEventListener('abort', abandon));
   });

@@ -44,7 +44,10 @@ export class Authority {
     return [...standing, { name: 'mgw mcp', label: "this server's budget", budget }];
   }
 
-  /** Checks that a grant exists. @throws MgwError('budget') if there is no grant, as every payment would. */
+  /**
+   * Checks that a grant exists.
+   * @throws MgwError('budget') if there is none. Every payment would throw the same error.
+   */
   async check(): Promise<void> {
     const { budget, hasBudgetName } = this.#grant;
     if (budget === undefined && !hasBudgetName) await refuse();

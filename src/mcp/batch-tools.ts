@@ -28,7 +28,7 @@ const batchFields = () => ({
   output: z.optional(z.string().describe('template of the file paths, such as clips/{id}.{ext}')),
 });
 
-/** The maximum number of rows whose errors are stored, and included in an answer. */
+/** The maximum number of rows whose errors are stored and returned. */
 const maxErrors = 200;
 
 /** The `batch_plan`, `batch_run` and `batch_status` tools. */
@@ -138,8 +138,8 @@ function statusOf(request: BatchRequest, [name]: string[]): Answer['next'] {
   return { tool: 'batch_status', arguments: { ...request, name } };
 }
 
-// Returns the answer to give instead of a run if requests of the batch's rows may already have
-// been charged; otherwise undefined.
+// Returns the answer to give instead of a run if the requests of some rows may already have been charged; otherwise
+// undefined.
 function doubtAnswer({ doubts }: CheckedBatch): Answer | undefined {
   const unknown = doubts.filter(({ about }) => about === 'unknown');
   const [first] = unknown.length > 0 ? unknown : doubts;

@@ -13,7 +13,7 @@ import { interruptionError } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { agentText, type Answer, errorAnswer, type ToolOutcome, toolResult } from './result.ts';
 
-/** The maximum time for which a call waits for jobs and results, in ms. */
+/** The maximum time that a call waits for jobs and results, in ms. */
 const maxWaitMs = 50_000;
 
 /** The time after which a call with unfinished work is answered, in ms. Clients time out after a minute (design 16). */
@@ -95,7 +95,7 @@ export class Calls {
         this.background(async (signals) => {
           const isAwaited = !answered.signal.aborted && !soft.signal.aborted;
           const wasReceived = isAwaited && (await this.#wasRead(context.mcpReq, signals.soft));
-          // Without this record, mgw assumes that the client did not receive the answer. That assumption costs nothing.
+          // If this fails, mgw assumes that the client did not receive the answer. That assumption costs nothing.
           await record(wasReceived).catch(() => undefined);
         }),
     };

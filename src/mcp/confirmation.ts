@@ -71,7 +71,7 @@ export class Confirmation {
 
   /**
    * Returns undefined if the user agrees, or else the answer to give instead of the payment.
-   * @param command the command line with which the user can make the payment
+   * @param command the command line that the user can run to make the payment
    */
   async ask(
     question: PaymentQuestion,
@@ -79,7 +79,7 @@ export class Confirmation {
     command: string[],
     context: ServerContext,
   ): Promise<Answer | InputRequiredResult | undefined> {
-    // In protocol revisions in which servers send no requests, each request declares the client's capabilities.
+    // In protocol revisions without requests from servers, each client request declares the client's capabilities.
     if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(question, message, command, context);
     const params = { message: `${message} Pay for it?`, requestedSchema: confirmationForm };
     try {

@@ -6,8 +6,8 @@ import { keyField, sameKey, tool } from './tool.ts';
 import { deadlineIn } from '../clock.ts';
 import type { PaymentRequest } from './paying.ts';
 
-// Returns the arguments of a video: the flags of all protocols. Each description begins with the protocols that have
-// the flag.
+// Returns the arguments that describe a video: the flags of all protocols. Each description begins with the protocols
+// that have the flag.
 function videoFields(): Record<string, z.ZodOptional> {
   const single = z.union([z.string(), z.number()]);
   const types = {

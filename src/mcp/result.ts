@@ -153,7 +153,7 @@ export function pendingAnswer(next: NextCall, charged: Charged = 'no'): Answer {
   return { ok: true, charged, retry: 'resume', pending: true, next };
 }
 
-/** The members of every successful answer without a charge. */
+/** The members that all successful answers without a charge share. */
 export const freeSuccess = { ok: true, charged: 'no', retry: 'safe' } as const;
 
 /** The description of a REF argument in the tools' schemas. */

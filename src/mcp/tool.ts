@@ -41,7 +41,7 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<ToolOutcome>;
 }
 
-/** The part that the descriptions of all paying tools share. */
+/** The sentence that the descriptions of all paying tools contain. */
 export const sameKey =
   'The same key is always the same job: after a timeout or an error, call the tool again with the same key and arguments, and nothing is paid for twice.';
 
@@ -146,7 +146,10 @@ export interface CheckedBatch {
   run(deps: FlowDeps, onError: (id: string, error: MgwError) => void): Promise<MgwError | undefined>;
 }
 
-/** A row that was not submitted, and a job with the same request whose outcome mgw or the agent does not know. */
+/**
+ * A row that was not submitted, and the job that blocks it: a job with the same request, whose outcome is unknown to
+ * mgw or to the agent.
+ */
 export interface RowInDoubt {
   /** The row's id. */
   id: string;

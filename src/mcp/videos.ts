@@ -19,7 +19,8 @@ import { type PaymentRequest, type Arguments, pay } from './paying.ts';
 import { agentText, type ToolOutcome, freeSuccess } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
-// The maximum time for retrying a refused submission, in ms. The call is answered earlier.
+// The maximum time for retrying a refused submission, in ms. The tool call is answered earlier, while the retries
+// continue.
 const maxSubmissionMs = 10 * 60_000;
 
 /** Implements the `submit_video` tool. */

@@ -47,7 +47,7 @@ export class ByteBuffer {
   }
 }
 
-/** The options with which Node reads from a connection. */
+/** Node's `onread` options, which determine where it stores the data from a connection. */
 interface ReadInto {
   /** Returns the buffer for the next read. */
   buffer: () => Uint8Array;
@@ -86,8 +86,8 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
 
 /**
  * Returns options for reading from a connection without TLS in large chunks, into memory that is reused when the reader
- * releases it. By default, Node allocates memory for each read, which takes a third of the time of receiving a large
- * body.
+ * releases it. By default, Node allocates memory for each read, which accounts for a third of the time needed to
+ * receive a large body.
  * @param maxReadBytes the maximum size of a read, in bytes; reads become smaller if less data arrives. The cost of a
  * read does not depend on its size.
  */

@@ -4,7 +4,7 @@ import { readSync } from 'node:fs';
 export interface Id3Tag {
   /** The ID3v2 version: 2, 3 or 4. */
   version: number;
-  /** The file offsets of the tag, of a new frame, and of the end without the footer. */
+  /** File offsets: the start of the tag, the position for a new frame, and the end of the tag without its footer. */
   start: number;
   frameOffset: number;
   end: number;

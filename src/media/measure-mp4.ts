@@ -8,7 +8,7 @@ const maxTracks = 64;
  * Measures an MP4 (or QuickTime) file from its boxes. The file may be whole or fragmented, with the index first or last
  * (design 19). Reads only the relevant boxes, a few KiB at a time.
  * @param file the file's descriptor, open for reading
- * @returns undefined if the file is not an MP4, has no track, or has more boxes and entries than any clip
+ * @returns undefined if the file is not an MP4, has no track, or has too many boxes and table entries to be a clip
  * @throws the file system's errors.
  */
 export function measureMp4(file: number): Delivered | undefined {
@@ -28,8 +28,8 @@ class Track {
   /** The duration of the samples in fragments, in ticks. */
   fragmentTicks = 0;
   /**
-   * The duration in the edit list, without empty edits, in ticks of the movie's timescale; undefined if
-   * the list has none.
+   * The duration of the edit list without its empty edits, in ticks of the movie's timescale; undefined if the list
+   * does not specify a duration.
    */
   editTicks: number | undefined;
   width = 0;
@@ -38,7 +38,10 @@ class Track {
   codedHeight = 0;
   /** The width of a pixel divided by its height. */
   pixelRatio = 1;
-  /** The start and end of the fragments on the track's timeline, in ticks. The sum of their samples may be smaller. */
+  /**
+   * The start and end of the fragments on the track's timeline, in ticks. The total duration of their samples may be
+   * shorter.
+   */
   fragmentStart = Infinity;
   fragmentEnd = 0;
   isRotated = false;
@@ -64,7 +67,7 @@ class Movie {
     this.#walk.each(file, (box) => {
       if (box.type === 'moov') this.#readMovie(box);
     });
-    // The index may follow the fragments.
+    // Read the fragments in a second pass, because the index may follow them.
     this.#walk.each(file, (box) => {
       if (box.type === 'moof') this.#walk.each(box, (each) => this.#readFragment(each));
     });
@@ -270,8 +273,8 @@ class Movie {
   }
 }
 
-// Returns the displayed width and height. Some encoders include the pixel shape in the track header's size. Others
-// state the pixel shape only next to the codec.
+// Returns the displayed width and height. Some encoders apply the pixel aspect ratio to the size in the track header.
+// Others specify the ratio only next to the codec.
 function displaySize({ width, height, codedWidth, codedHeight, pixelRatio }: Track): [number, number] {
   const [displayWidth, displayHeight] = [width || codedWidth, height || codedHeight];
   const isCodedSize = displayWidth === codedWidth && displayHeight === codedHeight;

@@ -13,15 +13,15 @@ export interface MediaSpoolOptions {
   /** The maximum text length, in bytes. A longer body overflows. */
   maxTextBytes: number;
   /**
-   * Strings of up to this many bytes, as encoded in the JSON, remain text. Default: 0. Every non-empty string of a
-   * watched member is then media, and no string can imitate a placeholder.
+   * Strings of up to this many bytes, as encoded in the JSON, remain text. With the default, 0, every non-empty string
+   * of a watched member is media, and no string can imitate a placeholder.
    */
   threshold?: number;
 }
 
 /** A body that was split. */
 export interface SpooledBody {
-  /** The JSON with `"mgw-spool:<index>"` in place of each diverted string; incomplete if the body was. */
+  /** The JSON with `"mgw-spool:<index>"` in place of each diverted string; incomplete if the body was incomplete. */
   text: string;
   spooled: SpooledMedia[];
   /** True if text was lost because there was more text, or more media, than allowed. */

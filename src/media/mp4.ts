@@ -12,7 +12,8 @@ export function startsMp4(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1', 4, 8) === 'ftyp';
 }
 
-// File access is synchronous, because the data was just written and the thread pool takes ten times as long.
+// File access is synchronous, because the data was just written and is still cached. The thread pool would take ten
+// times as long.
 
 /**
  * Checks that an MP4 is a complete video. Reads its top-level boxes, including boxes with 64-bit sizes and a last box
@@ -175,7 +176,7 @@ export class BoxWalk {
     }
   }
 
-  /** Counts a step. Returns false if there were too many steps. */
+  /** Counts a box or a table entry. Returns false if there were too many. */
   #step(): boolean {
     this.#steps += 1;
     return !this.isExhausted;

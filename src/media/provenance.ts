@@ -64,7 +64,7 @@ function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packe
     } else if (type === 'moov' || type === 'udta') {
       if (depth < maxDepth) walk.each(box, (each) => visit(each, depth + 1));
     } else if (type === 'meta') {
-      // The QuickTime box has no version.
+      // In QuickTime, this box has no version field.
       const isQuickTime = walk.bytes(box, 8)?.toString('latin1', 4) === 'hdlr';
       walk.each({ start: isQuickTime ? start : start + 4, end: box.end }, (each) => {
         const hasLabel = (item: Content): boolean =>

@@ -47,7 +47,7 @@ export interface Payment {
   read: (reply: Reply) => SubmitVerdict;
   /**
    * Makes the call and returns the part of the response that determines the verdict. Default: the whole response. For a
-   * stream that the caller reads, it is only the head.
+   * stream, whose body the caller reads later, it is only the head.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
   /** Limits the attempts and the pauses between them. */
@@ -90,7 +90,7 @@ export async function payOnce(
   record: PaymentRecord,
   deps: PayDeps,
 ): Promise<PaymentResult> {
-  // Use one lease for the whole payment: a process that was declared dead in between has lost its reservations and
+  // Use one lease for the whole payment: a process that was declared dead in the meantime has lost its reservations and
   // claims.
   let lease: Promise<Lease> | undefined;
   const getLease = (): Promise<Lease> => (lease ??= deps.lease());
@@ -201,7 +201,7 @@ async function exchange(
       progress.outcome = 'open';
       try {
         const { money } = progress.reservation;
-        // The ledger is needed only for a record or a reservation.
+        // The lease is needed only for a record or a reservation.
         if (record.sending !== undefined || money.reservation !== undefined) {
           lease = await progress.getLease();
           await record.sending?.(money, lease.owner);

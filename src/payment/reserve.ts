@@ -45,7 +45,7 @@ export interface Reservation {
 }
 
 /**
- * Reserves the maximum cost of a payment, durably, in all allowances or in none.
+ * Reserves the maximum cost of a payment, durably, in every budget or in none.
  * @throws MgwError('budget'), exit 12, if the cost exceeds a budget or no price is known; MgwError('local_io') if a
  * budget cannot be read or written.
  */
@@ -163,7 +163,7 @@ function shortfallOf(
     left: formatDecimal(excess(max, used)),
     ...(amount !== undefined && {
       cost_at_most: formatDecimal(amount),
-      // Another process may have released an amount since this one was refused.
+      // Another process may have released an amount since this payment was refused.
       exceeded_by: formatDecimal(excess(add(used, amount), max)),
     }),
   };

@@ -51,7 +51,7 @@ function nextPageOf(body: Json | undefined, models: readonly Model[]): string | 
   const cursors: [parameter: string, value: string | undefined][] = [
     ['pageToken', textAt(body, 'nextPageToken')],
     ['page_token', textAt(body, 'next_page_token')],
-    // OpenAI's format has `object` and the parameter `after`. Anthropic's has no `object`, and the parameter
+    // OpenAI's format has `object`, and its parameter is `after`. Anthropic's has no `object`, and its parameter is
     // `after_id`.
     [at(body, 'object') === 'list' ? 'after' : 'after_id', lastId],
   ];

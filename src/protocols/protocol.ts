@@ -224,7 +224,7 @@ export interface Protocol {
   notReady(reply: Reply): boolean;
 }
 
-/** The media type of an asset. */
+/** The kinds of assets. */
 export type AssetKind = 'image' | 'video' | 'audio';
 
 const storedForm = /^sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?$/;

@@ -128,7 +128,7 @@ const idPaths = [
   'video_id',
   'job_id',
 ];
-// The paths to try last. If any other field may contain the task's id, these fields contain the call's id instead.
+// The paths to try only if no other field can contain the task's id. Otherwise, these fields contain the call's id.
 const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 

@@ -52,7 +52,7 @@ function shorten(value: string, max: number): string {
  */
 export function violationMessage(violations: readonly Violation[], model?: string): string {
   const name = shownValue(model);
-  // A message about the model itself does not repeat it as "for MODEL".
+  // Omit "for MODEL" if the message is about the model itself.
   const scope = ({ value }: Violation): string => (name === '' || value === name ? '' : ` for ${name}`);
   return violations.map((violation) => formatViolation(violation, scope(violation))).join('\n');
 }

@@ -219,8 +219,7 @@ export class ResponseStream {
     if (event.kind === 'end') this.end = this.#complete(event.end);
   }
 
-  // Passes on the text of a part that was missing from its deltas. Relays may change a part's position between its
-  // events.
+  // Passes on the text that was missing from a part's deltas. Relays may change a part's position between its events.
   #completePart(whole: string, place: string): void {
     const part = this.#parts.get(place);
     if (part?.isDone) return;

@@ -25,7 +25,7 @@ export interface BillLine {
   characters?: number;
   /** The hash of the canonical body, which is the same for equal requests. */
   fingerprint: string;
-  /** The hash of only the prompt, text or input; absent if there is none. */
+  /** The hash of the prompt, text or input alone; absent if there is none. */
   subject?: string;
   /** The hash of the key that was charged. */
   key: string;
@@ -101,7 +101,7 @@ export function fingerprint(value: unknown): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
-/** Returns a request's `subject` for its prompt, text or input; an empty object if the text is blank. */
+/** Returns the hash of a prompt, text or input as a `subject` member; an empty object if the text is blank. */
 export function subjectOf(text: string): { subject?: string } {
   return text.trim() === '' ? {} : { subject: fingerprint(text.trim()) };
 }

@@ -7,7 +7,7 @@ import type { Area } from './models.ts';
 export interface Limits {
   /** The balance in credits, before the first charge. */
   balance?: number;
-  /** The maximum number of video tasks in progress, and of speech streams in one sandbox. */
+  /** The maximum number of video tasks in progress, and of speech streams in each sandbox. */
   concurrency?: number;
   /** The maximum number of paid calls in any period of 60 seconds. */
   perMinute?: number;

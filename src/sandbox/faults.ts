@@ -143,7 +143,7 @@ export interface Fault {
   times: number;
   /** The position in the response at which the fault strikes, 0 to 100 percent. */
   percent: number;
-  /** The fault as the user wrote it. Its occurrences are stored under this text. */
+  /** The fault as the user wrote it. Its occurrences are counted under this text. */
   text: string;
 }
 

@@ -3,7 +3,7 @@ import { subjectOf } from './bill.ts';
 import type { Call, Reply } from './exchange.ts';
 import { appendRecords, isObject, readRecords } from './state.ts';
 
-/** The actions of clients that are not in the bill. `at` is in milliseconds since 1970. */
+/** Client actions that the bill does not record. `at` is in milliseconds since 1970. */
 export type JournalEntry =
   /**
    * A client received a task's state. `open` is set if the task had not finished, `mgw` if the client's user agent is
@@ -36,8 +36,8 @@ export function readJournal(stateDir: string): JournalEntry[] {
 }
 
 /**
- * Returns the response to a paid call. Once the whole response has been sent, records this. A client that has not
- * received the response cannot know about the task.
+ * Returns the response to a paid call, with an `ended` callback that records that all of it was sent. A client that has
+ * not received the response cannot know about the task.
  */
 export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply {
   const act = (): void => note(gateway.stateDir, { kind: 'told', at: gateway.now(), task });
@@ -45,7 +45,8 @@ export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply
 }
 
 /**
- * Returns a response that fails after a successful start. If any byte of the response was sent, records the failure.
+ * Returns a response that fails after a successful start, with an `ended` callback that records the failure if any byte
+ * was sent.
  */
 export function recordFailure({ gateway }: Call, task: string, text: string, reply: Reply): Reply {
   const entry: JournalEntry = { kind: 'broke-off', at: gateway.now(), task, ...subjectOf(text) };
@@ -53,9 +54,9 @@ export function recordFailure({ gateway }: Call, task: string, text: string, rep
 }
 
 /**
- * Returns the response to a query. Once the whole response has been sent, records the query. (A client that did not
- * receive the whole response may query again immediately.) A task without `finishedAt` is still open. `content` is set
- * if the client requested the result itself.
+ * Returns the response to a query, with an `ended` callback that records the query if all of the response was sent. (A
+ * client that did not receive the whole response may query again immediately.) A task without `finishedAt` is still
+ * open. `content` is set if the client requested the result itself.
  */
 export function notePoll(
   { gateway, headers }: Call,

@@ -68,7 +68,7 @@ function crashed(error: unknown): Reply {
  */
 const PIECE = 64 * 1024;
 
-/** The amount of a body that was written to the network. */
+/** How much of a body has been written to the network. */
 interface Progress {
   bytes: number;
   whole: boolean;

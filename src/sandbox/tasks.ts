@@ -145,7 +145,7 @@ function isTask(value: unknown): value is Task {
   );
 }
 
-/** Returns a task's state at `now`: queued for the first fifth of the task's pace, then running, then finished. */
+/** Returns a task's state at `now`: queued for the first fifth of the generation, then running, then finished. */
 export function progressOf(task: Task, now: number): Progress {
   const { createdAt, paceMs, outcome } = task;
   const startedAt = createdAt + Math.round(paceMs * QUEUED_SHARE);

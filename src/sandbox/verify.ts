@@ -36,7 +36,7 @@ export function verify(stateDir: string, options: VerifyOptions = {}): Finding[]
 
 /** Specification 8: "Poll every 5–10 seconds until finished". */
 const POLL_MS = 5000;
-/** The factor by which a poll may be early, because a script that sleeps for 5 s may poll slightly sooner. */
+/** The required fraction of {@link POLL_MS}, because a script that sleeps for 5 s may poll slightly sooner. */
 const SLACK = 0.9;
 
 function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | undefined): Finding[] {
@@ -54,7 +54,9 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   });
 }
 
-/** Returns the minimum time between two polls, in ms. With `whileOpen`, ignores polls of a finished task. */
+/**
+ * Returns the shortest time between two consecutive polls, in ms. With `whileOpen`, ignores polls of a finished task.
+ */
 function shortestGap(polls: readonly { at: number; open?: boolean }[], whileOpen: boolean): number {
   const gaps = polls.slice(1).flatMap(({ at }, index) => {
     const before = polls[index];

@@ -120,7 +120,7 @@ function unpublishedFile(job: Job): SavedAudio[] {
 }
 
 /**
- * Copies the audio of a succeeded job to a new place, from any complete copy on this machine. The gateway stores no
+ * Copies the audio of a succeeded job to a new output, from any complete copy on this machine. The gateway stores no
  * speech, so it is not queried.
  * @returns the file; undefined if the audio went to a stream
  * @throws MgwError: exit 9 if no copy exists, 8 if another process still holds the lock of the output at the deadline,
@@ -149,8 +149,8 @@ export async function deliverSaved(
 }
 
 /**
- * Returns the error for a speech job that did not succeed; undefined if it succeeded. Speech ends with its command, so
- * there is nothing to wait for at the gateway.
+ * Returns the error for a speech job that did not succeed; undefined if it succeeded. The gateway generates speech only
+ * while the command runs, so there is nothing to wait for.
  */
 export function speechProblem(job: Job): MgwError | undefined {
   if (isFailedStream(job)) return earlierRunError(job);

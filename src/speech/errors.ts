@@ -110,7 +110,7 @@ function keptAudioText(partPath: string | undefined): string {
   return partPath === undefined ? 'No audio was saved.' : `The received audio was saved in ${partPath}.`;
 }
 
-/** A piece that failed. Without an index, the joined output failed. */
+/** A piece that failed, or the joined output if `index` is undefined. */
 export interface PieceFailure {
   index: number | undefined;
   error: unknown;

@@ -169,7 +169,7 @@ export class FileSink implements AudioSink {
     const published = { ...file, path: target };
     await onSealed?.(published);
     await publish({ ...file, version }, target, { force, isBegun, assertLease: this.lock?.assertLease });
-    // A marked file does not prove that the part is redundant, so the part remains until the file is recorded.
+    // A marked copy does not prove that the part is redundant, so the part remains until the copy is recorded.
     this.#part = file.path === part.path ? '' : part.path;
     // An earlier take that was not known to be complete may have left the same audio.
     const leftover = `${target}.part`;

@@ -40,7 +40,7 @@ export interface PiecesOrder {
 export interface SpokenPieces {
   jobs: Job[];
   file?: JobFile;
-  /** The number of pieces from earlier runs, for which this run does not pay. */
+  /** The number of pieces reused from earlier runs. This run does not pay for them. */
   reused: number;
   /** Call this after reporting the result. Until then, the same command recognizes the output as its own. */
   delivered: () => Promise<void>;
@@ -49,7 +49,7 @@ export interface SpokenPieces {
 /**
  * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
  * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
- * again without `fresh`; the others are still spoken. After the first failure, no further piece is started. Pieces in
+ * again without `fresh`; the others are still spoken. After any other failure, no further piece is started. Pieces in
  * progress are finished, because they are paid for.
  * @throws PiecesError with the code of the worst error; MgwError if nothing was started.
  */

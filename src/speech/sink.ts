@@ -19,14 +19,15 @@ export interface AudioSink {
    */
   open(isBegun?: boolean): Promise<void>;
   /**
-   * Writes the next audio, in order.
+   * Writes the next piece of audio, in order.
    * @throws MgwError('local_io') if the audio cannot be written, ClosedPipe if the reader has closed the stream.
    */
   write(audio: Uint8Array): Promise<void>;
   /** Ends the audio and makes it durable. Returns the unpublished file; undefined for a stream. */
   complete(): Promise<JobFile | undefined>;
   /**
-   * Publishes completed audio. A part that differs from the published file remains until {@link discard}.
+   * Publishes completed audio. If the published file differs from the part (the temporary file), the part remains until
+   * {@link discard}.
    * @param onSealed called with the file immediately before it gets its name
    * @throws MgwError with exit 10 if the audio cannot be published.
    */

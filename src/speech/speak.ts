@@ -23,7 +23,7 @@ export interface SpeechOrder {
   /** Distinguishes jobs with the same body: a piece of a longer text, or a WAV file made from PCM. */
   variant?: string;
   key?: string;
-  /** Words by which the user can find the job. */
+  /** Labels that help the user find the job. */
   tags?: string[];
   /** Whether to pay for a new take even if the same request was paid for before. */
   fresh: boolean;
@@ -130,7 +130,7 @@ async function accept(
         deps,
       );
     await sink.abandon();
-    // The run that this run joined may have sent the call and published the audio while this run waited for the output.
+    // The other run of this job may have sent the call and published the audio while this run waited for the output.
     const latest = await deps.ledger.read(prepared.id);
     const isOutputTaken = error instanceof MgwError && error.code === 'output_exists';
     if (isOutputTaken && prepared.handle === undefined && latest?.handle !== undefined) return latest;

@@ -49,8 +49,8 @@ function pieceEnd(text: string, maxCharacters: number): number {
   return graphemeEnd(text, limit);
 }
 
-// Returns the offset after the last place whose visible part is within the limit. White space after that part may
-// exceed the limit.
+// Returns the end of the last match whose visible part is within the limit. White space after that part may exceed the
+// limit.
 function lastPlace(text: string, limit: number, pattern: RegExp): number | undefined {
   let end: number | undefined;
   for (const match of text.slice(0, limit + maxSpaces).matchAll(pattern)) {

@@ -241,8 +241,8 @@ export function speechFailure(message: string, nativeCode: string | undefined, r
 }
 
 /**
- * Interprets an HTTP error from the speech endpoint like other HTTP errors, including errors that only speech has. If
- * the body is empty, uses the service's own headers (`X-Api-Status-Code`, `X-Api-Message`).
+ * Interprets an HTTP error from the speech endpoint. In addition to the errors of other endpoints, recognizes those
+ * that only speech has. If the body is empty, uses the service's own headers (`X-Api-Status-Code`, `X-Api-Message`).
  */
 export function speechHttpFailure(reply: Reply): Failure {
   const failure = readFailure(reply);

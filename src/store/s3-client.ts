@@ -69,8 +69,8 @@ export class S3Client {
   /**
    * Makes a request that may be repeated. Retries after 429, 5xx, a 200 with an error inside, and a 409 caused by a
    * concurrent write to the same object.
-   * @returns the last response; its status is 500 instead of a 200 with an error inside or a 409 caused by a concurrent
-   * write
+   * @returns the last response. For a 200 with an error inside, or a 409 caused by a concurrent write, its status is
+   * changed to 500.
    * @throws MgwError('store'), exit 6, if no response arrived.
    */
   async call(request: S3Request): Promise<Reply> {
@@ -144,7 +144,7 @@ export class S3Client {
     const code = xmlText(text, 'Code') ?? '';
     const words = status < 300 ? `the response (HTTP ${status}) is not from S3` : `HTTP ${status}`;
     const reason = printableLine(code === '' ? words : `${code} (HTTP ${status})`, 200);
-    // The next run starts the upload and its parts again.
+    // `NoSuchUpload` is temporary, because the next run starts a new upload.
     const isTemporary = status === 429 || status >= 500 || status < 300 || code === 'NoSuchUpload';
     const minutesOff = Math.round((this.#deps.clock.now() - Date.parse(headers['date'] ?? '')) / 60_000);
     const isSkewed = code === 'RequestTimeTooSkewed' || (status === 403 && Math.abs(minutesOff) >= 15);
@@ -199,7 +199,7 @@ export class S3Client {
   }
 }
 
-/** Thrown for a 501, with which services respond to a header that they do not support. A 501 is not retried. */
+/** Thrown for a 501, which services return for a header that they do not support. A 501 is not retried. */
 class UnsupportedRequest extends Error {
   constructor(readonly reply: Reply) {
     super('not implemented');
@@ -282,7 +282,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
   );
 }
 
-// Returns the first of the named sections in a file in AWS's INI format; empty if the file does not exist.
+// Returns the first of the named sections that a file in AWS's INI format contains; otherwise an empty object.
 async function section(path: string, names: readonly string[]): Promise<Record<string, string>> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (systemCode(error) === 'ENOENT') return '';

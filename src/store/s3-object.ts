@@ -14,7 +14,7 @@ export interface UploadedFile {
   mime?: string | undefined;
 }
 
-/** How a file is uploaded. */
+/** Options for uploading a file. */
 export interface UploadOptions {
   /** Whether to replace an existing object. */
   force: boolean;
@@ -24,10 +24,10 @@ export interface UploadOptions {
   onStarted: (upload: StartedUpload) => Promise<void>;
 }
 
-/** A multipart upload. Without an id, the upload was about to be created. */
+/** A multipart upload. Without an id, the upload may not have been created. */
 export interface StartedUpload {
   id?: string | undefined;
-  /** The time, by the store's clock, at which the upload was about to be created, in ISO 8601. */
+  /** The time just before the upload was created, by the store's clock, in ISO 8601. */
   since: string;
 }
 

@@ -47,8 +47,8 @@ export async function openS3Store(
   };
 }
 
-// Lists uploads page by page, at most 1000 objects each. Omits objects whose names are not those of uploads, because
-// they do not belong to mgw.
+// Lists uploads in pages of at most 1000 objects. Omits objects whose names are not those of uploads, because they do
+// not belong to mgw.
 async function listUploads(client: S3Client, folder: string): Promise<UploadedInput[]> {
   const uploads: UploadedInput[] = [];
   for (let token: string | undefined; ;) {
@@ -74,7 +74,8 @@ async function listUploads(client: S3Client, folder: string): Promise<UploadedIn
   }
 }
 
-// Whether the object exists. If the content is available, the size and the service's checksum must match it.
+// Whether the object exists. If the content is available, the size must match it, and so must the service's MD5 if
+// there is one.
 async function isStored(
   client: S3Client,
   key: string,

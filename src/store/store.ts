@@ -13,8 +13,8 @@ export interface Store {
    * Uploads a file unless the store has it, and returns a URL with which anyone can read the file for a limited time.
    * @param name the name from {@link storedName}
    * @param read returns the file's content; absent if the content is not available
-   * @throws MgwError('store'): exit 6 if the store may respond later, else 10; MgwError('usage') if the store does not
-   * have the file and `read` is absent.
+   * @throws MgwError('store'): exit 6 if a retry may succeed, else 10; MgwError('usage') if the store does not have the
+   * file and `read` is absent.
    */
   url(name: string, read?: () => Promise<Uint8Array>): Promise<string>;
   /**
@@ -174,7 +174,7 @@ export function openCommandStore(
         AbortSignal.timeout(Math.min(Math.ceil(deadline.remainingMs()), maxTimerMs)),
       ]),
     });
-    // If the program exits without reading its input, its exit code is reported instead.
+    // The program may exit without reading its input. Its exit code is then reported instead of this error.
     child.stdin.on('error', () => undefined);
     child.stdin.end(content);
     const closing = once(child, 'close') as Promise<[number | null]>;

@@ -31,8 +31,8 @@ export function contentFault(content: string): string | undefined {
 }
 
 /**
- * Returns the MIME type to declare for the content if `mimeType` is wrong, or a phrase if the content's type is
- * unknown. Returns undefined if `mimeType` is right, or if neither type is known.
+ * Returns the MIME type to declare for the content if `mimeType` is wrong, or a phrase that describes it if the
+ * content's type is unknown. Returns undefined if `mimeType` is right, or if neither type is known.
  */
 export function expectedType(mimeType: string, content: string): string | undefined {
   if (isStoredName(content)) return undefined;

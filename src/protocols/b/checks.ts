@@ -147,8 +147,8 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// Returns the value inside JSON text that may have been serialised several times. A long number decodes to its own
-// text, which ends the recursion.
+// Returns the value inside JSON text that may have been serialised several times. An integer with too many digits is
+// parsed as a string of the same digits, which ends the recursion.
 function unwrapJson(json: string): Json | undefined {
   const value = tryParseJson(json);
   return typeof value === 'string' && value !== json ? unwrapJson(value) : value;

@@ -88,7 +88,7 @@ function objectIn(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-// Parses JSON text that contains an object; undefined for any other text. Returns undefined also if an integer is
+// Parses JSON text that contains an object; undefined for any other text. Also returns undefined if an integer is
 // beyond 2^53, because it would become a string or a different number.
 function exactObjectIn(text: Json): JsonObject | undefined {
   try {

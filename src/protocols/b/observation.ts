@@ -77,8 +77,8 @@ function failureOf(reply: Reply, body: Json, task: Json | undefined, status: str
   return taskFailure(reply, body, message, code ?? status);
 }
 
-// Returns a task's status. The inner status takes precedence (design 6), except for an abort, which only the outer
-// status may report.
+// Returns a task's status. The inner status takes precedence (design 6). However, an outer `ABORTED` overrides any
+// inner status except `FINISH`, because an abort may be reported only there.
 function statusOf(response: Json | undefined): string | undefined {
   const inner = statusIn(at(response, 'AigcVideoTask'));
   const outer = statusIn(response);

@@ -92,8 +92,8 @@ function needsListing(body: JsonObject): ListingUse | undefined {
 
 /**
  * Returns the body, and adds a missing version if the listing contains only one version of the model (design 7).
- * @throws MgwError('usage') if the listing contradicts the model or version, or contains several versions. The message
- * lists the choices.
+ * @throws MgwError('usage') if the listing contradicts the model or version, or if the version is missing and the
+ * listing contains several. The message lists the choices.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);

@@ -13,8 +13,8 @@ export interface Family {
   /** The allowed resolution names, as a phrase for error messages. */
   resolutionRule: string;
   /**
-   * The duration and resolution that are billed if a body omits them. For the self-hosted models, only the maximum is
-   * known.
+   * The duration and resolution that are billed if a body omits them. The specification gives no default duration for
+   * the self-hosted models, so the maximum is used.
    */
   defaults: { duration: number; resolution: string };
 }

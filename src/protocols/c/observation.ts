@@ -70,7 +70,7 @@ function observe(
   return { ...common, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
 
-// Whether a finished task without a video was refused. A refusal's envelope has no code, but a message such as "Pre
+// Whether a finished task without a video was refused. A refusal's envelope has no code, but has a message such as "Pre
 // Img Risk Not Pass".
 function isDenialMessage(body: JsonObject): boolean {
   const message = textAt(body, 'message') ?? '';

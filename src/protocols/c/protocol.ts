@@ -106,8 +106,8 @@ function maxDuration(durations: readonly (Json | undefined)[]): number | undefin
   return seconds.every((value) => typeof value === 'number') ? Math.max(...seconds) : undefined;
 }
 
-// Returns the resolution to bill if a body requests one from a self-hosted model. The model has one resolution. For any
-// other resolution, the highest price applies, because specification 8 does not list it.
+// Returns the resolution to bill if a body requests one from a self-hosted model. Specification 8 lists only one
+// resolution for these models. For any other resolution, the highest price applies.
 function billedResolution(body: JsonObject): JsonObject {
   const { resolution } = body;
   if (familyOf(body) !== selfHosted || typeof resolution !== 'string') return {};
@@ -175,7 +175,7 @@ function contentPath(handle: string): string | undefined {
 
 const maxHandleLength = 2048;
 
-// Returns a handle as a path step; undefined if the handle could change the path. The check is necessary because the
+// Returns a handle as a path segment; undefined if the handle could change the path. The check is necessary because the
 // gateway chooses the handle.
 function pathStep(handle: string): string | undefined {
   // Most handles are plain. This check avoids compiling the Unicode classes below.
@@ -231,7 +231,7 @@ const refusals = new Set<Failure['code']>([
 const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
 
 // An error with HTTP 200 may hide a created task, unless its message rules this out. Only a code, not a message, is
-// reliable enough to resend the request.
+// reliable enough to justify resending the request.
 function judgeReportedError(failure: Failure): SubmitVerdict {
   if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))
     return { kind: 'unavailable', failure };

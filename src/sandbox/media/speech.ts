@@ -45,7 +45,7 @@ export function renderSpeech(options: SpeechOptions): Uint8Array {
 }
 
 const PEAK = 0.15 * 0x7fff;
-/** The time, in seconds, in which a tone fades in or out, to avoid a click. */
+/** How long a tone takes to fade in or out, in seconds. Fading avoids clicks. */
 const FADE_SECONDS = 0.008;
 const FRAGMENT_SECONDS = 0.4;
 const WAV_HEADER_BYTES = 44;

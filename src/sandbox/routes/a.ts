@@ -29,7 +29,7 @@ const SUBMIT = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;
 const OPERATION = /^\/v1beta\/models\/([^/]+)\/operations\/([^/]+)$/;
 const FILE = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
 
-/** The time for which the upstream stores result files: two days. */
+/** How long the upstream stores result files: two days. */
 const FILE_LIFE_MS = 2 * 24 * 3600 * 1000;
 
 /** The routes of Protocol A (specification 4.1). */

@@ -21,7 +21,10 @@ const CREATE = 'CreateAigcVideoTask';
 const DESCRIBE = 'DescribeTaskDetail';
 const VERSION = '2018-07-17';
 
-/** The time for which a task can be queried: three days. The task's mapping then expires (specification 3.2). */
+/**
+ * How long a task can be queried: three days. After that, the gateway can no longer map the id to a task (specification
+ * 3.2).
+ */
 const TASK_LIFE_MS = 3 * 24 * 3600 * 1000;
 
 /** The routes of Protocol B: one path for both operations (specification 4.2). */

@@ -67,7 +67,7 @@ function showTask(call: Call, id: string): Reply {
       action: 'generate',
       status: TASK_WORDS[progress.state],
       fail_reason: reason,
-      // Real gateways put the reason in place of the URL.
+      // If there is no URL, real gateways put the failure reason here.
       result_url: result ?? reason,
       submit_time: seconds(task.createdAt),
       start_time: seconds(progress.startedAt ?? 0),
