@@ -253,8 +253,7 @@ export function amountText(budget: string | number | undefined): string | undefi
 
 /**
  * Converts an object to the JSON to send.
- * @throws MgwError('usage') if the value is not an object, cannot be converted, or contains a number that JSON cannot
- * represent exactly.
+ * @throws MgwError('usage') if the value is not an object, cannot be converted, or contains an integer beyond 2^53.
  */
 export function jsonObject(value: object, name: string): JsonObject {
   let json: Json | undefined;

@@ -51,7 +51,7 @@ export const keyField = (): z.ZodString =>
     .string()
     .describe('permanent name of this submission, such as intro-1. Never choose another key to retry.');
 
-/** Returns the tool unchanged, but infers the types of its arguments. */
+/** Returns the tool unchanged. Lets the compiler infer the types of its arguments. */
 export function tool<Fields extends z.ZodRawShape>(definition: Tool<Fields>): Tool {
   return definition;
 }

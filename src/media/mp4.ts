@@ -59,7 +59,7 @@ interface Box {
 function boxAt(header: Buffer, remaining: number): Box | string {
   if (header.length < minHeaderBytes) return 'a box header is truncated';
   const type = header.toString('latin1', 4, 8);
-  // A type has four printable characters. QuickTime types also contain the copyright sign.
+  // A type has four printable characters. QuickTime types may also contain the copyright sign.
   if (!/^[\x20-\x7e\xa9]{4}$/.test(type)) return 'there is no box';
   const declaredSize = header.readUInt32BE(0);
   const headerSize = declaredSize === 1 ? maxHeaderBytes : minHeaderBytes;

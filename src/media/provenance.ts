@@ -10,7 +10,7 @@ export const xmpId = Buffer.from('be7acfcb97a942e89c71999491e3afac', 'hex');
 export const maxXmpBytes = 1024 * 1024;
 // The number of bytes that suffice to identify a packet or frame, and the maximum that BoxWalk reads at a time.
 const headBytes = 4096;
-// A video has one or two packets, nested no deeper than `moov/udta/meta`.
+// A video has one or two XMP packets, nested no deeper than `moov/udta/meta`.
 const [maxPackets, maxDepth] = [8, 4];
 
 /** A file's statements about its own origin. */

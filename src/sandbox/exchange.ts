@@ -36,8 +36,8 @@ export interface Gateway {
   url: string;
   fileUrl: string;
   /**
-   * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline the fault because of
-   * its percentage. A declined fault is not counted.
+   * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline the fault, given its
+   * percentage. A declined fault is not counted.
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
   /** Returns a random fault for a call, if the sandbox was started with `chaos`. */
