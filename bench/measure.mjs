@@ -133,8 +133,9 @@ let atBest = Infinity;
 
 /**
  * Writes 1 GiB to a file and removes it, to prepare the machine for a program that writes a large file. A virtual
- * machine returns memory that is unused for two seconds to its host, and the next program that needs the memory waits
- * four times as long as the write takes. The file is therefore rewritten until a write is as fast as the best one.
+ * machine returns memory to its host after two seconds without use. The next program that needs the memory then waits
+ * for four times as long as the write takes. The file is therefore rewritten until a write is about as fast as the
+ * fastest one so far.
  */
 export function freeMemory(folder) {
   for (let times = 1, isSlow = true; isSlow && times <= 6; times += 1) {

@@ -64,7 +64,7 @@ function open(name) {
     rounds: (whole, quick = 3) => (flags.quick ? quick : whole),
     // Returns the beginning of a command line that runs mgw on the given Node.
     mgw: (node = process.execPath) => [node, bin],
-    // Creates an empty home for each call, without the user's settings and key.
+    // Creates an empty home for each call, without the user's settings or key.
     env: (url) => {
       const home = join(folder, `home-${(states += 1)}`);
       mkdirSync(home);
@@ -106,7 +106,7 @@ function open(name) {
 
 // Measures bare Node repeatedly, to show how busy the machine is.
 async function lookAtNoise(when) {
-  // As in the cases, the environment has no NODE_EXTRA_CA_CERTS, which each Node would read.
+  // As in the cases, the environment has no NODE_EXTRA_CA_CERTS, which Node would read at startup.
   const env = { PATH: process.env.PATH };
   const runs = await interleaved(9, { bare: () => measured([process.execPath, '-e', '0'], { env }) });
   noise.push({

@@ -1,5 +1,5 @@
-// Measures how long after a task's end mgw notices it, compared with an empty ledger. Tasks and poll intervals are a
-// tenth as long as usual. The process's own time is not shortened.
+// Measures how late mgw notices the end of a task, compared with an empty ledger. Tasks and poll intervals are a tenth
+// as long as usual, but mgw's own run time is not shortened.
 import { get } from 'node:http';
 import { json } from 'node:stream/consumers';
 
@@ -30,7 +30,7 @@ async function* seen(bench, how, peer, more) {
     const all = await latenessOf(url);
     return all.reduce((sum, ms) => sum + ms, 0) / all.length;
   };
-  // Runs jobs from which mgw later predicts durations.
+  // Gives mgw a history of jobs from which it predicts durations.
   for (let round = 0; round < 3; round += 1) await late(() => env);
   const rounds = bench.rounds(4, 1);
   let [known, blind] = [0, 0];

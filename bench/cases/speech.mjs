@@ -1,4 +1,4 @@
-// Measures streaming speech: JSON frames are saved to a file.
+// Measures saving streamed speech: the audio of JSON frames is written to a file.
 import { join } from 'node:path';
 
 const mb = 1e6;

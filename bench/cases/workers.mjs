@@ -115,7 +115,7 @@ async function byLeast(bench, server, url, rows, count) {
   ).finally(() => rmSync(cwd, { recursive: true }));
 }
 
-// Starts to measure once a tenth of the rows have ended, to exclude the start of the programs.
+// Starts measuring once a tenth of the rows have ended, to exclude the programs' startup.
 async function carriedOut({ client, server }, ended, rows, count, start) {
   const children = Array.from({ length: count }, (_, n) => start(n));
   const look = async () => ({

@@ -1,5 +1,5 @@
-// The minimal command that queries the gateway: the global fetch on a connection of mgw's undici, which mgw needs in
-// order to pay once. Like mgw, it caches compiled code. It has no command line, settings or checks.
+// The minimal command that queries the gateway: the global fetch, on a connection of mgw's undici. mgw needs undici in
+// order to pay only once. Like mgw, this program caches compiled code. It has no command line, settings or checks.
 //
 //   node fetch.mjs URL
 import { readdirSync, statSync } from 'node:fs';

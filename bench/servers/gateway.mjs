@@ -54,7 +54,8 @@ async function sendVideo(response) {
   response.end();
 }
 
-// Sends a response that contains the video as Base64. The video's last box has no size.
+// Sends a response that contains the video as Base64. The video's last box has size 0, so it extends to the end of the
+// video.
 async function sendOperation(method, response) {
   const name = 'models/m/operations/1';
   if (method === 'POST') return send(response, { name, done: false });

@@ -3,9 +3,9 @@ import { dirname, join, relative } from 'node:path';
 import { isolatedDeclarationSync } from 'rolldown/experimental';
 
 /**
- * Writes an entry's types, and all types that they refer to, to `types/`. Writes them once as ES modules and once as
- * CommonJS, because TypeScript infers the module kind from the declaration file's name. Each file is compiled alone, so
- * a type that would have to be inferred from another file fails the build.
+ * Writes an entry point's types, and all types that they refer to, to `types/`. Writes them once as ES modules and once
+ * as CommonJS, because TypeScript infers the module kind from the declaration file's name. Each file is compiled alone,
+ * so a type that would have to be inferred from another file fails the build.
  */
 export function declarations(root, entry) {
   return {

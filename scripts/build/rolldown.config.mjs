@@ -7,7 +7,7 @@ import { galleryPage } from './gallery-page.mjs';
 import { declarations } from './declarations.mjs';
 import { thirdPartyLicences } from './licences.mjs';
 
-// commander can run other programs as subcommands. For that, it loads child_process, and with it the network stack, at
+// commander can run other programs as subcommands. To do so, it loads child_process, and with it the network stack, at
 // every start. mgw has no such command.
 const childProcess = "const childProcess = require('node:child_process');";
 const withoutChildProcess = {
@@ -61,7 +61,7 @@ const loadWhenUsed = {
 function whenUsed(code, [declaration, name, load]) {
   const uses = code.match(new RegExp(`\\b${name}\\b`, 'g')).length;
   const members = new RegExp(`\\b${name}\\.`, 'g');
-  // The code also uses the module as a value, so the module's name must not become a function.
+  // If the code also uses the module as a value, the module's name must not become a function.
   if (code.match(members)?.length !== uses - 1) return code;
   return code
     .replace(new RegExp(`\\bnew ${name}\\.(\\w+)`, 'g'), `new (${name}().$1)`)
@@ -88,8 +88,8 @@ const shortNames = {
   },
 };
 
-// mgw does not use HTTP/2, SOCKS or forms. To support these protocols and forms, undici would load Node's HTTP/2
-// module, and as much code of its own, at every start.
+// mgw does not use HTTP/2, SOCKS or forms. For them, undici would load Node's HTTP/2 module, and as much code of its
+// own, at every start.
 const withoutProtocols = {
   name: 'undici-without-unused-protocols',
   transform: {
@@ -232,7 +232,8 @@ function matching(patterns) {
   return (id) => patterns.some((pattern) => pattern.test(id));
 }
 
-// Matches src files by name. Warns about a name without a file, because a renamed file would silently leave the chunk.
+// Matches src files by name. Warns about a name without a file, because a renamed file would silently drop out of the
+// chunk.
 function sources(...names) {
   for (const name of names) {
     if (!existsSync(`src/${name}.ts`))

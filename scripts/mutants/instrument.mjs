@@ -182,8 +182,8 @@ function isRemovable(node) {
   return ts.isBinaryExpression(node) && /^(=|\?\?=|\+=|-=|\|\|=)$/.test(node.operatorToken.getText());
 }
 
-// At the same position, ends precede beginnings. Of the ends, the inner one comes first; of the
-// beginnings, the outer one.
+// At the same position, ends of mutants precede beginnings. Inner ends precede outer ends, and outer beginnings precede
+// inner ones.
 function apply(text, edits) {
   const sorted = edits
     .map((edit, index) => ({ ...edit, index }))
@@ -202,7 +202,7 @@ function rank({ order }) {
 }
 
 function tie(a, b) {
-  // The inner of two ends has the greater start. The outer of two beginnings has the greater end.
+  // If two mutants end here, the inner one starts later. If two begin here, the outer one ends later.
   if (a.order !== b.order) return a.order < 0 ? a.order - b.order : b.order - a.order;
   // Two mutants of one node open in order, and close in reverse order.
   return a.order < 0 ? b.index - a.index : a.index - b.index;

@@ -15,7 +15,7 @@ import { recordOf } from './tree.mjs';
 
 /** A process that runs the copy's tests. */
 export class Runner {
-  /** All test files except the tests of this tool, because these tests use the runtime of mutants themselves. */
+  /** All test files except this tool's own tests, which use the mutants' runtime themselves. */
   files = [];
   #tree;
   #child;

@@ -78,7 +78,7 @@ function useExecutable(image) {
   const root = rootOf(image, 'executable');
   mkdirSync(join(root, 'usr/local/bin'), { recursive: true });
   copyFileSync(join(release, `mgw-${version}-linux-${process.arch}`), join(root, 'usr/local/bin/mgw'));
-  // The executable must not print the npm package's help file, which would be in this folder.
+  // A decoy at the path that the help file has in the npm package. The executable must not print it.
   mkdirSync(join(root, 'usr/local/dist'));
   writeFileSync(join(root, 'usr/local/dist/help.txt'), 'the help of another program\n');
   use(image, root, 'executable', '/usr/local/bin/mgw');
@@ -103,7 +103,7 @@ function useImage(image) {
   use(image, root, 'image', command);
 }
 
-// Returns a root without Node and without any mgw.
+// Returns a root without Node or mgw.
 function rootOf(image, form) {
   const root = join(work, form);
   image.unpack(root, 1);

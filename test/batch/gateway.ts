@@ -32,13 +32,13 @@ export interface BatchGateway extends Origin {
   charges: Map<string, number>;
   /** Returns how to respond to a submission, or undefined to accept the submission. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
-  /** Returns the latest task id of the given prompt. */
+  /** Returns the id of the given prompt's latest task. */
   taskOf: (prompt: string) => string;
   /** The number of polls after which a task is finished. */
   polls: number;
-  /** Is called with each request before the response is sent. */
+  /** Called with each request before the response is sent. */
   before: (seen: Seen) => Promise<void> | void;
-  /** Returns the number of unfinished tasks that a client knows. */
+  /** Returns the number of unfinished tasks that a client knows about. */
   underWay: () => number;
   /** The number of videos in a Protocol A task. */
   samples: number;

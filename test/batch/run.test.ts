@@ -349,7 +349,7 @@ describe('a row that was changed after it was paid for', () => {
 describe('an interruption of a batch run', () => {
   const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
 
-  /** Starts a run of four rows, and waits until two rows have been sent and have no response. */
+  /** Starts a run of four rows, and waits until two rows have been sent and are waiting for their responses. */
   async function interrupted(): Promise<{
     running: Running;
     file: string;

@@ -12,7 +12,9 @@ const failedAfter = 'prompt 34';
 const doomed = 'prompt 46';
 
 let scene: Scene;
-/** The number of submissions that the gateway accepts before it rejects all others and a process is killed. */
+/**
+ * The number of submissions that the gateway has accepted; once it reaches `most`, new prompts are refused with 429.
+ */
 let taken = 0;
 let most = 0;
 
@@ -44,8 +46,7 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// Stops the processes in a moment in which the record covers everything in progress, so a process that is then killed dies
-// between two steps.
+// Stops the processes at a moment when no submission is in progress, so killing them puts no row in doubt.
 async function stopped(processes: Running[]): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   const signal = (name: NodeJS.Signals): void => processes.forEach(({ child }) => void child.kill(name));
@@ -132,7 +133,8 @@ describe('a batch whose processes are killed and whose responses are lost', () =
   });
 });
 
-// Resolves the rows in doubt with the gateway's task ids. Each lost response was about an existing task.
+// Resolves the rows in doubt with the gateway's task ids. Each response was lost after the gateway had created the
+// task.
 async function resolveAll({ rows: told }: BatchJson): Promise<void> {
   for (const { id, state } of told) {
     if (state !== 'unknown') continue;

@@ -24,7 +24,7 @@ function budgetAt(time: string, database: Database, kind: BudgetKind, name: stri
   return new PostgresBudget({ database, kind, name, outcomeOf, now: () => Date.parse(time) });
 }
 
-/** Returns the amounts that are spent and reserved on a day. */
+/** Returns the amounts spent and reserved on a day. */
 async function sums(budget: PostgresBudget): Promise<string[]> {
   const { spent, reserved } = await budget.state();
   return [spent, reserved].map(formatDecimal);

@@ -21,7 +21,7 @@ function run(args: string[]): Promise<CliResult> {
   return runHere(args, user.env, '', systemClock);
 }
 
-// Prunes with a clock one minute ahead, because a job that has just ended may not be older than 1 ms.
+// Prunes with a clock one minute ahead, because a job that has just ended may be less than 1 ms old.
 function prune(...args: string[]): Promise<CliResult> {
   const later = { ...systemClock, now: () => Date.now() + 60_000 };
   return runHere(['jobs', 'prune', ...args], user.env, '', later);

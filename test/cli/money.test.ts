@@ -215,7 +215,7 @@ describe('prices', () => {
   });
 });
 
-/** Starts a sandbox with the given fault, and configures the sandbox as the user's gateway. */
+/** Starts a sandbox with the given fault, and configures it as the user's gateway. */
 async function sandboxWith(
   user: ReturnType<typeof userHere>,
   fault: string,

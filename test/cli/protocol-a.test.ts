@@ -61,7 +61,7 @@ function keysIn(requests: FileHost['requests'] | FaultGateway['seen']): (string 
   return requests.map(({ headers }) => headers['authorization']);
 }
 
-/** Returns a sample with its media in the response, in strict Base64. `more` adds members to the sample. */
+/** Returns a sample with inline media, in strict Base64. `more` adds members to the sample. */
 function inside(bytes: Buffer, more: object = {}): object {
   return { encodedVideo: bytes.toString('base64'), encoding: 'video/mp4', ...more };
 }

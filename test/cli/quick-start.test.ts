@@ -70,7 +70,7 @@ it.each(steps)(
       return;
     }
     const own = command.replaceAll(documented, gateway.url);
-    // On a terminal, stdout and stderr are the same stream, and a batch prints each file only once.
+    // On a terminal, as on the page, stdout and stderr are the same stream, so a batch prints each file only once.
     const line = own.startsWith('mgw batch run') ? `{ ${own}\n} 2>&1` : own;
     const { stdout, stderr } = await shell.run(line);
     const seen = `${stdout}${stderr}`

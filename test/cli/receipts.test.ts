@@ -62,7 +62,7 @@ it('--strict exits 9 and keeps a file that differs from its request, and repeati
   expect(piped.stderr).not.toMatch(/kept|result\.mp4/);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'marked.mp4', '--mark'])).code).toBe(0);
-  // Both saves have the same bytes, so they are one dispute.
+  // Both files were saved from the same result, so they count as one dispute.
   expect((await user.run(['spend', '--disputed', '--json'])).json['disputed']).toHaveLength(1);
   expect(readBill(stateDir)).toHaveLength(2);
 });

@@ -187,7 +187,7 @@ describe('jobs export and import', () => {
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
-    // Reduces the path to the file name, because the file is on the other machine.
+    // Reduces the path to the file name, because the folders differ between the machines.
     const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
     const again = await other.run(['jobs', 'export']);
     expect(withoutFolders(again.stdout)).toBe(withoutFolders(exported.stdout));

@@ -19,7 +19,8 @@ const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const agentScript = fileURLToPath(new URL('../support/tool-agent.mjs', import.meta.url));
 const pace = ['--pace', '20ms'];
-// The fault client-gives-up delays a response by thirty times the pace, so its test needs a slower pace.
+// The fault client-gives-up delays a response by thirty times the pace. The delay must exceed the agent's timeout of 5
+// s.
 const slow = ['--pace', '200ms'];
 const boat = 'mgw video c submit --model vendor-h3-mini --duration 5 --prompt "a paper boat"';
 
@@ -315,7 +316,7 @@ describe('exec --verify', () => {
 describe('the sandbox account', () => {
   const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini', '--duration', '5'];
 
-  /** Starts a sandbox with the given flags, like `start` and `exec`, and configures it as the user's gateway. */
+  /** Starts a sandbox with the given flags of `start` and `exec`, and configures it as the user's gateway. */
   async function served(...flags: string[]): Promise<void> {
     const command = new Command().exitOverride();
     addServeOptions(command);

@@ -55,7 +55,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
       ]),
     ) as Record<string, string>;
     const runners = new Runners({ ...values, 'matrix.runner': '1' }, { 'clips.csv': join(shell.home, 'clips.csv') });
-    // Replaces the release by a local one, and makes the workers stop as soon as they are idle.
+    // Replaces the release with a local one, and makes the workers stop as soon as they are idle.
     const text = recipe
       .replaceAll(/(mgw\/action@.*)/g, `$1\n        with: { release: '${release}' }`)
       .replace('--max-idle 2m', '--max-idle 1s --poll-interval 10ms');

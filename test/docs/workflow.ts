@@ -66,8 +66,8 @@ export class Runners {
   }
 
   /**
-   * Runs a workflow. A second run is another attempt of the same workflow. `onLog` receives the log as it grows,
-   * and may interrupt a step.
+   * Runs a workflow. Each further call is another attempt of the same workflow run. `onLog` receives the log as it
+   * grows, and may interrupt a step.
    */
   async run(text: string, onLog: OnLog = () => undefined): Promise<WorkflowRun> {
     const { name, env, jobs } = parse(text) as Workflow;

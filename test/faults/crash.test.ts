@@ -15,7 +15,7 @@ function stateOf({ user }: Scene): string {
   return join(user.cwd, 'state');
 }
 
-/** Starts a command, and kills it when `arm` calls its argument. */
+/** Starts a command, and kills it when the function that `arm` receives is called. */
 async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<void> {
   const running: Running[] = [];
   arm(() => running[0]?.child.kill('SIGKILL'));
@@ -137,7 +137,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
     const disk = scene.mount('state', 256);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       disk.fill();
-      // The response is longer than the free space in the record's last page.
+      // The response is longer than the free space in the last block of the job's record.
       response.end(JSON.stringify({ ...JSON.parse(gateway.accept()), note: 'x'.repeat(9000) }));
     });
     const run = await scene.run(scene.typed());

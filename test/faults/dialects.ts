@@ -31,7 +31,7 @@ export interface Dialect {
   extension: string;
   stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;
   handle: (number: number) => string;
-  /** Returns the handle that a query requests. */
+  /** Returns the handle in a query. */
   asked: (seen: Pick<Seen, 'path' | 'body'>) => string;
   accepted: (handle: string) => object;
   running: (handle: string) => object;
@@ -102,7 +102,7 @@ const b: Dialect = {
     if (action === 'CreateAigcVideoTask') return 'submit';
     return action === 'DescribeTaskDetail' ? 'query' : 'other';
   },
-  // The handle is too long for a JavaScript number.
+  // The handle has too many digits for a JavaScript number.
   handle: (number) => `12000000000000000${String(number).padStart(3, '0')}`,
   asked: ({ body }) => (JSON.parse(body) as { TaskId: string }).TaskId,
   accepted: (TaskId) => ({ Response: { TaskId, RequestId: 'request-1' } }),

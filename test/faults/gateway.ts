@@ -167,7 +167,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   try {
     for await (const chunk of request) chunks.push(chunk as Buffer);
   } catch {
-    // The client has disconnected. The bytes sent so far remain counted.
+    // The client has disconnected. Returns the part of the body that has arrived.
   }
   return Buffer.concat(chunks).toString();
 }

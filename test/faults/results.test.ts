@@ -169,7 +169,7 @@ describe.concurrent('other content in place of the file', () => {
 
   it('leads to exit 9 in bounded memory if it is a gzip bomb', async ({ open }) => {
     const scene = await open('c');
-    // A gzip file may consist of any number of parts, so one part is sent repeatedly.
+    // A gzip file may consist of any number of members, so one member is sent repeatedly.
     const part = gzipSync(Buffer.alloc(10 * 1024 * 1024));
     const bomb = Buffer.concat(Array.from({ length: 30 }, () => part));
     const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };

@@ -133,8 +133,8 @@ export class Scene {
   }
 
   /**
-   * Checks a row's invariants. `creations` is the maximum number of tasks; `mine` is content that
-   * the user put at the output.
+   * Checks a row's invariants. `creations` is the maximum number of tasks; `mine` is content that the user has put at
+   * the output path.
    */
   expectInvariants(creations: number, mine: Buffer[] = []): Promise<CliJson['job'][]> {
     const { port } = new URL(this.gateway.url);

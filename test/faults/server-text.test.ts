@@ -60,7 +60,7 @@ function withValue(value: Json, [name, ...rest]: string[], to: Json | undefined)
   return Array.isArray(value) ? entries.map(([, member]) => member) : Object.fromEntries(entries);
 }
 
-/** Runs a function for each item, for at most 24 items at a time. */
+/** Runs a function for each item, at most 24 at a time. */
 async function forEach<T>(
   items: readonly T[],
   run: (item: T, index: number) => Promise<void>,
@@ -97,7 +97,8 @@ describe.concurrent('every field of a speech frame removed, nulled and retyped',
       expect(existsSync(out), what).toBe(json.exit_code === 0);
       if (json.exit_code !== 0) return;
       zeros += 1;
-      // A frame may have no audio (specification 2.6), and a text may happen to be valid Base64.
+      // The command may succeed, because a frame may have no audio (specification 2.6), and a text may happen to be
+      // valid Base64.
       const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
       const kept = of === 'data' && path === 'data' ? first : audio;
       const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;

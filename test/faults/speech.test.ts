@@ -27,7 +27,7 @@ const stream =
   ({ gateway, response }) =>
     gateway.speak(response, pieces, isComplete);
 
-/** Expects the given exit code from the first run and the rerun, no request of the rerun, and no published file. */
+/** Expects the given exit code from the first run and the rerun, no request from the rerun, and no published file. */
 async function expectIncomplete(scene: Scene, code: number, ...flags: string[]): Promise<void> {
   const run = await scene.submit(...flags);
   expect(run.json, shown(run)).toMatchObject({ exit_code: code });
@@ -37,7 +37,7 @@ async function expectIncomplete(scene: Scene, code: number, ...flags: string[]):
   await scene.expectInvariants(1);
 }
 
-/** Expects exit 0 with the same audio from the first run and the rerun, and no request of the rerun. */
+/** Expects exit 0 and the same audio from the first run and the rerun, and no request from the rerun. */
 async function expectSpoken(scene: Scene, ...flags: string[]): Promise<void> {
   const run = await scene.submit('--key', 'boat', ...flags);
   expect(run.code, shown(run)).toBe(0);

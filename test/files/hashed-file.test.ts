@@ -37,7 +37,8 @@ describe.each([Infinity, 4 * mib])(
       const pieces = Array.from({ length: 10 }, (_, index) => noise(mib, index));
       for (const piece of pieces) {
         await file.write([piece]);
-        // Wait for each write, so the thread is notified only of the first eight.
+        // Wait for each write. The thread, which is notified every 8 MiB, then learns of the last 2 MiB only at the
+        // end.
         await file.settle();
       }
       expect(await file.seal()).toMatchObject({ bytes: 10 * mib, sha256: sha256(...pieces) });

@@ -153,7 +153,7 @@ describe('the model list', () => {
     expect((await composed('check', {})).fetched).toEqual(['check']);
     const modelless = { check: false, flags: { prompt: 'a boat' } };
     expect(await composed(undefined, modelless)).toMatchObject({ body: { prompt: 'a boat' }, fetched: [] });
-    // The model may belong to another protocol.
+    // The list is fetched, because the model may belong to another protocol.
     expect((await composed(undefined, { flags: { ...boat, model: 'new' }, body: {} })).fetched).toEqual([
       'check',
     ]);

@@ -127,7 +127,7 @@ async function claimFor(ledger: Ledger, name: string, job: string): Promise<void
   await ledger.claim(name, holderText({ job, fingerprint, owner }));
 }
 
-/** Adds a command's job. Claims the command's name first, as `create` does. */
+/** Adds the job of a command. Claims the command's name first, as `create` does. */
 async function command(ledger: Ledger, id: string, key?: string, after?: string): Promise<void> {
   await claimFor(ledger, after === undefined ? names.first({ key, fingerprint }) : names.after(after), id);
   await ledger.create(id, [{ ...prepared, key }, sending, accepted]);

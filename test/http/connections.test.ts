@@ -61,7 +61,7 @@ async function failure(connecting: Promise<unknown>): Promise<TransportError> {
 interface TlsServer {
   port: number;
   connections: number;
-  /** The number of handshakes that the client finished. */
+  /** The number of handshakes that the client completed. */
   handshakes: number;
   heard: Buffer[];
 }

@@ -165,7 +165,8 @@ it('processes that are killed at any moment never exceed a budget, and can use i
   await buyer(own, 'the last one');
   expect(killed).toBeGreaterThan(3);
   expect(own.server.created).toBeLessThanOrEqual(40);
-  // Each creation is spent, or in doubt if its process died before the response arrived. Nothing else is reserved.
+  // The price of each task is spent, or still reserved if its process died before the response arrived. Nothing else is
+  // reserved.
   const { spent, reserved } = await own.standing();
   expect(Number(spent) + Number(reserved)).toBe(40);
   expect(Number(spent)).toBeLessThanOrEqual(own.server.created);

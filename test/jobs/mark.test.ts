@@ -63,7 +63,7 @@ function tag(version: number, content: Buffer, flags = 0): Buffer {
 
 const title = (version: number): Buffer => frame(version < 3 ? 'TT2' : 'TIT2', '\0a boat');
 const manifest = frame('GEOB', `\0application/x-c2pa-manifest-store\0\0c2pa\0${'.'.repeat(200)}`);
-// The size of a version 3 frame does not include the zeros that are inserted after each 0xff.
+// The size of an ID3v2.3 frame does not include the zeros that unsynchronisation inserts after each 0xff.
 const privately = frame('PRIV', `boat\0${'\xff\0'.repeat(50)}`);
 const padded = Buffer.from(
   Buffer.concat([privately, title(3), manifest])

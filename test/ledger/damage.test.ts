@@ -24,7 +24,7 @@ type Outcome = 'accepts' | 'is busy' | 'breaks off' | 'never answers';
 interface Counted {
   posts: number;
   outcomes: Outcome[];
-  /** Resolves when a request is sent that never gets a response. */
+  /** Resolves when a request that never gets a response has been sent. */
   hanging: Promise<void>;
   hang: () => void;
 }
@@ -170,7 +170,7 @@ function* flips(bytes: Buffer): Iterable<Buffer> {
   }
 }
 
-// A run with a key makes one more claim, so every stage is tested. Without a key, one stage is enough.
+// A run with a key makes one more claim, so it is tested at every stage. Without a key, one stage is enough.
 const runs = [
   ...stages.map((stage) => ({ stage, key: 'boat' })),
   { stage: stages[0] as Stage, key: undefined },

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { boundedLines } from '../../src/mcp/serve.ts';
 import { readAll } from '../support/read-all.ts';
 
-/** Returns the output for text written in pieces of `size` characters, and the ends of the dropped lines. */
+/** Returns the output for text written in pieces of `size` bytes, and the responses to the dropped lines. */
 function passed(text: string, size: number, max: number): { out: string; dropped: string[] } {
   const dropped: string[] = [];
   const lines = boundedLines(

@@ -5,7 +5,7 @@ import { releaseBuffer, reuseBuffers, readBytes } from '../../src/media/buffers.
 
 const most = 1024 * 1024;
 
-/** Returns a connection. `room` returns the next buffer's size, and `read` the chunk that the reader receives. */
+/** Simulates a connection. `room` returns the next buffer's size, and `read` the chunk that the reader receives. */
 function connection(): { room: () => number; read: (length: number, value: number) => Uint8Array } {
   const { buffer, callback } = reuseBuffers(most);
   const given: Uint8Array[] = [];

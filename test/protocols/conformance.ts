@@ -15,7 +15,7 @@ export interface Sample {
   text?: string;
   status?: number;
   headers?: Record<string, string>;
-  /** The media diverted from the response while the response arrived. */
+  /** The media diverted from the response as it arrived. */
   spooled?: SpooledMedia[];
 }
 

@@ -26,7 +26,9 @@ interface Options {
   requestTimeoutMs?: number;
 }
 
-/** Makes a call, and returns its result and the received text. The text `stop` interrupts the call. */
+/**
+ * Makes a call, and returns its result and the received text. The call is interrupted when it receives the text `stop`.
+ */
 async function call(
   client: GatewayClient,
   { clock = new TestClock(), streamed, ...more }: Options = {},

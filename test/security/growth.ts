@@ -10,7 +10,7 @@ export function costOf(act: () => unknown, runs = 3): number {
   return least;
 }
 
-// The minimum duration of a run, in ms. A shorter run is mostly start-up time.
+// The minimum duration of a run, in ms. A shorter measurement would be mostly start-up time.
 const least = 4;
 
 /**
@@ -43,7 +43,7 @@ export interface Unit {
   tail?: string;
 }
 
-/** Returns a unit's text, `size` UTF-16 code units long. */
+/** Returns hostile text of `size` UTF-16 code units. */
 export function fill({ head = '', pump, tail = '' }: Unit, size: number): string {
   const room = Math.max(0, size - head.length - tail.length);
   return head + pump.repeat(Math.ceil(room / pump.length)).slice(0, room) + tail;

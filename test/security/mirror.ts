@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The parts of responses that can contain the text of a mirror. All other parts of a response are valid. */
+/** The parts of a mirror's responses that can contain its text. All other parts are valid. */
 export const reflections = ['refusals', 'handles', 'states', 'results', 'listings'] as const;
 export type Reflection = (typeof reflections)[number];
 
@@ -20,7 +20,7 @@ export interface Words {
   reflection: Reflection;
   /** The status of the mirror's refusals. */
   status?: number;
-  /** Returns the text for ids, codes and headers, based on the received key. `text` returns the text for messages. */
+  /** Returns the text for ids, codes and headers, given the received key. `text` does so for messages. */
   word: (key: string) => string;
   text: (key: string) => string;
   /** Members that the mirror adds to every object that it sends. */

@@ -64,7 +64,7 @@ function alternativesIn(tree: AST.Pattern): number[] {
   return counts;
 }
 
-// Returns a short text that matches, if assertions allow it. Uses the alternative with the number `choice`.
+// Returns a short text that matches, if assertions allow it. `choice` selects the alternative.
 function textOf(alternatives: readonly AST.Alternative[], choice: number): string {
   const taken = alternatives[choice % alternatives.length];
   return (taken?.elements ?? []).map((element) => elementText(element, choice)).join('');

@@ -29,9 +29,9 @@ export interface Status {
 }
 
 /**
- * The part of unsynced data that survives a power cut: nothing, everything, or the first name changes
- * and any bytes. The name changes of all folders have one order (`journal`: ext4, xfs), or each folder
- * has its own order (`reordered`).
+ * The part of unsynced data that survives a power cut: nothing, everything, or the first few name changes and any of
+ * the bytes. The name changes of all folders have one order (`journal`: ext4, xfs), or each folder has its own order
+ * (`reordered`).
  */
 export type Remains = 'lost' | 'kept' | 'journal' | 'reordered';
 
@@ -162,7 +162,7 @@ export class Disk {
     const inode = this.#at(from);
     if (this.#find(to) === inode) return;
     this.#name(to, inode);
-    // The journal records both parts as one change, so a power cut leaves both or neither.
+    // The journal records a rename as one change, so a power cut keeps all of it or nothing.
     this.#changes -= 1;
     this.#name(from, undefined);
   }
@@ -302,7 +302,7 @@ export class Disk {
   }
 }
 
-// Returns the order of the last change that survives a power cut, or 0 if none survives.
+// Returns the sequence number of the last change that survives a power cut, or 0 if none survives.
 function lastKept(unsynced: Inode['unsynced'], random: () => number): number {
   const orders = unsynced.map(({ order }) => order).sort((one, other) => one - other);
   return orders[Math.floor(random() * (orders.length + 1)) - 1] ?? 0;

@@ -5,8 +5,8 @@ import type { Host, Threads } from './threads.ts';
 import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 
 /**
- * A moment before a step of the machine (`at`), or immediately after a change of a name or at the gateway
- * (`after`). Both are counted from 1.
+ * A moment before a step of the machine (`at`), or immediately after a name or the gateway has changed (`after`). Both
+ * are counted from 1.
  */
 export type Moment = { at: number } | { after: number };
 
@@ -27,7 +27,7 @@ export type Incident =
   | { process: number; what: 'hook hidden' }
   | { command: number; what: 'starts last' };
 
-// `next starts` starts the next command. Before this incident, no command starts while another runs.
+// `next starts` starts the next command. While this incident is pending, a command starts only if no other is running.
 type Happening =
   | { what: 'switch' | 'next starts' | 'kill' | 'time passes' | 'index lost' }
   | { what: 'power cut'; remains: Remains }
@@ -42,7 +42,7 @@ export interface Ended {
   code: number | 'killed';
   stdout: string;
   stderr: string;
-  /** The run time in ms of the machine's clock. */
+  /** The run time, in ms by the machine's clock. */
   ms: number;
 }
 
@@ -82,7 +82,7 @@ export class Machine {
   #changes = 0;
   /** The number of processes that started before this run. */
   #earlier = 0;
-  /** The incidents that happen before a call: those whose call has not been made, and those that happen now. */
+  /** The incidents that happen before a call. Those in `#awaited` wait for their call; those in `#due` happen now. */
   #awaited: (BeforeCall & Happening)[] = [];
   #due: Happening[] = [];
   #fullUntil = 0;
@@ -100,7 +100,8 @@ export class Machine {
   ) {}
 
   /**
-   * Runs command lines concurrently until all have ended. After a power cut, starts the commands that have not begun.
+   * Runs command lines concurrently until all have ended. A power cut kills all processes; the commands that have not
+   * begun start afterwards.
    */
   async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];

@@ -36,7 +36,8 @@ const first = numberOf('seed') ?? Math.floor(Math.random() * 1e9);
 const minutes = numberOf('minutes') ?? Infinity;
 const runs = numberOf('runs') ?? (values.stories ? 0 : minutes < Infinity ? Infinity : 1);
 const isForOne = runs === 1 || values.trace || values.stories || values.plant !== undefined;
-// The share `K/N` means that this process plays every N-th seed. The parent process adds up the results.
+// With the share `K/N`, this process plays every N-th seed, beginning K seeds after the first. The parent process adds
+// up the results.
 const share = process.env['MGW_SIMULATION_SHARE'];
 const [part = 0, parts = 1] = share?.split('/').map(Number) ?? [];
 

@@ -94,7 +94,7 @@ function told(stdout: string): Told {
   }
 }
 
-// Whether a run is over. A run is over once it has printed its result, even if it is killed afterwards.
+// Whether a command needs no rerun. A killed command needs none if it had already printed its success.
 function isOver({ args, code, stdout }: Ended): boolean {
   // These commands are not repeated, because another retry, for example, would make another take.
   const isOnce = ['rm', 'prune', 'resolve', 'retry'].includes(args[1] ?? '');
@@ -126,8 +126,8 @@ function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
   return [];
 }
 
-// Reports exit 10 for any reason except an existing output. Unless the disk is full, no other reason is possible,
-// because no process replaces a live process's output.
+// Reports exit 10 for any reason except an existing output. Unless the disk was full or the index lost, no other reason
+// is possible, because no process takes over a live process's output.
 function robbed({ args, code, stdout }: Ended): string[] {
   const { error } = told(stdout);
   return code === 10 && error?.code !== 'output_exists'

@@ -1,4 +1,4 @@
-// Builds the command line and the simulation, and runs the simulation. No TypeScript runner is installed.
+// Bundles the command line and the simulation, because no TypeScript runner is installed, and runs the simulation.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';

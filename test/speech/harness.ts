@@ -70,7 +70,7 @@ export function names(folder: string): string[] {
     .sort();
 }
 
-/** Returns a clock whose sleeps end immediately and advance its time. `slept` contains their lengths, in ms. */
+/** Returns a clock whose sleeps end immediately and advance its time. `slept` contains their durations, in ms. */
 export function quickClock(): Clock & { slept: number[] } {
   let passed = 0;
   const slept: number[] = [];

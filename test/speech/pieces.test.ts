@@ -83,7 +83,7 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
   return { target, pieces, deps, run, die };
 }
 
-/** Returns the numbers of the pieces in their folder, whose names end with a hash of the request. */
+/** Returns the names of the pieces in their folder, without the hash of the request at the end. */
 function kept(pieces: string): string[] {
   return names(pieces).map((name) => name.replace(/-[\da-f]{16}$/, ''));
 }

@@ -75,8 +75,9 @@ const command = (name: string, image: string, ...more: string[]): string[] => {
   return ['video', 'c', 'submit', name, ...flags, '--image', image, '-o', `s3://bucket/${name}.mp4`];
 };
 
-// Two of about a hundred disk operations. The simulation tries every operation of a submission. The ninth request is
-// the submission, after the uploads of both images. results.test.ts kills a command while it uploads a result.
+// The disk operations, of about a hundred, at which a command is killed. The simulation tries every operation of a
+// submission. The ninth request is the submission, after the uploads of both images. results.test.ts kills a command
+// while it uploads a result.
 const operations = [42, 83];
 const submission = 9;
 

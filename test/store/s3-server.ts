@@ -19,8 +19,8 @@ export interface S3Server {
   /** The multipart uploads that are neither completed nor aborted, by id. */
   uploads: Map<string, { path: string; headers: IncomingHttpHeaders; parts: Map<number, Buffer> }>;
   /**
-   * Handlers for the next requests. A handler that returns false remains the first, and the server responds to the
-   * request.
+   * Handlers for the next requests. If a handler returns false, the server responds to the request, and the handler
+   * also receives the next one.
    */
   faults: ((request: IncomingMessage, response: ServerResponse) => unknown)[];
   /** Returns the content at a presigned URL, or the status of the refusal. */

@@ -145,11 +145,11 @@ function bugs(world: World): string[] {
   return world.runs.filter(isBug).map(({ code, stderr }) => `exit ${code}: ${stderr}`);
 }
 
-// Reports runs with an exit code that a storm cannot cause. The cause is a mistake in mgw or in the storm.
+// Reports runs with an exit code that a storm cannot cause. Such an exit code reveals a defect in mgw or in the storm.
 function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
-    // A command that was killed after its last output has succeeded. Its file exists, and a rerun
-    // reports this before it pays.
+    // A command that was killed after its last output has succeeded. A rerun finds its file, and reports this before it
+    // pays.
     const isDelivered = jobs.some(
       (job) => intentOf(job) === plan.n && job.record.goals.some((goal) => goal.deliveredAt !== undefined),
     );

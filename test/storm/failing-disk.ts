@@ -14,9 +14,9 @@ export interface Part {
 }
 
 /**
- * Runs a scenario repeatedly, and makes a later disk operation fail in each run, until a run ends before that
- * operation. After each run, another process repeats the command on that disk until the command ends. `worker` is the
- * path of the built worker.
+ * Runs a scenario repeatedly, each time with a later disk operation that fails, until a run ends before that operation.
+ * After each run, another process repeats the command on the same disk until the command ends. `worker` is the path of
+ * the built worker.
  */
 export function sweepFailures(
   scenario: Scenario,

@@ -29,8 +29,8 @@ export type Kill = { killAfterMs: number } | { crash: Crash };
 const inDanger = 6;
 
 /**
- * Returns the complete schedule, which is the same for the same seed. Each job's part does not
- * depend on the number of jobs.
+ * Returns the complete schedule, which is the same for the same seed. The plan for each job does not depend on the
+ * number of jobs.
  */
 export function planStorm(jobs: number, seed: number): Plan[] {
   return Array.from({ length: jobs }, (_, n) => planJob(n, randomFor(seed, `job ${n}`)));

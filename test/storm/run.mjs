@@ -1,4 +1,4 @@
-// Builds the command line and the storm, and runs the storm. No TypeScript runner is installed.
+// Bundles the command line and the storm, because no TypeScript runner is installed, and runs the storm.
 import { build } from 'rolldown';
 import builds from '../../scripts/build/rolldown.config.mjs';
 

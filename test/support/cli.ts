@@ -56,7 +56,7 @@ export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
     HOME: home,
     MGW_STATE_DIR: join(home, 'state'),
     MGW_CONFIG_DIR: join(home, 'config'),
-    // All users share V8's compiled code.
+    // All users share one compile cache.
     XDG_CACHE_HOME: join(tmpdir(), 'mgw-cache'),
     ...(baseUrl !== undefined && { MGW_BASE_URL: baseUrl, MGW_API_KEY: canaryKey }),
     ...extra,

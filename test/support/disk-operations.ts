@@ -10,8 +10,8 @@ export interface DiskOperation {
    */
   name: string;
   /**
-   * The path that the operation concerns. For an operation with two paths, the path that the operation creates.
-   * Undefined for a file that was opened before the first call of {@link watchDisk}.
+   * The operation's path. For an operation with two paths, the path that it creates. Undefined for a file that was
+   * opened before the first call of {@link watchDisk}.
    */
   path: string | undefined;
   /** The descriptor, if the operation concerns an open file. */
@@ -21,8 +21,8 @@ export interface DiskOperation {
 }
 
 /**
- * Receives every operation, and decides whether to run the operation. Returns the result that the caller of the
- * operation receives, such as the result of `run`.
+ * Receives every operation, and decides whether to run it. The operation's caller receives the returned value, such as
+ * the result of `run`.
  */
 export type Watcher = (operation: DiskOperation, run: () => unknown) => unknown;
 

@@ -49,8 +49,8 @@ export function gatewayAt(
 }
 
 /**
- * Returns a claimant with the given pid. For this claimant, the pids in `alive` are alive, the pids in `unseen` cannot
- * be checked, and all others are dead.
+ * Returns a claimant with the given pid. It considers the pids in `alive` alive, cannot check those in `unseen`, and
+ * considers all others dead.
  */
 export function claimantOf(
   pid: number,

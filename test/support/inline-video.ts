@@ -14,7 +14,10 @@ export interface InlineVideo {
 
 const pieceBytes = 48 * 1024;
 
-/** Returns an MP4 of at least `bytes` bytes. Its last box has no size and contains noise. */
+/**
+ * Returns an MP4 of at least `bytes` bytes. Its last box has size 0, so it extends to the end of the file, and contains
+ * noise.
+ */
 export function inlineVideo(bytes: number): InlineVideo {
   const head = Buffer.from(
     '00000018667479706d703432000000006d70343269736f6d000000086d6f6f760000000866726565000000006d646174',

@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 
 const [path] = process.argv.slice(2);
-// For each order, three connections arrive: stdin, stdout and stderr of its process.
+// The processes to start. For each, three connections arrive: its stdin, stdout and stderr.
 const orders = [];
 const streams = [];
 const running = new Set();

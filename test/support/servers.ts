@@ -94,7 +94,7 @@ export interface TcpServer {
   connections: number;
 }
 
-/** Starts a server of raw connections. */
+/** Starts a TCP server. */
 export async function tcpServer(onConnection: (socket: Socket, count: number) => void): Promise<TcpServer> {
   const state = { port: 0, connections: 0 };
   const sockets = new Set<Socket>();

@@ -84,8 +84,8 @@ const parts =
 function plainOf(line: string): Plain | undefined {
   const { text, read, all = '', from = read, to } = parts.exec(line)?.groups ?? {};
   const commands = all.split(' | ');
-  // Some lines need a separate process: an undelivered job belongs to the process that submitted the job, and the
-  // version is printed before `main` runs.
+  // If the output goes to a full device, two kinds of lines need a separate process: an undelivered job belongs to the
+  // process that submitted it, and the version is printed before `main` runs.
   const needsEnd = to === '/dev/full' && / submit | --version/.test(all);
   if (!commands.every(isPlain) || needsEnd) return undefined;
   return { commands, text: text === undefined ? undefined : `${text}\n`, from, to };

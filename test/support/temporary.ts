@@ -8,7 +8,7 @@ const roomyBytes = 4 * 1024 ** 3;
 /** Makes the suite create all files below one folder. The folder is removed after the suite. */
 export default function setup(): () => void {
   const folder = mkdtempSync(join(isFit() ? memory : tmpdir(), 'mgw-suite-'));
-  // Database servers run as a different user, who must be able to reach the folders of the servers through this folder.
+  // Database servers run as a different user, who must be able to reach the servers' folders inside this one.
   chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
   return () => rmSync(folder, { recursive: true, force: true });

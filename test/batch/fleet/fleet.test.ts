@@ -11,9 +11,9 @@ describeFleet('through a transaction pool,', { isPooled: true }, (place) => {
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();
     expect(outcome).toMatchObject({ paidTwice: [], astray: [] });
-    // The first fault may leave five rows in doubt whose requests never arrive. The other eleven rows suffice for two
-    // faults. The second fault may leave five more rows in doubt, and the gateway loses, fails and refuses one
-    // submission each.
+    // The first fault may leave five rows in doubt whose requests never reach the gateway. The other eleven rows are
+    // enough for two faults. The second fault may leave five more rows in doubt. In addition, the gateway loses one
+    // response, fails one task and refuses one submission.
     expect(outcome.deaths).toBeGreaterThanOrEqual(2);
     expect(outcome.done).toBeGreaterThanOrEqual(16 - 5 - 5 - 3);
   });

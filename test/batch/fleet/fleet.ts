@@ -14,9 +14,8 @@ export interface Trial {
   runners: number;
   concurrency: number;
   /**
-   * The number of submissions between two faults. Of ten faults, one kills all runners, including the last sender, and
-   * five kill one runner. Two stop a runner for longer than its lease, one kills the server, and one cuts every
-   * connection.
+   * The number of submissions between two faults. Of every ten faults, one kills all runners, five kill one runner, two
+   * stop a runner for longer than its lease, one kills the server, and one cuts every connection.
    */
   every: number;
   /** How long an idle worker waits before it exits. */
@@ -28,7 +27,7 @@ export interface Trial {
 export interface Outcome {
   /** Prompts that were charged more than once. */
   paidTwice: string[];
-  /** Rows that are not complete, not in doubt, and have not failed with a suggested command. */
+  /** Rows without a complete video that are still new or running, or for which mgw suggests no command. */
   astray: string[];
   /** Rows that were neither finished nor in doubt when the last runner ended. */
   left: string[];

@@ -31,7 +31,7 @@ interface Phase extends Stop {
   other: 'done' | 'unknown';
   /** The total number of submissions by both runners. */
   posts: 0 | 1;
-  /** Whether the resumed runner finds the other runner's file (`done`) or ends. */
+  /** Whether the resumed runner finds the other runner's file (`done`) or fails (`ended`). */
   woken: 'done' | 'ended';
 }
 

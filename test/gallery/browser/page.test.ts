@@ -122,7 +122,7 @@ async function open(address: string, stored = '{}'): Promise<void> {
     localStorage.clear();
     Object.assign(localStorage, JSON.parse(kept));
   }, stored);
-  // Open a different file first, because the browser would not load an address that differs only after the #.
+  // Open a different file first, because the browser would not load an address that differs only in its fragment.
   await page.goto(pathToFileURL(join(user.cwd, 'm.jsonl')).href);
   await page.goto(address);
   // Each call adds its own script, because the order of several scripts is not defined.

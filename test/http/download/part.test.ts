@@ -18,7 +18,7 @@ const etag = '"one"';
 const ctx = useDownloads();
 
 const disk = vi.hoisted(() => ({
-  /** Returns the bytes that reach the disk instead of a write's first chunk. */
+  /** Returns the bytes to write in place of a write's first chunk. */
   change: undefined as ((chunk: Buffer, at: number) => Buffer) | undefined,
   syncs: true,
 }));

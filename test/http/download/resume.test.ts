@@ -13,8 +13,8 @@ const two: Served = { content: other, etag: '"two"' };
 const ctx = useDownloads();
 
 /**
- * Returns an answer that serves correctly but closes the connection at each of the offsets in turn, and a count of the
- * sent bytes.
+ * Returns a handler that serves a file correctly but closes the connection at each of the offsets in turn, and a
+ * function that returns the number of bytes sent.
  */
 function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sent: () => number } {
   let [at, sent] = [0, 0];

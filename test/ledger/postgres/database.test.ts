@@ -131,8 +131,8 @@ describe('a statement', () => {
 
 describe('a check for transactions', () => {
   /**
-   * Checks on a connection that refuses the statement `refused`, if set. Returns the connection's statements, and whether
-   * it was released as broken.
+   * Performs the check on a connection that refuses the statement `refused`, if set. Returns the connection's
+   * statements, and whether it was released as broken.
    */
   async function check(
     database: Database,

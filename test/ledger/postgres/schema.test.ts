@@ -3,7 +3,10 @@ import { Database } from '../../../src/ledger/postgres/database.ts';
 import { createTables, identityOf } from '../../../src/ledger/postgres/schema.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 
-/** Opens a database with the given encoding and parts owned by other roles. Records its statements. */
+/**
+ * Simulates a database with the given encoding, in which other roles own the objects `foreignNames`. Records the
+ * statements.
+ */
 function open(
   encoding: string,
   foreignNames: string | null,

@@ -23,7 +23,7 @@ const withToy: Plugin = {
 export async function buildWithToy(folder: string): Promise<void> {
   for (const file of ['bin', 'package.json']) cpSync(file, join(folder, file), { recursive: true });
   for (const { output, plugins, ...input } of configs as unknown as Config[]) {
-    // The man page and the types do not differ from the shipped build.
+    // Omits the man page and the types, which are the same as in the shipped build.
     const kept = plugins.filter(({ name }) => name !== 'man-page' && name !== 'declarations');
     const bundle = await rolldown({ ...input, plugins: [withToy, ...kept], logLevel: 'silent' });
     await bundle.write({ ...output, dir: join(folder, output.dir ?? '') });

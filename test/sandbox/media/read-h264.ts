@@ -184,7 +184,9 @@ function decodeBlock(r: BitReader, parameters: Parameters, picture: Picture, fir
   return block;
 }
 
-/** Returns a block's prediction. Supports DC prediction only for a block without neighbours: a flat mid grey. */
+/**
+ * Returns a block's prediction. Supports DC prediction only for a block without neighbours, which is a flat mid grey.
+ */
 function predictor(from: Picture[0] | undefined, isDc: boolean, any: Picture[0] | undefined): Picture[0] {
   if (isDc && any === undefined) return [128, 128, 128];
   if (isDc || from === undefined) throw new Error('predicted from a block that is not there');

@@ -5,7 +5,7 @@ interface Box {
   end: number;
 }
 
-/** The properties of a sound track that contains MP3 frames. */
+/** The properties of an audio track that contains MP3 frames. */
 export interface ReadAudio {
   sampleRate: number;
   channels: number;
@@ -13,7 +13,7 @@ export interface ReadAudio {
   frames: Buffer[];
 }
 
-/** The properties of a file with one video track and at most one sound track. */
+/** The properties of a file with one video track and at most one audio track. */
 export interface ReadMp4 {
   topLevel: string[];
   brands: string[];

@@ -13,7 +13,7 @@ import { packetsOf, readOpusPitch } from './read-opus.ts';
 
 const RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 const TEXT = 'Good morning, and welcome aboard. 你好世界! '.repeat(4);
-/** The text's duration. Each of the text's four repetitions has four Chinese syllables. */
+/** The text's duration, in seconds. Each of its four repetitions has four Chinese syllables. */
 const SECONDS = (Array.from(TEXT).length * 60 + 16 * 140) / 1000;
 
 /** Returns the samples' strongest pitch between 150 and 1000 Hz, to the nearest 5 Hz. */
@@ -33,7 +33,7 @@ function strongestPitch(samples: Int16Array, sampleRate: number): number {
   return candidates[powers.indexOf(Math.max(...powers))] ?? 0;
 }
 
-/** Returns the similarity of the samples to the samples `period` later: 1 for a tone of that period. */
+/** Returns how similar the samples are to themselves shifted by `period` samples: about 1 for a tone of that period. */
 function repetition(samples: Int16Array, period: number): number {
   const shift = Math.round(period);
   const product = samples.reduce((sum, sample, index) => sum + sample * (samples[index + shift] ?? 0), 0);
