@@ -178,7 +178,8 @@ describe('the package as a library', () => {
 
   afterAll(() => gateway.close());
 
-  // Checks and compiles like `tsc` in a user's strict project, but does not check the types of Node and the language.
+  // Checks and compiles like `tsc` in a user's strict project, but does not check the declaration files of Node and the
+  // language.
   const compiler = `
     import ts from '${join(repository, 'node_modules/typescript/lib/typescript.js')}';
     const [nodeTypes, ...files] = process.argv.slice(1);

@@ -39,7 +39,7 @@ export default async function* inline(bench) {
           peerValue: bytes / 1e6 / runs.of('base64'),
           ratio: runs.ratio('base64', 'mgw'),
           target: { least: 500 },
-          // The bound decodes each byte, but does not search for the end of the video, hash or sync.
+          // This bound decodes each byte, but does not search for the end of the video, hash or sync.
           bound: { by: 'curl to base64 -d', value: bytes / 1e6 / runs.of('base64') },
         },
       };

@@ -27,7 +27,7 @@ export function recordOf(file) {
 
 const isOfTool = /^(scripts\/mutants\/(main|sample|tests|runner)\.mjs|test\/mutants\.md)$/;
 
-// Replaces the build before each test run, because the tree is built once.
+// Replaces the build that precedes each test run, because the tree is built only once.
 const noBuild = 'export default function setup(): void {}\n';
 
 // Records the mutants that each test reaches, in its own process and in child processes. Concurrent tests, and code

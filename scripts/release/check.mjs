@@ -14,7 +14,7 @@ import { join, resolve } from 'node:path';
 import { commandsIn, openImage } from './root.mjs';
 import { targets } from './targets.mjs';
 
-// Installs each form of `release/` that runs on this machine into an empty root, and runs it there with chroot.
+// Installs each form of mgw in `release/` that runs on this machine into an empty root, and runs it there with chroot.
 const release = resolve('release');
 const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
 if (process.getuid?.() !== 0) throw new Error('release:check needs root, for chroot: run it with sudo');

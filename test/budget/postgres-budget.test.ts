@@ -310,7 +310,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(await budget.reserve(chargeOf('b', 1), most)).toEqual({ fits: true });
   });
 
-  // Otherwise, the other process could release the amount before this process sends its request.
+  // A process that did not wait could release the amount before the sender sends its request.
   it('makes a process that declares the sender dead wait until the reservation is recorded', async () => {
     const place = await newPlace();
     const ledger = await place.open();

@@ -19,8 +19,8 @@ const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const agentScript = fileURLToPath(new URL('../support/tool-agent.mjs', import.meta.url));
 const pace = ['--pace', '20ms'];
-// The fault client-gives-up delays a response by thirty times the pace. The delay must exceed the agent's timeout of 5
-// s.
+// The fault client-gives-up delays a response by thirty times the pace. The delay must exceed the agent's timeout of
+// five seconds.
 const slow = ['--pace', '200ms'];
 const boat = 'mgw video c submit --model vendor-h3-mini --duration 5 --prompt "a paper boat"';
 

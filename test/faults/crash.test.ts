@@ -15,7 +15,7 @@ function stateOf({ user }: Scene): string {
   return join(user.cwd, 'state');
 }
 
-/** Starts a command, and kills it when the function that `arm` receives is called. */
+/** Starts a command, passes `arm` the function that kills it, and waits until it has been killed. */
 async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<void> {
   const running: Running[] = [];
   arm(() => running[0]?.child.kill('SIGKILL'));

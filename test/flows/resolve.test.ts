@@ -62,7 +62,7 @@ describe('the suggested ways to resolve a job in doubt', () => {
     const others = [['--not-created'], ['--resubmit']];
     expect(await waysOf({}, unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
     expect(await waysOf({}, { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
-    // The job's process is dead, although no event has recorded this.
+    // The job's process is dead, although no event records this.
     expect(await waysOf({})).toHaveLength(3);
     expect(await waysOf({ protocol: 'tts' }, unknown)).toEqual([['--not-created']]);
   });

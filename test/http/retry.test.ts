@@ -7,7 +7,7 @@ import { nockGateway } from '../support/nock.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 type Answer = [status: number, body?: object, headers?: Record<string, string>];
-/** A response, an incomplete success (`cut`), or the reason why there was no response. */
+/** A response, a truncated success (`cut`), or the reason why there was no response. */
 type Outcome = Answer | 'cut' | Error;
 
 const good: Answer = [200, { data: [] }];

@@ -77,7 +77,7 @@ const stages: Stage[] = [
   { name: 'after the response was lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
 ];
 
-/** The state that a run left. The files are restored before each damage. */
+/** The state that a run left. The files are restored before they are damaged again. */
 interface Left {
   state: string;
   files: Map<string, Buffer>;

@@ -88,7 +88,7 @@ test.each(['the client', 'the server', 'both'])(
     const agent = await connectProcess('v1', user, args);
     const lost = agent.call('submit_video', one).catch(() => 'lost');
     const accept = await next();
-    // `close` would also end the server, after some seconds.
+    // `close` would also end the server, after a few seconds.
     if (which !== 'the server') agent.die();
     if (which !== 'the client') process.kill(agent.pid, 'SIGKILL');
     const other = await connect('v1', user, args);

@@ -33,8 +33,8 @@ export function patternsIn(folder: string): Pattern[] {
 }
 
 /**
- * Returns texts that may be hard for a pattern: each prefix of a matching text, repeated, and each character of that
- * text, repeated after such a prefix. All texts end with characters that do not match.
+ * Returns texts that may be slow for a pattern to match. Each repeats a prefix of a matching text, or that prefix's
+ * last character, and ends with a character that does not match.
  */
 export function hostileUnits({ source, flags }: RegExp): Unit[] {
   const tree = new RegExpParser().parsePattern(source, 0, source.length, {

@@ -342,8 +342,8 @@ function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Ma
 }
 
 /**
- * Reports budgets that are exceeded, or that do not contain the charges. After a power cut, no process can be proven
- * dead, so reservations remain. The budget of a removed job still contains any amount that may have been charged.
+ * Reports budgets that are exceeded, or that do not include the charges. After a power cut, no process can be proven
+ * dead, so reservations remain. The budget of a removed job still includes any amount that may have been charged.
  */
 async function budgets(machine: Machine, removals: number, isCut: boolean): Promise<string[]> {
   const { stdout } = await machine.runOne('budget', 'ls', '--json');

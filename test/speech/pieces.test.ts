@@ -27,7 +27,7 @@ import { readAll } from '../support/read-all.ts';
 const texts = ['one', 'two', 'three', 'four', 'five'];
 const bodies = texts.map((text) => ({ req_params: { text } }));
 
-/** Returns a handler that responds with the text in angle brackets as audio, unless `first` responds to the request. */
+/** Returns a handler whose audio is the request's text in angle brackets, unless `first` responds to the request. */
 function speaker(first: (text: string, response: ServerResponse) => boolean = () => false): Answer {
   return (response, seen) => {
     const text = textOf(seen);
@@ -109,7 +109,7 @@ test('each piece of long speech is a separate job, and the output contains all p
   const server = await speechServer((response, seen) => {
     held.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
     most = Math.max(most, held.length);
-    // The first piece receives its response last, because the order must not depend on the order of responses.
+    // The first piece receives its response last, because the order of pieces must not depend on that of the responses.
     if (held.length === 2) held.pop()?.();
     if (server.requests.length === texts.length) held.pop()?.();
   });

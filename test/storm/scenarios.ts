@@ -6,7 +6,7 @@ import type { Stage } from './reruns.ts';
 export interface Scenario {
   name: string;
   protocol: Area;
-  /** Returns the command line. If the command saves a file, it saves the file at `out`. */
+  /** Returns the command line. `out` is the output path of a command that saves a file. */
   command: (out: string) => string[];
   saves: boolean;
   isKeyed?: boolean;

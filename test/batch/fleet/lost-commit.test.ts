@@ -134,7 +134,7 @@ for (const { way, isPooled } of bothWays)
       const { gateway } = place;
       gateway.polls = Infinity;
       const queried = new Set<string>();
-      // mgw queries a row only after recording it as paid for.
+      // mgw queries a row's task only after recording that the row was paid for.
       gateway.before = ({ method, path }) => {
         if (method === 'GET' && /task-\d+$/.test(path)) queried.add(path);
         if (queried.size === 2) {

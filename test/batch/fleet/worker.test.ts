@@ -456,8 +456,8 @@ describeFleet('in a fleet,', {}, (place) => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     await place.query('update mgw.batch_rows set lost = 4');
-    // Wait until the worker knows the task. Otherwise the response would be lost with the worker, and the submission
-    // would be in doubt.
+    // Wait until the worker has queried the task. If the worker were killed before the response to its submission
+    // arrived, the row would be in doubt.
     const polled = new Promise<void>((resolve) => {
       gateway.before = ({ path }) => {
         if (path.includes('/task-')) resolve();
