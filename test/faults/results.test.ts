@@ -45,7 +45,7 @@ async function expectUnpublished(scene: Scene, code: number, ...flags: string[])
   await scene.expectInvariants(1);
 }
 
-/** Submits and saves in a separate process, and repeats the command. Expects exit 0 and the same file from both. */
+/** Submits, saves, and repeats the command. Expects exit 0 and the same file from both runs. */
 async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
   const run = await scene.submit('--key', 'boat', ...flags);
   expect(run.code, shown(run)).toBe(0);

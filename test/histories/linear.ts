@@ -53,8 +53,8 @@ export function budgetOf(limit: number) {
 }
 
 /**
- * A model of a key. The state is the handle of the key's job, or '' if the key has none. A removal returns
- * whether a job was removed.
+ * A model of a key. The state is the handle of the key's job, or '' if the key has none. A removal returns the handle
+ * of the removed job, or '' if it removed none.
  */
 export function keyed(handle: string, input: 'submit' | 'remove', output: string): string | undefined {
   if (input === 'remove')

@@ -1,4 +1,4 @@
-/** Returns the fastest CPU time of a few runs, in ms. Slower runs include the process's other work. */
+/** Returns the lowest CPU time of a few runs, in ms. Slower runs include the process's other work. */
 export function costOf(act: () => unknown, runs = 3): number {
   let least = Number.POSITIVE_INFINITY;
   for (let run = 0; run < runs; run += 1) {

@@ -15,7 +15,7 @@ export interface Mirror {
   close(): Promise<void>;
 }
 
-/** The text of a mirror, and the part of its responses that contains the text. */
+/** A mirror's text, and the part of its responses that contains it. */
 export interface Words {
   reflection: Reflection;
   /** The status of the mirror's refusals. */

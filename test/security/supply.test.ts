@@ -13,7 +13,9 @@ const json = (name: string): unknown => JSON.parse(readFileSync(new URL(name, ro
 const { packages } = json('package-lock.json') as { packages: Record<string, Package> };
 const installed = Object.entries(packages).filter(([path]) => path !== '');
 
-/** Public clients that test the sandbox. Their install scripts build nothing, and mgw does not ship these clients. */
+/**
+ * Packages of a public client that tests the sandbox. Their install scripts build nothing, and mgw does not ship them.
+ */
 const withScripts = ['node_modules/@google/genai', 'node_modules/protobufjs'];
 
 describe('the lockfile', () => {

@@ -9,7 +9,7 @@ import { reflections, startMirror } from './mirror.ts';
 const evil =
   '\u001b[31m\u001b]0;title\u0007\u001b]52;c;ZXZpbA==\u0007\u001b]8;;http://evil.example\u001b\\x\r\u0008\u009b2J\u202egpj\u2066\u2028\u{e0041}\u007f';
 
-// All characters except those that may be sent to a terminal: text and newlines.
+// The characters that must not be sent to a terminal: control and formatting characters other than the newline.
 const unsafe =
   /[\0-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/u;
 

@@ -187,7 +187,7 @@ function asksForEncryption(message: Buffer): boolean {
 class Messages {
   readonly #take: (message: Buffer, isFirst: boolean) => void;
   #bytes = Buffer.alloc(0);
-  /** Whether the next message is the first message of a client. This message has no letter. */
+  /** Whether the next message is a client's first message, which has no letter. */
   #isFirst: boolean;
 
   constructor(take: (message: Buffer, isFirst: boolean) => void, isFirst: boolean) {

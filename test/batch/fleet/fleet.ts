@@ -189,7 +189,7 @@ export class Fleet {
     };
   }
 
-  // Describes the rows that are not done, and prints the records of their jobs.
+  // Describes the rows that are new, running or blocked, and prints the records of their jobs.
   async #leftOf(rows: RowView[]): Promise<string[]> {
     const left: string[] = [];
     for (const { id, state } of rows.filter((row) => ['new', 'running', 'blocked'].includes(row.state))) {
