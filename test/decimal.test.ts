@@ -74,7 +74,7 @@ describe('an amount', () => {
     );
   });
 
-  it('is the larger of two amounts in either order', () => {
+  it('is the maximum of itself and a smaller amount, in either order', () => {
     fc.assert(
       fc.property(value, value, (one, two) => {
         const sum = add(one, two);

@@ -63,7 +63,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(Buffer.from(video as Buffer)).toEqual(Buffer.from(scene.film('s3')));
   });
 
-  it('starts as soon as that row is delivered, while independent rows continue', async () => {
+  it('starts as soon as that row is done, while independent rows continue', async () => {
     let release = (): void => undefined;
     const until = new Promise<void>((resolve) => (release = resolve));
     scene.gateway.judge = (prompt) => {
@@ -94,7 +94,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, x: 1 });
   });
 
-  it('is paid for once, even if the run is killed while the gateway works or while a file is saved', async () => {
+  it('is paid for once, even if the run is killed while the gateway generates a video or while a file is saved', async () => {
     const file = scene.file('m.csv', story(...chain(3)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
     await scene.killedAt(run, /GET .*task-1/);
@@ -180,7 +180,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('another')).toBe(scene.lastFrame('other'));
   });
 
-  it("causes that row's video to be fetched again, at no charge, if the file is missing", async () => {
+  it("causes that row's video to be fetched again at no charge if the video file is missing", async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
@@ -215,10 +215,10 @@ describe('a row that starts with the last frame of another row', () => {
   });
 });
 
-describe('references between rows', () => {
+describe('a reference between rows', () => {
   it.each([
     [
-      'a cycle',
+      'is part of a cycle',
       [
         ['s1', '@s3:last'],
         ['s2', '@s1:last'],
@@ -226,20 +226,20 @@ describe('references between rows', () => {
       ],
       /:2: .*each other: s1 → s3 → s2 → s1/,
     ],
-    ['a row that waits for itself', [['s1', '@s1:last']], /:2: .*s1 → s1/],
-    ['a name that no row has', [['s1'], ['s2', '@intro:last']], /:3: .*@intro/],
+    ['refers to its own row', [['s1', '@s1:last']], /:2: .*s1 → s1/],
+    ['contains a name that no row has', [['s1'], ['s2', '@intro:last']], /:3: .*@intro/],
     [
-      'the newest job',
+      'refers to the newest job',
       [['s1'], ['s2', '@last:last']],
       /:3: image: @last refers to a different job after each run/,
     ],
-    ['a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: this flag requires an image/],
+    ['uses a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: this flag requires an image/],
     [
-      'a sample that the row does not make',
+      'refers to a sample that the other row does not make',
       [['s1'], ['s2', '@s1#2:last']],
       /:3: image @s1#2:last: s1 makes only 1 video/,
     ],
-  ] as const)('cause an error with a line number if they form or contain %s', async (_, rows, message) => {
+  ] as const)('causes an error with a line number if it %s', async (_, rows, message) => {
     const file = scene.file('m.csv', story(...(rows as unknown as [string, string?][])));
     for (const command of ['plan', 'run']) {
       const ran = await scene.batch(command, file);
@@ -248,7 +248,7 @@ describe('references between rows', () => {
     expect(scene.gateway.posts()).toHaveLength(0);
   });
 
-  it('block a row if it depends on an invalid row that --skip-bad skips', async () => {
+  it('blocks the row that contains it if it refers to an invalid row that --skip-bad skips', async () => {
     const file = scene.file('m.csv', story(['s1', 'none.png'], ['s2', '@s1:last']));
     const ran = await scene.read('run', file, '--skip-bad');
     expect(ran.rows).toMatchObject([{ id: 's2', state: 'blocked' }]);

@@ -78,7 +78,7 @@ async function ran(...given: Parameters<typeof rows>): Promise<string> {
 }
 
 describe.skipIf(!hasFfmpeg)('mgw batch join with ffmpeg', () => {
-  it('joins clips of the same format in the order of the rows, overlays speech on one, and does not call the gateway', async () => {
+  it('joins clips of the same format in the order of the rows, overlays speech on a clip, and does not call the gateway', async () => {
     speak();
     const file = await ran(['n1', 's1'], ['s3'], ['s1'], ['s2']);
     const { gateway } = scene;
@@ -227,7 +227,7 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
   });
 
   it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])(
-    'exits 2 with the arguments %j',
+    'exits 2 if the output is missing or unsupported: %j',
     async (args) => {
       const file = scene.file('m.csv', rows(['s1']));
       const { code, stderr } = await runHereAs(scene.user, ['batch', 'join', file, ...args]);
@@ -237,13 +237,13 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
 });
 
 describe('the manifest field `over`', () => {
-  it('causes a plan error with a line number if it does not match a row', async () => {
+  it('causes `batch plan` to report an error with a line number if no row has that id', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's2']));
     const plan = await scene.batch('plan', file);
     expect([plan.code, plan.stderr]).toEqual([2, expect.stringMatching(/:3: over: no row has the id s2/)]);
   });
 
-  it('causes a join error if it refers to speech', async () => {
+  it('causes `batch join` to report an error if it refers to a speech row', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's1'], ['n2', 'n1']));
     const joined = await join(file);
     expect([joined.code, joined.stderr]).toEqual([2, expect.stringMatching(/line 4: over: n1 is not a row/)]);

@@ -69,7 +69,7 @@ describe('a batch run with --output, --name and -d', () => {
     expect(await batch('plan', file, '-d', 'duration=')).toMatchObject({ code: 0 });
   });
 
-  it('is distinct from another file with the same batch name', async () => {
+  it('is not confused with a batch of the same name from another file', async () => {
     const other = scene.file('other.csv', clips(['a', 'a fox']));
     const { stdout } = await batch('plan', other, '--name', 'film', '--json');
     expect(stdout).not.toContain(scene.at('out'));

@@ -22,8 +22,8 @@ async function enter(one: LocalPace, times: number): Promise<void> {
   for (let at = 0; at < times; at += 1) await one.enter(never);
 }
 
-describe('the number of tasks in progress', () => {
-  it('is limited, so that the next task starts only when another ends', async () => {
+describe('the limit on tasks in progress', () => {
+  it('delays the next task until another task ends', async () => {
     const { pace: one } = pace({ concurrency: 2 });
     await enter(one, 2);
     const order: string[] = [];
@@ -81,7 +81,7 @@ describe('submissions', () => {
   });
 });
 
-describe('a submission that becomes ready to send late', () => {
+describe('a submission that misses its send window', () => {
   // Makes a submission at a pace of 60 per minute that takes `connecting` ms to connect and `recording` ms to record.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
@@ -103,7 +103,7 @@ describe('a submission that becomes ready to send late', () => {
     await paced.exchange({} as never, options);
   }
 
-  it('waits for the next window if connecting takes too long, and is not sent if recording the attempt takes too long', async () => {
+  it('waits for the next window if connecting took too long, and is not sent if recording the attempt took too long', async () => {
     await sendLate({ recording: 1900 });
     await sendLate({ connecting: 2100, recording: 1900 });
     const late = { phase: 'unsent', reason: 'aborted_before_send' };
@@ -128,7 +128,7 @@ describe('polls', () => {
     [30, 30_000],
     [3600, 60_000],
   ])(
-    'wait, for all jobs, as long as a Retry-After of %i s requests, up to one minute',
+    'are all delayed by a Retry-After of %i s, up to one minute, regardless of their job',
     async (seconds, ms) => {
       const { pace: one, clock } = pace();
       const headers = { 'retry-after': String(seconds) };

@@ -85,7 +85,7 @@ describe('a batch plan', () => {
     expect(cost.at_most).toBe('unknown');
   });
 
-  it('reports rows with the same request, and refuses rows that no id distinguishes', async () => {
+  it('reports rows with the same request, and refuses such rows if they have no ids', async () => {
     const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
     expect(named.code).toBe(0);
     expect(named.stderr).toContain('same.csv:3: same request as line 2');
@@ -93,7 +93,7 @@ describe('a batch plan', () => {
     expect(await scene.batch('plan', nameless)).toMatchObject({ code: 2 });
   });
 
-  it("resolves each row's output", async () => {
+  it("lists each row's output path, computed from the template", async () => {
     const file = scene.file('out.csv', `${clips(['a', 'A boat: at sea!'])}b,c,vendor-h3-mini,5,"../../x"\n`);
     const { rows } = await scene.read(
       'plan',

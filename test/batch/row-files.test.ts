@@ -96,12 +96,12 @@ describe('a local file in a manifest', () => {
     expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
   });
 
-  it('is not read below the root folder unless the root folder is allowed', async () => {
+  it('cannot be anywhere on the disk if the manifest is in the root folder, unless --allow-files allows the root folder', async () => {
     expect(await readableFolders('/m.csv')).toEqual([process.cwd()]);
     expect(await readableFolders('/m.csv', ['/'])).toContain('/');
   });
 
-  it('is not followed to another file that its content refers to', async () => {
+  it('does not cause another file to be read if its content refers to that file', async () => {
     const inner = scene.at('inner');
     writeFileSync(inner, `@${join(outside, 'secret')}`);
     const row = fields[3]?.[1](inner) ?? {};

@@ -336,7 +336,7 @@ describe('a row that was changed after it was paid for', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1, 'a fox': 2 });
   });
 
-  it('replaces its file with --force', async () => {
+  it('replaces its file if it is retried with --force', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship']));
@@ -411,7 +411,7 @@ describe('an interruption of a batch run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('abandons pending responses if it is repeated, and leaves their rows in doubt, which are never sent again', async () => {
+  it('abandons pending responses if it is repeated; their rows remain in doubt and are never sent again', async () => {
     const { running, file, answer, told } = await interrupted();
     running.child.kill('SIGINT');
     await told;
@@ -567,7 +567,7 @@ describe('the budget of a batch', () => {
     expect(await scene.batch('retry', file, '--budget', '1', '--changed')).toMatchObject({ code: 0 });
   });
 
-  it('includes a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {
+  it('counts a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     once('a boat', { kind: 'lose' });
     const args = ['run', file, '--concurrency', '1', '--budget'] as const;
@@ -586,7 +586,7 @@ describe('the budget of a batch', () => {
     expect(error).toBeUndefined();
   });
 
-  it('causes an error, if it is too low, with the number of paid rows and of rows in doubt', async () => {
+  it('causes an error with the numbers of paid rows and rows in doubt if it is too low', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     once('a cat', { kind: 'lose' });
     const { error } = await scene.read('run', file, '--concurrency', '1', '--budget', '2');
@@ -639,7 +639,7 @@ describe('a batch that was run', () => {
     expect(listed.json['jobs']).toHaveLength(3);
   });
 
-  it('is known by its name, unlike a batch that was never run', async () => {
+  it('is the only batch with a known name: `batch status` exits 2 for any other name', async () => {
     expect(await runHereAs(scene.user, ['batch', 'status', 'nobody'])).toMatchObject({ code: 2 });
   });
 });

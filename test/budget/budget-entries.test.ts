@@ -53,7 +53,7 @@ describePostgres('entries of a budget in a database', (newPlace) => {
     expect((await budget.state()).limit).toEqual(daily);
   });
 
-  it('are not counted if there are none, although the budget is created', async () => {
+  it('are not needed to create the budget', async () => {
     const { database } = await (await newPlace()).open();
     expect(await writeBudgetRows(database, 'command', 'clips', { entries: [] })).toBe(false);
     expect(await readBudgetRows(database)).toEqual([
@@ -61,7 +61,7 @@ describePostgres('entries of a budget in a database', (newPlace) => {
     ]);
   });
 
-  it('have their own day, even if a budget with the same kind or name has a later one', async () => {
+  it('count for the current day even if a budget with the same kind or name has already begun the next day', async () => {
     const { database } = await (await newPlace()).open();
     const others = (
       [

@@ -297,7 +297,7 @@ describe('a budget', () => {
     });
   });
 
-  it('returns its state if an amount does not fit', async () => {
+  it('reports its spent and reserved amounts if it refuses an amount', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(10) });
     await ask(budget, 'a', 6);
@@ -364,7 +364,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'a', 2)).toEqual({ fits: true });
   });
 
-  it('uses the final amounts that the ledger proves', async () => {
+  it('uses the final amounts that are known from the ledger', async () => {
     const { budget } = alone('', { a: decimalOf(5), b: decimalOf(1) });
     await budget.setLimit({ amount: decimalOf(8) });
     for (const id of ['a', 'b']) await ask(budget, id, 4);

@@ -92,7 +92,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(await budget.state()).toMatchObject({ spent: decimalOf(1), reserved: decimalOf(0) });
   });
 
-  it('includes a reservation once if it is repeated because the first response was lost', async () => {
+  it('counts a reservation once if it is repeated because the first response was lost', async () => {
     const budget = await budgetIn();
     const limit = { amount: decimalOf(3) };
     for (let tries = 0; tries < 2; tries += 1)
@@ -204,7 +204,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
   });
 
   it.each(['message', 'answer'] as const)(
-    'reserves an amount once, up to the limit, if the %s is lost',
+    'reserves an amount once, up to the limit, if the connection to the database loses the %s',
     async (lose) => {
       const place = await newPlace();
       const proxy = await CuttingProxy.open(place.server.port);
@@ -221,21 +221,24 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     },
   );
 
-  it.each(['message', 'answer'] as const)('replaces an amount once if the %s is lost', async (lose) => {
-    const place = await newPlace();
-    const proxy = await CuttingProxy.open(place.server.port);
-    const { database } = await place.open({ port: proxy.port });
-    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
-    const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
-    const most = { amount: decimalOf(10) };
-    await budget.reserve(chargeOf('r', 2), most);
-    await budget.keep('r');
-    const cut = proxy.cutAt({ at: /UPDATE mgw.reservations/, lose });
-    await budget.keep('r', decimalOf(9));
-    await cut;
-    expect(shown(await budget.state())).toMatchObject({ spent: '9', reserved: '0' });
-    expect(await budget.reserve(chargeOf('s', 2), most)).toMatchObject({ fits: false });
-  });
+  it.each(['message', 'answer'] as const)(
+    'replaces an amount once if the connection to the database loses the %s',
+    async (lose) => {
+      const place = await newPlace();
+      const proxy = await CuttingProxy.open(place.server.port);
+      const { database } = await place.open({ port: proxy.port });
+      const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+      const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
+      const most = { amount: decimalOf(10) };
+      await budget.reserve(chargeOf('r', 2), most);
+      await budget.keep('r');
+      const cut = proxy.cutAt({ at: /UPDATE mgw.reservations/, lose });
+      await budget.keep('r', decimalOf(9));
+      await cut;
+      expect(shown(await budget.state())).toMatchObject({ spent: '9', reserved: '0' });
+      expect(await budget.reserve(chargeOf('s', 2), most)).toMatchObject({ fits: false });
+    },
+  );
 
   it('stores exact amounts', async () => {
     const budget = await budgetIn();
@@ -293,7 +296,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     expect(statements).toBe(1);
   });
 
-  it('uses the final amounts that the ledger proves', async () => {
+  it('uses the final amounts that are known from the ledger', async () => {
     const amounts: Record<string, Decimal> = { a: decimalOf(5), b: decimalOf(1) };
     const budget = await budgetIn(({ id }) => Promise.resolve(amounts[id] ?? 'open'));
     const most = { amount: decimalOf(8) };
@@ -397,7 +400,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
     ['released twice', ['release', 'release'], { spent: '0', reserved: '0' }],
     ['released and kept', ['release', 'keep'], { spent: '1', reserved: '0' }],
     ['kept and released', ['keep', 'release'], { spent: '1', reserved: '0' }],
-  ])('includes a reservation once if it is %s concurrently', async (_, ways, standing) => {
+  ])('counts a reservation once if it is %s concurrently', async (_, ways, standing) => {
     const place = await newPlace();
     const { database } = await place.open();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');

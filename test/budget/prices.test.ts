@@ -61,7 +61,7 @@ describe("a body's maximum cost", () => {
     [undefined, { duration: null }],
     [undefined, { duration: 0 }],
     [undefined, { seconds: '' }],
-  ])('is %s under Protocol C for %j, because it uses the longer duration', (most, body) => {
+  ])('is computed from the longer duration under Protocol C: %s for %j', (most, body) => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
   });
 
@@ -216,7 +216,7 @@ describe("a body's maximum cost", () => {
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
   });
 
-  it("is recorded, for speech, with the price of 10,000 characters, which prices the gateway's count", () => {
+  it("is recorded for speech together with the price of 10,000 characters, so that the gateway's count can be priced", () => {
     const quantity = speechQuantity({ req_params: { text: 'abc' } });
     const factors = { group: parseAmount('1.5') };
     const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);

@@ -178,7 +178,7 @@ describe('mgw api POST', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('retries a POST only if the gateway reports that it did not process the request', async () => {
+  it('retries only if the gateway reports that it did not process the request', async () => {
     let answers = 0;
     const { user, server } = await bench((response) => {
       response.writeHead((answers += 1) === 1 ? 429 : 500).end('{}');

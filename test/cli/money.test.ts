@@ -128,7 +128,7 @@ it.each<[string, string[], number]>([
   ['text', ['One.'], 0],
   ['piece', ['One. Two.', '--split', '--piece-length', '5', '--concurrency', '1'], 12],
 ])(
-  'each %s is charged to a budget according to the usage that the gateway reports, and the next one is refused',
+  'the speech of each %s is charged to a budget according to the usage that the gateway reports, and the next one is refused',
   async (_, words, code) => {
     const server = await speechServer([Buffer.from('audio'), { ...end, usage: { text_words: 20 } }]);
     const user = userHere(server.url);

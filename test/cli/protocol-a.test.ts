@@ -143,8 +143,8 @@ describe('submit -o', () => {
   });
 
   it.each([
-    ['than were ordered', []],
-    ['than were ordered by a body that is too large for the record', ['--image', 'large.png']],
+    ['than were requested', []],
+    ['than were requested by a body that is too large for the record', ['--image', 'large.png']],
   ])(
     'uses the output paths that were checked before payment, even if fewer videos arrive %s',
     async (_, image) => {
@@ -199,15 +199,18 @@ describe('the request', () => {
   it.each([
     ['image/png', png],
     ['image/jpeg', jpeg],
-  ])('contains an image as %s according to its bytes, regardless of its name', async (mimeType, bytes) => {
-    writeFileSync(join(user.cwd, 'picture.gif'), bytes);
-    const run = await user.run([...submit, '--image', 'picture.gif']);
-    expect(run.code, run.stderr).toBe(0);
-    const { instances } = JSON.parse(gateway.submissions[0]?.body ?? '') as {
-      instances: { image: unknown }[];
-    };
-    expect(instances[0]?.image).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
-  });
+  ])(
+    'gives an image the MIME type %s according to its bytes, regardless of its file name',
+    async (mimeType, bytes) => {
+      writeFileSync(join(user.cwd, 'picture.gif'), bytes);
+      const run = await user.run([...submit, '--image', 'picture.gif']);
+      expect(run.code, run.stderr).toBe(0);
+      const { instances } = JSON.parse(gateway.submissions[0]?.body ?? '') as {
+        instances: { image: unknown }[];
+      };
+      expect(instances[0]?.image).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
+    },
+  );
 
   it.each([
     ['a text', Buffer.from('no image'), 'an image'],

@@ -92,7 +92,7 @@ describe('sandbox exec', () => {
     expect(run.stderr).toContain('./nothing-here cannot be run');
   });
 
-  it('passes its three streams to the script, and with --json reserves stdout for the document', async () => {
+  it('passes its three standard streams to the script, and with --json reserves stdout for the document', async () => {
     const plain = await execAlone(['--', 'sh', '-c', 'cat; echo err >&2'], { stdin: 'in' });
     expect(plain).toMatchObject({ stdout: 'in', stderr: 'err\n' });
     const json = await execAlone(['--json', '--', 'sh', '-c', 'echo out; exit 3']);
@@ -266,7 +266,7 @@ describe('exec --verify', () => {
     expect(charges(run)).toBe(2);
   });
 
-  it("passes the documentation's example, even under chaos", async () => {
+  it("passes the documentation's example even with the fault chaos@30%", async () => {
     const runs = await Promise.all(
       [1, 2].map((seed) => {
         const chaos = ['--fault', 'chaos@30%', '--seed', String(seed)];
@@ -282,7 +282,7 @@ describe('exec --verify', () => {
   it.each([
     ['uses a new key for each call', 'new', 5, ['charged-twice', 'never-fetched'], 2],
     ['uses one key', 'same', 0, [], 1],
-  ])('checks an agent whose tool call times out and that %s', async (_, keys, code, found, paid) => {
+  ])('checks an agent whose tool call times out: the agent %s', async (_, keys, code, found, paid) => {
     const tool = `mgw video c submit --model vendor-h3-mini --duration 5 --prompt boat -o boat.mp4`;
     const agent = `${process.execPath} ${agentScript} ${keys} 5000 -- ${tool}`;
     const run = await exec([...slow, '--verify', '--json', '--fault', 'client-gives-upx1'], agent);

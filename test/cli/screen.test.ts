@@ -155,14 +155,11 @@ describe('mgw video c submit without a prompt', () => {
   it.each([
     [['--no-input'], {}],
     [[], { CI: 'true' }],
-  ])(
-    'reports the missing prompt and exits immediately with %j and the environment %j',
-    async (flags, more) => {
-      const { code, stdout, stderr } = await runOnScreen([...submit, ...flags], { ...env, ...more }, 80, '');
-      expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-      expect(stderr).toContain('--prompt: missing');
-    },
-  );
+  ])('reports the missing prompt and exits immediately: flags %j, environment %j', async (flags, more) => {
+    const { code, stdout, stderr } = await runOnScreen([...submit, ...flags], { ...env, ...more }, 80, '');
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain('--prompt: missing');
+  });
 });
 
 describe('mgw video a submit without a model', () => {
@@ -183,7 +180,7 @@ it.each([
   [['jobs', 'fetch', '@boat-1']],
   [['jobs', 'resolve', '@boat-1', '--resubmit']],
   [['tts', 'Good morning.']],
-])('%j writes no media to a terminal', async (args) => {
+])('the command %j writes no media to a terminal', async (args) => {
   const { code, stdout, stderr } = await runOnScreen([...args, '-o', '-'], env, 80);
   expect([code, stdout, stderr]).toEqual([
     2,

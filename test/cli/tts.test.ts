@@ -198,7 +198,7 @@ describe('mgw tts after a failure', () => {
     expect(stderr).toBe('');
   });
 
-  it('reports speech that was killed during the stream, and a rerun costs nothing', async () => {
+  it('reports the speech of a process that was killed during the stream, and a rerun costs nothing', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
     });

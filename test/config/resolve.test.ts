@@ -220,7 +220,7 @@ describe('the key', () => {
 });
 
 describe('the values of settings', () => {
-  it('can be poll intervals below 5 s only on loopback', () => {
+  it('may include a poll interval below 5 s only on loopback', () => {
     const flags = { pollInterval: '50ms' };
     const remote = { MGW_BASE_URL: 'https://gateway.example' };
     expect(resolve({ flags, env: { MGW_BASE_URL: 'http://127.0.0.1:1' } }).pollIntervalMs.value).toBe(50);

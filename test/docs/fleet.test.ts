@@ -67,7 +67,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
     expect(paid()).toEqual([1, 1, 1]);
   });
 
-  it('contains a manifest with a working worker, and the probe reports whether the worker is alive', async () => {
+  it('contains a Kubernetes manifest of a working worker, whose probe reports whether the worker is alive', async () => {
     const { terminationGracePeriodSeconds: grace, containers } = (parse(manifest) as Manifest).spec.template
       .spec;
     const [{ args, livenessProbe }] = containers;

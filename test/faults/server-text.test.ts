@@ -72,7 +72,7 @@ async function forEach<T>(
   await Promise.all(Array.from({ length: 24 }, worker));
 }
 
-describe.concurrent('every field of a speech frame removed, nulled and retyped', () => {
+describe.concurrent('a speech frame with a field removed, set to null or of another type', () => {
   it('leads to exit 0 only if the file contains exactly the received audio', async ({ open }) => {
     const audio = Buffer.from('the first half and the second half');
     const scene = await open('tts', { video: audio });

@@ -167,7 +167,7 @@ describe.concurrent('a finished operation of Protocol A', () => {
     ['with neither error nor response', { done: true }, 9],
     ['with both error and response', { done: true, error, response: samples }, 5],
     ['with no samples', { done: true, response: { generateVideoResponse: { generatedSamples: [] } } }, 5],
-    ['as the text "true"', { done: 'true', response: samples }, 8],
+    ['with the text "true" as `done`', { done: 'true', response: samples }, 8],
   ];
   it.for(cases)('does not lead to exit 0 if it is reported %s', async ([, body, code], { open }) => {
     const scene = await open('a');

@@ -160,7 +160,7 @@ describe('the temporary file of an output', () => {
     expect(await readFile(ctx.part, 'utf8')).toBe('paid for');
   });
 
-  it('is not changed if an unknown file has the recorded name', async () => {
+  it('gets another name if an unknown file has the recorded name, and the unknown file is not changed', async () => {
     const lock = await ctx.lock(as(1));
     await lock.note({ part: 'film.mp4.part' });
     await writeFile(ctx.part, 'of a browser');
@@ -169,7 +169,7 @@ describe('the temporary file of an output', () => {
   });
 
   it.each(['../film.mp4.x.part', 'other.part', '/etc/passwd'])(
-    'is never taken from %s, even if the log contains that name',
+    'is never assumed to be %s, even if the log contains that name',
     async (part) => {
       const lock = await ctx.lock(as(1));
       await lock.note({ part, durable: 10 });
@@ -206,7 +206,7 @@ describe('the temporary file of an output', () => {
     },
   );
 
-  it('has its scratch files removed with the lock, or by the next process', async () => {
+  it('may have scratch files, which are removed with the lock or by the next process', async () => {
     const lock = await ctx.lock(as(1));
     const { path, file } = await lock.createScratch();
     closeSync(file);

@@ -124,7 +124,7 @@ describe('publish', () => {
     expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
-  it("includes the caller's charge in errors", async () => {
+  it('includes in its errors what the caller knows about the charge', async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, { force: false, charged: 'maybe' })).rejects.toMatchObject({
       charged: 'maybe',

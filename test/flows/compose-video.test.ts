@@ -145,7 +145,7 @@ describe('the model list', () => {
     expect(await composed('check', lacking)).toMatchObject({ body: undefined, fetched: [] });
   });
 
-  it('is fetched only to complete a body in a dry run or with --no-check', async () => {
+  it('is fetched in a dry run or with --no-check only if the body cannot be completed without the list', async () => {
     for (const parts of [{ dryRun: true }, { check: false }]) {
       expect((await composed('check', parts)).fetched).toEqual([]);
       expect((await composed('fill', parts)).fetched).toEqual(['fill']);
@@ -170,7 +170,7 @@ describe('the model list', () => {
     });
   });
 
-  it('must contain exactly this model, but with --no-check a missing model only causes a note', async () => {
+  it('must provide the omitted fields, but with --no-check a failure to do so only causes a note', async () => {
     const refuse = (): never => {
       throw new Error('choose vendor-h3-mini 1 or 2');
     };

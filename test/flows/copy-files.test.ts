@@ -200,7 +200,7 @@ it('a job can be copied even if the name of its command is damaged in the target
   expect(await chain(to)).toEqual([next]);
 });
 
-it("a key's first job that exists decides whether the key would name two jobs", async () => {
+it('a key is a conflict only if its first existing job in the target differs; jobs that were never created are ignored', async () => {
   const [from, to] = await ledgers();
   const [first, other, unmade] = [newJobId(now - 5), newJobId(now - 4), newJobId(now - 3)];
   await command(from, first, 'boat');

@@ -92,7 +92,7 @@ describe("an earlier job's video", () => {
     await expect(found.read()).rejects.toMatchObject({ code: 'usage', message });
   });
 
-  it('is its recorded file if the file is missing and may not be fetched', async () => {
+  it('is identified by its recorded hash if its file is missing and may not be fetched', async () => {
     const { folder, job, session } = scene();
     const path = join(folder, 'a.mp4');
     const began: JobEvent = {

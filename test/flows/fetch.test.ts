@@ -73,13 +73,13 @@ it('a command that waits for a job prints the handle if the job is removed, beca
 
 it.each<[string, JobEvent[], RegExp]>([
   [
-    'is sent by the same command if no process works on it',
+    'suggests the command that created it if no process works on it',
     [],
     /To send it, repeat the command that created it/,
   ],
   // Running the same command again would pay for a second take.
-  ['is sent by the live process that works on it', [running], /is still running and will send it/],
-])('an unsent job %s', async (_, events, message) => {
+  ['reports that the process that works on it will send it', [running], /is still running and will send it/],
+])('the error about a wait for an unsent job %s', async (_, events, message) => {
   const deps = await flowDeps(freshFolder());
   const job = await jobWith(deps.ledger, 'c', ...events);
   const waiting = { ask: 'finish', force: false, deadline: endless } as const;
@@ -205,7 +205,7 @@ async function planned(job: Job, target: Target, deps: FlowDeps, protocol?: Prot
   return { ...one, ...(protocol && { protocol }) };
 }
 
-it('a job with several REFs is planned once, under its first REF', async () => {
+it('a job that is named by two REFs is fetched once, under the first REF', async () => {
   const state = freshFolder();
   const deps = await flowDeps(state, {});
   const { id } = await jobWith(deps.ledger, 'c', accepted);

@@ -26,7 +26,7 @@ describe('a job with a REF', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('is refused with the command for its protocol if it has another protocol, but is accepted if its protocol is lost', async () => {
+  it('is refused, with the command for its own protocol, if the command is for another protocol, but is accepted if its protocol is lost', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
@@ -50,7 +50,7 @@ describe('a job with a REF', () => {
     expect(protocolOf({ ...lost, protocol: 'c' })).toBe(c);
   });
 
-  it('is refused with the command for its own gateway if it belongs to another gateway', async () => {
+  it('is refused if it belongs to another gateway, and the error suggests the command for that gateway', async () => {
     const deps = await flowDeps(freshFolder());
     const id = newJobId(1_795_000_000_000);
     await deps.ledger.create(id, [{ ...prepared, base_url: 'https://other.example' }]);
@@ -60,7 +60,7 @@ describe('a job with a REF', () => {
     });
   });
 
-  it('is refused if it is not recorded, with the possible protocols if the REF may be a handle', async () => {
+  it('is refused if it is not recorded, and the error lists the possible protocols if the REF may be a handle', async () => {
     const deps = await flowDeps(freshFolder());
     const find = (...words: string[]): Promise<unknown> =>
       findJobHere('task_9', deps, words).catch((error: unknown) => error);
@@ -118,7 +118,7 @@ describe('a job of another gateway', () => {
     ['https://g.example', 'https://g.example'],
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
-  ])('is not assumed for a job recorded for "%s" if the gateway is %s', (own, gateway) => {
+  ])('is not a job that was recorded for "%s" if the configured gateway is %s', (own, gateway) => {
     expect(() => checkGateway(at(own), gateway, choice(), ['jobs'])).not.toThrow();
   });
 
@@ -138,7 +138,7 @@ describe('a job of another gateway', () => {
     ['default', 'https://g.example', 'work', 'https://work.example'],
     ['work', 'https://work.example', 'default', 'https://g.example'],
   ])(
-    'is queried from the profile %s (%s) with the key of the profile %s (%s)',
+    'is refused under the profile %s (%s), and the suggested command selects the profile %s (%s)',
     (profile, here, other, own) => {
       expect(() => checkGateway(at(own), here, choice({ profile }), ['jobs', 'wait', 'j'])).toThrow(
         expect.objectContaining({
@@ -148,7 +148,7 @@ describe('a job of another gateway', () => {
     },
   );
 
-  it('is queried from its own profile if a flag has replaced the base URL of the profile', () => {
+  it('is refused if a flag has replaced the base URL of the profile, and the suggested command restores it', () => {
     const settings = choice({ baseUrl: 'https://other.example' });
     expect(() => checkGateway(at('https://g.example'), 'https://other.example', settings, ['jobs'])).toThrow(
       expect.objectContaining({ next: ['mgw', '--base-url', 'https://g.example', 'jobs'] }),

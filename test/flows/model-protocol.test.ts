@@ -69,7 +69,7 @@ describe('the command line', () => {
     ['Video-B', '/'],
     ['vendor-h4', '/v1/video/generations'],
     ['vendor-h3-mini', '/v1/video/generations'],
-  ])("submits to %s through the model's protocol", async (model, path) => {
+  ])("submits a job for the model %s through the model's protocol", async (model, path) => {
     expect(await json('video', 'submit', 'a boat', '-m', model, '-d', '5')).toMatchObject({ exit_code: 0 });
     expect(posts).toEqual([path]);
   });

@@ -84,23 +84,23 @@ it.each<[string, object, string[]]>([
     ['--profile', 'work', '--base-url', 'https://g.example'],
   ],
   ['only the sandbox', { MGW_SANDBOX: '1', MGW_BASE_URL: 'https://g.example' }, ['--sandbox']],
-  ['nothing that the profile contains', {}, []],
-])("a command for a person contains %s from the server's environment", (_, env, flags) => {
+  ['none if only the config file sets the gateway', {}, []],
+])("the server's environment adds flags to a command for a person: %s", (_, env, flags) => {
   const profiles = { default: { base_url: 'https://own.example' }, work: {} };
   const settings = resolveSettings({ flags: {}, env: { ...env }, file: { profiles } });
   const command = ['jobs', 'wait', 'j'];
   expect(commandForPerson(['mgw', ...command], {}, settings)).toEqual(['mgw', ...flags, ...command]);
 });
 
-describe('the next command after a command with -o', () => {
+describe('the next command, given the flags of the failed command,', () => {
   const job = { id: 'j', protocol: 'c' } as Job;
   const fetch = ['mgw', 'video', 'c', 'fetch', 'j'];
   const resolve = ['mgw', 'jobs', 'resolve', 'j'];
 
   it.each<[string, string[] | undefined, object, KeptFlags, string[] | undefined]>([
-    ['is a fetch with -o', fetch, { job }, { output: 'a.mp4' }, [...fetch, '-o', 'a.mp4']],
+    ['is a fetch with the same -o', fetch, { job }, { output: 'a.mp4' }, [...fetch, '-o', 'a.mp4']],
     [
-      'overwrites if the command had --force',
+      'has --force if the failed command had --force',
       fetch,
       { job },
       { output: 'a.mp4', force: true },
@@ -120,7 +120,7 @@ describe('the next command after a command with -o', () => {
       { output: 'a.mp4', strict: true, mark: true },
       [...resolve, '-o', 'a.mp4'],
     ],
-    ['is a resolve with -o', resolve, { job }, { output: 'a.mp4' }, [...resolve, '-o', 'a.mp4']],
+    ['is a resolve with the same -o', resolve, { job }, { output: 'a.mp4' }, [...resolve, '-o', 'a.mp4']],
     [
       'keeps the budgets of a resolve',
       resolve,
@@ -129,7 +129,7 @@ describe('the next command after a command with -o', () => {
       [...resolve, '-o', 'a.mp4', '--budget', '5', '--budget-name', 'clips'],
     ],
     [
-      'keeps the budgets of a resolve without an output',
+      'keeps the budgets of a resolve even if the failed command had no -o',
       resolve,
       { job },
       { budget: '5' },
@@ -150,13 +150,13 @@ describe('the next command after a command with -o', () => {
       [...fetch, '-o', 'a.mp4'],
     ],
     [
-      'remains a wait without an output',
+      'remains a wait if the failed command had no -o',
       ['mgw', 'jobs', 'wait', 'j'],
       { job, retry: 'resume' },
       {},
       ['mgw', 'jobs', 'wait', 'j'],
     ],
-    ['does not overwrite without an output', resolve, { job }, { force: true }, resolve],
+    ['has no --force if the failed command had no -o', resolve, { job }, { force: true }, resolve],
     [
       'has no budget if it cannot pay',
       [...resolve, '--adopt', 'h'],
@@ -200,13 +200,13 @@ describe('the next command after a command with -o', () => {
       ['mgw', 'jobs', 'ls'],
     ],
     [
-      'is unchanged if it has an output',
+      'is unchanged if it already has -o',
       [...fetch, '-o', 'b.mp4'],
       { job },
       { output: 'a.mp4' },
       [...fetch, '-o', 'b.mp4'],
     ],
-    ['is unchanged without an output', fetch, { job }, {}, fetch],
+    ['is unchanged if the failed command had no -o', fetch, { job }, {}, fetch],
     ['is unchanged without a job', fetch, {}, { output: 'a.mp4' }, fetch],
     ['is unchanged for speech', fetch, { job: { ...job, protocol: 'tts' } }, { output: 'a.mp4' }, fetch],
     [
@@ -221,7 +221,7 @@ describe('the next command after a command with -o', () => {
   });
 });
 
-it('a free path ends with the next unused number, but a device, a folder without a name or a template has none', () => {
+it('the suggested free path ends with the next unused number, and no path is suggested for a device, a folder without a name or a template', () => {
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
   const freePath = (path: string): string | undefined =>

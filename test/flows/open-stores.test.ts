@@ -61,7 +61,7 @@ it("a request to the store is not repeated after the command's deadline", async 
 const settings = (flags: object, env: object = {}): ReturnType<typeof resolveSettings> =>
   resolveSettings({ flags, env: { ...env }, file: { profiles: {} } });
 
-it("a script's sandbox is used unchanged", async () => {
+it('the sandbox at the address in MGW_SANDBOX is used, and no other sandbox is started', async () => {
   const opened = await openSandbox(settings({}, { MGW_SANDBOX: 'http://127.0.0.1:7' }), '/nowhere');
   expect([opened.url, opened.key === '']).toEqual(['http://127.0.0.1:7', false]);
   await opened.close();

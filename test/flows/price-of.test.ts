@@ -18,7 +18,7 @@ describe('the price of a submission', () => {
     ['c', '', 'no model (Protocol C)', undefined],
     ['tts', '', 'speech', ['prices.tts', '10k_characters=AMOUNT']],
   ])(
-    'is reported as unknown, together with the command that sets it: Protocol %s, model "%s", reported for %s',
+    'is unknown if it is not set, and the command that sets it is suggested for a known model: protocol %s, model "%s", printed as "%s"',
     (protocol, model, what, setting) => {
       const priced = priceOf({ protocol, model, body: {} }, real);
       const command = setting && ['mgw', 'config', 'set', ...setting];

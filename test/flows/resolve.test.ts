@@ -98,13 +98,16 @@ describe('speech in doubt', () => {
     [resubmit, {}, '--new.'],
     [adopted, { key: 'k' }, 'another --key.'],
     [resubmit, { key: 'k' }, 'another --key.'],
-  ])('has no task, so the answer %j is refused for the settings %j', async (resolution, more, take) => {
-    const session = sessionIn(freshFolder());
-    const id = await doubtful(session, { protocol: 'tts', ...more }, unknown);
-    const message = `A speech job has no task at the gateway: use --not-created, or run mgw tts again with ${take}`;
-    await expect(decide(session, id, resolution)).rejects.toMatchObject({ code: 'usage', message });
-    expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
-  });
+  ])(
+    'has no task, so the decision %j is refused (other fields of the record: %j)',
+    async (resolution, more, take) => {
+      const session = sessionIn(freshFolder());
+      const id = await doubtful(session, { protocol: 'tts', ...more }, unknown);
+      const message = `A speech job has no task at the gateway: use --not-created, or run mgw tts again with ${take}`;
+      await expect(decide(session, id, resolution)).rejects.toMatchObject({ code: 'usage', message });
+      expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
+    },
+  );
 
   it('remains in doubt until the user resolves it, even if its response was recorded', async () => {
     const session = sessionIn(freshFolder());
@@ -150,18 +153,25 @@ describe('a video in doubt', () => {
   });
 
   it.each<[string, Resolution, (id: string) => string[]]>([
-    ['needs no key', notCreated, (id) => ['--base-url', base_url, 'jobs', 'resolve', id, '--not-created']],
     [
-      'needs a key of that gateway',
+      'the same command with that base URL',
+      notCreated,
+      (id) => ['--base-url', base_url, 'jobs', 'resolve', id, '--not-created'],
+    ],
+    [
+      'a login to that gateway',
       adopted,
       () => ['auth', 'login', '--profile', 'g.example', '--base-url', base_url],
     ],
-  ])('of another gateway %s if the decision is %j', async (_, resolution, next) => {
-    const profile = { api_key: 'sk-of-another-gateway' };
-    const session = sessionIn(freshFolder(), { MGW_API_KEY: undefined }, {}, profile);
-    const id = await doubtful(session, { base_url }, unknown);
-    await expect(decide(session, id, resolution)).rejects.toMatchObject({ next: ['mgw', ...next(id)] });
-  });
+  ])(
+    'is refused if it belongs to another gateway, and the error suggests %s for the decision %j',
+    async (_, resolution, next) => {
+      const profile = { api_key: 'sk-of-another-gateway' };
+      const session = sessionIn(freshFolder(), { MGW_API_KEY: undefined }, {}, profile);
+      const id = await doubtful(session, { base_url }, unknown);
+      await expect(decide(session, id, resolution)).rejects.toMatchObject({ next: ['mgw', ...next(id)] });
+    },
+  );
 
   it.each([
     ['its last recorded attempt, even if another process is starting the next one', '', 1],
@@ -367,7 +377,7 @@ describe('--resubmit', () => {
     ['its recorded budgets', undefined, {}, ['--budget', '4', '--budget-name', 'clips']],
     ['the budgets that the user passes', '5', { budgetName: 'songs' }, ['--budget', '5']],
   ])(
-    'suggests %s if its response is lost too, and its estimated cost was reserved only once',
+    'suggests %s if its response is lost too, and reserves its estimated cost only once',
     async (_, budget, flags, expected) => {
       const server = await httpServer((_, response) => void response.destroy());
       const profile = { prices: { c: { 'vendor-h3': 'video=4' } } };

@@ -19,7 +19,7 @@ import { fakeClock } from '../jobs/harness.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
-it('a session tries again if it could not open its ledger or its settings', async () => {
+it('a session opens its ledger again if the first attempt failed', async () => {
   const state = join(freshFolder(), 'state');
   writeFileSync(state, '');
   const session = sessionIn(state);
@@ -67,16 +67,16 @@ it('the sandbox has its own schema in a shared database', () => {
 });
 
 it.each([
-  ['the earlier command deadline', { remainingMs: () => 5 }, 5],
-  ['its own timeout', { remainingMs: () => Infinity }, 1_200_000],
+  ["the command's deadline if it is earlier", { remainingMs: () => 5 }, 5],
+  ["its own timeout if the command's deadline is later", { remainingMs: () => Infinity }, 1_200_000],
   ['its own timeout if the command has no deadline', undefined, 1_200_000],
-])('a transfer ends with %s', async (_, deadline, expected) => {
+])('the deadline of a transfer is %s', async (_, deadline, expected) => {
   const client = () => Promise.resolve({ deadline } as GatewayClient);
   const session = sessionIn(freshFolder(), {}, { client }, { timeout: '20m' });
   expect((await transferDeadline(session)).remainingMs()).toBe(expected);
 });
 
-it("the command's deadline applies to the client once it has started", async () => {
+it("the command's deadline applies to the client once the deadline has started", async () => {
   const session = sessionIn(freshFolder(), {}, {}, { timeout: '20m' });
   const { deadline } = await session.client();
   expect(deadline?.remainingMs()).toBe(Infinity);
@@ -84,7 +84,7 @@ it("the command's deadline applies to the client once it has started", async () 
   expect(deadline?.remainingMs()).toBe(1_200_000);
 });
 
-it('a session uses the wrapped client', async () => {
+it('a session uses the client that wrapClient returns', async () => {
   const wrapped = {} as GatewayClient;
   const session = openSession({
     clock: fakeClock(),

@@ -163,7 +163,7 @@ describe('the upload of a submission', () => {
     );
   });
 
-  it("needs a job's frame locally, but accepts a file that is in the store", async () => {
+  it("is refused if a job's frame is not available locally, or if a file is neither local nor in the store", async () => {
     const none: LocalFiles = new Map();
     await expect(uploaded({ image: frame }, none)).rejects.toThrow('is a frame of an earlier job');
     await expect(uploaded({ image: png }, none)).rejects.toThrow('the store does not have it');

@@ -52,7 +52,7 @@ async function rawServer(
 }
 
 describe('a request', () => {
-  it('is sent unchanged below the base path, with its length in bytes and one key', async () => {
+  it('is sent unchanged below the base path, with its length in bytes, and contains the key only once', async () => {
     const server = await httpServer(says('{}'));
     await clientFor(`${server.url}/gateway/`).exchange(post, recorded);
     const [seen] = server.requests;
@@ -231,7 +231,7 @@ describe('the hook before the first byte', () => {
 describe('a request whose response may be incomplete', () => {
   it.each<[string, (socket: Socket) => void]>([
     ['a reset', (socket) => socket.resetAndDestroy()],
-    ['an end', (socket) => socket.end()],
+    ['a closed connection', (socket) => socket.end()],
     ['half a status line', (socket) => socket.end('HTTP/1.')],
     ['a protocol other than HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
     ['half the headers', (socket) => socket.end('HTTP/1.1 200 OK\r\nx-a: b\r\n')],
@@ -247,7 +247,7 @@ describe('a request whose response may be incomplete', () => {
     ],
     ['one endless header', (socket) => endless(socket, 'HTTP/1.1 200 OK\r\nx-a: ', 'y'.repeat(500))],
     [
-      'a length twice',
+      'two different lengths',
       (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'),
     ],
   ])('is reported as sent after %s', async (_, say) => {

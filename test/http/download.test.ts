@@ -167,7 +167,7 @@ describe('a file with the wrong length', () => {
       saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content),
       4,
     ],
-  ])('is retried, then causes an error (%s)', async (what, answer, tries) => {
+  ])('is requested again, then causes an error (%s)', async (what, answer, tries) => {
     const server = await ctx.start(answer);
     const exit = what === 'with two different lengths' ? { code: 'unreachable', exitCode: 6 } : corrupt;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ ...exit, retry: 'resume' });

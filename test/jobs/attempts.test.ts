@@ -114,7 +114,7 @@ describe('another attempt', () => {
   );
 });
 
-it('an attempt is confirmed before it is sent, so that a lost event cannot hide it', async () => {
+it('an attempt is confirmed in the ledger before it is sent, so that a lost event cannot hide the attempt', async () => {
   const server = await httpServer();
   const deps = await depsFor(server.url, freshFolder());
   const { job } = await run(deps);

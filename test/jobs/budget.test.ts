@@ -117,7 +117,7 @@ describe('a payment under a budget', () => {
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
   ])(
-    'does not end the job of a concurrent run (payment %s) if this payment is refused',
+    'is refused without ending the job if a concurrent run pays for the same job (that payment is %s)',
     async (_, cost, exit) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });

@@ -67,7 +67,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(lasting)(
-      'a row stays unsent, while "sending" is being committed, until the outcome of the commit is known if $trouble',
+      'a row is not sent while mgw cannot tell whether its "sending" event was committed: $trouble',
       async ({ make, sendingStands }) => {
         make(proxy, sending);
         const first = await runHereAs(machine, args);
@@ -85,7 +85,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     it.each(passing)(
-      'a row is submitted exactly once if the response to the commit of "sending" $trouble',
+      'a row is submitted exactly once if the response to the commit of its "sending" event $trouble',
       async ({ make }) => {
         make(proxy, sending);
         const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
@@ -109,7 +109,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     it.each(passing)(
-      'the run continues if the response to the commit of the acceptance $trouble',
+      "the run continues if the response to the commit of a row's acceptance $trouble",
       async ({ make }) => {
         make(proxy, reply);
         const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
@@ -118,7 +118,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     it.each(['finished', 'file'])(
-      'a row is reported as running and paid for if "%s" is being committed when the database is lost',
+      'a row is reported as running and paid for if the database is lost during the commit of its "%s" event',
       async (type) => {
         goneWith('message')(proxy, new RegExp(`type\\W+${type}\\W`));
         expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);

@@ -150,7 +150,7 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
-  it('enqueuing a file again requeues, of the rows that have ended, only those in doubt', async () => {
+  it('enqueuing a file again requeues rows that ended in doubt, but no other rows that have ended', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
     const taken = await own.claim('clips', 2);

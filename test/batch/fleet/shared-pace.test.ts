@@ -124,14 +124,14 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('a shared pace allows all processes together at most the configured submissions per minute', async () => {
+  it('a shared pace limits the submissions of all processes together to the configured number per minute', async () => {
     const machines = await Promise.all([1, 2].map(() => machine({ perMinute: 600 })));
     const began = systemClock.monotonic();
     await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.waitToSubmit(never))));
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('a shared pace eventually releases a slot that could not be released immediately', async () => {
+  it('a shared pace releases a slot once the database responds again', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
     const one = await machine({ fleet });

@@ -108,7 +108,7 @@ describeFleet('in a fleet,', {}, (place) => {
     return place.query('select id, state from mgw.batch_rows order by position');
   }
 
-  it('batch enqueue reports a changed row, and the change is not paid for', async () => {
+  it('batch enqueue reports a changed row, and a worker does not pay for the change', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -283,7 +283,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(await rowsInQueue()).toBe('row-0\twaiting');
   });
 
-  it('a worker returns a row to the queue unpaid, and becomes idle, if the output cannot be named or exists', async () => {
+  it("a worker returns a row to the queue unpaid, and becomes idle, if the row's output exists or has no valid name", async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const unnamed = await runHereAs(
       here,
@@ -434,7 +434,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('a worker suggests a command that raises a used-up budget, and the next worker then pays for the other row', async () => {
+  it('a worker whose budget is used up suggests the command that raises it, and the next worker then pays for the remaining row', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2), '--budget', '1']);
     const budgeted = async (): Promise<CliResult> => {
       const machine = machines.machine();
@@ -556,7 +556,7 @@ describe('the command line without a shared ledger', () => {
 });
 
 it.each(['@/etc/passwd', '', 5, null, ['@/etc/passwd'], undefined])(
-  'the body of a queued row must be an object (refused: %j)',
+  'a queued row is reported as damaged if its body is not an object: %j',
   (body) => {
     const row = { id: 'a', index: 1, line: 2, kind: 'c', tags: [] };
     expect(() => parseRow('a', JSON.stringify({ ...row, body: { model: 'm' } }))).not.toThrow();

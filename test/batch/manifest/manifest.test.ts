@@ -44,7 +44,7 @@ const row = {
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
 
 describe('a manifest row', () => {
-  it('has its values parsed like those of command-line flags', async () => {
+  it('is parsed by the same rules as command-line flags', async () => {
     const written = {
       ...c,
       id: 7,
@@ -82,7 +82,7 @@ describe('a manifest row', () => {
     ]);
   });
 
-  it('is read as the same row from each manifest format', async () => {
+  it('is read identically from every manifest format', async () => {
     const texts = {
       'm.csv':
         'id,protocol,prompt,model,model_version,duration,audio,reference,set.A.B\n1,b,a boat,Kling,2.0,5,false,https://a/1 https://a/2,7\n',
@@ -205,7 +205,7 @@ describe('JSON Lines manifests', () => {
 });
 
 describe('a YAML manifest', () => {
-  it('is read with its settings, and with the rows of its matrix after the other rows', async () => {
+  it('is read with its settings, and the rows of its matrix follow the other rows', async () => {
     const yaml = `
 name: clips
 output: "{name}/{id}.{ext}"
@@ -234,7 +234,7 @@ rows:
     ]);
   });
 
-  it("has an invalid matrix value reported, with the value's line, for every row that uses the value", async () => {
+  it('causes an error with the line of an invalid matrix value for every row that uses the value', async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -242,7 +242,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it("is read with its anchors, and each row's errors have that row's line numbers", async () => {
+  it("may contain anchors, and each row's errors have that row's line numbers", async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -399,7 +399,7 @@ it.each([
     'jsonl',
     (n: number) => JSON.stringify({ id: `row-${n}`, protocol: 'c', prompt: `${'a boat '.repeat(64)}${n}` }),
   ],
-])('a manifest of 8,000 rows is streamed rather than loaded: %s', async (format, row) => {
+])('a manifest of 8,000 rows (%s) is streamed, not loaded into memory', async (format, row) => {
   const header = format === 'csv' ? ['id,protocol,model,duration,prompt'] : [];
   const rows = Array.from({ length: 8000 }, (_, n) => row(n));
   const path = join(freshFolder(), `m.${format}`);

@@ -11,7 +11,7 @@ const schema = manifestJsonSchema();
 const rows = at(schema, '$defs.row.anyOf') as JsonObject[];
 
 describe("a manifest's JSON Schema", () => {
-  it("contains each command's flags, in both spellings, and set.PATH", () => {
+  it("contains set.PATH and each command's flags, spelled with hyphens and with underscores", () => {
     expect(rows.map((row) => at(row, 'properties.protocol.const'))).toEqual(kinds);
     const flags = [protocols.a.flags, protocols.b.flags, protocols.c.flags, speechFlags];
     for (const [index, table] of flags.entries()) {
@@ -25,7 +25,7 @@ describe("a manifest's JSON Schema", () => {
     }
   });
 
-  it('describes the members outside the rows', () => {
+  it('describes the fields outside the rows', () => {
     const names = ['name', 'output', 'concurrency', 'budget', 'defaults', 'matrix', 'rows'];
     expect(Object.keys(schema['properties'] as object)).toEqual(names);
   });

@@ -101,14 +101,14 @@ describe('a spreadsheet file', () => {
   });
 
   it.each([
-    ['a Zip under another name', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
+    ['a Zip file', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
     ['an old workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
-  ])('is refused with instructions for saving it as CSV: %s', async (_, name, content) => {
+  ])('is refused with instructions for saving it as CSV if its content is %s', async (_, name, content) => {
     await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
   });
 
   it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])(
-    'is refused with instructions for saving it as CSV: %s',
+    'is refused with instructions for saving it as CSV if its name is %s',
     async (name) => {
       await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
     },
@@ -159,7 +159,7 @@ describe('templates in a manifest', () => {
   });
 });
 
-describe("a manifest's size", () => {
+describe('a manifest that is too large, too complex or empty', () => {
   it.each([
     [
       '200 aliases of a row of 5,001 nodes',
@@ -187,7 +187,7 @@ describe("a manifest's size", () => {
     ],
     ['a row of separators', 'm.csv', () => `id,prompt\n${','.repeat(1e6)}`, /^m:2: the line has more than/],
     [
-      'only invalid rows',
+      '10,002 invalid rows',
       'm.jsonl',
       () => '1\n'.repeat(10_002),
       /^m:10001: the file has more than 10000 problems/,
@@ -218,12 +218,12 @@ describe("a manifest's size", () => {
       /^m:1: the row has 2000 fields; allowed: 1000/,
     ],
     [
-      'lists in lists',
+      'lists nested 20,000 levels deep',
       'm.yaml',
       () => `rows:\n- {protocol: c, set.a: ${'['.repeat(20_000)}${']'.repeat(20_000)}}`,
       /the lists or maps are nested too deeply/,
     ],
-  ])('is limited, so mgw refuses: %s', async (_, name, content, message) => {
+  ])('causes an error: %s', async (_, name, content, message) => {
     const { problems } = await read(name, content());
     expect(problems).toContainEqual(expect.stringMatching(message));
   });

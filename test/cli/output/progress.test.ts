@@ -47,7 +47,7 @@ describe('remainingText', () => {
 });
 
 describe('waitingLines', () => {
-  it("drop the id first, then the gateway's own status, then the time, but never the state or the percentage", () => {
+  it("omits the id first, then the gateway's own status, then the time, but never the state or the percentage", () => {
     expect(waitingLines([job], ' after 1m02s', ', about 20s left')).toEqual([
       'job_1 running (IN_PROGRESS) 42% after 1m02s, about 20s left',
       'running (IN_PROGRESS) 42% after 1m02s, about 20s left',

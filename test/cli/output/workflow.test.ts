@@ -112,7 +112,7 @@ describe('mgw in a workflow', () => {
 });
 
 describe("on a workflow's stderr,", () => {
-  it('an error is an annotation on one line, escaped', () => {
+  it('an error is printed as a single escaped annotation line', () => {
     const error = new MgwError('submit_unknown', '100%: a\r\n##[b]', {
       next: ['mgw', 'jobs', 'show', 'a b'],
     });
