@@ -108,7 +108,7 @@ describe('a row that starts with the last frame of another row', () => {
       expect(frames.get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
   });
 
-  it('becomes stale, like all rows that depend on it, if that row is remade, and retry --stale then pays for it once', async () => {
+  it('becomes stale if that row is remade, as do all rows that depend on it, and `batch retry --stale` pays for each of them once', async () => {
     const file = scene.file('m.csv', story(...chain(5)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     await runHereAs(scene.user, ['jobs', 'rate', '@m/s3', '1']);

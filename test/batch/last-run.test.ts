@@ -97,7 +97,7 @@ it("a batch uses its last run's budget and sidecar setting until a command sets 
   for (const id of ['a', 'b']) expect(existsSync(scene.at(`${id}.mp4.json`))).toBe(true);
 });
 
-it('a batch uses the output in the manifest if it was edited after the last run', async () => {
+it('a batch uses the output in the manifest if the manifest was edited after the last run', async () => {
   const text = (folder: string): string =>
     `output: ${scene.at(folder)}/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]`;
   const file = scene.file('film.yaml', text('one'));

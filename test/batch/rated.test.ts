@@ -9,7 +9,7 @@ beforeEach(async () => {
 });
 afterEach(() => scene.gateway.close());
 
-it('retry --rated pays once for a new take of each low-rated row, and keeps the earlier take', async () => {
+it('batch retry --rated pays once for a new take of each low-rated row, and keeps the earlier take', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a kite']));
   expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   await runHereAs(scene.user, ['jobs', 'rate', '@m/a', '2', '--note', 'too flat']);

@@ -402,7 +402,7 @@ describe.concurrent('errors of Protocol B with HTTP 200', () => {
     expect((await scene.submit()).json).toMatchObject({ exit_code: 4, error: { charged: 'no' } });
     await scene.expectInvariants(0);
   });
-  it('are retried for RequestLimitExceeded', async ({ open }) => {
+  it('cause a retry for RequestLimitExceeded', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
     const run = await scene.submit('--key', 'boat');

@@ -121,7 +121,7 @@ describe("an earlier job's video", () => {
     await expect(frame.read()).rejects.toThrow('changed while the command ran');
   });
 
-  it('is selected by its number, regardless of its folder, newest first', async () => {
+  it('is the newest file with its number, regardless of the name before the number', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
     const began: JobEvent = {

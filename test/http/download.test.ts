@@ -463,7 +463,7 @@ describe('a redirected download', () => {
     expect(JSON.stringify(foreign.asked)).not.toContain('secret');
   });
 
-  it('is treated as expired if the new host refuses the request, and the new host is not trusted', async () => {
+  it('is treated as expired if an untrusted new host refuses the request', async () => {
     const foreign = await ctx.start(saying('403 No', {}), 'localhost');
     const own = await ctx.start(to(foreign.url('/x', 'localhost')));
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });

@@ -124,7 +124,7 @@ describeFleet('in a fleet,', {}, (place) => {
     ]);
   });
 
-  it('batch enqueue replaces a queued row that was never sent with the changed row', async () => {
+  it('batch enqueue updates a changed row in the queue if the row was never sent', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);

@@ -73,7 +73,7 @@ describe('a spreadsheet file', () => {
     expect([problems, notes]).toEqual([['m:3: it is not valid UTF-8'], []]);
   });
 
-  it('is refused for an unknown column, unless its name starts with # or is in --ignore-columns', async () => {
+  it("is refused if it has an unknown column, unless the column's name starts with # or is in --ignore-columns", async () => {
     const text = 'protocol,prompt,Durration,#Mood,NOTES\nc,a boat,5,calm,x\nc,a ship,,,\n';
     const { rows: good, problems } = await read('m.csv', text);
     expect(problems).toEqual(['m:1: unknown field Durration; did you mean duration?']);

@@ -10,7 +10,7 @@ it('a plan suggests the command that resolves a row in doubt, with the flags tha
   expect(nextOf({ ...doubtful, state: 'running' }, {})).toBeUndefined();
 });
 
-it('a plan suggests the same command without unknown columns if they are the only error', () => {
+it('a plan suggests the same command with --ignore-columns if unknown columns are the only error', () => {
   const problems = ['Owner', 'Shot Type'].map((column) => ({ line: 1, column, message: 'm' }));
   const plan = { bad: 2, rows: 2, problems } as unknown as Plan;
   const command = ['batch', 'run', 'a.csv', '-o', 'x/'];

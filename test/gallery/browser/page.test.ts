@@ -333,7 +333,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length > 4);
   });
 
-  it('loads ranges of its files and saves ratings immediately if mgw serves it, but only on its own page', async () => {
+  it('loads ranges of its files and saves ratings immediately if mgw serves it, and mgw refuses requests from other pages', async () => {
     const args = ['bin/mgw.js', '--sandbox', 'jobs', 'gallery', '--batch', 'm', '--serve'];
     const child = spawn(process.execPath, args, { env: user.env, stdio: ['ignore', 'pipe', 'ignore'] });
     try {
