@@ -40,13 +40,13 @@ describe('a batch plan', () => {
   it.each([
     ['a line break', 'a\nb.mp4', /line break or a control/],
     ['a bidi override', 'a\u202e4pm.sh', /line break or a control/],
-    ['a NUL', 'a\0.mp4', /line break or a control/],
-    ['an escape', '\u001b[31m.mp4', /line break or a control/],
-    ['a hidden file', '.bashrc', /starts with a dot/],
-    ['a hidden folder', 'x/.git/hooks', /starts with a dot/],
-    ['fifty thousand folders in its name', `${'a/'.repeat(50_000)}a.mp4`, /longer than 1024 bytes/],
-    ['a long template', '{id}'.repeat(1000), /longer than 1024 bytes/],
-    ['a template of long values', '{model}'.repeat(140), /longer than 1024 bytes/],
+    ['a NUL character', 'a\0.mp4', /line break or a control/],
+    ['an escape sequence', '\u001b[31m.mp4', /line break or a control/],
+    ['the name of a hidden file', '.bashrc', /starts with a dot/],
+    ['a hidden folder in its path', 'x/.git/hooks', /starts with a dot/],
+    ['fifty thousand folders in its path', `${'a/'.repeat(50_000)}a.mp4`, /longer than 1024 bytes/],
+    ['a template that is too long', '{id}'.repeat(1000), /longer than 1024 bytes/],
+    ['a template whose values are too long', '{model}'.repeat(140), /longer than 1024 bytes/],
   ])('refuses an output with %s', async (_, output, why) => {
     const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat', output };
     const { code, stderr } = await scene.batch('plan', scene.file('o.jsonl', JSON.stringify(row)));

@@ -73,9 +73,9 @@ describe('a batch run', () => {
   const below = 'id,protocol,model,duration,prompt,output\na,c,vendor-h3-mini,5,a boat,sub/{id}.{ext}\n';
 
   it.each([
-    ['in a folder of a row', 'm.csv', below, ['-o', 'out/']],
+    ["in a row's output path", 'm.csv', below, ['-o', 'out/']],
     [
-      'in the output of a manifest',
+      "in the manifest's output path",
       'm.yaml',
       'output: out/sub/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]',
       [],

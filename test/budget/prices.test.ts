@@ -97,7 +97,7 @@ describe("a body's maximum cost", () => {
     expect(cost('a', 'video=1', a({ sampleCount: 2.5 }, [{}, {}]))).toBeUndefined();
   });
 
-  it("uses the specification's default for an omitted field, or the largest allowed value without a default", () => {
+  it("uses the specification's default for an omitted field, or the largest allowed value if there is no default", () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });

@@ -213,7 +213,7 @@ describe('the request', () => {
   );
 
   it.each([
-    ['a text', Buffer.from('no image'), 'an image'],
+    ['a text file', Buffer.from('no image'), 'an image'],
     ['an empty file', Buffer.alloc(0), 'an image'],
   ])(
     'is not sent if %s is given as an image, and the error contains the file name',

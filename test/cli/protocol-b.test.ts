@@ -177,12 +177,12 @@ describe('the model list', () => {
 
   it.each([
     ['the gateway does not provide it', {}],
-    ['it is down', { status: 503 }],
+    ['the gateway responds with 503', { status: 503 }],
     [
       'the response is an error with HTTP 200',
       { body: { success: false, message: 'get user group failed' } },
     ],
-    ['it is a web page', { body: '<html></html>' }],
+    ['the response is a web page', { body: '<html></html>' }],
   ])('does not block a submission with a model version if %s', async (_, answer) => {
     if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
     const run = await here(submit);

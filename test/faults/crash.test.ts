@@ -211,8 +211,8 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
   const losses: [string, (log: string, count: string) => void][] = [
     ['deleted', (log) => rmSync(log)],
     ['emptied', (log) => writeFileSync(log, '')],
-    ['shortened', (log) => truncateSync(log, 32)],
-    ['deleted with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
+    ['truncated', (log) => truncateSync(log, 32)],
+    ['deleted together with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
   ];
   it.for(losses)(
     'hides no job and causes no second payment if the index is %s',

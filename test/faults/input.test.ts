@@ -234,7 +234,7 @@ describe.concurrent('invalid images of Protocol A', () => {
   const cases: [string, string, Buffer | number][] = [
     ['is empty', 'empty.png', Buffer.alloc(0)],
     ['is huge', 'huge.png', 65 * 1024 * 1024],
-    ['is a text', 'notes.png', Buffer.from('just words')],
+    ['is text', 'notes.png', Buffer.from('just words')],
   ];
   it.for(cases)('are refused if the image %s', async ([, name, content], { open }) => {
     const scene = await open('a');
@@ -308,8 +308,8 @@ describe.concurrent('unusable API keys and base URLs', () => {
   const cases: [string, NodeJS.ProcessEnv, string][] = [
     ['a key with a newline', { MGW_API_KEY: `${secret}\nx` }, 'MGW_API_KEY'],
     ['a key in quotes', { MGW_API_KEY: `"${secret}"` }, 'MGW_API_KEY'],
-    ['a key with Bearer', { MGW_API_KEY: `Bearer ${secret}` }, 'MGW_API_KEY'],
-    ['a key with a blank', { MGW_API_KEY: `${secret} ` }, 'MGW_API_KEY'],
+    ['a key that begins with Bearer', { MGW_API_KEY: `Bearer ${secret}` }, 'MGW_API_KEY'],
+    ['a key with a trailing space', { MGW_API_KEY: `${secret} ` }, 'MGW_API_KEY'],
     ['a key that is not ASCII', { MGW_API_KEY: `${secret}é` }, 'MGW_API_KEY'],
     ['an empty key', { MGW_API_KEY: '' }, 'MGW_API_KEY'],
     ['a base URL with /v1', { MGW_BASE_URL: 'https://gateway.example/v1' }, 'MGW_BASE_URL'],
@@ -338,7 +338,7 @@ describe.concurrent('unusable config files', () => {
   const cases: [string, (path: string) => void][] = [
     ['that is not JSON', (path) => writeFileSync(path, 'api_key: x', { mode: 0o600 })],
     ['that is a folder', (path) => mkdirSync(path)],
-    ['that others may read, with a key in it', (path) => writeFileSync(path, config, { mode: 0o644 })],
+    ['that contains a key and that others can read', (path) => writeFileSync(path, config, { mode: 0o644 })],
     [
       'that contains __proto__',
       (path) => writeFileSync(path, '{"__proto__":{"profile":"x"}}', { mode: 0o600 }),

@@ -144,7 +144,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
       ({ gateway }) => (gateway.always.submit = { status: 500, body: { error: { message: long } } }),
     ],
     [
-      'a busy gateway',
+      'a response of a busy gateway',
       'b',
       ({ gateway }) => (gateway.always.submit = { status: 429, body: { error: { message: long } } }),
     ],

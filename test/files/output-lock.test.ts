@@ -195,7 +195,7 @@ describe('the temporary file of an output', () => {
   });
 
   it.each(['job 0', 'job 1'])(
-    'is removed by the next process if it has become the output (%s)',
+    'is removed by the next process if it has become the output (next result: %s)',
     async (identity) => {
       const { path, file } = await (await ctx.lock(as(1))).openPart();
       writeSync(file, '0123456789');

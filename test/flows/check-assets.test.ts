@@ -68,20 +68,20 @@ describe('an object in the store', () => {
       undefined,
     ],
     [
-      'that is the largest audio',
+      'that is audio of the largest size',
       { reference_audio_urls: [nameOf('mp3')] },
       'audio/mpeg',
       50 * megabyte,
       undefined,
     ],
     [
-      'that is audio and too large',
+      'that is audio above the size limit',
       { reference_audio_urls: [nameOf('mp3')] },
       'audio/mpeg',
       50 * megabyte + 1,
       'the limit is 50 MiB',
     ],
-  ])('is checked by its type and size (one %s)', async (_, body, mime, bytes, expected) => {
+  ])('is checked by its type and size (an object %s)', async (_, body, mime, bytes, expected) => {
     const message = await check(body, mime, bytes);
     if (expected === undefined) expect(message).toBeUndefined();
     else expect(message).toContain(expected);

@@ -85,7 +85,7 @@ it("flags override settings for the sandbox account's limits", () => {
   expect(limitsOf(settings({}, env), { concurrency: 4 })).toEqual({ ...own, concurrency: 4 });
 });
 
-it('a sandbox that does not start reports the error in the flag or the folder', async () => {
+it('a sandbox that cannot start names the invalid flag or folder in its error', async () => {
   const [stateDir, { port }] = [freshFolder(), await httpServer()];
   const taken = join(stateDir, 'file');
   writeFileSync(taken, '');

@@ -281,7 +281,7 @@ describe('a request whose response may be incomplete', () => {
     ['truncated in a chunk', 'transfer-encoding: chunked\r\n\r\n10\r\n{"a":', '{"a":'],
     ['without its last chunk', 'transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n', '{}'],
     ['without a chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', '{}'],
-    ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\n2\r\n{"id":1}', '{"id":1}'],
+    ['chunked with a wrong chunk size', 'transfer-encoding: chunked\r\n\r\n2\r\n{"id":1}', '{"id":1}'],
   ])('returns the received part as incomplete if the body is %s', async (_, rest, text) => {
     const server = await rawServer((socket) => socket.end(`HTTP/1.1 200 OK\r\n${rest}`));
     expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({ text, complete: false });
@@ -293,7 +293,7 @@ describe('a request whose response may be incomplete', () => {
       'HTTP/1.1 200 OK\r\nContent-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
     [
-      'an unrequested 100',
+      'an unrequested 100 response',
       'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
   ])(

@@ -89,7 +89,11 @@ describe('a failure to connect', () => {
     ['a closed port', async () => `http://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
     ['a closed port over TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
     ['a reset during the handshake', () => handshake((socket) => socket.resetAndDestroy()), /ECONNRESET/],
-    ['a close during the handshake', () => handshake((socket) => socket.end()), /closed|disconnected/],
+    [
+      'a connection that closes during the handshake',
+      () => handshake((socket) => socket.end()),
+      /closed|disconnected/,
+    ],
     [
       'a response without TLS',
       () => handshake((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),

@@ -214,12 +214,12 @@ describe('text sent instead of the file', () => {
 
   it.each([
     ['JSON', 'application/json', json],
-    ['JSON of a special type', 'application/problem+json; charset=utf-8', json],
+    ['JSON with a special media type', 'application/problem+json; charset=utf-8', json],
     ['JSON declared as a video', 'video/mp4', ` \n${json}`],
     ['a JSON array', 'application/octet-stream', '[{"a":1}]'],
     ['HTML', 'text/html', '<html><title>Sorry</title>'],
     ['HTML declared as a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
-    ['XML declared as bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
+    ['XML declared as binary data', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
   ])('causes exit 9 after one request, and leaves no files: %s', async (_, type, body) => {
     const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
@@ -516,7 +516,7 @@ describe('a redirected download', () => {
 
 describe("a download's deadline", () => {
   it.each([
-    ['silent connection', 150_000],
+    ['a silent connection', 150_000],
     ['no response', 0],
   ])('ends the download with exit 8 and keeps the received part (%s)', async (_, sent) => {
     const server = await ctx.start(

@@ -46,7 +46,7 @@ describe('the CSV reader', () => {
     ]);
   });
 
-  it('returns every cell, regardless of its content and of the chunk size', async () => {
+  it("returns every cell, regardless of the cell's content and the chunk size", async () => {
     const eol = fc.constantFrom('\n', '\r\n');
     const cell = fc.oneof(
       fc.string({ unit: anyCharacter, maxLength: 12 }),

@@ -102,7 +102,7 @@ describe('a spreadsheet file', () => {
 
   it.each([
     ['a Zip file', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
-    ['an old workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
+    ['an old Excel workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
   ])('is refused with instructions for saving it as CSV if its content is %s', async (_, name, content) => {
     await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
   });
@@ -168,7 +168,7 @@ describe('a manifest that is too large, too complex or empty', () => {
       /aliases expanded, the file is too large/,
     ],
     [
-      'a row of 2,000 keys',
+      'a YAML row of 2,000 fields',
       'm.yaml',
       () => `rows:\n- {${Array.from({ length: 2000 }, (_, n) => `k${n}: 1`).join(', ')}}`,
       /^m:2: it has 2000 fields; allowed: 1000/,
@@ -185,7 +185,12 @@ describe('a manifest that is too large, too complex or empty', () => {
       () => ';'.repeat(1e6),
       /^m:1: the line has more than 100000 separators/,
     ],
-    ['a row of separators', 'm.csv', () => `id,prompt\n${','.repeat(1e6)}`, /^m:2: the line has more than/],
+    [
+      'a row of a million separators',
+      'm.csv',
+      () => `id,prompt\n${','.repeat(1e6)}`,
+      /^m:2: the line has more than/,
+    ],
     [
       '10,002 invalid rows',
       'm.jsonl',
@@ -200,7 +205,7 @@ describe('a manifest that is too large, too complex or empty', () => {
       /^m:1: prompt: the text with its 9 placeholders is too long/,
     ],
     [
-      'a prompt of braces',
+      'a prompt of two million doubled braces',
       'm.jsonl',
       () => JSON.stringify({ protocol: 'c', prompt: '{{'.repeat(2e6) }),
       /^m:1: prompt: the text with its 10001 placeholders is too long/,
@@ -212,7 +217,7 @@ describe('a manifest that is too large, too complex or empty', () => {
       /^m:1048578: .*empty rows/,
     ],
     [
-      'a line of 2,000 members',
+      'a JSON line of 2,000 fields',
       'm.jsonl',
       () => JSON.stringify(Object.fromEntries(Array.from({ length: 2000 }, (_, n) => [`k${n}`, 1]))),
       /^m:1: the row has 2000 fields; allowed: 1000/,

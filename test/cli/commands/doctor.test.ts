@@ -173,7 +173,7 @@ describe('doctor --update', () => {
   it.each([
     ['a newer version', '{"version":"99.0.0"}', 'warn', /^99\.0\.0 is available; you have /],
     [
-      'a newer version of GitHub',
+      'a newer version in a GitHub release',
       '{"tag_name":"v99.0.0-rc.1","body":7}',
       'warn',
       /^99\.0\.0-rc\.1 is available/,
@@ -185,7 +185,7 @@ describe('doctor --update', () => {
       /is the newest version, according to http/,
     ],
     [
-      'a pre-release of this one',
+      'a pre-release of this version',
       JSON.stringify({ version: `${version}-rc.1` }),
       'ok',
       /is newer than .*-rc\.1/,
@@ -210,7 +210,7 @@ describe('doctor --update', () => {
       200,
       'longer than 1 MiB',
     ],
-    ['an error', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
+    ['an error response', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
   ])('exits 6 after %s', async (_, body, status, detail) => {
     const { user } = await releases(body, status);
     const { result, checks } = await examine(user, ['--update']);

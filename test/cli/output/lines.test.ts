@@ -126,7 +126,7 @@ describe('progress without a terminal', () => {
 
 it.each<[string, Partial<ProgressOptions> & { terminal?: object }]>([
   ['has no columns', { terminal: { isTTY: true, columns: 0 } }],
-  ['is dumb', { terminal: { isTTY: true, columns: 80 }, env: { TERM: 'dumb' } }],
+  ['has TERM=dumb', { terminal: { isTTY: true, columns: 80 }, env: { TERM: 'dumb' } }],
   ['is the log of a CI run', { terminal: { isTTY: true, columns: 80 }, env: { CI: 'true' } }],
 ])('progress is printed as plain lines on a terminal that %s', (_, options) => {
   progress(options).waiting({ id: 'job_1', state: 'queued' });
