@@ -238,7 +238,7 @@ describe("the compile cache's folder", () => {
 });
 
 describe('a lazily loaded Node module', () => {
-  it('provides its classes to the build, so the build can set and read a budget', () => {
+  it('provides its classes to the built mgw, which can set and read a budget', () => {
     const home = mkdtempSync(join(tmpdir(), 'mgw-built-'));
     const mgw = (...args: string[]): string =>
       spawnSync(process.execPath, [resolve('bin/mgw.js'), ...args], {

@@ -159,10 +159,10 @@ describe('the usage of speech', () => {
   });
 
   it.each<[string, JobEvent[], string]>([
-    ['unless it is missing', [spoken, accepted], 'accepted'],
-    ['unless it equals the reserved amount', [spoken, accepted, finished(10)], 'accepted'],
-    ['if the amount is higher', [spoken, accepted, finished(25)], '2.5'],
-    ['if the amount is lower', [spoken, accepted, finished(5)], '0.5'],
+    ['only if the gateway reported it', [spoken, accepted], 'accepted'],
+    ['only if it differs from the reserved amount', [spoken, accepted, finished(10)], 'accepted'],
+    ['if it is higher than the reserved amount', [spoken, accepted, finished(25)], '2.5'],
+    ['if it is lower than the reserved amount', [spoken, accepted, finished(5)], '0.5'],
   ])('determines the final amount of an open reservation %s', async (_, events, expected) => {
     const outcome = await chargeOutcome(ledgerOf({ events }), reservation);
     expect(typeof outcome === 'object' ? formatDecimal(outcome) : outcome).toBe(expected);
@@ -208,7 +208,7 @@ describe('the usage of speech', () => {
     expect(await told([spoken, accepted], { isUsageKnown: false })).toEqual([]);
   });
 
-  it('is reported to the user if the final amount cannot be determined or recorded, unless there is no budget', async () => {
+  it('causes a note if the final amount cannot be determined or recorded, unless there is no budget', async () => {
     const events = [spoken, accepted];
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
     expect(await told(events, { broken: 'budget' })).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);

@@ -65,7 +65,7 @@ it('a wait for the end of a lease stops at the deadline with exit 8, and nothing
   expect(created()).toBe(1);
 });
 
-it('a requested second take does not wait for a lease', async () => {
+it("a second take with --new does not wait for the end of the first process's lease", async () => {
   const { deps, created } = await second(Infinity);
   expect(await run(deps, orderOf({ fresh: true }))).toMatchObject({ exit: 0, isResumed: false });
   expect([created(), deps.clock.monotonic()]).toEqual([2, 0]);
@@ -76,7 +76,7 @@ it.each([
   ['of another batch', 'other/1', 7],
   ['of the same batch', 'clips/1', 0],
 ])(
-  "a job in doubt %s blocks a row of an agent's batch with the same request, unless the job belongs to that batch",
+  "a job in doubt blocks a row of an agent's batch with the same request unless it belongs to that batch: a job %s",
   async (_, key, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((_, response) => response.destroy());
@@ -133,7 +133,7 @@ it('an agent waits while another process is sending the same request under a dif
   expect(server.created).toBe(1);
 });
 
-it('a run on an existing job is recorded as ended if the job cannot be read, even if its process is alive', async () => {
+it('a run that fails because its job cannot be read is recorded as ended, even though its process is alive', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const { job } = await run(await depsFor(server.url, state));
   if (job === undefined) throw new Error('there is no job');
@@ -231,7 +231,7 @@ describe('the removal of a job while another command begins to use the job', () 
     },
   );
 
-  it('succeeds if the command begins after the last read of the job, and the command finds no such job', async () => {
+  it('succeeds if the command begins after the last read of the job, and the command reports that there is no such job', async () => {
     const { removed, waited } = await removedAndWaitedFor('after the last look at the job');
     expect(removed).toBeUndefined();
     expect(waited).toMatchObject({ exitCode: 2, message: expect.stringMatching(/^No such job/) as string });

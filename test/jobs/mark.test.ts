@@ -78,7 +78,7 @@ const tagged = {
   'has a tag of version 2': tag(2, title(2)),
   'has a tag of version 3 with padding': tag(3, Buffer.concat([title(3), Buffer.alloc(50)])),
   'has a tag of version 4 with a footer': tag(4, title(4), 0x10),
-  'has another text': tag(3, Buffer.concat([title(3), frame('TXXX', '\0boat\0paper')])),
+  'has a different text frame': tag(3, Buffer.concat([title(3), frame('TXXX', '\0boat\0paper')])),
   'has unsynchronised frames': tag(3, padded.subarray(0, padded.indexOf('GEOB')), 0x80),
 };
 
@@ -101,14 +101,14 @@ async function marked(bytes: Buffer): Promise<{ bytes?: Buffer; notes: string[];
 
 const made = (await marked(clip)).bytes ?? Buffer.alloc(0);
 
-it('a mark is added at the end of a file, unless the file contains one', async () => {
+it('--mark appends the mark to a file, unless the file contains one', async () => {
   expect(made.subarray(0, clip.length).equals(clip)).toBe(true);
   expect(made.subarray(clip.length).toString()).toContain(term);
   expect(await marked(made)).toMatchObject({ notes: [] });
   expect((await marked(made)).bytes).toBeUndefined();
 });
 
-it('a mark is merged into existing XMP without moving other data', async () => {
+it('--mark merges the mark into existing XMP without moving other data', async () => {
   for (const bytes of [withFirst(tool), Buffer.concat([clip, tool])]) {
     const { bytes: merged = Buffer.alloc(0), path } = await marked(bytes);
     const at = bytes.indexOf(xmpId) - 4;
@@ -123,7 +123,7 @@ it('a mark is merged into existing XMP without moving other data', async () => {
 it.each([
   ['with a C2PA manifest', withFirst(c2pa), 'C2PA manifest'],
   ['whose XMP specifies another source', withFirst(packet('<a:DigitalSourceType/>')), 'cannot be merged'],
-  ['with two packets', Buffer.concat([clip, tool, tool]), 'cannot be merged'],
+  ['with two XMP packets', Buffer.concat([clip, tool, tool]), 'cannot be merged'],
   ['whose last box has no size', Buffer.concat([clip, Buffer.from('\0\0\0\0free')]), 'no size'],
   ['that is a WAV', Buffer.from('RIFF\0\0\0\0WAVEfmt '), 'neither an MP4 nor an MP3'],
   ['that is an MP3 with a C2PA manifest', tag(3, manifest), 'C2PA manifest'],
@@ -136,13 +136,13 @@ it.each([
   ['whose tag is truncated', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
   ['whose tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
   ['whose tag specifies another source', tag(3, other), 'cannot be merged'],
-])('a mark does not change a file %s', async (_, bytes, why) => {
+])('--mark does not change a file %s', async (_, bytes, why) => {
   const { bytes: none, notes } = await marked(bytes);
   expect([none, notes]).toEqual([undefined, [expect.stringContaining(why)]]);
 });
 
 it.each(Object.entries(tagged))(
-  'a mark adds one frame to an MP3 that %s, even if it is added twice',
+  '--mark adds one frame to an MP3 that %s, even if it is used twice',
   async (_, source) => {
     const { bytes: made = Buffer.alloc(0), notes } = await marked(source);
     expect(notes).toEqual([]);
@@ -154,7 +154,7 @@ it.each(Object.entries(tagged))(
 );
 
 it.runIf(hasExiftool && hasFfmpeg)(
-  'a mark in an MP3 is readable by other programs, and changes nothing else',
+  'the mark that --mark adds to an MP3 is readable by other programs, and nothing else changes',
   async () => {
     const copies = await Promise.all(Object.values(tagged).map(marked));
     const args = ['-j', '-UserDefinedText', '-Title', ...copies.map(({ path }) => path)];
@@ -169,12 +169,12 @@ it.runIf(hasExiftool && hasFfmpeg)(
   },
 );
 
-it.runIf(hasFfmpeg)('ffmpeg decodes a marked file without a warning', async () => {
+it.runIf(hasFfmpeg)('ffmpeg decodes a file with the mark of --mark without a warning', async () => {
   const { bytes: merged = Buffer.alloc(0) } = await marked(Buffer.concat([clip, tool]));
   for (const each of [made, merged]) expect(ffmpeg(each, [], ['-f', 'null']).complaints).toBe('');
 });
 
-it.runIf(hasExiftool)('exiftool reads the mark and the existing metadata', async () => {
+it.runIf(hasExiftool)('exiftool reads the mark of --mark and the existing metadata', async () => {
   for (const [bytes, creator] of [
     [clip, undefined],
     [Buffer.concat([clip, tool]), 'boat maker'],

@@ -54,7 +54,7 @@ describe('a fingerprint of the requested body', () => {
 describe('the recorded body', () => {
   const hash = { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string };
 
-  it('is the body, or contains the hash of each long text if the body is too large', () => {
+  it('is the whole body, or the body with each long text replaced by its hash if the body is too large', () => {
     const fits = { prompt: 'x'.repeat(256 * 1024 - 13) };
     expect(recordedBody(fits)).toEqual({ request: fits });
     const [prompt, short] = [`${fits.prompt}é`, 'y'.repeat(16 * 1024)];

@@ -64,7 +64,7 @@ describe('prune of old jobs', () => {
     ['a job that succeeded and was delivered', delivered],
     ['a job that failed', failed],
     ['a job that was rejected', [...sent, { type: 'rejected', attempt: 1, error }]],
-    ['a handle that was imported and has ended', succeeded.slice(2), { fingerprint: '' }],
+    ['an imported handle whose task has ended', succeeded.slice(2), { fingerprint: '' }],
     ['speech that was rejected', [...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' }],
   ])('removes %s', async (_, events, made) => {
     const id = await make(events, made);
@@ -106,12 +106,12 @@ describe('prune, with or without --keys,', () => {
       [{ type: 'began', run: 'other', owner, ...goal, output: '/clips/other.mp4' }, ...delivered],
     ],
     [
-      'a job that a process works on',
+      'a job that a process is using',
       'in_use',
       [...delivered, { type: 'began', run: 's', owner: currentOwner(), ...goal, command: 'fetch' }],
     ],
     [
-      'a job that a process on another host may work on',
+      'a job that a process on another host may be using',
       'in_use',
       [
         ...delivered,

@@ -50,7 +50,7 @@ describe('mismatchesOf', () => {
       ['resolution', '768P', '1280x720'],
     ],
     [
-      '480 lines of a self-hosted model',
+      '480 lines instead of 768P from a self-hosted model',
       'c',
       { model: 'vendor-h3-mini', resolution: '768P' },
       { width: 854, height: 480 },

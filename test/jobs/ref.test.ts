@@ -69,7 +69,7 @@ describe('a REF', () => {
     },
   );
 
-  it("selects the configured gateway's job, or is refused as ambiguous, if it is a handle at two gateways or protocols", async () => {
+  it('that is the handle of several jobs selects the job of the configured gateway and the specified protocol, or is refused as ambiguous', async () => {
     const [one, two] = [await make(1, 'c', '424', 'https://one.example'), await make(2, 'c', '424')];
     const find = (protocol?: string, gateway?: string): Promise<string | undefined> =>
       findJob(deps.ledger, '424', protocol, gateway).then((job) => job?.id);

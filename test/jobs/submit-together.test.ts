@@ -201,7 +201,7 @@ describe('a key', () => {
   it.each<[string, Owner, number]>([
     ['a dead process', deadOwner(), 0],
     ['a living process', currentOwner(), 2],
-    ['a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, 2],
+    ['a process on another machine', { ...deadOwner(), host: 'elsewhere' }, 2],
   ])(
     'is free only if the process that claimed it for another submission is known to be dead: %s',
     async (_, owner, exit) => {
@@ -219,7 +219,7 @@ describe('a key', () => {
   );
 });
 
-it('an interruption while another process claims a key exits 130 and sends nothing', async () => {
+it('an interruption while another process claims a key leads to exit 130, and nothing is sent', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const holder = { job: newJobId(1), fingerprint: 'another', owner: currentOwner() };
@@ -270,7 +270,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('makes another run wait while one run is sending it, at most until the deadline', async () => {
+  it('keeps a second run waiting while the first run sends it, at most until the deadline', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -289,7 +289,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('is rejected for the sending run and for a waiting run if the gateway refuses it', async () => {
+  it('is reported as rejected by the sending run and by a waiting run if the gateway refuses it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -305,7 +305,7 @@ describe('one job', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('is sent by a second run without a wait for the run that began it, even if that run is alive', async () => {
+  it('is sent immediately by a second run after a temporary refusal, even if another live run has begun it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 429));
     const order = orderOf({ key: 'k' });
@@ -319,7 +319,7 @@ describe('one job', () => {
     expect(deps.clock.pauses).toEqual([]);
   });
 
-  it('is sent again by a run whose first connection fails if the job was refused earlier', async () => {
+  it('is sent by a rerun after a refusal, even if the first connection of the rerun fails', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'k' });
     server.answers.push(says({ error: { message: 'no' } }, 422));
@@ -356,7 +356,7 @@ it('a job that is accepted just before its next attempt is claimed is not sent a
   expect(types).not.toContain('unavailable');
 });
 
-it('a job that was accepted twice continues with the handle that was recorded first, and a note contains the other', async () => {
+it('a job that was accepted twice continues with the handle that was recorded first, and a note contains the other handle', async () => {
   const server = await httpServer();
   const deps = await depsFor(server.url, freshFolder());
   const read: Order['read'] = () => ({ kind: 'accepted', handle: 'task_2' });
@@ -394,7 +394,7 @@ describe('a claim without a `sending` event', () => {
   });
 
   it.each<[string, Owner, boolean]>([
-    ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, false],
+    ['of a process on another machine', { ...deadOwner(), host: 'elsewhere' }, false],
     ['of a process with an unknown start time', { ...currentOwner(), pid: process.ppid, start: '' }, false],
     ['of a dead process whose event is lost', deadOwner(), true],
   ])('puts the job in doubt until the user resolves the job: a claim %s', async (_, owner, isConfirmed) => {
@@ -430,7 +430,7 @@ describe('a claim without a `sending` event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('puts the job in doubt even for a run that would leave the job to another run', async () => {
+  it('puts the job in doubt immediately, even if another live run has begun the job', async () => {
     const [server, state, id] = await claimedOnly({ ...deadOwner(), host: 'elsewhere' });
     const onWaitForOther = (): never => expect.unreachable();
     const deps = await depsFor(server.url, state, {
@@ -473,7 +473,7 @@ describe('a claim without a `sending` event', () => {
   });
 
   it.each(['alive', 'dead'] as const)(
-    'does not block a new job with the same key if its process removes the old job, even if that process is %s',
+    'does not block a new job with the same key if the old job is removed while mgw checks whether the process is alive (result: %s)',
     async (life) => {
       const remover = { ...deadOwner(), host: 'elsewhere' };
       const [server, state, id] = await claimedOnly(remover);
@@ -515,7 +515,7 @@ describe('interruptions', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('lead to exit 130 between the connection and its record, and nothing is recorded', async () => {
+  it('lead to exit 130 after the connection is made and before the attempt is recorded, and nothing is recorded', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const send: Order['send'] = async (_, __, options) => {
       deps.soft.abort('SIGINT');

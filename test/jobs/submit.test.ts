@@ -25,7 +25,7 @@ import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, type Ran } from
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
 describe('a submission without a connection', () => {
-  it('is retried, and leads to one job and one creation once a connection succeeds', async () => {
+  it('is retried, and leads to one job and one task once a connection succeeds', async () => {
     const port = await closedPort();
     const clock = fakeClock();
     clock.onSleep = async (count) => {
@@ -196,26 +196,23 @@ describe('responses that prove nothing', () => {
       says({ error: 'busy?' }, status),
       'busy?',
     ]),
-  ])(
-    'lead to exit 7, the raw response is recorded, and the rerun sends nothing (%s)',
-    async (_, answer, kept) => {
-      const [server, state] = [await httpServer(), freshFolder()];
-      server.answers.push((seen, response) => {
-        server.create();
-        answer(seen, response);
-      });
-      expect(await run(await depsFor(server.url, state))).toMatchObject({
-        exit: 7,
-        error: { charged: 'maybe', retry: 'never' },
-      });
-      const text = jobText(state);
-      expect(text).toContain(kept);
-      expect((await run(await depsFor(server.url, state))).exit).toBe(7);
-      expect(jobText(state)).toBe(text);
-      expect(server.connections).toBe(1);
-      expect(server.created).toBe(1);
-    },
-  );
+  ])('lead to exit 7 and are recorded raw, and the rerun sends nothing (%s)', async (_, answer, kept) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push((seen, response) => {
+      server.create();
+      answer(seen, response);
+    });
+    expect(await run(await depsFor(server.url, state))).toMatchObject({
+      exit: 7,
+      error: { charged: 'maybe', retry: 'never' },
+    });
+    const text = jobText(state);
+    expect(text).toContain(kept);
+    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+    expect(jobText(state)).toBe(text);
+    expect(server.connections).toBe(1);
+    expect(server.created).toBe(1);
+  });
 
   it.each<[string, (response: ServerResponse) => void]>([
     [
@@ -243,7 +240,7 @@ describe('responses that prove nothing', () => {
         more();
       },
     ],
-  ])('lead to exit 7, and only part of the response is recorded (%s)', async (_, floods) => {
+  ])('lead to exit 7, and are recorded only in part (%s)', async (_, floods) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((__, response) => floods(response));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
@@ -252,7 +249,7 @@ describe('responses that prove nothing', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('are assumed after any error that follows the first byte, because a task may have been created', async () => {
+  it('have the same effect as any error after the first byte, because a task may have been created', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const ran = await run(
       deps,
@@ -266,7 +263,7 @@ describe('responses that prove nothing', () => {
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' }, error: { charged: 'maybe' } });
   });
 
-  it("are reported with the order's own error if it has one, also by the rerun", async () => {
+  it('are reported with the error that the submission specifies for an unknown outcome, also by the rerun', async () => {
     const [server, state] = [await httpServer(says('accepted!')), freshFolder()];
     const unknownError: Order['unknownError'] = (job) =>
       new MgwError('submit_unknown', 'The speech may have been paid for', { job });
@@ -332,7 +329,7 @@ describe('responses with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('identify their job by the handle: %s contains %s', async (body, handle) => {
+  ])('provide the handle by which the job is found: %s contains %s', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
@@ -361,7 +358,7 @@ describe('responses with a handle', () => {
     [65_536, true],
     [65_537, false],
   ])(
-    'are recorded as complete up to 65,536 characters: %i characters, complete %s',
+    'are recorded as complete if they have at most 65,536 characters: %i characters, complete: %s',
     async (length, complete) => {
       const around = JSON.stringify({ filler: '', task_id: 'task_1' }).length;
       const filler = 'x'.repeat(length - around);
@@ -416,7 +413,7 @@ describe('refusals', () => {
   });
 
   it.each([307, 308])(
-    'lead to exit 4 without a request to another host after a redirect to that host with HTTP %i, and the message contains the host',
+    'include an HTTP %i redirect to another host: it leads to exit 4, the host receives no request, and the error contains the host',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
@@ -428,7 +425,7 @@ describe('refusals', () => {
   );
 
   it.each([301, 302, 303])(
-    'lead to exit 7 without a request to another host after a redirect to that host with HTTP %i',
+    'do not include an HTTP %i redirect to another host: it leads to exit 7, and the host receives no request',
     async (status) => {
       const other = await httpServer();
       const server = await httpServer(says('', status, { location: other.url }));
@@ -533,7 +530,7 @@ describe('a repeated command', () => {
     expect(server.created).toBe(2);
   });
 
-  it('reports a second take with the newest job, even if an older job has a key, and with its file', async () => {
+  it('reports a second take of the newest job, with its file, even if an older job has a key', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     await (await run(deps, orderOf({ key: 'k' }))).delivered?.();
@@ -769,7 +766,7 @@ describe('an event that cannot be recorded', () => {
     expect(jobText(state)).toContain('"type":"accepted"');
   });
 
-  it('leads to exit 10 if it belongs to a resumed job, or to a new job if the job was removed', async () => {
+  it('leads to exit 10 if it belongs to a resumed job, unless the job was removed: then a new job is created', async () => {
     for (const isRemoved of [false, true]) {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push(says({}, 429));

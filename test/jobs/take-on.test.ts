@@ -27,7 +27,7 @@ it.each([
   ['before this run checks the output', true],
   ['after this run has checked the output', false],
 ])(
-  'a run joins another run that saves to the same output %s, and nothing more is paid',
+  'a run joins another run with the same output, and nothing more is paid: the other run saves it %s',
   async (_, isSeen) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const other = await depsFor(server.url, state, alive);

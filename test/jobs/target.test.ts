@@ -37,7 +37,7 @@ describe('pathsAt', () => {
   });
 });
 
-it('a template with a number is not numbered again for a single file', () => {
+it('the name of a single file is not numbered', () => {
   expect(basename(numberedPath('/x/a.mp4', 0, 1))).toBe('a.mp4');
 });
 
@@ -48,7 +48,7 @@ it.each<[string, string, boolean]>([
   ['real/a.mp4', 'link/b.mp4', false],
   ['link', 'real', false],
 ])(
-  'mgw compares the outputs %s and %s after it resolves symbolic links in their folders: %s',
+  'two outputs are the same if they are equal after symbolic links in their folders are resolved (%s and %s: %s)',
   (one, other, isSame) => {
     const folder = freshFolder();
     mkdirSync(join(folder, 'real'));
@@ -60,6 +60,6 @@ it.each<[string, string, boolean]>([
 it.each([
   ['s3://media/a.mp4', 's3://media/b/../a.mp4'],
   ['-', resolve('-')],
-])('mgw compares the outputs %s and %s as text', (one, other) => {
+])('the outputs %s and %s are compared as text', (one, other) => {
   expect([isSameOutput(one, other), isSameOutput(one, one)]).toEqual([false, true]);
 });

@@ -83,7 +83,7 @@ const times = <T>(count: number, value: T): T[] => Array.from({ length: count },
 const posts = ({ server }: Scene): number => server.requests.filter(({ method }) => method === 'POST').length;
 
 describe('a command that waits', () => {
-  it('polls after 5 s first, then at intervals that grow from 5 to 10 s', async () => {
+  it('first polls after 5 s, and then at intervals that grow from 5 to 10 s', async () => {
     const at = await scene();
     at.server.answers.push(...times(40, running), completed);
     await waitFor(at);
@@ -232,7 +232,7 @@ describe('a wait', () => {
   );
 
   it.each([401, 403])(
-    'ends with exit 3 after a %i, and the next wait succeeds with a valid key',
+    'ends with exit 3 after HTTP %i, and the next wait succeeds with a valid key',
     async (status) => {
       const at = await scene();
       at.server.answers.push(running, says({ error: { message: 'bad key' } }, status));
@@ -422,7 +422,7 @@ describe('a wait with irregular responses', () => {
       expect((await waitFor(at)).job.state).toBe('succeeded');
     });
 
-    it('is running again if the gateway reports that after the failure was recorded', async () => {
+    it('is followed by the state "running" if the gateway later reports it', async () => {
       const at = await scene();
       at.server.answers.push(failed, running);
       const { job = at.job } = await failure(waitFor(at));
@@ -431,9 +431,9 @@ describe('a wait with irregular responses', () => {
   });
 });
 
-describe('Protocol A', () => {
+describe('a wait for a Protocol A operation', () => {
   it.each(['https://elsewhere.example/x', '../../etc', 'models/m/operations/a?b'])(
-    'does not query the invalid handle %s, and the command exits 9',
+    'does not query the invalid handle %s, and ends with exit 9',
     async (handle) => {
       const at = await sceneOf(a, handle);
       expect(await failure(waitFor(at, a))).toMatchObject({ exitCode: 9, charged: 'yes' });
@@ -455,7 +455,7 @@ describe('Protocol A', () => {
     next(0);
   }
 
-  it('may send media inside the response for longer than the request timeout if data keeps arriving', async () => {
+  it('receives media inside a response for longer than the request timeout if data keeps arriving', async () => {
     const at = await sceneOf(a, operation, { requestTimeoutMs: 1500 });
     at.server.answers.push((_, response) => inPieces(inline, 20, 100, response));
     const seen = await waitFor(at, a);
@@ -486,9 +486,9 @@ describe('Protocol A', () => {
   });
 
   it.each([
-    ['responses with 15 MiB of text', 15, 'observation'],
-    ['responses up to at most 16 MiB if they are endless', 64, 'again'],
-  ])('accepts %s', async (_, mebibytes, kind) => {
+    ['all of a response with 15 MiB of text', 15, 'observation'],
+    ['at most 16 MiB of an endless response', 64, 'again'],
+  ])('reads %s', async (_, mebibytes, kind) => {
     const { deps } = await sceneOf(a, operation);
     let sent = 0;
     const body = async function* (): AsyncGenerator<Uint8Array> {

@@ -56,12 +56,12 @@ describe('an appended line', () => {
       'one\nontwo\ntwo\n',
     ],
     [
-      'is written once after a whole line that another process wrote in the meantime',
+      'is written once after a complete line that another process wrote in the meantime',
       {},
       'on\n',
       'one\non\ntwo\n',
     ],
-    ['is written once if torn lines have no end', { tornEnd: '' }, 'on', 'one\nontwo\n'],
+    ['is written once if a torn line before it must remain unchanged', { tornEnd: '' }, 'on', 'one\nontwo\n'],
   ])('%s', async (_, options, other, after) => {
     writeFileSync(path, 'one\n');
     onEnd(() => watchDisk(undefined));
@@ -74,13 +74,13 @@ describe('an appended line', () => {
   });
 
   it.each<[string, string, AppendOptions, string]>([
-    ['to a whole line', 'one\n', {}, 'one\ntwo\n'],
-    ['to nothing', '', {}, 'two\n'],
+    ['to a complete line', 'one\n', {}, 'one\ntwo\n'],
+    ['to an empty file', '', {}, 'two\n'],
     ['to a torn line', 'on', {}, 'on\ntwo\n'],
     ['to a torn line with a mark', 'on', { tornEnd: '!\n' }, 'on!\ntwo\n'],
     ['to a torn line that must remain unchanged', 'on', { tornEnd: '' }, 'ontwo\n'],
-    ['to a line that is known to be whole', 'on', { isComplete: () => true }, 'ontwo\n'],
-    ['to a line that is not known to be whole', 'on', { isComplete: () => false }, 'on\ntwo\n'],
+    ['to a line that is known to be complete', 'on', { isComplete: () => true }, 'ontwo\n'],
+    ['to a line that is not known to be complete', 'on', { isComplete: () => false }, 'on\ntwo\n'],
   ])('is added correctly %s', async (_, before, options, after) => {
     writeFileSync(path, before);
     const sizes = await appendFile(path, 'two\n', options);

@@ -61,7 +61,7 @@ it.each(['EPERM', 'ENOTSUP', 'EINVAL', 'UNKNOWN'])(
 );
 
 // The other process may die before it syncs a file that this process relies on.
-it("createExclusively makes another process's file durable", async () => {
+it('createExclusively makes an existing file of another process durable', async () => {
   const folder = freshFolder();
   writeFileSync(join(folder, 'file'), 'text');
   const operations = await operationsOf(folder, async (path) => {

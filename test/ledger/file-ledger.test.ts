@@ -271,7 +271,7 @@ describe('a job', () => {
       expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });
 
-  it('has the creation time in its id if its record is unreadable', async () => {
+  it('has the creation time that its id contains if its record is unreadable', async () => {
     const { ledger, id, path } = await made();
     writeFileSync(path, 'nothing');
     expect(await ledger.read(id)).toMatchObject({
@@ -706,7 +706,7 @@ describe('an index', () => {
     expect(await ledger.lookup('fingerprint', 'f0')).toEqual([earlier]);
   });
 
-  it('is padded to its count once, rather than by each command, if a lost line belongs to no job', async () => {
+  it('is padded to the length in its count file once, rather than by each command, if a lost line belongs to no job', async () => {
     const { ledger, state, id } = await made();
     const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
     appendFileSync(count, '+++');

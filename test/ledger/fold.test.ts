@@ -247,7 +247,7 @@ describe('a handle that the user entered', () => {
     expect(fold(adopted('a'), ...events).handle).toBe(handle);
   });
 
-  it("takes the place of a response's possible handle", () => {
+  it('replaces the possible handle from a response', () => {
     const doubt: JobEvent = { type: 'unknown', attempt: 1, error, handle: 'task_9' };
     const { possibleHandle, isUnconfirmed } = fold(sending(1), doubt, adopted('a')).record;
     expect({ possibleHandle, isUnconfirmed }).toEqual({ possibleHandle: undefined, isUnconfirmed: true });
@@ -351,19 +351,19 @@ describe('a job built from its events', () => {
       { attempts: 1, sender: owner, sentBy: owner, pendingReply: reply },
     ],
     [
-      'of its refusal',
+      'of a refusal',
       [ended('rejected', 1)],
       { state: 'rejected', error },
       { sender: undefined, sentBy: owner, pendingReply: undefined },
     ],
     [
-      'of a doubt with a handle',
+      'of an unknown outcome with a possible handle',
       [{ type: 'unknown', attempt: 2, error, handle: 'task_9' }],
       { state: 'unknown' },
       { attempts: 2, possibleHandle: 'task_9' },
     ],
     [
-      'of a doubt with a handle before a refused attempt',
+      'of an unknown outcome with a possible handle before a refused attempt',
       [
         { type: 'unknown', attempt: 1, error, handle: 'task_9' },
         { type: 'resolved', how: 'resubmit' },
@@ -379,7 +379,12 @@ describe('a job built from its events', () => {
       { state: 'sending', error: undefined },
       { attempts: 2 },
     ],
-    ['of an answer without a number', [{ type: 'rejected', error }], { state: 'rejected' }, { attempts: 1 }],
+    [
+      'of a refusal without an attempt number',
+      [{ type: 'rejected', error }],
+      { state: 'rejected' },
+      { attempts: 1 },
+    ],
     [
       'of an acceptance',
       [ended('unavailable', 1), sending(2), { type: 'accepted', handle: 't', native_status: 'q' }],
@@ -434,7 +439,7 @@ describe('a job built from its events', () => {
       {},
     ],
     [
-      'of a file that took the place of another',
+      'of a file that replaced another',
       [accepted(), file('/a'), { ...file('s3://b/a'), instead_of: '/a' } as JobEvent],
       { files: [{ path: 's3://b/a', bytes: 1, sha256: 'x' }], fetched_at: at },
       {},
@@ -505,7 +510,7 @@ describe('a record that has lost its beginning', () => {
     ['{"protocol":"TTS"', lostProtocol],
     ['nothing', lostProtocol],
   ])(
-    'blocks the submission and keeps its protocol if the protocol is readable: %s leads to %s',
+    'blocks the submission and keeps its protocol if the protocol is readable: %s is read as %s',
     (text, protocol) => {
       const job = damagedJob(id, text, [{ ...sending(1), at }], lifeOf);
       expect(job).toMatchObject({

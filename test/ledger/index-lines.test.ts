@@ -102,7 +102,7 @@ describe('index lines', () => {
     expect(old.at(0)).toBe(a);
   });
 
-  it('sort ids that differ in any single character', () => {
+  it('sort ids correctly even if they differ in only one character', () => {
     const letters = '0123456789abcdefghjkmnpqrstvwxyz';
     const base = 'job_00000000000000';
     for (let place = 4; place < base.length; place += 1) {
@@ -148,7 +148,7 @@ describe('index lines', () => {
     }
   });
 
-  it('may arrive in several parts', () => {
+  it('may be read in several parts', () => {
     const text = [made(a), made(b), entry('removed', a)].map(indexLine).join('');
     for (let cut = 0; cut <= text.length; cut += 1) {
       const lines = linesOf(text.slice(0, cut));

@@ -151,32 +151,38 @@ const pairs = (Object.keys(commands) as Name[])
   .flatMap((one) => (Object.keys(commands) as Name[]).map((other) => [one, other] as const))
   .filter((pair) => !apart.some((names) => names.every((name) => pair.includes(name as Name))));
 
-describe('at each change by a process,', () => {
-  it.each(pairs)('a process that %s can be overtaken by a process that %s', async (one, other) => {
-    for (let at = 1, steps = 1; at <= steps; at += 1) {
-      const world = await newWorld();
-      let passed: Ended | undefined;
-      const act = async (): Promise<void> => void (passed = await process_(world, commands[other]));
-      const ended = await process_(world, commands[one], { at, act });
-      steps = ended.steps;
-      const what = `passed before change ${at}`;
-      expect([0, 8], what).toContain(ended.exit);
-      expect([0, 8, undefined], what).toContain(passed?.exit);
-      await expectSound(world, one.startsWith('submits') ? one : other, what);
-    }
-  });
+describe('at any change to the disk,', () => {
+  it.each(pairs)(
+    'a process that %s can be overtaken by a process that %s, and no task is lost or paid for twice',
+    async (one, other) => {
+      for (let at = 1, steps = 1; at <= steps; at += 1) {
+        const world = await newWorld();
+        let passed: Ended | undefined;
+        const act = async (): Promise<void> => void (passed = await process_(world, commands[other]));
+        const ended = await process_(world, commands[one], { at, act });
+        steps = ended.steps;
+        const what = `passed before change ${at}`;
+        expect([0, 8], what).toContain(ended.exit);
+        expect([0, 8, undefined], what).toContain(passed?.exit);
+        await expectSound(world, one.startsWith('submits') ? one : other, what);
+      }
+    },
+  );
 
-  it.each(pairs)('a process that %s can be killed before another process %s', async (one, other) => {
-    for (let at = 1, isKilled = true; isKilled; at += 1) {
-      const world = await newWorld();
-      const ended = await process_(world, commands[one], { at, act: kill });
-      isKilled = ended.exit === 'killed';
-      const what = `killed before change ${at}`;
-      const next = await process_(world, commands[other]);
-      expect([0, 7], what).toContain(next.exit);
-      await expectSound(world, one.startsWith('submits') ? one : other, what, true);
-    }
-  });
+  it.each(pairs)(
+    'a process that %s can be killed before another process %s, and no task is paid for twice',
+    async (one, other) => {
+      for (let at = 1, isKilled = true; isKilled; at += 1) {
+        const world = await newWorld();
+        const ended = await process_(world, commands[one], { at, act: kill });
+        isKilled = ended.exit === 'killed';
+        const what = `killed before change ${at}`;
+        const next = await process_(world, commands[other]);
+        expect([0, 7], what).toContain(next.exit);
+        await expectSound(world, one.startsWith('submits') ? one : other, what, true);
+      }
+    },
+  );
 });
 
 it('a job removed while another process is about to send it either still exists or is not paid for', async () => {

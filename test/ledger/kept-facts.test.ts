@@ -31,7 +31,7 @@ it('an unwritten event is kept in memory, unless its job is known to be removed'
   }
 });
 
-it('unwritten events are written once each, even if they are written twice at a time', async () => {
+it('unwritten events are written once each, even by two concurrent calls', async () => {
   let isFull = true;
   const written: JobEvent[] = [];
   const write = (_: string, event: JobEvent): Promise<void> =>

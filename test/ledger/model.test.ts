@@ -312,7 +312,7 @@ async function walk(key: string | undefined, steps: Iterable<Command>): Promise<
 }
 
 it.each([undefined, 'boat'])(
-  'the ledger matches the model after each step of a random walk (key: %s)',
+  'the ledger matches a reference model after each step of a random walk (key: %s)',
   async (key) => {
     const walks = fc.commands(commands, { size: 'small', maxCommands: 14 });
     await fc.assert(
@@ -324,7 +324,7 @@ it.each([undefined, 'boat'])(
 
 // Random walks rarely reach this state: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(
-  'the next process continues if a process dies at any step of resending a refused job (%s)',
+  'the next process continues a refused job if a process dies at any step of sending it again (next submission: %s)',
   async (then) => {
     const refused = new Submit('refuses', 'well');
     for (let at = 1; at <= 14; at += 1)

@@ -91,7 +91,7 @@ describe('the library: a video', () => {
     expect(JSON.parse(readFileSync(`${output}.json`, 'utf8'))).toMatchObject({ job: job.id });
   });
 
-  it('is kept, causes an error in strict mode, and is not paid for again if it differs from its request', async () => {
+  it('is kept and never paid for again if it differs from its request, but causes an error in strict mode', async () => {
     gateway.served.content = Buffer.from(
       renderVideo({ prompt: 'a boat', seconds: 2, width: 96, height: 64 }),
     );

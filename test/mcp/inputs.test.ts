@@ -58,7 +58,7 @@ test.each(['--sandbox', '--base-url', '--help'])(
   },
 );
 
-test('the environment of the MCP server is converted to flags in the command that it suggests', async () => {
+test('the environment of the MCP server is converted to flags in the command that the server suggests', async () => {
   const user = newUser(undefined, { MGW_SANDBOX: '1' });
   const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '0']);
   const { command } = await agent.call('submit_video', { key: 'one', ...video });

@@ -127,7 +127,7 @@ describe('measureMp4', () => {
     expect(measured(ftyp, box('moov', Buffer.alloc(0)), box('mdat', 50))).toBeUndefined();
   });
 
-  it('stops after more entries than any clip contains', () => {
+  it('stops reading after more entries than any clip contains', () => {
     const table = Buffer.from(movie({ stts: words(0, 0xffffffff) }));
     const size = 64 * 1024 * 1024;
     // All boxes around the table extend to the end of a sparse file.
@@ -182,7 +182,7 @@ describe('measureMp4', () => {
     );
   });
 
-  it('stops after more boxes than any clip contains', () => {
+  it('stops reading after more boxes than any clip contains', () => {
     expect(measured(ftyp, Buffer.alloc(8 * 600_000, box('moof')), movie({}))).toBeUndefined();
   });
 

@@ -39,7 +39,7 @@ const everyByte = (length: number): number[] => Array.from({ length }, (_, index
 const inline = (text: string): string => `{"video":{"encodedVideo":"${text}","encoding":"video/mp4"}}`;
 
 describe('the media spool', () => {
-  test('writes a string to the sink, and a placeholder to the text', async () => {
+  test('writes a media string to the sink, and a placeholder to the text', async () => {
     const result = await spool(inline('SGVsbG8='));
     expect(JSON.parse(result.text)).toEqual({
       video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' },
@@ -64,15 +64,18 @@ describe('the media spool', () => {
 
   test.each([
     ['a different name', '{"encodedVideos":"QQ==","EncodedVideo":"QQ=="}'],
-    ['a value that is the name', '{"a":"encodedVideo","b":"QQ=="}'],
+    ['the name as a value', '{"a":"encodedVideo","b":"QQ=="}'],
     ['an array after the name', '{"encodedVideo":["QQ=="],"b":["encodedVideo","QQ=="]}'],
     ['an object after the name', '{"encodedVideo":{"x":"QQ=="}}'],
     ['the name inside a string', '{"a":"\\"encodedVideo\\":\\"QQ==\\""}'],
-    ['a number, null and the empty string', '[{"encodedVideo":1},{"encodedVideo":null},{"encodedVideo":""}]'],
+    [
+      'a number, null or an empty string after the name',
+      '[{"encodedVideo":1},{"encodedVideo":null},{"encodedVideo":""}]',
+    ],
     ['a name that is too long', `{"${'encodedVideo'.repeat(100)}":"QQ=="}`],
     ['a name with an escape that is invalid in JSON', '{"encodedVide\\o":"QQ=="}'],
-    ['text that is not JSON', '<html>"encodedVideo" ":" "QQ=="</html>'],
-  ])('does not divert %s', async (_, body) => {
+    ['HTML instead of JSON', '<html>"encodedVideo" ":" "QQ=="</html>'],
+  ])('diverts nothing from text with %s', async (_, body) => {
     const result = await spool(body, { cuts: everyByte(body.length) });
     expect(result).toMatchObject({ text: body, spooled: [], overflow: false });
   });
@@ -94,7 +97,7 @@ describe('the media spool', () => {
     expect(result).toMatchObject({ text: body, spooled: [] });
   });
 
-  test('reads the string after one that was diverted in the middle of an escape', async () => {
+  test('reads the string that follows a string diverted in the middle of an escape', async () => {
     const body = '[{"encodedVideo":"QUJ\\u0044"},{"encodedVideo":""},{"encodedVideo":"QQ=="}]';
     const result = await spool(body, { threshold: 3 });
     expect(result.media.map(String)).toEqual(['ABC', 'A']);
@@ -112,7 +115,7 @@ describe('Base64 in the media spool', () => {
     ['\\/', 'A\\/8A', [0x03, 0xff, 0x00]],
     ['\\u002f and \\u002B', 'A\\u002f8\\u002B', [0x03, 0xff, 0x3e]],
     ['\\u003d', 'QQ\\u003d\\u003D', [0x41]],
-  ])('is decoded if it contains the escape %s for its character', async (_, text, bytes) => {
+  ])('is decoded if a character is escaped as %s', async (_, text, bytes) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
       expect(result.spooled).toEqual([{ path: 'sink-0', bytes: bytes.length }]);

@@ -99,7 +99,7 @@ it.each(['moov', 'udta', 'meta'])(
   },
 );
 
-it('the search for a provenance label returns fewer than ten of many packets', () => {
+it('the search for a provenance label reads fewer than ten of the XMP packets in a file', () => {
   writeFileSync(path, Buffer.concat([ftyp, Buffer.alloc(100_000 * 24, xmp(''))]));
   const file = openSync(path, 'r');
   expect(originsIn(file).packets.length).toBeLessThan(10);

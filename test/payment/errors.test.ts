@@ -37,7 +37,7 @@ it.each([
   ['SIGTERM', 'no', 143, 'safe'],
   ['SIGINT', 'maybe', 130, 'resume'],
 ] as const)(
-  'a payment that %s interrupts, with charged "%s", exits %i',
+  'a payment interrupted by %s, with charged "%s", leads to exit %i',
   (reason, charged, exitCode, retry) => {
     const error = interruptionError(AbortSignal.abort(reason), charged);
     expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });

@@ -186,7 +186,7 @@ describe('a payment', () => {
     // Without a record, nothing can have been sent, so the amount is released.
     ['fails without a record', fails(new TransportError('sent', 'timeout', 'reset')), 'none'],
   ])(
-    'is in doubt if it %s, and its amount remains reserved if it may be charged',
+    'is in doubt if it %s, and its amount is released only if nothing can have been sent',
     async (_, exchange, settled) => {
       const ran = await pay({ exchange: [exchange] });
       expect(ran.result).toMatchObject({
@@ -223,7 +223,7 @@ describe('a payment', () => {
   it.each<[string, PaymentRecord]>([
     ['with a record', { sending: () => Promise.resolve() }],
     ['without a record', {}],
-  ])('is not sent, %s, if its process may have lost the reservation', async (_, record) => {
+  ])('is not sent if its process may have lost the reservation (%s)', async (_, record) => {
     const assertLease = (): never => {
       throw new Error('suspended');
     };
@@ -245,7 +245,7 @@ describe('a payment', () => {
     expect((await pay({ record: {} })).leases).toBe(1);
   });
 
-  it('is sent by its own function if it has one', async () => {
+  it('is sent by its own send function, rather than by the default call, if it has one', async () => {
     const send: Payment['send'] = async (_, request, options) => {
       await options.onConnected?.();
       return replyOf({ text: request.path });
@@ -308,7 +308,7 @@ describe('an interruption of a payment', () => {
   it.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
-  ])('causes, if it is %s before anything was sent, exit %i', async (reason, exitCode) => {
+  ])('by %s, before anything is sent, leads to exit %i', async (reason, exitCode) => {
     const soft = new AbortController();
     const connecting: Exchange = async ({ onConnected }) => {
       soft.abort(reason);
@@ -364,7 +364,7 @@ describe('an interruption of a payment', () => {
     expect([connections, ran.settled]).toEqual([1, 'none']);
   });
 
-  it('causes one note, if it arrives while the response is pending and the next interruption would stop the wait', async () => {
+  it('causes one note if it arrives while the response is pending, unless it also ends the wait', async () => {
     const interrupting =
       (soft: AbortController): Exchange =>
       async (options) => {

@@ -49,7 +49,7 @@ describe('a reservation', () => {
     ['accepted', ['keep job_1']],
     ['none', ['release job_1']],
     ['open', []],
-  ])('is settled, after the outcome "%s" of the payment, by %j', async (outcome, settled) => {
+  ])('with the payment outcome "%s" is settled in every budget by the calls %j', async (outcome, settled) => {
     const [one, other] = [budgetOf(fits), budgetOf(fits)];
     const limit = { amount: decimalOf(9) };
     const held = await ask([named('a', one.budget), named('b', other.budget, { limit })]);

@@ -93,7 +93,7 @@ describe('a field that the specification does not list', () => {
   );
 });
 
-describe.each(Object.values(protocols))('the schema of $name', (protocol) => {
+describe.each(Object.values(protocols))('the schema of Protocol $name', (protocol) => {
   it("is valid JSON Schema, and describes each flag's field", async () => {
     const { schema } = await protocol.checks();
     const written = z.toJSONSchema(schema, { io: 'input' });

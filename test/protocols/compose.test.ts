@@ -124,11 +124,11 @@ describe('compose', () => {
   });
 
   const refusals: [string, Partial<ComposeInput>, string][] = [
-    ['no =', { set: ['abc'] }, '--set abc: write it as path=value.'],
-    ['no path', { set: ['=1'] }, '--set =1: write it as path=value.'],
-    ['an empty step', { set: ['a..b=1'] }, '--set a..b: the path has an empty step.'],
+    ['--set without =', { set: ['abc'] }, '--set abc: write it as path=value.'],
+    ['--set without a path', { set: ['=1'] }, '--set =1: write it as path=value.'],
+    ['an empty step in a path', { set: ['a..b=1'] }, '--set a..b: the path has an empty step.'],
     [
-      'an inherited step',
+      'an inherited member in a path',
       { set: ['__proto__.x=1'] },
       '--set __proto__.x: __proto__ is not allowed in a path.',
     ],
@@ -147,14 +147,22 @@ describe('compose', () => {
     ['a path twice in two forms', { set: ['a[0]=1', 'a.0=2'] }, '--set a.0 conflicts with --set a.0.'],
     ['a path inside another', { set: ['a={}', 'a.b=2'] }, '--set a.b conflicts with --set a.'],
     ['a path around another', { set: ['a.b=2', 'a={}'] }, '--set a conflicts with --set a.b.'],
-    ['a member of a text', { body: { a: 'x' }, set: ['a.b=1'] }, '--set a.b: a is not an object or a list.'],
+    [
+      'a member of a string',
+      { body: { a: 'x' }, set: ['a.b=1'] },
+      '--set a.b: a is not an object or a list.',
+    ],
     ['a member of null', { body: { a: null }, set: ['a.b=1'] }, '--set a.b: a is not an object or a list.'],
     [
-      'a name in a list',
+      'a name as the index of a list',
       { body: { a: [] }, set: ['a.b=1'] },
       '--set a.b: a is a list: the next step must be a number.',
     ],
-    ['beyond the end', { set: ['a.1=1'] }, '--set a.1: a has 0 entries, so the next index is 0.'],
+    [
+      'an index beyond the end of a list',
+      { set: ['a.1=1'] },
+      '--set a.1: a has 0 entries, so the next index is 0.',
+    ],
     ['control characters', { set: ['\u001b..=1'] }, '--set \\u{1b}..: the path has an empty step.'],
     ['an unknown flag', { flags: { nope: 'x' } }, '--nope is not a flag of Protocol c.'],
     [
@@ -163,7 +171,7 @@ describe('compose', () => {
       'The default nope in the config is not a flag of Protocol c.',
     ],
     [
-      'a default file',
+      'a default for a file flag',
       { defaults: { image: 'x' } },
       'The default image in the config is not a flag of Protocol c.',
     ],
@@ -198,7 +206,7 @@ describe('compose', () => {
       'The default audio (audio): yes is not allowed; allowed: true or false',
     ],
     [
-      'a flag without a place in the body',
+      'a flag whose parent in the body is not an object',
       { body: { instances: 'x' }, flags: { prompt: 'a' } },
       '--prompt: instances is not an object or a list.',
     ],

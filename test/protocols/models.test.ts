@@ -100,11 +100,11 @@ describe('the model list', () => {
     [{ next: 'https://elsewhere.example/v1/models?page=2#x' }, '?page=2'],
     [{ next: 'two' }, undefined],
     [{ next: null, nextPageToken: '', next_page_token: null }, undefined],
-  ])('has a next page if it contains %j (query: %j)', async (members, nextPage) => {
+  ])('determines the query of the next page, if there is one: %j leads to %j', async (members, nextPage) => {
     expect(await readOf({ data: [{ id: 'm' }], ...members })).toMatchObject({ nextPage });
   });
 
-  test('is read from the response for one model', async () => {
+  test('is read from a response that is a single model', async () => {
     expect(await modelsOf({ id: 'one', object: 'model' })).toMatchObject([{ id: 'one' }]);
   });
 

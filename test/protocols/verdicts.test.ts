@@ -29,14 +29,22 @@ describe('judgeFailedSubmission', () => {
   it.each<[string, unknown, string]>([
     ['an error object', { error: { message: 'overloaded' } }, 'unavailable'],
     ['an error in a list', [{ error: { code: 503, message: 'overloaded' } }], 'unavailable'],
-    ['the phrase with a code', { error: { message: 'Service Unavailable', code: 'x' } }, 'unavailable'],
-    ['an action error', { Response: { Error: { Code: 'ServiceUnavailable' } } }, 'unavailable'],
+    [
+      'the phrase "Service Unavailable" with a code',
+      { error: { message: 'Service Unavailable', code: 'x' } },
+      'unavailable',
+    ],
+    ['a Protocol B error', { Response: { Error: { Code: 'ServiceUnavailable' } } }, 'unavailable'],
     ['a code and a message', { code: 503, message: 'upstream is away' }, 'unavailable'],
-    ['words', { message: 'slow down' }, 'unavailable'],
+    ['a message alone', { message: 'slow down' }, 'unavailable'],
     ['no error', {}, 'unknown'],
     ['a list', ['overloaded'], 'unknown'],
     ['a text', '"overloaded"', 'unknown'],
-    ['the phrase alone, as from a load balancer', { message: 'Service Unavailable' }, 'unknown'],
+    [
+      'the phrase "Service Unavailable" alone, as from a load balancer',
+      { message: 'Service Unavailable' },
+      'unknown',
+    ],
     [
       'a framework in front of the gateway',
       { status: 503, error: 'Service Unavailable', path: '/x' },
@@ -58,14 +66,18 @@ describe('judgeFailedSubmission', () => {
   });
 
   it.each<[string, unknown, string]>([
-    ['an operation', { name: 'models/m/operations/op', error: { message: 'x' } }, 'models/m/operations/op'],
-    ['an action', { Response: { TaskId: 't-1', Error: { Code: 'X' } } }, 't-1'],
+    [
+      'a Protocol A operation',
+      { name: 'models/m/operations/op', error: { message: 'x' } },
+      'models/m/operations/op',
+    ],
+    ['a Protocol B task', { Response: { TaskId: 't-1', Error: { Code: 'X' } } }, 't-1'],
     ['a task', { task_id: 't-1', error: { message: 'x' } }, 't-1'],
     ['a task in an envelope', { code: 503, message: 'x', data: { task_id: 't-1' } }, 't-1'],
     ['a task as data', { code: 'x', message: 'x', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
     ['a short id', { task_id: 'tX', error: { message: 'slow' } }, 'tX'],
     ['a task in the error', { error: { message: 'x', task_id: 't-1' } }, 't-1'],
-    ['a response', { id: 'resp_1', status: 'failed', error: { message: 'x' } }, 'resp_1'],
+    ['a Responses document', { id: 'resp_1', status: 'failed', error: { message: 'x' } }, 'resp_1'],
     ['a long number', '{"task_id":12345678901234567890,"error":{"message":"x"}}', '12345678901234567890'],
   ])('never reads a response with a task id as a refusal: %s', (_, body, handle) => {
     for (const status of [307, 400, 401, 404, 429, 500, 503])
@@ -88,13 +100,17 @@ describe('judgeFailedSubmission', () => {
     ['JSON in a string', JSON.stringify(JSON.stringify(made)), made.task_id],
     ['a short id', nested({ task_id: 'tX' }, 1), 'tX'],
     ['an id without a label', nested({ id: long, status: 'queued' }, 1), long],
-    ['an action', nested({ Response: { TaskId: '7' } }, 1), '7'],
-    ['an operation', nested({ name: 'models/m/operations/op' }, 1), 'models/m/operations/op'],
-    ['any member', { error: { message: 'no', details: [{ upstream: JSON.stringify(made) }] } }, made.task_id],
+    ['a Protocol B response', nested({ Response: { TaskId: '7' } }, 1), '7'],
+    ['a Protocol A operation', nested({ name: 'models/m/operations/op' }, 1), 'models/m/operations/op'],
+    [
+      'a nested member',
+      { error: { message: 'no', details: [{ upstream: JSON.stringify(made) }] } },
+      made.task_id,
+    ],
     ['an object', { error: { upstream: [made] } }, made.task_id],
-    ['cut JSON', { message: JSON.stringify(made).slice(0, 28) }, made.task_id],
-    ['JSON in words', { message: `status 429, body ${JSON.stringify(made)}` }, made.task_id],
-    ['an id in words', { error: { message: `task ${long} is queued; slow down` } }, long],
+    ['truncated JSON', { message: JSON.stringify(made).slice(0, 28) }, made.task_id],
+    ['JSON inside a sentence', { message: `status 429, body ${JSON.stringify(made)}` }, made.task_id],
+    ['an id inside a sentence', { error: { message: `task ${long} is queued; slow down` } }, long],
     [
       'an id without digits',
       { message: `task_${'abcdefgh'.repeat(4)} waits` },
@@ -103,7 +119,7 @@ describe('judgeFailedSubmission', () => {
     ['a UUID', 'task-0b5c1f9e-8a7d-4c7e-9d57-1c2f3a4b5c6d', 'task-0b5c1f9e-8a7d-4c7e-9d57-1c2f3a4b5c6d'],
     ['a label', { message: 'busy (Task ID: 424010985738629, request id: 2026)' }, made.task_id],
     ['a label in Chinese', { message: '任务ID：424010985738629 排队中' }, made.task_id],
-    ['an operation in words', 'models/veo-3/operations/abc waits', 'models/veo-3/operations/abc'],
+    ['an operation inside a sentence', 'models/veo-3/operations/abc waits', 'models/veo-3/operations/abc'],
     ['a line of a stream', `data: ${JSON.stringify(made)}\n\n`, made.task_id],
   ])('finds a task id in text: %s', (_, body, handle) => {
     for (const status of [400, 429, 503]) {
@@ -148,9 +164,13 @@ describe('judgeFailedSubmission', () => {
       { prompt: JSON.stringify({ id: long }) },
       `unsafe: ${JSON.stringify({ id: long })}`,
     ],
-    ['the task to extend', { extend: { from: [long] } }, `task ${long} not found`],
-    ['that task in JSON', { remix_id: long }, JSON.stringify({ task_id: long, message: 'it has expired' })],
-    ['a numeric task', { remix_id: 4240109857 }, 'task_id: 4240109857 does not exist'],
+    ['the id of a task to extend', { extend: { from: [long] } }, `task ${long} not found`],
+    [
+      'the id of an earlier task, in JSON,',
+      { remix_id: long },
+      JSON.stringify({ task_id: long, message: 'it has expired' }),
+    ],
+    ['a numeric task id', { remix_id: 4240109857 }, 'task_id: 4240109857 does not exist'],
   ])('treats a message that only quotes %s from the request as a refusal', (_, sent, message) => {
     expect(judgeFailedSubmission(reply(400, message), { ...sent }).kind).toBe('rejected');
     expect(judgeFailedSubmission(reply(400, message)).kind).toBe('unknown');

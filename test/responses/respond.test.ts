@@ -264,7 +264,7 @@ describe('a connection for a Responses request', () => {
     });
   });
 
-  test('ends immediately if the user interrupts it, with exit 130, and the call is reported as charged', async () => {
+  test('ends immediately with exit 130 if the user interrupts it, and the call is reported as charged', async () => {
     const delta = { type: 'response.output_text.delta', delta: 'stop' };
     const { client } = await served((response) => {
       response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);

@@ -67,7 +67,7 @@ async function textOf(answer: Answer | Response): Promise<string> {
 
 describe('a sandbox balance', () => {
   test.each(PAID)(
-    'allows %s to spend the whole balance, but not a millionth more',
+    'can be spent completely by a request (%s), but not exceeded by a millionth',
     async (_, amount, call, refusal) => {
       const exact = await sandbox({ limits: { balance: amount } });
       await textOf(await call(exact));
@@ -127,7 +127,7 @@ describe('the sandbox', () => {
     expect(await statuses({ perMinute: 2 }, pauses)).toEqual(expected);
   });
 
-  test('includes a task that never ends in the limit on tasks in progress', async () => {
+  test('counts a task that never ends towards the limit on tasks in progress', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     await submitC(gateway, { ...VIDEO, prompt: '[never]' });
     gateway.clock.now += 1e9;

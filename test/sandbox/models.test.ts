@@ -49,7 +49,7 @@ test('the model list contains a price for every sandbox model', async () => {
   ]);
 });
 
-test('sandbox prices have the configuration syntax', () => {
+test('sandbox prices are written in the syntax of the configuration', () => {
   expect(priceText('c', 'vendor-h3')).toBe(
     'second=10 default_seconds=5 reference_image=3 free_reference_images=5; ' +
       'resolution=2K: second=20 default_seconds=5 reference_image=6 free_reference_images=5',

@@ -74,7 +74,7 @@ describe('a Protocol A submission to the sandbox', () => {
     ['a duration as text', withParameters({ durationSeconds: '4' })],
     ['five samples', withParameters({ sampleCount: 5 })],
     ['an unsupported ratio', withParameters({ aspectRatio: '1:1' })],
-    ['a resolution in capitals', withParameters({ resolution: '720P' })],
+    ['a resolution in upper case', withParameters({ resolution: '720P' })],
     ['an unsupported policy', withParameters({ personGeneration: 'all' })],
     ['a seed below zero', withParameters({ seed: -1 })],
     ['a boolean as text', withParameters({ enhancePrompt: 'true' })],
@@ -85,7 +85,7 @@ describe('a Protocol A submission to the sandbox', () => {
       withInstance({ image: { ...PNG, bytesBase64Encoded: 'data:image/png;base64,iVBORw0KGgo=' } }),
     ],
     ['an empty image', withInstance({ image: { ...PNG, bytesBase64Encoded: '' } })],
-  ])("receives the model's error, and costs nothing, if it has %s", async (_, body) => {
+  ])('is refused with INVALID_ARGUMENT, at no charge, if it has %s', async (_, body) => {
     const gateway = await sandbox();
     const answer = await post(gateway, body);
     expect([answer.status, answer.at('error.status')]).toEqual([400, 'INVALID_ARGUMENT']);

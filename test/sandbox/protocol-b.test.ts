@@ -107,7 +107,7 @@ describe('a Protocol B task creation in the sandbox', () => {
     ["another model's version", { ...BODY, ModelName: 'Video-B-Lite' }, 'InvalidParameterValue'],
     ['a number for the version', { ...BODY, ModelVersion: 2 }, 'InvalidParameterValue'],
     ['no prompt', { ...BODY, Prompt: '' }, 'MissingParameter'],
-    ['names in lower case', { modelName: 'Video-B', ...BODY }, 'UnknownParameter'],
+    ['a field name in camel case', { modelName: 'Video-B', ...BODY }, 'UnknownParameter'],
     ['SubAppId', { ...BODY, SubAppId: 1 }, 'InvalidParameterValue'],
     [
       'SubAppId at any depth',
@@ -133,7 +133,7 @@ describe('a Protocol B task creation in the sandbox', () => {
       'InvalidParameterValue',
     ],
     [
-      'a usage in lower case',
+      'a Usage value in lower case',
       { ...BODY, FileInfos: [{ ...ASSET, Usage: 'firstframe' }] },
       'InvalidParameterValue',
     ],
@@ -253,7 +253,7 @@ describe('the sandbox file host', () => {
 
   test.each<[string, (url: string) => string]>([
     ['no signature', (url) => url.replace(/&sign=.*/, '')],
-    ['a later expiry', (url) => url.replace(/t=\d+/, 't=99999999999999')],
+    ['a changed expiry time', (url) => url.replace(/t=\d+/, 't=99999999999999')],
   ])('refuses a URL that has %s', async (_, change) => {
     const gateway = await sandbox();
     const url = change(await fileUrl(gateway));

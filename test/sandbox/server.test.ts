@@ -61,7 +61,7 @@ describe('a request to the sandbox', () => {
     ['localhost:8080', true],
     ['attacker.example', true],
     ['', true],
-  ])('is foreign, at port 80 with the host %j: %j', (host, foreign) => {
+  ])('counts as foreign, at port 80, by the Host header %j: %j', (host, foreign) => {
     expect(isForeign({ host }, 'http://127.0.0.1')).toBe(foreign);
     expect(isForeign({ host: 'localhost' }, 'http://127.0.0.1:8080')).toBe(true);
   });

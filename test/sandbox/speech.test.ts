@@ -176,7 +176,7 @@ describe('a speech stream of the sandbox', () => {
     ['', 'tts-error-frame@25%', 0.25, 55_000_000],
     ['', 'tts-cut@75%', 0.75, 0],
   ])(
-    'ends as documented if the text contains "%s" or the fault is "%s"',
+    'ends as documented for the word "%s" in the text and the fault "%s"',
     async (word, fault, share, last) => {
       const box = await sandbox({ faults: fault === undefined ? [] : [fault] });
       const spoken = `${'long text '.repeat(10)}${word}`;

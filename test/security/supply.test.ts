@@ -29,7 +29,7 @@ describe('the lockfile', () => {
     expect(scripts.filter((path) => !withScripts.includes(path))).toEqual([]);
   });
 
-  it('belongs to a package without an install script', () => {
+  it('accompanies a package.json without install scripts', () => {
     const { scripts } = json('package.json') as { scripts: object };
     const atInstallation = [
       'preinstall',

@@ -87,7 +87,7 @@ test('speech is not paid for again under a different key if its outcome did not 
   expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
 });
 
-test('a submission in doubt blocks every variant of its request, and the key of a finished job cannot be used for a different file format', async () => {
+test('a speech submission in doubt blocks every variant of its request, and the key of a finished job cannot be used for a different file format', async () => {
   const lose: Answer = (response) => void response.destroy();
   const server = await speechServer(lose, [one, end], [one, end]);
   const { run, deps, folder } = await bench(server.url);
@@ -533,7 +533,7 @@ describe('the audio of an earlier run', () => {
     });
   });
 
-  test('is paid for once even if two runs with the same key are concurrent, and both succeed', async () => {
+  test('is paid for once by two concurrent runs with the same key, and both runs succeed', async () => {
     const server = await speechServer([one, two, end]);
     const folder = freshFolder();
     const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];

@@ -80,7 +80,7 @@ describe('a local file as an asset', () => {
     ['c', [...withImage]],
     ['b', ['video', 'b', 'submit', 'a boat', '-m', 'Video-B', '-d', '5', '--first-frame', 'first.png']],
   ])(
-    'continues its job and upload with new credentials an hour later, but causes exit 2 if its bytes have changed (Protocol %s)',
+    'keeps its job and its upload when the credentials change, but leads to exit 2 when its bytes change (Protocol %s)',
     async (_, args) => {
       const { user, store, sent } = await scene({ AWS_SESSION_TOKEN: 'first-token' });
       const later = hurried();
@@ -294,7 +294,7 @@ describe('a failing store', () => {
   });
 });
 
-test('Ctrl-C during an upload sends nothing to the gateway and exits 130, and the same command then works', async () => {
+test('after Ctrl-C during an upload, mgw sends nothing to the gateway and exits 130, and the same command then works', async () => {
   const { user, store, sent } = await scene();
   const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
   const running = user.start([...withImage, '--json']);

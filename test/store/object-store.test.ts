@@ -84,12 +84,15 @@ describe('a file saved as an object', () => {
 
   test.each([
     [
-      'a 503 SlowDown in a part',
+      'a 503 SlowDown for a part',
       on('PUT', 'partNumber=2', status(503, '<Error><Code>SlowDown</Code></Error>')),
     ],
-    ['a reset in a part', on('PUT', 'partNumber=2', (response) => void response.socket?.destroy())],
     [
-      'a wrong checksum of a part',
+      'a connection reset during a part',
+      on('PUT', 'partNumber=2', (response) => void response.socket?.destroy()),
+    ],
+    [
+      'a wrong checksum for a part',
       on('PUT', 'partNumber=2', status(200, '', { etag: `"${'0'.repeat(32)}"` })),
     ],
     [
@@ -194,7 +197,7 @@ describe('a file saved as an object', () => {
     }
   });
 
-  test('is looked up if the response to its completion is lost', async () => {
+  test('is saved even if the response that completes its upload is lost', async () => {
     const { store, put } = await scene();
     store.faults.push((request, response) => {
       if (!is(request, 'POST', 'uploadId')) return false;

@@ -81,7 +81,7 @@ describe('the flag -o s3://BUCKET/OBJECT', () => {
     expect(kept()).toEqual([]);
   });
 
-  test('causes any mismatch note to contain the name of the object', async () => {
+  test('makes a mismatch note name the object', async () => {
     const { user } = await playScene(['short-video']);
     const ran = await user.run(to('s3://bucket/boat-{id}.mp4'));
     expect(ran.code, ran.stderr).toBe(0);

@@ -187,7 +187,7 @@ describe("the sandbox's storage with the AWS SDK", () => {
     ['store-expired', 'ExpiredToken'],
     ['store-bad-digest', 'BadDigest'],
     ['store-reset', 'TimeoutError'],
-  ])('answers an upload, if the fault is %s, with %s, and stores nothing', async (fault, name) => {
+  ])('stores nothing if the fault is %s, and the upload fails with %s', async (fault, name) => {
     const s3 = await served([`${fault}x1`]);
     await expect(put(s3, 'x', 'x')).rejects.toEqual(isError(name));
     await expect(get(s3, 'x')).rejects.toEqual(isError('NoSuchKey'));

@@ -75,14 +75,14 @@ describe('a connection to the database', () => {
     },
   );
 
-  it('depends on PGHOST if the address has no host', () => {
+  it('has the TLS mode for the host in PGHOST if the address has no host', () => {
     vi.stubEnv('PGHOST', 'db.example.com');
     expect(tlsOptions(parseStateUrl('postgres:///d'))).toEqual({ rejectUnauthorized: true });
     vi.stubEnv('PGHOST', '/run/postgresql');
     expect(tlsOptions(parseStateUrl('postgres:///d'))).toBe(false);
   });
 
-  it('fails with the name of a certificate file that cannot be read', () => {
+  it('fails with an error that contains the path of a certificate file that cannot be read', () => {
     const url = parseStateUrl('postgres://db/d?sslrootcert=/nowhere/ca.pem');
     expect(() => tlsOptions(url)).toThrow('/nowhere/ca.pem');
   });

@@ -45,7 +45,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
   const openAt = async (place: PostgresPlace, stateDir: string): Promise<Ledger> => place.open({ stateDir });
 
   it.each(['message', 'answer'] as const)(
-    'the ledger writes an event once if the %s is lost',
+    'the ledger writes an event only once if the connection breaks and the %s is lost',
     async (lose) => {
       const { proxy, ledger, other, id } = await behindProxy(patient);
       const lease = await ledger.lease();
@@ -60,7 +60,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'the ledger creates a job and claims a name once if the %s is lost',
+    'the ledger creates a job and claims a name only once if the connection breaks and the %s is lost',
     async (lose) => {
       const { proxy, ledger, other } = await behindProxy(patient);
       const id = newJobId(now + 1);
@@ -76,7 +76,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'the ledger leaves no unsent attempt in doubt if the database is lost with the %s of "sending"',
+    'the ledger leaves no unsent attempt in doubt if the connection breaks and the %s for "sending" is lost',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       const lease = await ledger.lease();
@@ -97,7 +97,7 @@ describePostgres('on PostgreSQL,', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'the ledger keeps a handle if the database is lost with the %s of its record, and writes the handle once',
+    'the ledger keeps a handle, and writes it only once, if the connection breaks and the %s for its record is lost',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       await ledger.append(id, sendingBy(await ledger.lease()));

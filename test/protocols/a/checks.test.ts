@@ -79,8 +79,8 @@ describe('a Protocol A body', () => {
   test.each<[string, JsonObject, string, string | undefined]>([
     ['no model', { instances: goodBody.instances }, 'model', '--model'],
     ['a model that is a number', { ...goodBody, model: 1 }, 'model', '--model'],
-    ['a model with a query', { ...goodBody, model: 'a?b' }, 'model', '--model'],
-    ['a model with a step up', { ...goodBody, model: 'a/../b' }, 'model', '--model'],
+    ['a model name with a query', { ...goodBody, model: 'a?b' }, 'model', '--model'],
+    ['a model name with ..', { ...goodBody, model: 'a/../b' }, 'model', '--model'],
     ['no instances', { model: 'm' }, 'instances.0.prompt', '--prompt'],
     ['empty instances', { model: 'm', instances: [] }, 'instances.0.prompt', '--prompt'],
     ['instances that are an object', { model: 'm', instances: {} }, 'instances', undefined],

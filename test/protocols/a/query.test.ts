@@ -142,7 +142,7 @@ describe('a successful operation', () => {
         videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
       },
     ],
-  ])('is also read in this form of an upstream: %s', (_, response) => {
+  ])('is also read in a different upstream format: %s', (_, response) => {
     const { results, state } = observed({ name, done: true, response }, spooled(1));
     expect({ results, state }).toEqual({
       state: 'succeeded',
@@ -150,7 +150,7 @@ describe('a successful operation', () => {
     });
   });
 
-  test('has the media of every member that may contain media diverted', () => {
+  test('may contain inline media in four different members', () => {
     expect(a.inlineMedia).toEqual(['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video']);
   });
 

@@ -206,7 +206,7 @@ describe('a Protocol B task with the status FINISH', () => {
     expect(observed(finished({ ErrCode: 70000 })).failure?.message).toContain('70000');
   });
 
-  test("is reported with a warning that contains the file's URL if a failed task has a file", () => {
+  test("causes a warning with the file's URL if it failed but has a file", () => {
     expect(observed(finished({ ErrCodeExt: '0' })).warning).toContain('https://files.example/v.mp4');
   });
 });
@@ -229,7 +229,7 @@ describe('a Protocol B task with the status ABORTED', () => {
   });
 });
 
-describe('an HTTP 200 error response to a Protocol B query', () => {
+describe('an error response to a Protocol B query', () => {
   test.each([
     ['ResourceNotFound', 'missing'],
     ['ResourceNotFound.TaskNotFound', 'missing'],

@@ -164,7 +164,7 @@ describe('the check of a Protocol C body', () => {
     ['reference_video_urls', 3],
     ['reference_audio_urls', 3],
     ['audios', 3],
-  ])('limits the length of %s to %i', (field, most) => {
+  ])('limits the list %s to %i entries', (field, most) => {
     const body = { model: official, prompt: 'x' };
     expect(broken({ ...body, [field]: urls(most) })).toEqual([]);
     expect(broken({ ...body, [field]: urls(most + 1) })).toEqual([field]);

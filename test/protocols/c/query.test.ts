@@ -190,7 +190,7 @@ describe("a task's state", () => {
     ],
     ['an unlisted word', row({ status: 'POLISHING' }), 'running', 'POLISHING'],
   ];
-  it.each(dialects)('is read from %s: %j', (_, answer, state, nativeStatus) => {
+  it.each(dialects)('is read from the dialect "%s": %j', (_, answer, state, nativeStatus) => {
     const seen = observed(answer);
     expect([seen.state, seen.nativeStatus]).toEqual([state, nativeStatus]);
   });
@@ -300,7 +300,7 @@ describe("a finished task's result", () => {
   const done = { task_id: handle, status: 'completed' };
   it.each<[string, Json]>([
     ['result_url', row({ status: 'SUCCESS', result_url: video })],
-    ['fail_reason on success', row({ status: 'SUCCESS', fail_reason: video })],
+    ['fail_reason of a success', row({ status: 'SUCCESS', fail_reason: video })],
     ['fail_reason, flat', { ...done, fail_reason: video }],
     ['url', { ...done, url: video }],
     ['video_url', { ...done, video_url: video }],
@@ -333,14 +333,17 @@ describe("a finished task's result", () => {
     ],
     ['unsigned_urls', { ...done, unsigned_urls: [video], polling_url: 'https://x.y/p' }],
     ['videos', { ...done, videos: [{ url: video }] }],
-    ['the raw body inside', row({ status: 'SUCCESS', data: { content: { video_url: video } } })],
+    ['a raw body inside the response', row({ status: 'SUCCESS', data: { content: { video_url: video } } })],
     [
-      'the raw envelope inside',
+      'a raw envelope inside the response',
       row({ status: 'SUCCESS', data: { code: 0, data: { task_result: { videos: [{ url: video }] } } } }),
     ],
-    ['the raw task inside', row({ status: 'SUCCESS', data: { task: { content: { url: video } } } })],
-    ['the better one of two', { ...done, result_url: video, metadata: { url: 'https://x.y/other' } }],
-    ['the usable one of two', { ...done, result_url: 'some reason', url: video }],
+    [
+      'a raw task inside the response',
+      row({ status: 'SUCCESS', data: { task: { content: { url: video } } } }),
+    ],
+    ['the better of two URLs', { ...done, result_url: video, metadata: { url: 'https://x.y/other' } }],
+    ['the only usable URL of two', { ...done, result_url: 'some reason', url: video }],
   ])('is fetched from the gateway or, if that fails, from %s', (_, answer) => {
     const seen = observed(answer);
     expect(seen.state).toBe('succeeded');
@@ -353,18 +356,21 @@ describe("a finished task's result", () => {
   it.each<[string, Json]>([
     ['no URL', done],
     ['an empty URL', { ...done, url: '', metadata: { url: '' } }],
-    ['a reason', row({ status: 'SUCCESS', result_url: 'it failed', fail_reason: 'it failed' })],
-    ['the video itself', { ...done, url: 'data:video/mp4;base64,AAAA' }],
-    ['a file', { ...done, url: 'file:///etc/passwd', file_path: 'outputs/a.mp4' }],
-    ['a relative path', { ...done, url: '/v1/x.mp4' }],
-    ['a password', { ...done, url: 'https://me:pw@example.com/v.mp4' }],
-    ['a line feed', { ...done, url: 'https://example.com/v.mp4\nX: y' }],
     [
-      'a cover',
+      'a reason instead of a URL',
+      row({ status: 'SUCCESS', result_url: 'it failed', fail_reason: 'it failed' }),
+    ],
+    ['the video itself', { ...done, url: 'data:video/mp4;base64,AAAA' }],
+    ['a file URL', { ...done, url: 'file:///etc/passwd', file_path: 'outputs/a.mp4' }],
+    ['a relative path', { ...done, url: '/v1/x.mp4' }],
+    ['a URL with a password', { ...done, url: 'https://me:pw@example.com/v.mp4' }],
+    ['a URL with a line feed', { ...done, url: 'https://example.com/v.mp4\nX: y' }],
+    [
+      'only the URLs of a cover, a preview and a poll',
       { ...done, cover_url: video, cover_image_url: video, watermarked_url: video, polling_url: video },
     ],
-    ['pictures', { ...done, image_urls: [video] }],
-    ['an object', { ...done, url: { href: video } }],
+    ['the URLs of pictures', { ...done, image_urls: [video] }],
+    ['an object instead of a URL', { ...done, url: { href: video } }],
   ])('is fetched only from the gateway if the response contains %s', (_, answer) => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
@@ -390,10 +396,13 @@ describe("a finished task's result", () => {
   it.each<[string, Json]>([
     ['its own error code', { id: 't', state: 'success', err_code: 'CreditInsufficient', creations: [] }],
     ['an error inside the envelope', row({ status: 'SUCCESS', error: { message: 'broken' } })],
-    ['a bad envelope', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
-    ['a bad base_resp', { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } }],
+    ['an envelope that reports failure', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
+    [
+      'a base_resp that reports failure',
+      { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } },
+    ],
     ['a message alone', { message: 'Generation failed', data: { status: 'done' } }],
-  ])('is missing, and the task is failed, if the response contains %s', (_, answer) => {
+  ])('is missing, and the task has failed, if the response contains %s', (_, answer) => {
     expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
   });
 
@@ -448,14 +457,14 @@ describe('the reason why a task failed', () => {
     ['a bare error', { id: 't', status: 'failed', error: 'no luck' }, 'no luck'],
     ['an error without a code', { id: 't', status: 'failed', error: { message: 'no luck' } }, 'no luck'],
     [
-      'policy',
+      'the code of a policy',
       { task: { status: 'failed', error: { code: '1026', message: 'input' } } },
       'input',
       '1026',
       'content_policy',
     ],
     [
-      'policy in the message',
+      'a message about the policy',
       row({ status: 'FAILURE', fail_reason: 'content policy violation' }),
       'content policy violation',
       undefined,
@@ -498,12 +507,12 @@ describe('the reason why a task failed', () => {
       'no luck',
     ],
     [
-      'nothing',
+      'an empty fail_reason, so that no reason is found',
       row({ status: 'FAILURE', fail_reason: '' }),
       'The task ended with status "FAILURE" and gave no reason.',
     ],
     [
-      'an address',
+      'a fail_reason that is a URL, so that no reason is found',
       row({ status: 'FAILURE', fail_reason: video }),
       'The task ended with status "FAILURE" and gave no reason.',
     ],

@@ -99,7 +99,7 @@ const dialects: [string, Json, string, string?][] = [
 ];
 
 describe("an accepted task's handle", () => {
-  it.each(dialects)('is read from %s', (_, answer, handle, nativeStatus) => {
+  it.each(dialects)('is read from a response of the form: %s', (_, answer, handle, nativeStatus) => {
     expect(read(answer)).toEqual({ kind: 'accepted', handle, nativeStatus, warning: undefined });
   });
 
@@ -129,14 +129,19 @@ describe('a handle in a response with an error', () => {
     ],
     ['a bad code', { code: 'odd', message: 'but made', data: { task_id: 'task_1' } }, 'task_1', 'but made'],
     ['success false', { success: false, message: 'hm', task_id: 12345 }, '12345', 'hm'],
-    ['data is a task id', { code: 500, message: 'hm', data: 'task_abc123DEF456' }, 'task_abc123DEF456', 'hm'],
+    [
+      'a bad code with a task id as data',
+      { code: 500, message: 'hm', data: 'task_abc123DEF456' },
+      'task_abc123DEF456',
+      'hm',
+    ],
     [
       'base_resp',
       { task_id: 't-1', base_resp: { status_code: 1000, status_msg: 'unknown' } },
       't-1',
       'unknown',
     ],
-  ])('is used with a warning if the error is %s', (_, answer, handle, words) => {
+  ])('is used with a warning despite the error: %s', (_, answer, handle, words) => {
     const verdict = read(answer);
     expect(verdict).toMatchObject({ kind: 'accepted', handle });
     expect(verdict.kind === 'accepted' && verdict.warning).toBe(

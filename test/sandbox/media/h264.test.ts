@@ -39,14 +39,17 @@ it('the H.264 encoder reproduces every colour of a picture and of the next pictu
   fc.assert(property, { numRuns: 300 });
 });
 
-it.each([2, 3, 8, 9, 10, 16, 17, 18, 127])('the encoder encodes a step of %i up and down', (step) => {
-  const steps = Uint32Array.from(
-    { length: 20 },
-    (_, index) => (index % 2 === 0 ? 100 : 100 + step) * 0x10101,
-  );
-  const { picture: decoded } = decodeSlice(Buffer.from(encodeIdr(steps, COLUMNS, 0)), PARAMETERS, []);
-  expect(decoded).toEqual(components(steps));
-});
+it.each([2, 3, 8, 9, 10, 16, 17, 18, 127])(
+  'the H.264 encoder reproduces pixels that alternate between two brightnesses %i apart',
+  (step) => {
+    const steps = Uint32Array.from(
+      { length: 20 },
+      (_, index) => (index % 2 === 0 ? 100 : 100 + step) * 0x10101,
+    );
+    const { picture: decoded } = decodeSlice(Buffer.from(encodeIdr(steps, COLUMNS, 0)), PARAMETERS, []);
+    expect(decoded).toEqual(components(steps));
+  },
+);
 
 it('the H.264 encoder writes no pixel data for an unchanged picture', () => {
   const still = new Uint32Array(20).fill(0x408040);

@@ -56,7 +56,7 @@ function toSamples(pcm: Uint8Array): Int16Array {
 }
 
 describe('speechChunks', () => {
-  it('accepts its formats by name', () => {
+  it('accepts only the exact names of its formats', () => {
     expect(['mp3', 'pcm', 'wav', 'ogg_opus'].every(isSpeechFormat)).toBe(true);
     expect(['flac', 'MP3', '', 'toString'].some(isSpeechFormat)).toBe(false);
   });
