@@ -562,10 +562,13 @@ describe('an index', () => {
 
   it.each<[string, (log: string, count: string) => void]>([
     ['lost', (log) => rmSync(log)],
-    ['lost with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
-    ['without its count', (_, count) => rmSync(count)],
+    ['lost together with its count file', (log, count) => [log, count].forEach((path) => rmSync(path))],
+    ['without its count file', (_, count) => rmSync(count)],
     ['empty', (log) => writeFileSync(log, '')],
-    ['empty, and so is its count', (log, count) => [log, count].forEach((path) => writeFileSync(path, ''))],
+    [
+      'empty and has an empty count file',
+      (log, count) => [log, count].forEach((path) => writeFileSync(path, '')),
+    ],
     ['truncated after a line', (log) => truncateSync(log, statSync(log).size - 32)],
     ['truncated inside a line', (log) => truncateSync(log, 50)],
     ['full of zeros', (log) => writeFileSync(log, Buffer.alloc(statSync(log).size))],

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decimalNumber, oneOf, text, wholeNumber } from '../../src/protocols/flag.ts';
 
-describe('wholeNumber', () => {
+describe('the parser of whole numbers', () => {
   it.each([
     ['0', 0],
     ['5', 5],
@@ -40,7 +40,7 @@ describe('wholeNumber', () => {
   });
 });
 
-describe('decimalNumber', () => {
+describe('the parser of decimal numbers', () => {
   it.each([
     ['0', 0],
     ['5', 5],
@@ -71,7 +71,7 @@ describe('decimalNumber', () => {
   });
 });
 
-describe('text', () => {
+describe('the parser of text flags', () => {
   it('returns text unchanged', () => {
     expect(text(' a\n')).toBe(' a\n');
   });
@@ -81,7 +81,7 @@ describe('text', () => {
   });
 });
 
-describe('oneOf', () => {
+describe('the parser of listed values', () => {
   it('accepts only the exact spelling of its values', () => {
     const parse = oneOf('t2v', 'i2v');
     expect(parse('i2v')).toBe('i2v');

@@ -244,7 +244,7 @@ describe('judgeFailedQuery', () => {
   });
 });
 
-describe('unreadable', () => {
+describe('the error for an unreadable response', () => {
   it('quotes the start of the response', () => {
     expect(unreadable(reply(200), 'task id')).toMatchObject({
       code: 'bad_reply',

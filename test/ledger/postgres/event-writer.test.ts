@@ -134,7 +134,7 @@ describe('while the database is unavailable,', () => {
     },
   );
 
-  it("a user's decision and an observation are not kept", async () => {
+  it("a user's decision and an observation are not kept in a file", async () => {
     const { jobs, writer, facts, id } = open();
     const events: JobEvent[] = [running, { type: 'rated', rating: 3 }, { type: 'resolved', how: 'resubmit' }];
     for (const event of events) {

@@ -101,7 +101,7 @@ describe('an unfinished operation', () => {
 });
 
 describe('a successful operation', () => {
-  test('is fetched from its unchanged URL, and the key is sent only to the same site', () => {
+  test('leads to a download from its unchanged URL, and the key is sent only to the same site', () => {
     const uri = 'https://files.example/v1beta/files/x%2Fy:download?alt=media&sig=a%20b';
     expect(observed(finished([{ video: { uri, encoding: 'video/mp4' } }]))).toMatchObject({
       state: 'succeeded',
@@ -200,7 +200,7 @@ describe('a successful operation', () => {
     );
   });
 
-  test('is fetched from its URL, with a warning, if its inline content is not valid Base64', () => {
+  test('leads to a download from its URL, with a warning, if its inline content is not valid Base64', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0' } },
       { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/2' } },
@@ -212,7 +212,7 @@ describe('a successful operation', () => {
     expect(warning).toMatch(/Sample 1 of 2 is broken: the Base64 has wrong padding.*Sample 2 of 2 is broken/);
   });
 
-  test('is fetched from the gateway if it contains a path instead of a full URL', () => {
+  test('leads to a download from the gateway if it contains a path instead of a full URL', () => {
     const [result] = observed(finished([{ video: { uri: '/v1beta/files/x:download?alt=media' } }])).results;
     expect(result?.sources).toEqual([{ kind: 'gateway', path: '/v1beta/files/x:download?alt=media' }]);
   });

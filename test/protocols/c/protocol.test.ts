@@ -54,7 +54,7 @@ describe('a Protocol C query', () => {
     ['字', '%E5%AD%97'],
     ['cgt:x', 'cgt%3Ax'],
     ['x'.repeat(2048), 'x'.repeat(2048)],
-  ])('contains %s in its path as %s', (handle, step) => {
+  ])('contains the handle %s in its path as %s', (handle, step) => {
     expect(c.query(handle)).toEqual({ method: 'GET', path: `/v1/video/generations/${step}`, headers: {} });
   });
 
@@ -104,7 +104,7 @@ describe('advice for a valid Protocol C body', () => {
       { model: 'vendor-h4', duration: 5, resolution: '4K' },
       ['The specification does not list vendor-h4, so its limits are not checked.'],
     ],
-  ])('is generated from %j as %j', (body, notes) => {
+  ])('is, for the body %j, the list %j', (body, notes) => {
     expect(advise(body)).toEqual(notes);
   });
 
@@ -157,7 +157,7 @@ describe('advice for a valid Protocol C body', () => {
       { ...first, ...last, mode: 'ref2va' },
       [against('mode', 'ref2va', `does not accept ${takesLast}`)],
     ],
-  ])('is generated from the model %s and %j as %j', (model, assets, notes) => {
+  ])('is, for the model %s and the fields %j, the list %j', (model, assets, notes) => {
     const body = { model, duration: 5, resolution: model === 'vendor-h3' ? '2K' : '720p', ...assets };
     expect(advise(body)).toEqual(notes);
   });

@@ -366,7 +366,7 @@ describe("a finished task's result", () => {
     ['a URL with a password', { ...done, url: 'https://me:pw@example.com/v.mp4' }],
     ['a URL with a line feed', { ...done, url: 'https://example.com/v.mp4\nX: y' }],
     [
-      'only the URLs of a cover, a preview and a poll',
+      'only the URLs of a cover, a watermarked copy and a poll',
       { ...done, cover_url: video, cover_image_url: video, watermarked_url: video, polling_url: video },
     ],
     ['the URLs of pictures', { ...done, image_urls: [video] }],
@@ -457,14 +457,14 @@ describe('the reason why a task failed', () => {
     ['a bare error', { id: 't', status: 'failed', error: 'no luck' }, 'no luck'],
     ['an error without a code', { id: 't', status: 'failed', error: { message: 'no luck' } }, 'no luck'],
     [
-      'the code of a policy',
+      'the code of a policy violation',
       { task: { status: 'failed', error: { code: '1026', message: 'input' } } },
       'input',
       '1026',
       'content_policy',
     ],
     [
-      'a message about the policy',
+      'a message about a policy violation',
       row({ status: 'FAILURE', fail_reason: 'content policy violation' }),
       'content policy violation',
       undefined,
