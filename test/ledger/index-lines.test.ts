@@ -42,7 +42,7 @@ describe('index lines', () => {
       );
   });
 
-  it('are found by kind and value, in order, both before and after the table is built', () => {
+  it('are found by kind and value, in order, both before and after their lookup table is built', () => {
     const lines = linesOf(made(a), made(b, 'g'), entry('handle', b, 'f'), made(c));
     for (let search = 0; search < 20; search += 1) {
       expect(lines.find('fingerprint', 'f')).toEqual([a, c]);
