@@ -49,7 +49,8 @@ function quoteLongIntegers(text: string): string {
 
 /**
  * Parses the JSON of a user's body, which must be sent unchanged (specification 1.2).
- * @throws SyntaxError if the text is not JSON; RangeError if a number would change or the nesting is too deep.
+ * @throws SyntaxError if the text is not JSON; RangeError if an integer beyond 2^53 would change, a number is
+ * infinite as a double, or the nesting is too deep.
  */
 export function parseBodyJson(text: string): Json {
   const { value, isCut } = parse(text);

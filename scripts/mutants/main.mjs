@@ -8,18 +8,18 @@ import { makeTree } from './tree.mjs';
 
 const usage = `npm run mutants -- [--files TEXT]... [--sample N] [--seed S] [--mutant ID] [--list]
 
-Breaks the code that decides about money in one place at a time, and runs the tests that reach the place.
+Makes one small change at a time in the code that handles money, and runs the tests that reach the change.
 
   --files TEXT    only mutants of files whose path contains TEXT
   --sample N      N mutants, drawn by the seed
   --seed S        the seed of the sample (default 1)
-  --mutant ID     one mutant, by its number or as the report names it
+  --mutant ID     one mutant, by its number or its name in the report
   --tests PATH    only test files below PATH (default: all); may be given several times
-  --seconds N     only the quickest tests that reach a mutant, N seconds of them (default: all)
+  --seconds N     only the quickest tests that reach a mutant, up to N seconds in total (default: all)
   --jobs N        mutants at a time (default 1)
-  --list          print the mutants, run nothing
+  --list          prints the mutants and runs nothing
 
-The first run records for minutes which tests reach which mutants. A run that is stopped goes on there.
+The first run records which tests reach which mutants, which takes minutes. An interrupted run continues there.
 Exits 1 if a mutant survives that test/mutants.md does not explain.
 `;
 

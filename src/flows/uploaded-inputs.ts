@@ -41,13 +41,17 @@ export async function uploadedInputs(session: Session): Promise<InputInUse[]> {
  * Finds the old files that no open job and no queued row needs. Removes nothing.
  * @throws MgwError('store', 'usage') if the files cannot be listed.
  */
-export async function removableInputs(
+export async function removableInputs(session: Session, options: PruneInputs): Promise<PrunedInputs> {
+  return (await examine(session, options)).pruned;
+}
+
+async function examine(
   session: Session,
   { before, queued }: PruneInputs,
-): Promise<PrunedInputs> {
+): Promise<{ pruned: PrunedInputs; users: InputUsage['users'] }> {
   // List the files before reading the ledger, because a job is recorded before it relies on a file.
   const files = await (await uploadsOf(session)).list();
-  const { isNeeded } = await usageOf(await session.ledger());
+  const { users, isNeeded } = await usageOf(await session.ledger());
   const queue = new Set(await queued());
   const pruned: PrunedInputs = { removed: [], kept: { newer: 0, job: 0, queue: 0 } };
   for (const file of files) {
@@ -62,21 +66,26 @@ export async function removableInputs(
     if (reason === undefined) pruned.removed.push(file);
     else pruned.kept[reason] += 1;
   }
-  return pruned;
+  return { pruned, users };
 }
 
 /**
- * Removes the files that {@link removableInputs} finds, except those that a new job has started to use since.
+ * Removes the files that {@link removableInputs} finds, except those that a job, new or sent again, has started to use
+ * since.
  * @throws MgwError('store') if the store does not remove a file; files removed before the error are not restored.
  */
 export async function removeInputs(session: Session, options: PruneInputs): Promise<PrunedInputs> {
   const [uploads, ledger] = await Promise.all([uploadsOf(session), session.ledger()]);
-  const { removed: files, kept } = await removableInputs(session, options);
-  const removed: UploadedInput[] = [];
   const knownIds = new Set(await ledger.ids());
+  const {
+    pruned: { removed: files, kept },
+    users,
+  } = await examine(session, options);
+  const removed: UploadedInput[] = [];
   for (const file of files) {
     const newIds = (await ledger.ids()).filter((id) => !knownIds.has(id));
-    if ((await usageOf(ledger, newIds)).isNeeded(file.name)) {
+    const usage = await usageOf(ledger, [...(users.get(file.name) ?? []), ...newIds]);
+    if (usage.isNeeded(file.name)) {
       kept.job += 1;
       continue;
     }

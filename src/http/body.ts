@@ -12,7 +12,7 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
 /** The number of bytes to decode at a time: few, so that the reader can stop a decompression bomb early. */
 const sliceBytes = 1024;
 /** If decoding has not failed after this many slices, the body is assumed to have its declared encoding. */
-const maxUndecidedBytes = 256;
+const maxUndecidedSlices = 256;
 
 /**
  * Decodes the content encoding of a body. mgw requests `identity`, but some gateways compress anyway. A body whose
@@ -41,7 +41,7 @@ async function* decodeWith(
     for await (const slice of slices(body)) {
       undecided?.push(slice);
       await decodeSlice(decoder, slice);
-      if (decoded.length > 0 || (undecided?.length ?? 0) > maxUndecidedBytes) undecided = undefined;
+      if (decoded.length > 0 || (undecided?.length ?? 0) > maxUndecidedSlices) undecided = undefined;
       yield* decoded.splice(0);
       if (failure === undefined) continue;
       // A premature end does not mean that the body has a different encoding.

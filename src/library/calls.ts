@@ -253,15 +253,22 @@ export function amountText(budget: string | number | undefined): string | undefi
 
 /**
  * Converts an object to the JSON to send.
- * @throws MgwError('usage') if the value is not an object, cannot be converted, or contains an integer beyond 2^53.
+ * @throws MgwError('usage') if the value is not an object, cannot be converted, or contains NaN, an infinite number or
+ * an integer beyond 2^53.
  */
 export function jsonObject(value: object, name: string): JsonObject {
   let json: Json | undefined;
   try {
-    json = parseBodyJson(JSON.stringify(value) ?? 'null');
+    json = parseBodyJson(JSON.stringify(value, refuseInfinite) ?? 'null');
   } catch (error) {
     throw usageError(`${name}: ${messageOf(error)}.`);
   }
   if (!isObject(json)) throw usageError(`${name} must be an object.`);
   return json;
+}
+
+// JSON.stringify would convert the number to null.
+function refuseInfinite(name: string, value: unknown): unknown {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`${name} is ${value}`);
+  return value;
 }

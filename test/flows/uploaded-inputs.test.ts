@@ -132,25 +132,31 @@ describe('an uploaded file', () => {
     expect([removed.map(({ name }) => name), kept]).toEqual([[b], { newer: 0, job: 2, queue: 1 }]);
   });
 
-  it('is removed, unless a job has started to use it in the meantime', async () => {
-    const { session, gone } = scene(fileOf(a), fileOf(b));
-    const ledger = await session.ledger();
-    const ids: Ledger['ids'] = async () => {
-      const known = await ledger.ids();
-      if (known.length === 0 && gone.length === 0) await use(ledger, { image: b }, accepted);
-      return known;
-    };
-    let asked = 0;
-    const racing = {
-      ...session,
-      ledger: () =>
-        Promise.resolve({
-          ...ledger,
-          ids: () => ((asked += 1) < 3 ? ledger.ids() : ids().then(() => ledger.ids())),
-        }),
-    };
-    const { removed, kept } = await removeInputs(racing, options);
-    expect([removed.map(({ name }) => name), gone, kept]).toEqual([[a], [a], { newer: 0, job: 1, queue: 0 }]);
+  it.each<[string, (ledger: Ledger, rejectedId: string) => Promise<unknown>]>([
+    ['a new job', (ledger) => use(ledger, { image: b }, accepted)],
+    [
+      'a rejected job that is sent again',
+      (ledger, id) => ledger.append(id, { type: 'sending', attempt: 2, owner: currentOwner() }),
+    ],
+  ])('is removed, unless %s has started to use it in the meantime', async (_, start) => {
+    for (const moment of ['after the listing', 'during the removal']) {
+      const { session, gone } = scene(fileOf(a), fileOf(b));
+      const ledger = await session.ledger();
+      const id = await use(ledger, { image: b }, rejected);
+      const { uploads } = (await session.store()) ?? {};
+      const remove: NonNullable<Store['uploads']>['remove'] = async (name) => {
+        if (moment === 'during the removal') await start(ledger, id);
+        await uploads?.remove(name);
+      };
+      const store = { uploads: { ...uploads, remove } } as Store;
+      const queued = async (): Promise<string[]> => {
+        if (moment === 'after the listing') await start(ledger, id);
+        return [];
+      };
+      const racing = { ...session, store: () => Promise.resolve(store) };
+      const { removed, kept } = await removeInputs(racing, { before, queued });
+      expect([removed.map(({ name }) => name), gone, kept.job], moment).toEqual([[a], [a], 1]);
+    }
   });
 
   it.each([
