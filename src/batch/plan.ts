@@ -287,8 +287,8 @@ class Planning {
   }
 }
 
-// Removes the dashes from flag names in a message, because a row has fields instead of flags.
-function asField(message: string): string {
+/** Removes the dashes from flag names in a message, because a row has fields instead of flags. */
+export function asField(message: string): string {
   return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 

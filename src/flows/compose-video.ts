@@ -44,13 +44,15 @@ export interface ComposedVideo {
   exchange: Exchange;
   /** Uploads the body's files and returns the request with their URLs; absent if the body has no files to upload. */
   upload?: (() => Promise<Exchange>) | undefined;
+  /** Sentences about values that are sent, but may not have the effect that the user expects. */
+  advice: string[];
   /** Whether a body field's value came from a file. Messages do not quote such a value. */
   isFromFile?: (field: string) => boolean;
 }
 
 /**
  * Composes a video from its parts and the configured defaults, completes it from the listing, and checks it.
- * @returns the video, advice about its body, and a note on the flags that are left to the model's defaults
+ * @returns the video, and a note on the flags that are left to the model's defaults
  * @throws MgwError('usage') that lists every problem, before anything is sent.
  */
 export async function composeVideo(
@@ -58,7 +60,7 @@ export async function composeVideo(
   baseProtocol: Protocol,
   parts: BodyParts,
   listing: Listing = (use) => listedModels(session, use),
-): Promise<{ video: ComposedVideo; advice: string[]; defaults: string | undefined }> {
+): Promise<{ video: ComposedVideo; defaults: string | undefined }> {
   const { body: rawBody, set, fromFiles, check: isChecked = true, endpoint } = parts;
   const { flags, files, labels } = await filesOf(session, baseProtocol, parts);
   const input = { body: rawBody, flags, set, fromFiles };
@@ -96,10 +98,9 @@ export async function composeVideo(
   const exchange = protocol.submission(body, { endpoint });
   const uploadOptions = { endpoint, checkAssets: parts.checkAssets, labels };
   const upload = uploadFor(session, protocol, body, files, uploadOptions);
-  const video = { protocol, body, userBody, exchange, upload, isFromFile };
+  const advice = [...unlisted, ...checks.advise(body)];
   return {
-    video,
-    advice: [...unlisted, ...checks.advise(body)],
+    video: { protocol, body, userBody, exchange, upload, advice, isFromFile },
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
 }

@@ -154,7 +154,7 @@ async function submitAgain(
   const prepare = uploadFor(session, protocol, body, new Map());
   let uploading: Promise<Exchange> | undefined;
   const upload = prepare && (() => (uploading ??= prepare()));
-  const video = { protocol, body, userBody: body, exchange: protocol.submission(body), upload };
+  const video = { protocol, body, userBody: body, exchange: protocol.submission(body), upload, advice: [] };
   const ask = target === undefined ? 'accept' : 'file';
   const submission: VideoSubmission = {
     ask,

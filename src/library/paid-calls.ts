@@ -69,8 +69,8 @@ export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): P
     if (mark && target === undefined) throw usageError('mark requires output.');
     const { session, deadline } = call;
     const parts = { body: jsonObject(order.body, 'body'), flags: {}, check, endpoint };
-    const { video, advice, defaults } = await composeVideo(session, protocolNamed(order.protocol), parts);
-    for (const note of [...advice, ...(defaults === undefined ? [] : [defaults])]) session.note(note);
+    const { video, defaults } = await composeVideo(session, protocolNamed(order.protocol), parts);
+    for (const note of [...video.advice, ...(defaults === undefined ? [] : [defaults])]) session.note(note);
     const ask = target === undefined ? (order.wait ? 'finish' : 'accept') : 'file';
     const budget = amountText(order.budget);
     const submission = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;

@@ -29,8 +29,8 @@ export async function runSubmitVideo(
   call: Call,
   tools: Tools,
 ): Promise<ToolOutcome> {
-  const { video, advice, defaults } = await composeFromArguments(tools, given);
-  call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
+  const { video, defaults } = await composeFromArguments(tools, given);
+  call.notes.push(...[...video.advice, defaults ?? ''].filter(Boolean).map(agentText));
   const { protocol, body } = video;
   const submission = {
     ask: 'accept',
@@ -66,8 +66,8 @@ export async function runPrice(
       throw usageError('text cannot be combined with the arguments of submit_video.');
     query = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
   } else {
-    const { video, advice, defaults } = await composeFromArguments(tools, given);
-    call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
+    const { video, defaults } = await composeFromArguments(tools, given);
+    call.notes.push(...[...video.advice, defaults ?? ''].filter(Boolean).map(agentText));
     query = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
   }
   const { cost, subject: what } = priceOf(query, settings);

@@ -85,6 +85,18 @@ describe('a batch plan', () => {
     expect(cost.at_most).toBe('unknown');
   });
 
+  it('gives each piece of advice once, as does the run, until all rows that it is about are done', async () => {
+    const rows = ['low-1', 'low-2'].map((id) => `${id},c,vendor-h3-mini,5,${id},768P,16:9\n`);
+    const head = 'id,protocol,model,duration,prompt,resolution,aspect_ratio\n';
+    const file = scene.file('advice.csv', head + rows.join(''));
+    const adviceOf = async (command: string): Promise<string[]> =>
+      (await scene.batch(command, file)).stderr.match(/advice\.csv:.*/g) ?? [];
+    const once = ['advice.csv:2: 768P is converted to 720p.'];
+    expect(await adviceOf('plan')).toEqual(once);
+    expect(await adviceOf('run')).toEqual(once);
+    expect([await adviceOf('plan'), await adviceOf('run')]).toEqual([[], []]);
+  });
+
   it('reports rows with the same request, and refuses such rows if they have no ids', async () => {
     const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
     expect(named.code).toBe(0);

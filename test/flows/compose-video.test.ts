@@ -80,7 +80,8 @@ it('a Protocol A model that is missing from the model list is not refused, but c
   const listed = { id: 'veo-3', protocols: ['a'], model_versions: [] } as unknown as Model;
   const adviceFor = async (model: string): Promise<string[]> => {
     const parts = { flags: { model, prompt: 'a boat' } };
-    return (await composeVideo(sessionIn(freshFolder()), a, parts, () => Promise.resolve([listed]))).advice;
+    return (await composeVideo(sessionIn(freshFolder()), a, parts, () => Promise.resolve([listed]))).video
+      .advice;
   };
   expect(await adviceFor('veo-33')).toContain("--model: veo-33 is not in the gateway's model list.");
   expect(await adviceFor('veo-3')).toEqual([]);
@@ -111,9 +112,9 @@ describe('the model list', () => {
       return Promise.resolve(listed);
     };
     const given = { flags: boat, ...parts };
-    const made = composeVideo(session, protocol, given, listing).then(({ video, advice }) => ({
+    const made = composeVideo(session, protocol, given, listing).then(({ video }) => ({
       body: video.body,
-      advice,
+      advice: video.advice,
       error: '',
     }));
     const ended = await made.catch((error: unknown) => ({ body: undefined, error: messageOf(error) }));

@@ -21,7 +21,7 @@ const wish = (more: Partial<VideoSubmission>): VideoSubmission => ({
 });
 const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
   const body = protocol === a ? bodyOfA : bodyOfC;
-  return { protocol, body, userBody: body, exchange: protocol.submission(body) };
+  return { protocol, body, userBody: body, exchange: protocol.submission(body), advice: [] };
 };
 
 /** Checks a video's output paths before payment. */

@@ -1,7 +1,8 @@
 import { problemText } from '../../batch/manifest/fields.ts';
-import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
+import { asField, type Batch, type ModelCost, type Plan } from '../../batch/plan.ts';
 import {
   existsText,
+  isSpeech,
   labelOf,
   type PlannedRow,
   kindOf,
@@ -29,6 +30,21 @@ export async function reportProblems(context: Context, file: string, plan: Plan)
   for (const problem of plan.repeated) context.progress.note(problemText(file, problem));
   const lines = plan.problems.map((problem) => `${printableLine(problemText(file, problem))}\n`);
   if (lines.length > 0) await write(context.io.stderr, context.redact(lines.join('')));
+}
+
+/**
+ * Returns a function that prints the advice about a row, unless the row was already sent. Prints each piece of advice
+ * only once, with the line of the first row.
+ */
+export function advicePrinter({ progress }: Context, file: string): (planned: PlannedRow) => void {
+  const printed = new Set<string>();
+  return ({ row: { line }, state, work }) => {
+    if (isSpeech(work) || (state !== 'new' && state !== 'rejected')) return;
+    for (const message of work.advice.filter((text) => !printed.has(text))) {
+      printed.add(message);
+      progress.note(problemText(file, { line, message: asField(message) }));
+    }
+  };
 }
 
 /**

@@ -5,6 +5,7 @@ import { type PlannedRow, needsFrame } from '../../../batch/planned-row.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import type { Context } from '../../context.ts';
 import {
+  advicePrinter,
   byLine,
   planView,
   invalidRowsError,
@@ -49,7 +50,9 @@ async function plan(
   const rows: RowView[] = [];
   const reportedRows: PlannedRow[] = [];
   let needsFrames = false;
+  const printAdvice = advicePrinter(context, file);
   const result = await planBatch(batch, await planDepsOf(context, batch, 'plan'), (planned) => {
+    printAdvice(planned);
     const isOpen = everyRow.rowToRun(planned, planned.take.number) !== undefined;
     needsFrames ||= isOpen && planned.state !== 'running' && needsFrame(planned.work);
     const isNotable = planned.waitsFor !== undefined || planned.state !== 'new';

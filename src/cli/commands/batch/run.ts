@@ -15,7 +15,7 @@ import { isOneOutput, write } from '../../io.ts';
 import { BatchDisplay, openResults, type Results } from '../../output/batch-display.ts';
 import { BatchReport } from '../../output/batch-report.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
+import { advicePrinter, planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
 import type { Signals } from '../../../payment/pay-once.ts';
 import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
@@ -60,9 +60,11 @@ export async function execute(
   const currency = currencyOf(await context.settings());
   const report = new BatchReport(file, { ...options, ids: choice.ids }, context.globals, currency);
   const missing = new Set(choice.ids);
+  const printAdvice = advicePrinter(context, file);
   const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);
-    if (!isChosen) report.addSkipped(planned);
+    if (isChosen) printAdvice(planned);
+    else report.addSkipped(planned);
   });
   await reportProblems(context, file, ready.plan);
   const [badId] = missing;
@@ -94,13 +96,8 @@ export async function execute(
       () => pace.close(),
     );
     display.stop();
-    return await report.outcome(
-      context,
-      batch,
-      ready,
-      stopError,
-      exitCodeOfRun(ready.tally, deps.signals.soft, stopError),
-    );
+    const exitCode = exitCodeOfRun(ready.tally, deps.signals.soft, stopError);
+    return await report.outcome(context, batch, ready, stopError, exitCode);
   } finally {
     display.stop();
     await results?.close();

@@ -115,8 +115,8 @@ async function submitCommand(
   const protocol = namedProtocol ?? (await chooseProtocol(context, options, listing));
   const text = prompt ?? (await missingPrompt(context, protocol, options));
   const deadline = await context.deadline();
-  const { video, advice, defaults } = await composeFromOptions(context, protocol, text, options, listing);
-  for (const note of advice) context.progress.note(note);
+  const { video, defaults } = await composeFromOptions(context, protocol, text, options, listing);
+  for (const note of video.advice) context.progress.note(note);
   if (defaults !== undefined && options.dryRun) context.progress.note(defaults);
   else if (defaults !== undefined) await noteOnce(context, defaults);
   if (options.dryRun) {
