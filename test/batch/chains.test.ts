@@ -191,7 +191,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
-  it("is planned without fetching an earlier job's missing video, which a run fetches again", async () => {
+  it("does not make `batch plan` fetch an earlier job's missing video, but makes `batch run` fetch it again", async () => {
     const request = ['video', 'a', 'submit', '--model', 'veo-3', '--duration', '8', 's1', '--key', 'intro'];
     const output = ['-o', scene.at('intro.mp4'), '--poll-interval', '10ms'];
     expect(await runHereAs(scene.user, [...request, ...output])).toMatchObject({ code: 0 });
@@ -203,7 +203,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
-  it('causes exit 2 before anything is paid if ffmpeg is not installed', async () => {
+  it('makes the command exit with 2, before anything is paid for, if ffmpeg is not installed', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     vi.stubEnv('PATH', scene.user.cwd);
     onEnd(() => void vi.unstubAllEnvs());

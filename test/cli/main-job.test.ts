@@ -56,7 +56,7 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(2);
   });
 
-  it('refuses an existing output file before anything is paid', async () => {
+  it('refuses an existing output file before anything is paid for', async () => {
     await user.run([...submit, '-o', 'out.mp4', ...fast]);
     const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });

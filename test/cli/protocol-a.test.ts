@@ -134,7 +134,7 @@ describe('submit -o', () => {
   it.each([
     ['an output that exists', ['-o', 'clip.mp4'], 10],
     ['several videos on standard output', ['-o', '-'], 2],
-  ])('refuses %s before anything is paid', async (_, output, code) => {
+  ])('refuses %s before anything is paid for', async (_, output, code) => {
     writeFileSync(join(user.cwd, 'clip-2.mp4'), 'mine');
     const run = await here([...submit, '--sample-count', '2', ...output, ...fast]);
     expect(run.code, run.stderr).toBe(code);

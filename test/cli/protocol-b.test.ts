@@ -383,7 +383,7 @@ describe('the file host', () => {
     expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
-  it('causes exit 9 if it always returns HTTP 401, and the job remains succeeded', async () => {
+  it('makes the command exit with 9 if it always returns HTTP 401, and the job remains succeeded', async () => {
     gateway.always.content = { status: 401, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({
@@ -407,7 +407,7 @@ describe('the file host', () => {
     expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
   });
 
-  it('causes exit 9 if it has lost one of two files, and the other file is saved', async () => {
+  it('makes the command exit with 9 if it has lost one of two files, and the other file is saved', async () => {
     const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.filesUrl}/files/2` }];
     shown = { Output: { FileInfos } };
     const run = await here(save);

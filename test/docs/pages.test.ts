@@ -37,7 +37,7 @@ describe.each(['video', 'speech', 'configuration'])('docs/%s.md, executed line b
   });
 });
 
-// Creates the files that the pages' commands read.
+// Creates the files that the commands in the documentation read.
 function fill(home: string): void {
   const pixel =
     'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';

@@ -13,7 +13,7 @@ import { leaseOf } from '../support/lease.ts';
 import { TestClock } from '../support/test-clock.ts';
 import type { Scene } from './scene.ts';
 
-/** A wait for a job on the test's own clock, with the scene's sockets and ledger. */
+/** Waits for jobs by the test's own clock, with the scene's sockets and ledger. */
 export interface Clocked {
   clock: TestClock;
   /** Waits for a finished job's result, and saves it to the scene's output. */

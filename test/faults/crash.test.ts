@@ -157,7 +157,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 });
 
 describe('parallel processes', () => {
-  // test/jobs/submit-together.test.ts starts a hundred parallel runs in one process.
+  // For more parallel runs, see test/jobs/submit-together.test.ts, which starts a hundred in one process.
   it('all succeed and create only two tasks if they submit under two keys at the same moment', async ({
     open,
   }) => {

@@ -302,7 +302,7 @@ describe.concurrent('the uri of Protocol A', () => {
     await expectSaved(scene);
   });
 
-  it('causes exit 3 if it is at another site that responds with 401, and the error suggests how to trust that site', async ({
+  it('makes mgw exit with 3 if it is at another site that responds with 401, and the error suggests how to trust that site', async ({
     open,
   }) => {
     const scene = await open('a');

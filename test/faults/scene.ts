@@ -83,12 +83,15 @@ export class Scene {
     return (await this.#inside(['--json', ...args.filter((arg) => arg !== '--json')], options)).json;
   }
 
-  /** Runs a command line in this process, with output for people. */
+  /** Runs a command line in this process, with human-readable output. */
   seen(args: string[]): Promise<CliResult> {
     return this.#inside(args);
   }
 
-  /** Repeats the last command with output for people. Runs in this process, unless the user trusts a certificate. */
+  /**
+   * Repeats the last command with human-readable output. Runs in this process, unless the user trusts a certificate:
+   * only a new process reads it.
+   */
   again(): Promise<CliResult> {
     const { args = [], env } = this.#last ?? {};
     const words = args.filter((arg) => arg !== '--json');

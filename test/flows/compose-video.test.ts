@@ -76,7 +76,7 @@ describe('a local file', () => {
   });
 });
 
-it('a Protocol A model that is missing from the model list is not refused, but causes a note', async () => {
+it('a Protocol A model that is missing from the model list is not refused, but reported in a note', async () => {
   const listed = { id: 'veo-3', protocols: ['a'], model_versions: [] } as unknown as Model;
   const adviceFor = async (model: string): Promise<string[]> => {
     const parts = { flags: { model, prompt: 'a boat' } };
@@ -171,7 +171,7 @@ describe('the model list', () => {
     });
   });
 
-  it('must provide the omitted fields, but with --no-check a failure to do so only causes a note', async () => {
+  it('must provide the omitted fields, but with --no-check a failure to do so is only reported in a note', async () => {
     const refuse = (): never => {
       throw new Error('choose vendor-h3-mini 1 or 2');
     };

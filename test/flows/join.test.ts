@@ -50,7 +50,7 @@ it.each(['while its response is pending', 'while it waits for its job'])(
   },
 );
 
-it('a second run with a different output makes a second take, and prints a note before anything is paid', async () => {
+it('a second run with a different output makes a second take, and prints a note before anything is paid for', async () => {
   const gateway = await FaultGateway.start({ protocol: 'c' });
   onEnd(() => gateway.close());
   const user = userHere(gateway.url);

@@ -185,14 +185,14 @@ describe('a file with the wrong length', () => {
     expect(server.asked).toHaveLength(2);
   });
 
-  it('is fetched twice, then causes exit 9 and leaves no files, if its boxes do not match its length', async () => {
+  it('is fetched twice, then makes the download fail with exit code 9 and leaves no files, if its boxes do not match its length', async () => {
     const server = await ctx.start(file({ content: Buffer.concat([content, Buffer.from('more')]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.header('range')).toEqual(['', '']);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('is fetched twice, then causes exit 9, if it contains only the brand of an MP4', async () => {
+  it('is fetched twice, then makes the download fail with exit code 9, if it contains only the brand of an MP4', async () => {
     const server = await ctx.start(file({ content: content.subarray(0, boxEnds[0]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(2);
@@ -221,12 +221,15 @@ describe('text sent instead of the file', () => {
     ['HTML declared as a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
     ['XML declared as binary data', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
-  ])('causes exit 9 after one request, and leaves no files: %s', async (_, type, body) => {
-    const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
-    await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
-    expect(server.asked).toHaveLength(1);
-    expect(await readdir(ctx.folder)).toEqual([]);
-  });
+  ])(
+    'makes the download fail with exit code 9 after one request, and leaves no files: %s',
+    async (_, type, body) => {
+      const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
+      await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
+      expect(server.asked).toHaveLength(1);
+      expect(await readdir(ctx.folder)).toEqual([]);
+    },
+  );
 
   it("is printed as the gateway's message, without control characters", async () => {
     const words = JSON.stringify({ error: { message: 'gone \u001b[2J away' } });
@@ -284,7 +287,7 @@ describe('text sent instead of the file', () => {
   });
 
   it.each(['gzip', 'br', 'deflate', 'x-unknown'])(
-    'is not decompressed, and causes exit 9, if it is %s-encoded',
+    'is not decompressed, and makes the download fail with exit code 9, if it is %s-encoded',
     async (coding) => {
       const server = await ctx.start(
         saying('200 OK', { 'content-type': 'video/mp4', 'content-encoding': coding }, gzipSync(content)),
@@ -386,7 +389,7 @@ describe('an address that is not allowed', () => {
     'http://[::ffff:127.0.0.1]/',
     'http://u:p@127.0.0.1/',
     'http://127.0.0.1/\n',
-  ])('causes exit 9 without a request: %j', async (url) => {
+  ])('makes the download fail with exit code 9 without a request: %j', async (url) => {
     await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(await readdir(ctx.folder)).toEqual([]);
   });

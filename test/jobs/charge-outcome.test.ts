@@ -37,7 +37,7 @@ interface World {
   events?: (JobEvent | undefined)[];
   /** Whether the process that owns the reservation is alive. */
   life?: Life;
-  /** The claim of the next attempt: the process's own, a dead process's, or unreadable text. */
+  /** Who claimed the next attempt: the reservation's process (`own`), a dead process, or, if `damaged`, unknown. */
   claim?: 'own' | 'dead' | 'damaged';
   isConfirmed?: boolean;
   /** The events that the second read of the record returns. */
@@ -208,7 +208,7 @@ describe('the usage of speech', () => {
     expect(await told([spoken, accepted], { isUsageKnown: false })).toEqual([]);
   });
 
-  it('causes a note if the final amount cannot be determined or recorded, unless there is no budget', async () => {
+  it('makes mgw print a note if the final amount cannot be determined or recorded, unless there is no budget', async () => {
     const events = [spoken, accepted];
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
     expect(await told(events, { broken: 'budget' })).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);

@@ -559,7 +559,7 @@ describe('a repeated command', () => {
     expect(server.created).toBe(2);
   });
 
-  it('makes a second take of a job in doubt with --new, and reports this before anything is paid', async () => {
+  it('makes a second take of a job in doubt with --new, and reports this before anything is paid for', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 500));
     const first = await run(await depsFor(server.url, state));
@@ -699,7 +699,7 @@ describe('a repeated command', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('checks the output before anything is paid, but not if nothing needs to be paid', async () => {
+  it('checks the output before anything is paid for, but not if nothing needs to be paid for', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
     await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');

@@ -673,8 +673,8 @@ describe('an index', () => {
       expect(await other.create(id, [prepared])).toBe(false);
     } else await create();
     expect((await other.listed()).slice()).toEqual([first, id]);
-    // Simulates a creator of the job that died before it noticed that an index without the job had replaced the old
-    // index.
+    // Simulates that the process that created the job died before it noticed that the index had been replaced by one
+    // without the job.
     const { size: count } = statSync(join(state, 'index.count'));
     writeFileSync(`${log}.new`, line.repeat(count));
     renameSync(`${log}.new`, log);

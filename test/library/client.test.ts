@@ -398,7 +398,7 @@ describe('the library: settings', () => {
 });
 
 it.each(['s3://bucket', 's3://bucket/clips/', 's3://bucket/{slug}.mp4'])(
-  'the library refuses the output %s before anything is paid',
+  'the library refuses the output %s before anything is paid for',
   async (output) => {
     const error = await errorOf(clientOf().submit({ ...boat, output }));
     expect(error).toMatchObject({ code: 'usage', charged: 'no' });

@@ -44,7 +44,7 @@ it.each([
   },
 );
 
-it('a payment attempt that was not sent, or would be too late, causes exit 6', () => {
+it('a payment attempt that was not sent, or would be too late, makes the command exit with 6', () => {
   const cause = new Error('x');
   expect(unsentError('no route', cause)).toMatchObject({
     ...{ code: 'unreachable', exitCode: 6, retry: 'safe', cause, message: 'Nothing was sent: no route.' },

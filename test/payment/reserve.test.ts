@@ -77,7 +77,7 @@ describe('a reservation', () => {
     }
   });
 
-  it('causes a note, and does not stop the payment, if it cannot be settled', async () => {
+  it('is reported in a note, and does not stop the payment, if it cannot be settled', async () => {
     const { budget } = budgetOf(fits);
     budget.keep = () => Promise.reject(new Error('disk full'));
     const other = budgetOf(fits);

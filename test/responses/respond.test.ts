@@ -243,7 +243,7 @@ describe('a connection for a Responses request', () => {
   test.each<[string, (response: ServerResponse) => void]>([
     ['is reset', (response) => response.destroy()],
     ['stays silent', () => undefined],
-  ])('causes exit 7, because the call may have been charged, if it %s', async (_, answer) => {
+  ])('makes the command exit with 7, because the call may have been charged, if it %s', async (_, answer) => {
     const { client, server } = await served(answer);
     await expect(call(client, { requestTimeoutMs: 1000 })).rejects.toMatchObject(unknown);
     expect(server.requests).toHaveLength(1);
@@ -255,7 +255,7 @@ describe('a connection for a Responses request', () => {
     await expect(call(client, { clock, deadline: deadlineIn(1000, clock) })).rejects.toMatchObject(unknown);
   });
 
-  test('causes exit 6 if it is refused', async () => {
+  test('makes the command exit with 6 if it is refused', async () => {
     const client = clientOf(`http://127.0.0.1:${await closedPort()}`);
     await expect(call(client)).rejects.toMatchObject({
       code: 'unreachable',

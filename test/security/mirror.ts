@@ -15,10 +15,10 @@ export interface Mirror {
   close(): Promise<void>;
 }
 
-/** A mirror's text, and the part of its responses that contains it. */
+/** The text that a mirror returns, and the part of its responses that contains this text. */
 export interface Words {
   reflection: Reflection;
-  /** The status of the mirror's refusals. */
+  /** The HTTP status with which the mirror refuses requests. */
   status?: number;
   /** Returns the text for ids, codes and headers, given the received key. `text` does so for messages. */
   word: (key: string) => string;

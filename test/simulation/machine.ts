@@ -69,7 +69,7 @@ interface Action {
  */
 export class Machine {
   readonly traffic = new Traffic((line) => this.#note(line));
-  /** The numbers of processes in which undici's connect hook does not run. */
+  /** The numbers of the processes in which undici's connect hook does not run. */
   #hookless = new Set<number>();
   /** A log of all steps and incidents. */
   readonly log: string[] = [];

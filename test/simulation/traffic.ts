@@ -21,7 +21,7 @@ export interface Request {
 export class Traffic {
   /** The gateways by address. */
   readonly gateways = new Map<string, Gateway>();
-  /** The faults of future requests by request number. */
+  /** The faults to inject into future requests, by request number. */
   faults = new Map<number, NetworkFault>();
   #count = 0;
   readonly #flights: Request[] = [];

@@ -272,7 +272,7 @@ test('a saved piece of long speech is not used if it was changed', async () => {
   expect(server.requests).toHaveLength(7);
 });
 
-test('an existing output of long speech is refused before anything is paid', async () => {
+test('an existing output of long speech is refused before anything is paid for', async () => {
   const server = await speechServer(speaker());
   const { run, target } = await bench(server.url);
   writeFileSync(target, 'mine');
@@ -295,7 +295,7 @@ describe('a file that mgw did not create for long speech', () => {
       expect(readFileSync(join(pieces, name), 'utf8')).toBe(`mine: ${name}`);
   });
 
-  test('is not changed through a link in place of the pieces folder, which causes exit 10 before anything is paid', async () => {
+  test('is not changed through a link in place of the pieces folder: the command exits with 10 before anything is paid for', async () => {
     const server = await speechServer(speaker());
     const { run, pieces } = await bench(server.url);
     const elsewhere = freshFolder();

@@ -81,7 +81,7 @@ describe('a speech file', () => {
     await expect((await sink(target)).open()).rejects.toMatchObject({ exitCode: 10, charged: 'no' });
   });
 
-  test('is refused before anything is paid if its folder is missing', async () => {
+  test('is refused before anything is paid for if its folder is missing', async () => {
     const target = join(freshFolder(), 'no', 'a.mp3');
     const opened = new FileSink({ target, force: false, mime: 'audio/x' }).open();
     await expect(opened).rejects.toMatchObject({ code: 'local_io', charged: 'no' });

@@ -570,7 +570,7 @@ test('a single interruption lets a speech stream finish', async () => {
 });
 
 test.skipIf(process.getuid?.() === 0)(
-  'an output folder that is not writable causes exit 10 before any speech request is sent',
+  'an output folder that is not writable makes the command exit with 10 before any speech request is sent',
   async () => {
     const server = await speechServer([one, end]);
     const { run, folder } = await bench(server.url);

@@ -159,22 +159,25 @@ test.each([
 test.each([
   [-600, 'have expired'],
   [30, 'expire within a minute'],
-])('store credentials that have %d s left cause exit 10, and nothing is sent', async (left, words) => {
-  const { user, sent } = await scene({
-    AWS_SESSION_TOKEN: 'token',
-    AWS_CREDENTIAL_EXPIRATION: new Date(Date.now() + left * 1000).toISOString(),
-  });
-  const failed = await user.run([...withImage, '--json']);
-  expect(failed.json).toMatchObject({
-    exit_code: 10,
-    error: {
-      code: 'store',
-      charged: 'no',
-      message: `The credentials for the store s3://bucket ${words}: renew them.`,
-    },
-  });
-  expect(sent()).toHaveLength(0);
-});
+])(
+  'store credentials that have %d s left make the command exit with 10, and nothing is sent',
+  async (left, words) => {
+    const { user, sent } = await scene({
+      AWS_SESSION_TOKEN: 'token',
+      AWS_CREDENTIAL_EXPIRATION: new Date(Date.now() + left * 1000).toISOString(),
+    });
+    const failed = await user.run([...withImage, '--json']);
+    expect(failed.json).toMatchObject({
+      exit_code: 10,
+      error: {
+        code: 'store',
+        charged: 'no',
+        message: `The credentials for the store s3://bucket ${words}: renew them.`,
+      },
+    });
+    expect(sent()).toHaveLength(0);
+  },
+);
 
 describe('a failing store', () => {
   test('is retried if the failure is temporary, and the gateway receives nothing until the file is stored', async () => {
@@ -185,7 +188,7 @@ describe('a failing store', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('causes exit 6 if the failure persists, and the same command works later', async () => {
+  test('makes the command exit with 6 if the failure persists, and the same command works later', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((_, response) => response.writeHead(503).end());
     const failed = await user.run([...withImage, '--retries', '0', '--json']);
@@ -198,7 +201,7 @@ describe('a failing store', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('causes exit 6, and the object is removed, if the store saves different bytes', async () => {
+  test('makes the command exit with 6, and the object is removed, if the store saves different bytes', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((request, response) => {
       if (request.method !== 'PUT') return false;
@@ -232,7 +235,7 @@ describe('a failing store', () => {
     expect(store.objects.get(path)).toEqual(png);
   });
 
-  test('causes exit 6 if an upload fails, but keeps an identical file that another run has just stored', async () => {
+  test('makes the command exit with 6 if an upload fails, but keeps an identical file that another run has just stored', async () => {
     const { user, store } = await scene();
     store.faults.push(({ method, url = '' }, response) => {
       if (method !== 'PUT') return false;
@@ -248,7 +251,7 @@ describe('a failing store', () => {
     [400, { 'x-amz-bucket-region': 'eu-west-1' }, '<Error><Code>AuthorizationHeaderMalformed</Code></Error>'],
     [301, {}, '<Error><Code>PermanentRedirect</Code><Region>eu-west-1</Region></Error>'],
   ])(
-    'causes exit 10, and an error with the correct region, if it answers a wrong region with HTTP %d',
+    'makes the command exit with 10, and the error contains the correct region, if it answers a wrong region with HTTP %d',
     async (status, headers, text) => {
       const { user, store, sent } = await scene();
       const elsewhere = ({ method }: IncomingMessage, response: ServerResponse): unknown =>
@@ -278,20 +281,23 @@ describe('a failing store', () => {
     ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
     ['a wrong clock', 'RequestTimeTooSkewed', 0, /RequestTimeTooSkewed.*set the clock\.$/],
     ['a clock that is two hours behind', '', 120, /by 120 minutes: set the clock\.$/],
-  ])('causes exit 10, and an error with the reason, if it refuses %s', async (_, code, minutes, message) => {
-    const { user, store, sent } = await scene();
-    store.faults.push(({ method }, response) => {
-      store.faults.unshift(store.faults[0] ?? (() => false));
-      const date = new Date(Date.now() + minutes * 60_000).toUTCString();
-      return response
-        .writeHead(403, { date })
-        .end(method === 'HEAD' ? '' : `<Error><Code>${code}</Code></Error>`);
-    });
-    const failed = await user.run([...withImage, '--json']);
-    expect(failed.json).toMatchObject({ exit_code: 10, error: { code: 'store', charged: 'no' } });
-    expect(failed.json.error.message).toMatch(message);
-    expect(sent()).toHaveLength(0);
-  });
+  ])(
+    'makes the command exit with 10, and the error contains the reason, if it refuses %s',
+    async (_, code, minutes, message) => {
+      const { user, store, sent } = await scene();
+      store.faults.push(({ method }, response) => {
+        store.faults.unshift(store.faults[0] ?? (() => false));
+        const date = new Date(Date.now() + minutes * 60_000).toUTCString();
+        return response
+          .writeHead(403, { date })
+          .end(method === 'HEAD' ? '' : `<Error><Code>${code}</Code></Error>`);
+      });
+      const failed = await user.run([...withImage, '--json']);
+      expect(failed.json).toMatchObject({ exit_code: 10, error: { code: 'store', charged: 'no' } });
+      expect(failed.json.error.message).toMatch(message);
+      expect(sent()).toHaveLength(0);
+    },
+  );
 });
 
 test('after Ctrl-C during an upload, mgw sends nothing to the gateway and exits 130, and the same command then works', async () => {

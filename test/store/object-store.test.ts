@@ -257,7 +257,7 @@ describe('a file saved as an object', () => {
     expect([...store.uploads.keys()]).toEqual(['other']);
   });
 
-  test('causes exit 6 if the store fails repeatedly, and exit 10 if the store refuses the file', async () => {
+  test('makes the command exit with 6 if the store fails repeatedly, and with 10 if the store refuses the file', async () => {
     for (const [code, exitCode] of [
       [503, 6],
       [403, 10],

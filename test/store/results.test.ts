@@ -98,7 +98,7 @@ describe('the flag -o s3://BUCKET/OBJECT', () => {
     expect([posts(), existsSync(join(user.cwd, 's3:'))]).toEqual([0, false]);
   });
 
-  test('refuses to replace an existing object before anything is paid', async () => {
+  test('refuses to replace an existing object before anything is paid for', async () => {
     const { user, store, posts } = await scene();
     store.objects.set('/bucket/boat.mp4', Buffer.from('other'));
     const ran = await user.run(to('s3://bucket/boat.mp4'));
@@ -222,7 +222,7 @@ describe('a rerun after kill -9 during the upload of a result', () => {
       const again = await user.run(to('s3://bucket/boat.mp4'));
       expect(again.code, again.stderr).toBe(0);
       expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
-      // Read the object with a client that did not write the object.
+      // Read the object with a different client from the one that wrote it.
       const object = new GetObjectCommand({ Bucket: 'bucket', Key: 'boat.mp4' });
       const read = await awsClient(store.url, account).send(object);
       const sha256 = createHash('sha256').update(video).digest('hex');

@@ -212,7 +212,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   const user = newUser(gateway.url, extra);
   onEnd(() => rmSync(user.cwd, { recursive: true, force: true }));
   const limit = Math.ceil(count * 0.8) * 5 + 3;
-  // Five seconds of video cost 5, and so do ten characters of speech.
+  // Five seconds of video cost 5 credits, and so do ten characters of speech.
   for (const command of [
     ['config', 'set', `prices.c.${model}`, 'second=1'],
     ['config', 'set', 'prices.tts', '10k_characters=5000'],

@@ -3,7 +3,7 @@ import type { Kind, Plan } from './plan.ts';
 import type { World } from './world.ts';
 import type { Ran } from './workers.ts';
 
-/** The outcome of an intent: the exit code of the last run of each of its processes. */
+/** The outcome of an intent: for each of its processes, the exit code of the last run. */
 export interface Ended {
   plan: Plan;
   codes: number[];

@@ -8,7 +8,7 @@ import { Workers, type Ran } from './workers.ts';
 
 /** Selects the operations that fail, and how. If absent, each operation fails in every way. */
 export interface Part {
-  /** Tries every n-th operation, counted from `from`. Each fails in the next of the possible ways. */
+  /** If set, only every n-th operation fails, each in a single way. `from` shifts the first of them. */
   every?: number;
   from?: number;
 }

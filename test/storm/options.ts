@@ -3,7 +3,7 @@ import { Command, CommanderError, InvalidArgumentError, Option } from 'commander
 /** The command line options of `npm run storm`. */
 export interface StormOptions {
   jobs: number;
-  /** The seed. The same seed draws the same storm. */
+  /** The random seed. The same seed produces the same storm. */
   seed: number;
   /** The probability, in percent, that a call fails in some way. */
   chaos: number;

@@ -17,7 +17,7 @@ export interface Stage {
 
 /** The result of a sweep over one scenario. */
 export interface Swept {
-  /** The number of moments or operations in the run. */
+  /** The number of possible moments for a power cut, or of failed disk operations. */
   moments: number;
   /** The number of different disk states, each with its own reruns. */
   disks: number;

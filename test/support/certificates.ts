@@ -123,7 +123,8 @@ function altNames(hosts: readonly string[]): Buffer {
 function der(type: number, ...contents: Uint8Array[]): Buffer {
   const body = Buffer.concat(contents);
   if (body.length < 0x80) return Buffer.concat([Buffer.from([type, body.length]), body]);
-  // DER requires the shortest form of a length, which is one byte up to 255.
+  // DER requires the shortest form of a length: from 128 on, a byte with the number of length bytes, then one byte up
+  // to 255, else two.
   const length = Buffer.from(body.length.toString(16).padStart(body.length < 0x100 ? 2 : 4, '0'), 'hex');
   return Buffer.concat([Buffer.from([type, 0x80 | length.length]), length, body]);
 }

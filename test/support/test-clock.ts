@@ -1,6 +1,9 @@
 import type { Clock } from '../../src/clock.ts';
 
-/** Returns a clock for a process that a test can stop for some time. Sleeps use `clock`. */
+/**
+ * Returns a process's clock. `stop` simulates that the process was stopped for some time: the clock jumps ahead. Sleeps
+ * use `clock`, so they do not end earlier.
+ */
 export function stoppable(clock: Clock): Clock & { stop: (ms: number) => void } {
   let stopped = 0;
   return {

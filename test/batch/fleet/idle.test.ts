@@ -71,7 +71,7 @@ it('a worker is idle while it retries a batch whose budget is used up', async ()
   expect(seconds).toBeLessThan(160);
 });
 
-it("a worker exits with the database's error if the database refuses it", async () => {
+it("a worker stops with the database's error if mgw cannot use the database", async () => {
   const refused = new MgwError('config', 'mgw cannot use the database.');
   expect((await work(1, refused)).stopped).toBe(refused);
 });

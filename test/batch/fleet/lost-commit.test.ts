@@ -97,7 +97,7 @@ for (const { way, isPooled } of bothWays)
     if (isPooled) return;
 
     it.each(lasting)(
-      'the handle of an accepted row is printed, and kept in a file until the database is back, if $trouble during the commit of the acceptance',
+      'if $trouble during the commit of an acceptance, the handle is printed, and kept in a file until the database is back',
       async ({ make }) => {
         make(proxy, reply);
         const first = await runHereAs(machine, args);

@@ -31,7 +31,7 @@ async function update(
 
 const large = 'x'.repeat(9 * 2 ** 20);
 
-it('a changed row that is too large for the queue leaves the queued row unchanged and causes a note', async () => {
+it('a changed row that is too large for the queue is not updated there, and a note is printed', async () => {
   const { statements, notes } = await update(large, () => [{}]);
   expect(statements.filter((sql) => sql.startsWith('update'))).toEqual([]);
   expect(notes).toEqual([
@@ -39,7 +39,7 @@ it('a changed row that is too large for the queue leaves the queued row unchange
   ]);
 });
 
-it('a changed row that is too large for the queue causes no note if the row is not in the queue', async () => {
+it('no note about a changed row that is too large for the queue is printed if the row is not in the queue', async () => {
   const { notes } = await update(large, (sql) => (sql.includes('{batches}') ? [{}] : []));
   expect(notes).toEqual([]);
 });

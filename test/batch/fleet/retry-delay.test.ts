@@ -13,7 +13,7 @@ it.each(['local_io', 'store'] as const)(
   },
 );
 
-it('a worker ends a row if no other worker can change its outcome', () => {
+it('a worker does not return a row to the queue if no other worker can change its outcome', () => {
   for (const code of ['task_failed', 'submit_unknown', 'result_unavailable'] as const)
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
 });

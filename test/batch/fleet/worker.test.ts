@@ -485,7 +485,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('a worker reports its health, the end of each row, and the totals', async () => {
+  it("a worker reports its health, each row's outcome, and the totals", async () => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');

@@ -200,14 +200,14 @@ describe("a file that is not mgw's", () => {
 describe('writing a download to disk', () => {
   const local = { code: 'local_io', exitCode: 10, charged: 'yes', retry: 'resume' };
 
-  it('causes exit 10 before any request if the output folder is missing', async () => {
+  it('fails with exit code 10 before any request if the output folder is missing', async () => {
     const server = await ctx.start(file({ content }));
     ctx.target = join(ctx.folder, 'none', 'film.mp4');
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
     expect(server.asked).toEqual([]);
   });
 
-  it('causes exit 10 if the disk fills up, and the kept temporary file is continued later', async () => {
+  it('fails with exit code 10 if the disk fills up, and the kept temporary file is continued later', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk, at) => {
       if (at > 0) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
@@ -229,14 +229,14 @@ describe('writing a download to disk', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('causes exit 10 if the file cannot be synced', async () => {
+  it('fails with exit code 10 if the file cannot be synced', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.syncs = false;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
   it.runIf(canMount())(
-    'causes exit 10 if the disk is full, and the same command continues once there is space',
+    'fails with exit code 10 if the disk is full, and the same command continues once there is space',
     async () => {
       const folder = join(ctx.folder, 'disk');
       await mkdir(folder);
@@ -254,7 +254,7 @@ describe('writing a download to disk', () => {
     },
   );
 
-  it.runIf(process.getuid?.() !== 0)('causes exit 10 if the folder is not writable', async () => {
+  it.runIf(process.getuid?.() !== 0)('fails with exit code 10 if the folder is not writable', async () => {
     await chmod(ctx.folder, 0o500);
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);

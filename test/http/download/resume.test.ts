@@ -182,7 +182,7 @@ describe('an invalid continuation', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('causes exit 9 if the server sends no valid continuation', async () => {
+  it('makes the download fail with exit code 9 if the server sends no valid continuation', async () => {
     const server = await ctx.start((asked, socket) =>
       asked.headers['range'] === undefined
         ? void serve(asked, socket, { ...one, cutAt: half })
@@ -293,7 +293,7 @@ describe('a stalled connection', () => {
     await stalled(() => undefined);
   });
 
-  it('causes exit 6 if every connection stalls', async () => {
+  it('makes the download fail with exit code 6 if every connection stalls', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',

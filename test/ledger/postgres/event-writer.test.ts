@@ -31,8 +31,8 @@ interface Insert {
 }
 
 /**
- * A database in which every job exists. A test sets which statements are refused, and what other processes have
- * changed.
+ * A fake database in which every job exists. Each test sets which statements the database refuses, and what other
+ * processes have changed.
  */
 class Jobs {
   /** The errors with which the database refuses the next statements that add events. */
