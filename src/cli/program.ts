@@ -226,5 +226,5 @@ Examples:
   $ mgw jobs ls
   $ mgw help resuming
 
-Topics of mgw help: ${names.join(', ')}`;
+Help topics (mgw help TOPIC): ${names.join(', ')}`;
 }

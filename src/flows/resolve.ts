@@ -238,7 +238,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   if (!isInDoubt(job)) throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
     throw usageError(
-      `The record of ${job.id} is damaged. Run its command again with ${newTakeFlag(job)} instead.`,
+      `The record of ${job.id} is damaged, so its request cannot be sent again. The job may already be paid for. To pay for a new one, run its command again with ${newTakeFlag(job)}.`,
     );
   }
   // If two users decide at once, the later decision must not undo an attempt that the earlier decision started.

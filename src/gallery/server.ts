@@ -121,7 +121,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   for await (const chunk of request) {
     chunks.push(chunk as Buffer);
     size += (chunk as Buffer).length;
-    if (size > maxRatingBytes) throw new Error('The rating is too long.');
+    if (size > maxRatingBytes) throw new Error(`The rating is longer than ${maxRatingBytes / 1024} KiB.`);
   }
   return Buffer.concat(chunks).toString('utf8');
 }

@@ -213,8 +213,8 @@ export function dottedPath(path: string): string {
  */
 export function fieldSteps(path: string): string[] {
   const steps = path.split('.', maxSteps + 1);
-  if (steps.length > maxSteps) throw new Error(`the path has more than ${maxSteps} steps`);
-  if (steps.some((step) => step.trim() === '')) throw new Error('the path has an empty step');
+  if (steps.length > maxSteps) throw new Error(`the path has more than ${maxSteps} segments`);
+  if (steps.some((step) => step.trim() === '')) throw new Error('the path has an empty segment');
   const forbiddenStep = steps.find((step) => forbidden.has(step));
   if (forbiddenStep !== undefined) throw new Error(`${forbiddenStep} is not allowed in a path`);
   return steps;

@@ -126,7 +126,7 @@ describe('compose', () => {
   const refusals: [string, Partial<ComposeInput>, string][] = [
     ['--set without =', { set: ['abc'] }, '--set abc: write it as path=value.'],
     ['--set without a path', { set: ['=1'] }, '--set =1: write it as path=value.'],
-    ['an empty step in a path', { set: ['a..b=1'] }, '--set a..b: the path has an empty step.'],
+    ['an empty segment in a path', { set: ['a..b=1'] }, '--set a..b: the path has an empty segment.'],
     [
       'an inherited member in a path',
       { set: ['__proto__.x=1'] },
@@ -163,7 +163,7 @@ describe('compose', () => {
       { set: ['a.1=1'] },
       '--set a.1: a has 0 entries, so the next index is 0.',
     ],
-    ['control characters', { set: ['\u001b..=1'] }, '--set \\u{1b}..: the path has an empty step.'],
+    ['control characters', { set: ['\u001b..=1'] }, '--set \\u{1b}..: the path has an empty segment.'],
     ['an unknown flag', { flags: { nope: 'x' } }, '--nope is not a flag of Protocol c.'],
     [
       'an unknown default',

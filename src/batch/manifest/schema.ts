@@ -84,7 +84,7 @@ function checkTags(tags: readonly string[]): void {
 function checkBody(value: unknown): void {
   if (typeof value !== 'string' || /^@(?!-$)./.test(value)) return;
   if (value.startsWith('@') || !isObject(parseBodyJson(value)))
-    throw new Error('@FILE with an object in JSON, or the object itself');
+    throw new Error('a JSON object, or @FILE to read it from a file');
 }
 
 const common = {
@@ -131,7 +131,9 @@ function kindFields(kind: JobKind): Record<string, z.ZodMiniType> {
 
 function buildRowSchema(kind: JobKind): RowSchema {
   const flags = Object.fromEntries(rowFlags(kind).map((flag) => [longName(flag), flagSchema(flag)]));
-  const protocol = z.optional(z.literal(kind).check(z.describe(`a row of ${kind}; allowed in the defaults`)));
+  const protocol = z.optional(
+    z.literal(kind).check(z.describe("the row's protocol; allowed in the defaults")),
+  );
   return z.strictObject({ protocol, ...common, ...flags, ...kindFields(kind) });
 }
 

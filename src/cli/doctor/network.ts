@@ -72,7 +72,7 @@ function checkProxy(proxy: string): Check {
 }
 
 function checkDns(host: string): Promise<Check> {
-  return attempt('dns', 'Check the spelling of the base URL, and the name server.', async () => {
+  return attempt('dns', 'Check the base URL for typing errors, and check the DNS settings.', async () => {
     try {
       const addresses = await lookup(host, { all: true });
       return ok('dns', `${host} resolves to ${addresses.map(({ address }) => address).join(', ')}`);
@@ -174,9 +174,9 @@ const maxReleaseBytes = 1024 * 1024;
 /** Compares this version of mgw with the newest one at `update_url`, for `doctor --update`. Does not send the key. */
 export function checkUpdate({ updateUrl: { value: address } }: Settings): Promise<Check> {
   const hint =
-    'The address must return JSON such as {"version": "1.2.3"}. To change it: mgw config set update_url URL';
+    'The URL must return JSON such as {"version": "1.2.3"}. To change it: mgw config set update_url URL';
   return attempt('update', hint, async () => {
-    if (address === undefined) throw new MgwError('config', 'No address is configured for updates.');
+    if (address === undefined) throw new MgwError('config', 'No update URL is configured.');
     const newest = await fetchNewestVersion(address);
     const difference = compareVersions(newest, version);
     if (difference === 0) return ok('update', `${version} is the newest version, according to ${address}`);

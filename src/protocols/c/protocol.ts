@@ -163,7 +163,7 @@ function submission(body: JsonObject, { endpoint = 'generations' } = {}): Exchan
 function query(handle: string): Exchange {
   const step = pathStep(handle);
   if (step !== undefined) return { method: 'GET', path: `/v1/video/generations/${step}`, headers: {} };
-  const text = `The gateway's task id ${shownValue(handle)} cannot be put into a path, so the task cannot be queried.`;
+  const text = `The gateway's task id ${shownValue(handle)} cannot be part of a URL, so the task cannot be queried.`;
   throw new MgwError('result_unavailable', text, { charged: 'yes' });
 }
 

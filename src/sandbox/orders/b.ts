@@ -109,7 +109,7 @@ function readModel(refuse: Refuse, call: Call, { ModelName, ModelVersion }: Body
   const pair = `${JSON.stringify(ModelName)} ${JSON.stringify(ModelVersion)}`;
   return refuse(
     'InvalidParameterValue',
-    `ModelName and ModelVersion are not a pair that this key may use: ${pair}.`,
+    `This key cannot use this combination of ModelName and ModelVersion: ${pair}.`,
   );
 }
 

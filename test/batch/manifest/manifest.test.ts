@@ -161,7 +161,7 @@ rows:
 
   it.each([
     [{ ...c, prmpt: 'x' }, /^m:1: unknown field prmpt; did you mean prompt/],
-    [{ ...c, 'set.a..b': 1 }, /^m:1: .*empty step/],
+    [{ ...c, 'set.a..b': 1 }, /^m:1: .*empty segment/],
     [{ ...c, tags: 'a/b' }, /^m:1: tags: .* allowed: at most 32 words/],
     [{ ...c, body: '-' }, /^m:1: body: - is not allowed/],
     [{ ...c, body: '@-' }, /^m:1: body: @- is not allowed/],

@@ -246,7 +246,7 @@ async function openBelowRoot(
   root: Root,
 ): Promise<{ batch: Batch; options: BatchOptions }> {
   const file = await root.file(manifest, 'manifest');
-  if (output !== undefined && isObjectUrl(output)) throw usageError('output must be a path below the root.');
+  if (output !== undefined && isObjectUrl(output)) throw notBelowRoot(root);
   const outputPath = output === undefined || isAbsolute(output) ? output : join(root.path, output);
   const overrides = {
     ...(name !== undefined && { name }),
@@ -257,8 +257,12 @@ async function openBelowRoot(
   return { batch: { ...batch, place, readable: [root.path], filesFrom: root.path }, options };
 }
 
+function notBelowRoot(root: Root): MgwError {
+  return usageError(`output must be a path below ${root.path}, not an object's URL.`);
+}
+
 async function placeBelowRoot(place: OutputPlace, root: Root): Promise<OutputPlace> {
-  if (isObjectUrl(place.folder)) throw usageError('output must be a path below the root.');
+  if (isObjectUrl(place.folder)) throw notBelowRoot(root);
   // Resolves a relative output of the manifest against the root instead of the current folder.
   const isInside = !relative(root.path, place.folder).startsWith('..');
   const folder = isInside ? place.folder : resolve(root.path, relative(process.cwd(), place.folder));

@@ -96,7 +96,7 @@ function eventText(event: RecordedEvent | undefined): string {
 function textOf(event: RecordedEvent): string {
   switch (event.type) {
     case 'prepared':
-      return `recorded for ${event.base_url || 'an unknown gateway'}; nothing was sent yet`;
+      return `recorded for ${event.base_url || 'an unknown gateway'}; nothing has been sent yet`;
     case 'began':
       return `${commandText(event)} (process ${event.owner.pid})`;
     case 'sending':
