@@ -268,7 +268,6 @@ export const lostFingerprint = 'lost';
 /** The protocol of a job whose record has lost its first lines: the real protocol is unknown, and may be speech. */
 export const lostProtocol = 'unknown';
 
-/** Whether two goals are the same. */
 export function isSameGoal(one: Goal, other: Goal): boolean {
   return one.command === other.command && one.ask === other.ask && one.output === other.output;
 }

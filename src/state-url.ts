@@ -62,8 +62,9 @@ export function isStateUrl(text: string): boolean {
 }
 
 /**
- * Parses the URL of a ledger on PostgreSQL.
- * @throws Error whose message states the allowed values and quotes no value of the URL.
+ * Parses the URL of a PostgreSQL ledger.
+ * @throws Error if the URL is invalid. The message states the allowed values. It does not quote the URL's values,
+ * because one may be a password.
  */
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) ? parseUrl(text) : undefined;

@@ -57,7 +57,7 @@ export function needsFrame(work: Work): boolean {
   return !isSpeech(work) && /"sha256:[\da-f]{64}\.mp4#/.test(JSON.stringify(work.body));
 }
 
-/** Whether a request is sent with URLs of uploaded files. */
+/** Whether a request refers to uploaded files by URL. */
 export function needsUrls(work: Work): boolean {
   if (isSpeech(work) || work.protocol.inlineAssets) return false;
   return /"sha256:[\da-f]{64}[."]/.test(JSON.stringify(work.body));

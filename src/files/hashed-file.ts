@@ -90,7 +90,7 @@ export class HashedFile {
     this.#length = 0;
   }
 
-  /** Makes the written bytes durable, and returns their number. */
+  /** Syncs the written bytes to disk, and returns their number. */
   async sync(): Promise<number> {
     const length = this.#length;
     await this.#attempt(() => syncFile(this.#file));

@@ -90,12 +90,12 @@ export function openIfPossible(path: string, flags: number): number | undefined 
   }
 }
 
-/** Whether two versions are of the same file in the same state. */
+/** Whether two versions describe the same file with the same size and modification time. */
 export function isSameVersion(one: FileVersion, other: FileVersion): boolean {
   return isSameFile(one, other) && one.size === other.size && one.mtimeNs === other.mtimeNs;
 }
 
-/** Whether two versions are of the same file, even if the file was changed. */
+/** Whether two versions describe the same file, even if it has changed. */
 export function isSameFile(
   one: Pick<FileVersion, 'dev' | 'ino'>,
   other: Pick<FileVersion, 'dev' | 'ino'>,

@@ -152,7 +152,7 @@ function cachePath(settings: Settings): string {
 export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
 
 /**
- * Returns a function that fetches the listing once. If that fails, the function tries again only for a different use.
+ * Returns a function that fetches the listing once. If that fails, the function tries again only for another purpose.
  */
 export function oneListing(session: Session): Listing {
   const requests = new Map<ListingUse, Promise<Model[] | undefined>>();

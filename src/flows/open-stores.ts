@@ -36,7 +36,7 @@ export async function openInputs(session: Sources): Promise<Store | undefined> {
   return openStore(storeSettings, env, await depsOf(session));
 }
 
-/** Returns why a gateway probably cannot fetch a file from a store; undefined if none is known. */
+/** Returns the reason why a gateway probably cannot fetch files from a store; undefined if no reason is known. */
 export function reachProblem(store: string, gateway: string): string | undefined {
   const [storeReach, gatewayReach] = [reachOf(store), reachOf(gateway)];
   if (storeReach !== 'public' && storeReach !== gatewayReach && gatewayReach !== 'loopback')

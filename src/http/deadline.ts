@@ -114,7 +114,7 @@ export interface IdleWatch {
 // Created once: the default abort error formats its stack, which is slow.
 const watchEnded = new Error('the watch has ended');
 
-/** Starts the idle watch of a transfer. */
+/** Starts an {@link IdleWatch} for a transfer. */
 export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent?: AbortSignal): IdleWatch {
   const controller = new AbortController();
   let lastByteAt = clock.monotonic();

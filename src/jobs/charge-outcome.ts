@@ -63,7 +63,7 @@ export async function chargeUsage(
   }
 }
 
-// Adds an `accepted` event if the acceptance could not be recorded.
+// Adds an `accepted` event if there is none, because recording the acceptance failed.
 function withAcceptance(events: (RecordedEvent | undefined)[]): (RecordedEvent | undefined)[] {
   const isRecorded = chargesOf(events).some(({ outcome }) => outcome === 'accepted');
   return isRecorded ? events : [...events, { type: 'accepted', handle: '', at: '' }];

@@ -109,8 +109,8 @@ async function pause({ ledger, clock, signals }: JobDeps): Promise<void> {
   });
 }
 
-// Whether this run may send the job, so that it must first check the output. If it joins another run, that run has
-// locked the output.
+// Whether this run may send the job. If so, it must check the output first. A run that joins another run skips the
+// check, because the other run has locked the output.
 function needsOutput(job: Job | undefined, { goal }: Order): boolean {
   if (job === undefined) return true;
   return job.handle === undefined && shownState(job) !== 'unknown' && !isRunningFor(job, goal);

@@ -16,7 +16,7 @@ export const savedText =
 /** The note for `--mark` with standard output. */
 export const stdoutText = '--mark does not apply to standard output: save a file with -o FILE to mark it.';
 
-/** An edit that marks a file: at the offset `at`, replaces `replaced` bytes with `bytes`. */
+/** A change that adds the mark to a file: at the offset `at`, `bytes` replace the next `replaced` bytes. */
 interface Edit {
   at: number;
   replaced: number;

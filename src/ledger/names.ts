@@ -10,7 +10,7 @@ export const jobIdPattern = /^job_[0-9a-hjkmnp-tv-z]{14}$/;
 /** An ordered list of ids. An implementation may decode each id only when it is read. */
 export type Ids = Pick<readonly string[], 'at' | 'length' | 'slice'>;
 
-/** Creates a job id for a time in ms since 1970, higher than `last`. */
+/** Creates a job id from a time, in ms since 1970. The id sorts after `last`. */
 export function newJobId(now: number, last?: string): string {
   let time = '';
   const timestamp = last === undefined ? now : Math.max(now, timeOf(last) + 1);

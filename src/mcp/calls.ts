@@ -19,10 +19,7 @@ const maxWaitMs = 50_000;
 /** The time after which a call with unfinished work is answered, in ms. Clients time out after a minute (design 16). */
 export const maxCallMs = 53_000;
 
-/**
- * The time after which the client is assumed to have read an answer, in ms, unless it has
- * cancelled the call or disconnected.
- */
+/** The time in ms after which the client is assumed to have read an answer, unless it cancelled or disconnected. */
 const assumedReadAfterMs = 1_000;
 
 /** The interval between progress notifications, in ms. */

@@ -184,7 +184,7 @@ export interface Protocol {
   readonly endpoints?: readonly string[];
   /** Returns the number of files that a body requests, if the protocol supports several. Default: 1. */
   countOf?(body: JsonObject): number;
-  /** Returns how the model listing is used for a body (specification 2.7); undefined if it is not needed. */
+  /** Returns what a body needs the model listing for (specification 2.7); undefined if it does not need it. */
   needsListing?(body: JsonObject): ListingUse | undefined;
   /**
    * Returns the body, completed from the model listing and checked against it.

@@ -12,9 +12,9 @@ const definiteStatuses = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
  * Judges a non-2xx response to a paid call, by the table in design 5. A response that contains a task's id is never a
- * refusal, and neither is a truncated response. A 307 or 308 tells the client to resend elsewhere, so nothing was
- * handled. A 301, 302 or 303 may be sent after a task was created.
- * @param sent the body of the request, whose ids a refusal may quote
+ * refusal, nor is a truncated response. A 307 or 308 tells the client to resend the request elsewhere, so the request
+ * was not processed. A 301, 302 or 303 may be sent after a task was created.
+ * @param sent the request's body; a refusal may quote ids from it
  */
 export function judgeFailedSubmission(reply: Reply, sent?: Json): SubmitVerdict {
   const failure = readFailure(reply);

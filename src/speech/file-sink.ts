@@ -169,7 +169,7 @@ export class FileSink implements AudioSink {
     const published = { ...file, path: target };
     await onSealed?.(published);
     await publish({ ...file, version }, target, { force, isBegun, assertLease: this.lock?.assertLease });
-    // A marked copy does not prove that the part is redundant, so the part remains until the copy is recorded.
+    // Keep the part until the marked copy is recorded. Before that, nothing proves that the copy contains its audio.
     this.#part = file.path === part.path ? '' : part.path;
     // An earlier take that was not known to be complete may have left the same audio.
     const leftover = `${target}.part`;

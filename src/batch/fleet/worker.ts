@@ -50,7 +50,7 @@ export class Worker {
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** Batches that need a change, such as a higher budget. Retries count as idle time until a row makes progress. */
+  /** Batches that cannot continue until, for example, the budget is raised. Their retries count as idle time. */
   readonly #stuckBatches = new Set<string>();
   /** The output path of each row in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();

@@ -178,8 +178,8 @@ export function terminalProgress(options: ProgressOptions): Progress {
 const maxWidthOf: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
-// Returns alternative lines, the longest first. They describe the transfer if there is one, else the waiting jobs, else
-// the latest call.
+// Returns versions of the progress line, the longest first. The line describes the transfer if there is one, else the
+// waiting jobs, else the latest call.
 function linesOf(
   activity: Transfer | Count | undefined,
   jobs: readonly WaitingJob[],

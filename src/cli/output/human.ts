@@ -6,7 +6,7 @@ import { wrapWords, wrap, wrapCommand, widthOf } from '../help/wrap.ts';
 import type { Writable } from 'node:stream';
 
 /**
- * Formats an error for people: what happened, whether money was spent, the next command. If `width` is given, lines
+ * Formats an error as text: what happened, whether money was spent, the next command. If `width` is given, lines
  * have at most that many columns.
  */
 export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
@@ -65,7 +65,7 @@ function ansiEscape(character: string): string {
   return code.length > 4 ? `\\U${code.padStart(8, '0')}` : `\\u${code.padStart(4, '0')}`;
 }
 
-/** Formats a job as `status` prints it: one line, or if `width` is given, several of at most `width` columns. */
+/** Formats a job as `status` prints it: on one line, or wrapped at `width` columns if `width` is given. */
 export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   const progress = job.progress === undefined ? '' : ` ${job.progress}%`;
   const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';

@@ -45,9 +45,9 @@ function shortName(mime: string): string {
   return mime.slice('image/'.length);
 }
 
-// The maximum length of a name, because a longer name would not fit into a request line. A name must also not leave or
-// end the path, so it must not contain a query, fragment, drive, host or unprintable character.
+// A longer name would not fit into a request line.
 const maxNameLength = 2048;
+// Characters that end the path or act as a slash, white space, and characters that cannot be printed.
 const unsafeCharacters = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
 /** Whether the name of a model or operation can be put into a request's path (specification 4.1). */

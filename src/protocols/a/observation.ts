@@ -173,8 +173,8 @@ function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: st
     : { fault: `is broken: ${media.fault}` };
 }
 
-// Converts a sample's address to a source; undefined if the address is invalid. Does not change the address, because it
-// may be signed (specification 4.1, "the complete video.uri").
+// Returns the source for a sample's address; undefined if the address is invalid. Keeps the address unchanged, because
+// it may be signed (specification 4.1, "the complete video.uri").
 function addressSource(address: string): Source | undefined {
   if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
   if (/^https?:\/\//i.test(address) && URL.canParse(address))

@@ -11,7 +11,7 @@ export interface AudioTrack {
   frames: readonly Uint8Array[];
 }
 
-/** An H.264 track with its parameters and samples, and a sound track. */
+/** An H.264 video track with its parameter sets and samples, and an optional audio track. */
 export interface Film {
   width: number;
   height: number;
