@@ -90,7 +90,7 @@ test.each(['the client', 'the server', 'both'])(
     const accept = await next();
     // `close` would also end the server, after a few seconds.
     if (which !== 'the server') agent.die();
-    if (which !== 'the client') process.kill(agent.pid, 'SIGKILL');
+    if (which !== 'the client') await agent.kill();
     const other = await connect('v1', user, args);
     if (which === 'the client') accept();
     expect(await lost).toBe('lost');

@@ -97,7 +97,7 @@ test('a batch whose MCP server was killed is not paid for again under a differen
   const agent = await connectProcess('v2', user, args);
   expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true, charged: 'maybe' });
   await Promise.all([next(), next()]);
-  process.kill(agent.pid, 'SIGKILL');
+  await agent.kill();
   const after = await connect('v2', user, args);
   for (const repeat of [false, true]) {
     const refused = await after.call('batch_run', { ...batch, name: 'other', repeat });

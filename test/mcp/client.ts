@@ -41,8 +41,8 @@ export interface Agent {
 
 /** A client whose server is a separate process. */
 export interface AgentOfProcess extends Agent {
-  /** The server's process id. */
-  pid: number;
+  /** Kills the server, and waits until its process no longer exists. */
+  kill(): Promise<void>;
   /** Ends the connection without a message, like a killed client. */
   die(): void;
 }
@@ -84,7 +84,21 @@ export async function connectProcess(
   const transport = kind === 'v1' ? new StdioClientTransport(command) : new ModernTransport(command);
   const stderr = textOf(transport.stderr);
   const agent = await agentOf(kind, transport, undefined);
-  return { ...agent, stderr, pid: transport.pid ?? 0, die: () => cutOff(transport) };
+  const kill = async (): Promise<void> => {
+    const { pid } = transport;
+    if (pid === null) throw new Error('the server has no process');
+    process.kill(pid, 'SIGKILL');
+    while (exists(pid)) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  return { ...agent, stderr, kill, die: () => cutOff(transport) };
+}
+
+function exists(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }
 
 /** A server in this process, and the transport that connects to the server. */

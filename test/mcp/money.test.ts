@@ -138,7 +138,7 @@ describe('an agent', () => {
     const agent = await connectProcess('v1', user, ['mcp', '--budget', '100']);
     const lost = agent.call('submit_video', { key: 'one', ...video }).catch(() => 'lost');
     await asked;
-    process.kill(agent.pid, 'SIGKILL');
+    await agent.kill();
     expect(await lost).toBe('lost');
     const next = await connect('v1', user, ['mcp', '--budget', '100']);
     const same = await next.call('submit_video', { key: 'one', ...video });

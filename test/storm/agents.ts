@@ -163,7 +163,7 @@ class AgentStorm {
         ['both', 1],
         ['end', 1],
       ] as const);
-      if (how === 'server' || how === 'both') process.kill(agent.pid, 'SIGKILL');
+      if (how === 'server' || how === 'both') void agent.kill();
       if (how === 'client' || how === 'both') agent.die();
       void agent.close().catch(() => undefined);
     }
