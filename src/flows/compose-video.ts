@@ -18,8 +18,6 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   check?: boolean | undefined;
   /** Whether this is a dry run. A dry run fetches no file, and the listing only to fill in a missing field. */
   dryRun?: boolean | undefined;
-  /** Whether to fetch the missing file of an earlier job again. Default: unless this is a dry run. */
-  fetchMissing?: boolean | undefined;
   /** The request path to use, if the protocol has several equivalent paths. */
   endpoint?: string | undefined;
   /** Whether to check the status, type and size of each asset before the video is paid for. */
@@ -108,9 +106,9 @@ export async function composeVideo(
 type NamedFiles = Awaited<ReturnType<typeof namedFiles>>;
 
 async function filesOf(session: Session, protocol: Protocol, parts: BodyParts): Promise<NamedFiles> {
-  const { flags, readLocalFile: read, inputs, dryRun = false, fetchMissing = !dryRun } = parts;
+  const { flags, readLocalFile: read, inputs, dryRun } = parts;
   if (read === undefined) return { flags, files: new Map(), labels: new Map() };
-  return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), fetchMissing);
+  return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), dryRun);
 }
 
 function modelIn(protocol: Protocol, { flags, body }: BodyParts): string | undefined {

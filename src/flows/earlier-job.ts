@@ -71,21 +71,23 @@ export function partOf(ref: string, flag: string): Part {
 
 /**
  * Finds the video of an earlier job by its reference: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second
- * sample (design 17). A missing file is fetched again, which costs nothing.
+ * sample (design 17). A missing file is fetched again when it is read, which costs nothing.
  * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
  * it; exit 9 if the result can no longer be fetched.
- * @param fetchMissing whether to fetch a missing file again. Otherwise, its record is used.
+ * @param isDryRun whether to fetch nothing. By default, a video that was never saved is fetched, because its hash is
+ * unknown.
  */
 export async function earlierAsset(
   session: Session,
   ref: string,
   flag: string,
-  fetchMissing = true,
+  isDryRun = false,
 ): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
   const { key, index, label } = part;
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  return assetOf(session, job, part, await videoOf(session, job, index, label, fetchMissing));
+  const fetched = isDryRun ? 'none' : 'unrecorded';
+  return assetOf(session, job, part, await videoOf(session, job, index, label, fetched));
 }
 
 /**
@@ -106,7 +108,7 @@ function assetOf(
   return {
     name: `sha256:${sha256}.mp4${place === undefined ? '' : `#${place}`}`,
     read: async () => {
-      const file = await videoOf(session, job, index, label);
+      const file = await videoOf(session, job, index, label, 'missing');
       if (file.sha256 !== sha256) throw changedError(file);
       const copies = await copiesIn(session);
       try {
@@ -122,12 +124,13 @@ function assetOf(
   };
 }
 
+// `fetched`: the files to fetch. A missing file whose record has its hash need not exist before it is read.
 async function videoOf(
   session: Session,
   job: Job,
   index: number,
   label: string,
-  fetchMissing = true,
+  fetched: 'missing' | 'unrecorded' | 'none',
 ): Promise<JobFile> {
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${label}: ${job.id} is speech, not a video.`);
@@ -154,13 +157,10 @@ async function videoOf(
       `${label}: ${printableLine(filePath, 200)} has changed since it was saved.`,
       { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
     );
-  if (!fetchMissing) {
-    const [recordedFile] = filesOfSample(job, index, count);
-    const fetch = ['mgw', 'jobs', 'fetch', job.id];
-    if (recordedFile === undefined) throw usageError(`${label}: ${job.id} has not been saved.`, fetch);
-    session.note(`${label}: the file is missing. It is fetched again before it is sent.`);
-    return recordedFile;
-  }
+  const [recordedFile] = filesOfSample(job, index, count);
+  if (recordedFile !== undefined && fetched !== 'missing') return recordedFile;
+  if (fetched === 'none')
+    throw usageError(`${label}: ${job.id} has not been saved.`, ['mgw', 'jobs', 'fetch', job.id]);
   session.note(`${label}: the file is missing. Fetching it again.`);
   const deps = await session.jobDeps();
   const { protocol = protocolOf(job) } = await findJobHere(job.id, deps, ['jobs', 'fetch']);

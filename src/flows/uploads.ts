@@ -23,7 +23,6 @@ export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
  * nothing. Also returns the flag and the path of each file as `labels`, by its stored name.
  * @param inputs earlier jobs that the caller has resolved; other references to jobs are looked up in the ledger
  * @param model the model, if known; it determines the maximum file size
- * @param fetchMissing whether to fetch an earlier job's missing file again. Default: true.
  * @throws MgwError('usage') if a file cannot be read, the flag does not accept the file, or no store is configured.
  */
 export async function namedFiles(
@@ -33,7 +32,7 @@ export async function namedFiles(
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
   model = '',
-  fetchMissing?: boolean,
+  isDryRun?: boolean,
 ): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles; labels: ReadonlyMap<string, string> }> {
   const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();
@@ -57,7 +56,7 @@ export async function namedFiles(
       if (protocol.inlineAssets !== true && !(await session.hasStore()))
         throw noStoreError(flag, printableLine(path, 200), protocol);
       const { earlierAsset } = await import('./earlier-job.ts');
-      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag, fetchMissing));
+      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag, isDryRun));
       files.set(asset.name, asset.read);
       labels.set(asset.name, `--${flag} ${printableLine(path, 200)}`);
       return asset.name;

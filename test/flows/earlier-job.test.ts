@@ -92,20 +92,21 @@ describe("an earlier job's video", () => {
     await expect(found.read()).rejects.toMatchObject({ code: 'usage', message });
   });
 
-  it('is identified by its recorded hash if its file is missing and may not be fetched', async () => {
+  it('is identified by its recorded hash if its file is missing, and a dry run fetches nothing at all', async () => {
     const { folder, job, session } = scene();
     const path = join(folder, 'a.mp4');
     const began: JobEvent = {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
       ...{ command: 'submit', ask: 'file', output: path },
     };
-    const find = (made: Job): Promise<EarlierAsset> =>
-      earlierAsset(session, `@${made.id}:last`, 'image', false);
-    const found = await find(await job(began, accepted, success(1), fileAt(path)));
-    expect(found.name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
+    const find = (made: Job, isDryRun: boolean): Promise<EarlierAsset> =>
+      earlierAsset(session, `@${made.id}:last`, 'image', isDryRun);
+    const missing = await job(began, accepted, success(1), fileAt(path));
+    for (const isDryRun of [true, false])
+      expect((await find(missing, isDryRun)).name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
     expect(existsSync(path)).toBe(false);
     const unsaved = { code: 'usage', message: expect.stringContaining('has not been saved') as string };
-    await expect(find(await job(began, accepted, success(1)))).rejects.toMatchObject(unsaved);
+    await expect(find(await job(began, accepted, success(1)), true)).rejects.toMatchObject(unsaved);
   });
 
   it('is not used if the file changes while ffmpeg reads it', async () => {

@@ -19,15 +19,14 @@ import { printableLine } from '../../../printable.ts';
 /**
  * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do. The function fetches the
  * model list once.
- * @param mode `plan` if no missing file is fetched; `offline` if rows are composed only to find their jobs, without the
- * model list, checks or missing files
+ * @param isOffline whether to compose rows only to find their jobs, without checks or the model list
  */
 export function rowComposer(
   context: Context,
   { place, readable, filesFrom }: Batch,
-  mode?: 'plan' | 'offline',
+  isOffline = false,
 ): PlanDeps['workOf'] {
-  const listing = mode === 'offline' ? () => Promise.resolve(undefined) : oneListing(context);
+  const listing = isOffline ? () => Promise.resolve(undefined) : oneListing(context);
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
@@ -36,13 +35,7 @@ export function rowComposer(
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
     const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
-    const parts = {
-      ...fields,
-      readLocalFile,
-      inputs,
-      check: mode !== 'offline',
-      fetchMissing: mode === undefined,
-    };
+    const parts = { ...fields, readLocalFile, inputs, check: !isOffline };
     return (await composeVideo(context, protocolNamed(row.kind), parts, listing)).video;
   };
 }
