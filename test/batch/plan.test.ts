@@ -85,16 +85,30 @@ describe('a batch plan', () => {
     expect(cost.at_most).toBe('unknown');
   });
 
-  it('gives each piece of advice once, as does the run, until all rows that it is about are done', async () => {
-    const rows = ['low-1', 'low-2'].map((id) => `${id},c,vendor-h3-mini,5,${id},768P,16:9\n`);
-    const head = 'id,protocol,model,duration,prompt,resolution,aspect_ratio\n';
-    const file = scene.file('advice.csv', head + rows.join(''));
-    const adviceOf = async (command: string): Promise<string[]> =>
-      (await scene.batch(command, file)).stderr.match(/advice\.csv:.*/g) ?? [];
+  it('gives each piece of advice once, as do the commands that pay, until all rows that it is about are done', async () => {
+    const text = (prompt: string): string =>
+      ['one', 'two']
+        .map((id) => `advice-${id},c,vendor-h3-mini,5,${prompt} ${id},768P,16:9\n`)
+        .reduce((sum, row) => sum + row, 'id,protocol,model,duration,prompt,resolution,aspect_ratio\n');
+    const file = scene.file('advice.csv', text('a boat'));
+    const adviceOf = async (...command: string[]): Promise<string[]> =>
+      (await scene.batch(command[0] ?? '', file, ...command.slice(1))).stderr.match(/advice\.csv:.*/g) ?? [];
     const once = ['advice.csv:2: 768P is converted to 720p.'];
     expect(await adviceOf('plan')).toEqual(once);
     expect(await adviceOf('run')).toEqual(once);
     expect([await adviceOf('plan'), await adviceOf('run')]).toEqual([[], []]);
+    scene.file('advice.csv', text('a ship'));
+    expect([await adviceOf('plan'), await adviceOf('retry', '--changed')]).toEqual([once, once]);
+  });
+
+  it('gives no advice about a value from a file, because it would show the value', async () => {
+    const body = { model: 'vendor-h3-mini', prompt: 'x', duration: 5, aspect_ratio: '16:9', hidden: 1 };
+    const bodyFile = scene.file('body.json', JSON.stringify(body));
+    const ofFile = scene.file('of-file.csv', `id,protocol,body\nsecret,c,@${bodyFile}\n`);
+    const inRow = scene.file('in-row.jsonl', JSON.stringify({ id: 'shown', protocol: 'c', body }));
+    const [hidden, shown] = [await scene.batch('plan', ofFile), await scene.batch('plan', inRow)];
+    expect([hidden.code, hidden.stderr]).toEqual([0, expect.not.stringContaining('hidden')]);
+    expect([shown.code, shown.stderr]).toEqual([0, expect.stringContaining('hidden')]);
   });
 
   it('reports rows with the same request, and refuses such rows if they have no ids', async () => {

@@ -41,8 +41,15 @@ const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
  * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger, because the worker
  * that claims a row checks whether the row was paid for.
  */
-export function checkRows(batch: Batch, deps: EnqueueDeps): Promise<Plan> {
-  return planBatch({ ...batch, force: true }, withoutLedger(deps), (planned) => void newRow(planned, deps));
+export function checkRows(
+  batch: Batch,
+  deps: EnqueueDeps,
+  onRow: (planned: NamedRow) => void,
+): Promise<Plan> {
+  return planBatch({ ...batch, force: true }, withoutLedger(deps), (planned) => {
+    newRow(planned, deps);
+    onRow(planned);
+  });
 }
 
 /**

@@ -33,16 +33,18 @@ export async function reportProblems(context: Context, file: string, plan: Plan)
 }
 
 /**
- * Returns a function that prints the advice about a row, unless the row was already sent. Prints each piece of advice
- * only once, with the line of the first row.
+ * Returns a function that prints the advice about a row. Prints each piece of advice only once, with the line of the
+ * first row.
  */
-export function advicePrinter({ progress }: Context, file: string): (planned: PlannedRow) => void {
+export function advicePrinter(
+  { progress }: Context,
+  file: string,
+): (planned: Pick<PlannedRow, 'row' | 'work'>) => void {
   const printed = new Set<string>();
-  return ({ row: { line }, state, work }) => {
-    if (isSpeech(work) || (state !== 'new' && state !== 'rejected')) return;
-    for (const message of work.advice.filter((text) => !printed.has(text))) {
+  return ({ row: { line }, work }) => {
+    for (const message of isSpeech(work) ? [] : work.advice) {
+      if (!printed.has(message)) progress.note(problemText(file, { line, message: asField(message) }));
       printed.add(message);
-      progress.note(problemText(file, { line, message: asField(message) }));
     }
   };
 }

@@ -11,7 +11,7 @@ import { addBatchOptions, type BatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
+import { advicePrinter, planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
 import { sidecarOption } from '../../wait-options.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
 import { counted, printableLine } from '../../../printable.ts';
@@ -75,7 +75,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   const { storeCommand, sandbox } = await context.settings();
   const usesProgram = storeCommand.value !== undefined && !sandbox.value;
   const deps = { ...(await planDepsOf(context, batch)), usesProgram };
-  const checked = await checkRows(batch, deps);
+  const checked = await checkRows(batch, deps, advicePrinter(context, file));
   await reportProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad)
     return { json: planView(batch, checked), error: invalidRowsError(checked) };

@@ -36,7 +36,9 @@ export function rowComposer(
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
     const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
     const parts = { ...fields, readLocalFile, inputs, check: !isOffline };
-    return (await composeVideo(context, protocolNamed(row.kind), parts, listing)).video;
+    const { video } = await composeVideo(context, protocolNamed(row.kind), parts, listing);
+    // Advice may quote values, and a manifest may refer to files of other people (design 13).
+    return fromFiles.length === 0 ? video : { ...video, advice: [] };
   };
 }
 

@@ -63,8 +63,8 @@ export async function execute(
   const printAdvice = advicePrinter(context, file);
   const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);
-    if (isChosen) printAdvice(planned);
-    else report.addSkipped(planned);
+    if (!isChosen) report.addSkipped(planned);
+    else if (planned.state !== 'running') printAdvice(planned);
   });
   await reportProblems(context, file, ready.plan);
   const [badId] = missing;
