@@ -48,17 +48,17 @@ export async function removableInputs(session: Session, options: PruneInputs): P
 async function examine(
   session: Session,
   { before, queued }: PruneInputs,
-): Promise<{ pruned: PrunedInputs; users: InputUsage['users'] }> {
+): Promise<{ pruned: PrunedInputs; usage: InputUsage }> {
   // List the files before reading the ledger, because a job is recorded before it relies on a file.
   const files = await (await uploadsOf(session)).list();
-  const { users, isNeeded } = await usageOf(await session.ledger());
+  const usage = await usageOf(await session.ledger());
   const queue = new Set(await queued());
   const pruned: PrunedInputs = { removed: [], kept: { newer: 0, job: 0, queue: 0 } };
   for (const file of files) {
     const isOld = Date.parse(file.uploaded_at) < before;
     const reason = !isOld
       ? 'newer'
-      : isNeeded(file.name)
+      : usage.isNeeded(file.name)
         ? 'job'
         : queue.has(file.name)
           ? 'queue'
@@ -66,7 +66,7 @@ async function examine(
     if (reason === undefined) pruned.removed.push(file);
     else pruned.kept[reason] += 1;
   }
-  return { pruned, users };
+  return { pruned, usage };
 }
 
 /**
@@ -79,13 +79,12 @@ export async function removeInputs(session: Session, options: PruneInputs): Prom
   const knownIds = new Set(await ledger.ids());
   const {
     pruned: { removed: files, kept },
-    users,
+    usage: { rejected },
   } = await examine(session, options);
   const removed: UploadedInput[] = [];
   for (const file of files) {
     const newIds = (await ledger.ids()).filter((id) => !knownIds.has(id));
-    const usage = await usageOf(ledger, [...(users.get(file.name) ?? []), ...newIds]);
-    if (usage.isNeeded(file.name)) {
+    if ((await usageOf(ledger, [...rejected, ...newIds])).isNeeded(file.name)) {
       kept.job += 1;
       continue;
     }
@@ -108,14 +107,16 @@ async function uploadsOf(session: Session): Promise<Uploads> {
   throw new MgwError('config', 'store.command uploads files but cannot list or remove them.');
 }
 
-/** The jobs that use each file. */
+/** The jobs that use each file. `rejected`: the rejected jobs, which their commands may send again. */
 interface InputUsage {
   users: Map<string, string[]>;
+  rejected: string[];
   isNeeded: (name: string) => boolean;
 }
 
 async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUsage> {
   const users = new Map<string, string[]>();
+  const rejected: string[] = [];
   const needed = new Set<string>();
   // If a record lacks part of the body, its job may need any file. A frame's stored name is never recorded, so a job
   // that uses a frame may need any frame.
@@ -125,6 +126,7 @@ async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUs
     if (job === undefined) continue;
     const isUnfinished = mayStillSend(job);
     if (isUnfinished && (job.record.elided || job.record.damaged > 0)) isAnyNeeded = true;
+    if (job.state === 'rejected') rejected.push(id);
     for (const name of namesIn(job.request)) {
       const [file = ''] = name.split('#');
       if (isUnfinished && name !== file) isAnyFrameNeeded = true;
@@ -135,6 +137,7 @@ async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUs
   const isFrame = (name: string): boolean => name.endsWith('.png') && !users.has(name);
   return {
     users,
+    rejected,
     isNeeded: (name) => isAnyNeeded || needed.has(name) || (isAnyFrameNeeded && isFrame(name)),
   };
 }

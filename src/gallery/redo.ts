@@ -1,7 +1,7 @@
 import { extname } from 'node:path';
 import type { Job } from '../job.ts';
 import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
-import { compose, type FlagValue, longName, fieldSteps } from '../protocols/compose.ts';
+import { compose, type FlagValue, longName, fieldSegments } from '../protocols/compose.ts';
 import type { Flag } from '../protocols/protocol.ts';
 import { requestedValue } from '../protocols/requested-value.ts';
 import { findProtocol } from '../protocols/registry.ts';
@@ -58,7 +58,7 @@ function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
 
 function takenFrom(body: JsonObject, flag: Flag): string | boolean | undefined {
   if (flag.kind === 'file' || flag.kind === 'list' || flag.atFile === true) return undefined;
-  const steps = fieldSteps(flag.field);
+  const steps = fieldSegments(flag.field);
   const holder = steps.slice(0, -1).reduce<Json | undefined>(memberOf, body);
   const last = steps.at(-1) ?? '';
   const value = memberOf(holder, last);

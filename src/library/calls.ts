@@ -268,7 +268,7 @@ export function jsonObject(value: object, name: string): JsonObject {
 }
 
 // JSON.stringify would convert the number to null.
-function refuseInfinite(name: string, value: unknown): unknown {
-  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`${name} is ${value}`);
+function refuseInfinite(_name: string, value: unknown): unknown {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`it contains ${value}`);
   return value;
 }

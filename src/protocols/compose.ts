@@ -170,7 +170,7 @@ function setValue(text: string, label: string): Json {
 
 function write(body: JsonObject, path: string, value: Json, label: string): void {
   try {
-    setField(body, fieldSteps(path), value);
+    setField(body, fieldSegments(path), value);
   } catch (error) {
     throw usageError(`${label}: ${messageOf(error)}.`);
   }
@@ -186,8 +186,12 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
         `The default ${shownValue(name)} in the config is not a flag of Protocol ${protocol.name}.`,
       );
     const fields = [flag.field, ...(flag.aliases ?? [])];
-    if (fields.some((field) => hasField(body, fieldSteps(field)))) continue;
-    setField(body, fieldSteps(flag.field), flagValue(flag, `The default ${name}`, asFlagValue(value, flag)));
+    if (fields.some((field) => hasField(body, fieldSegments(field)))) continue;
+    setField(
+      body,
+      fieldSegments(flag.field),
+      flagValue(flag, `The default ${name}`, asFlagValue(value, flag)),
+    );
   }
 }
 
@@ -198,8 +202,8 @@ function asFlagValue(value: unknown, flag: Flag): unknown {
   return typeof value === 'number' ? String(value) : value;
 }
 
-// The maximum number of steps in a path. The depth is limited, because bodies are processed recursively.
-const maxSteps = 100;
+// The maximum number of segments in a path. The depth is limited, because bodies are processed recursively.
+const maxSegments = 100;
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** Normalizes a path: `FileInfos[0].Url` becomes `FileInfos.0.Url`. */
@@ -208,54 +212,54 @@ export function dottedPath(path: string): string {
 }
 
 /**
- * Splits a field's path, such as `instances.0.prompt`, into its steps.
- * @throws Error if there are too many steps, or a step is empty or would reach an inherited member.
+ * Splits a field's path, such as `instances.0.prompt`, into its segments.
+ * @throws Error if there are too many segments, or a segment is empty or would reach an inherited member.
  */
-export function fieldSteps(path: string): string[] {
-  const steps = path.split('.', maxSteps + 1);
-  if (steps.length > maxSteps) throw new Error(`the path has more than ${maxSteps} segments`);
-  if (steps.some((step) => step.trim() === '')) throw new Error('the path has an empty segment');
-  const forbiddenStep = steps.find((step) => forbidden.has(step));
-  if (forbiddenStep !== undefined) throw new Error(`${forbiddenStep} is not allowed in a path`);
-  return steps;
+export function fieldSegments(path: string): string[] {
+  const segments = path.split('.', maxSegments + 1);
+  if (segments.length > maxSegments) throw new Error(`the path has more than ${maxSegments} segments`);
+  if (segments.some((segment) => segment.trim() === '')) throw new Error('the path has an empty segment');
+  const forbiddenSegment = segments.find((segment) => forbidden.has(segment));
+  if (forbiddenSegment !== undefined) throw new Error(`${forbiddenSegment} is not allowed in a path`);
+  return segments;
 }
 
 /** Whether a path leads to a value, or passes through a value that has no members. */
-export function hasField(body: JsonObject, steps: readonly string[]): boolean {
+export function hasField(body: JsonObject, segments: readonly string[]): boolean {
   let current: Json | undefined = body;
-  for (const step of steps) {
+  for (const segment of segments) {
     if (typeof current !== 'object' || current === null) return true;
-    if (!Object.hasOwn(current, step)) return false;
-    current = (current as JsonObject)[step];
+    if (!Object.hasOwn(current, segment)) return false;
+    current = (current as JsonObject)[segment];
   }
   return current !== undefined;
 }
 
 /**
- * Sets the value at a path, in place. Creates missing parents: a list if the next step is a number, else an object.
+ * Sets the value at a path, in place. Creates missing parents: a list if the next segment is a number, else an object.
  * @throws Error if a parent is neither a list nor an object, or an index is beyond the end of its list.
  */
-function setField(body: JsonObject, steps: readonly string[], value: Json): void {
+function setField(body: JsonObject, segments: readonly string[], value: Json): void {
   let container: Json = body;
-  for (const [depth, step] of steps.entries()) {
-    const parentPath = steps.slice(0, depth).join('.');
-    if (Array.isArray(container)) checkIndex(container, step, parentPath);
+  for (const [depth, segment] of segments.entries()) {
+    const parentPath = segments.slice(0, depth).join('.');
+    if (Array.isArray(container)) checkIndex(container, segment, parentPath);
     else if (!isObject(container)) throw new Error(`${parentPath} is not an object or a list`);
-    const nextStep = steps[depth + 1];
+    const nextSegment = segments[depth + 1];
     const members = container as JsonObject;
-    if (nextStep === undefined) members[step] = value;
-    else if (!Object.hasOwn(members, step)) members[step] = isIndex(nextStep) ? [] : {};
-    container = members[step] as Json;
+    if (nextSegment === undefined) members[segment] = value;
+    else if (!Object.hasOwn(members, segment)) members[segment] = isIndex(nextSegment) ? [] : {};
+    container = members[segment] as Json;
   }
 }
 
-function checkIndex(list: Json[], step: string, parentPath: string): void {
-  if (!isIndex(step)) throw new Error(`${parentPath} is a list: the next step must be a number`);
-  if (Number(step) <= list.length) return;
+function checkIndex(list: Json[], segment: string, parentPath: string): void {
+  if (!isIndex(segment)) throw new Error(`${parentPath} is a list: the next segment must be a number`);
+  if (Number(segment) <= list.length) return;
   const entries = list.length === 1 ? '1 entry' : `${list.length} entries`;
   throw new Error(`${parentPath} has ${entries}, so the next index is ${list.length}`);
 }
 
-function isIndex(step: string): boolean {
-  return /^(0|[1-9]\d{0,8})$/.test(step);
+function isIndex(segment: string): boolean {
+  return /^(0|[1-9]\d{0,8})$/.test(segment);
 }

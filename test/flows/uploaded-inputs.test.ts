@@ -132,17 +132,19 @@ describe('an uploaded file', () => {
     expect([removed.map(({ name }) => name), kept]).toEqual([[b], { newer: 0, job: 2, queue: 1 }]);
   });
 
-  it.each<[string, (ledger: Ledger, rejectedId: string) => Promise<unknown>]>([
-    ['a new job', (ledger) => use(ledger, { image: b }, accepted)],
-    [
-      'a rejected job that is sent again',
-      (ledger, id) => ledger.append(id, { type: 'sending', attempt: 2, owner: currentOwner() }),
-    ],
-  ])('is removed, unless %s has started to use it in the meantime', async (_, start) => {
+  const sendAgain = (ledger: Ledger, id: string): Promise<unknown> =>
+    ledger.append(id, { type: 'sending', attempt: 2, owner: currentOwner() });
+
+  it.each<[string, string, (ledger: Ledger, rejectedId: string) => Promise<unknown>]>([
+    ['a new job', b, (ledger) => use(ledger, { image: b }, accepted)],
+    ['a rejected job that is sent again', b, sendAgain],
+    ['a rejected job that uses a frame and is sent again', `${film}#first`, sendAgain],
+  ])('is removed, unless %s has started to use it in the meantime', async (_, image, start) => {
     for (const moment of ['after the listing', 'during the removal']) {
-      const { session, gone } = scene(fileOf(a), fileOf(b));
+      const unused = nameOf('a', 'jpg');
+      const { session, gone } = scene(fileOf(unused), fileOf(b));
       const ledger = await session.ledger();
-      const id = await use(ledger, { image: b }, rejected);
+      const id = await use(ledger, { image }, rejected);
       const { uploads } = (await session.store()) ?? {};
       const remove: NonNullable<Store['uploads']>['remove'] = async (name) => {
         if (moment === 'during the removal') await start(ledger, id);
@@ -155,7 +157,7 @@ describe('an uploaded file', () => {
       };
       const racing = { ...session, store: () => Promise.resolve(store) };
       const { removed, kept } = await removeInputs(racing, { before, queued });
-      expect([removed.map(({ name }) => name), gone, kept.job], moment).toEqual([[a], [a], 1]);
+      expect([removed.map(({ name }) => name), gone, kept.job], moment).toEqual([[unused], [unused], 1]);
     }
   });
 

@@ -203,8 +203,8 @@ describe('the library: a payment', () => {
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
     [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],
     [{ ...boat, body: { ...boat.body, seed: 2 ** 60 } }, 'would lose precision'],
-    [{ ...boat, body: { ...boat.body, duration: NaN } }, 'body: duration is NaN.'],
-    [{ ...boat, body: { ...boat.body, sizes: [-Infinity] } }, 'body: 0 is -Infinity.'],
+    [{ ...boat, body: { ...boat.body, duration: NaN } }, 'body: it contains NaN.'],
+    [{ ...boat, body: { ...boat.body, sizes: [-Infinity] } }, 'body: it contains -Infinity.'],
   ])('is not sent if an option is mistyped or invalid: case %#', async (order, message) => {
     const error = await errorOf(clientOf().submit(order as never));
     expect(error).toMatchObject({ code: 'usage', charged: 'no', message: saying(message) });

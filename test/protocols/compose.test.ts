@@ -156,7 +156,7 @@ describe('compose', () => {
     [
       'a name as the index of a list',
       { body: { a: [] }, set: ['a.b=1'] },
-      '--set a.b: a is a list: the next step must be a number.',
+      '--set a.b: a is a list: the next segment must be a number.',
     ],
     [
       'an index beyond the end of a list',

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Reply, SpooledMedia, SubmitVerdict } from '../../src/exchange.ts';
 import { isObject, type Json, type JsonObject } from '../../src/json.ts';
-import { compose, longName, type FlagValue, fieldSteps, hasField } from '../../src/protocols/compose.ts';
+import { compose, longName, type FlagValue, fieldSegments, hasField } from '../../src/protocols/compose.ts';
 import type { Flag, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
@@ -142,7 +142,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       'each set a field: --%s',
       (name, flag) => {
         const body = compose(protocol, { flags: { [name]: samples.flags[name] ?? '' } });
-        expect(hasField(body, fieldSteps(flag.field))).toBe(true);
+        expect(hasField(body, fieldSegments(flag.field))).toBe(true);
         expect(flag.description).not.toBe('');
         expect(/[<[]/.test(flag.flags)).toBe(flag.kind !== 'switch');
         expect(flag.flags.includes('...')).toBe(flag.kind === 'list');

@@ -104,7 +104,7 @@ function isOver({ args, code, stdout }: Ended): boolean {
 const exitOfFailure = 5;
 const fitting = [0, 2, 3, 4, 6, 7, 8, 9, 10, 12, 'killed'];
 /**
- * The maximum run time in ms. The gateway completes each task immediately, so only a process that another
+ * The maximum run time in ms. The gateway completes each task after one poll, so only a process that another
  * process blocks runs longer.
  */
 const longestMs = 15 * 60_000;

@@ -1,5 +1,5 @@
 import type { JobKind } from '../../job.ts';
-import { longName, fieldSteps } from '../../protocols/compose.ts';
+import { longName, fieldSegments } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol, protocolNamed, protocolNames } from '../../protocols/registry.ts';
 import { printableLine } from '../../printable.ts';
@@ -91,7 +91,7 @@ function nearestKnown(name: string, known: readonly string[]): string | undefine
 
 function pathFault(name: string): string | undefined {
   try {
-    fieldSteps(name.slice('set.'.length));
+    fieldSegments(name.slice('set.'.length));
     return undefined;
   } catch (error) {
     return `${printableLine(name, 60)}: ${messageOf(error)}`;
