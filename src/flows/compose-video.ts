@@ -18,6 +18,8 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   check?: boolean | undefined;
   /** Whether this is a dry run. A dry run fetches no file, and the listing only to fill in a missing field. */
   dryRun?: boolean | undefined;
+  /** Whether the video is only planned. A plan fetches an earlier job's missing file only if its hash is unrecorded. */
+  isPlan?: boolean | undefined;
   /** The request path to use, if the protocol has several equivalent paths. */
   endpoint?: string | undefined;
   /** Whether to check the status, type and size of each asset before the video is paid for. */
@@ -106,9 +108,10 @@ export async function composeVideo(
 type NamedFiles = Awaited<ReturnType<typeof namedFiles>>;
 
 async function filesOf(session: Session, protocol: Protocol, parts: BodyParts): Promise<NamedFiles> {
-  const { flags, readLocalFile: read, inputs, dryRun } = parts;
+  const { flags, readLocalFile: read, inputs, dryRun, isPlan } = parts;
   if (read === undefined) return { flags, files: new Map(), labels: new Map() };
-  return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), dryRun);
+  const fetched = dryRun ? 'none' : isPlan ? 'unrecorded' : 'missing';
+  return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), fetched);
 }
 
 function modelIn(protocol: Protocol, { flags, body }: BodyParts): string | undefined {

@@ -70,23 +70,26 @@ export function partOf(ref: string, flag: string): Part {
 }
 
 /**
+ * The files of earlier jobs that are fetched again: all `missing` files, only those whose hash is `unrecorded`, or
+ * `none`.
+ */
+export type FetchedFiles = 'missing' | 'unrecorded' | 'none';
+
+/**
  * Finds the video of an earlier job by its reference: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second
- * sample (design 17). A missing file is fetched again when it is read, which costs nothing.
+ * sample (design 17). A missing file is fetched again, which costs nothing.
  * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
  * it; exit 9 if the result can no longer be fetched.
- * @param isDryRun whether to fetch nothing. By default, a video that was never saved is fetched, because its hash is
- * unknown.
  */
 export async function earlierAsset(
   session: Session,
   ref: string,
   flag: string,
-  isDryRun = false,
+  fetched: FetchedFiles = 'missing',
 ): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
   const { key, index, label } = part;
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  const fetched = isDryRun ? 'none' : 'unrecorded';
   return assetOf(session, job, part, await videoOf(session, job, index, label, fetched));
 }
 
@@ -108,7 +111,7 @@ function assetOf(
   return {
     name: `sha256:${sha256}.mp4${place === undefined ? '' : `#${place}`}`,
     read: async () => {
-      const file = await videoOf(session, job, index, label, 'missing');
+      const file = await videoOf(session, job, index, label);
       if (file.sha256 !== sha256) throw changedError(file);
       const copies = await copiesIn(session);
       try {
@@ -124,13 +127,12 @@ function assetOf(
   };
 }
 
-// `fetched`: the files to fetch. A missing file whose record has its hash need not exist before it is read.
 async function videoOf(
   session: Session,
   job: Job,
   index: number,
   label: string,
-  fetched: 'missing' | 'unrecorded' | 'none',
+  fetched: FetchedFiles = 'missing',
 ): Promise<JobFile> {
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${label}: ${job.id} is speech, not a video.`);

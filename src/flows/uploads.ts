@@ -6,7 +6,7 @@ import { type FlagValue, longName } from '../protocols/compose.ts';
 import { assetKind, deniedAsset } from '../protocols/flag.ts';
 import { isEarlierJob, isLocalPath, isStoredName, withAssets, type Protocol } from '../protocols/protocol.ts';
 import { type Store, storedName } from '../store/store.ts';
-import type { EarlierAsset } from './earlier-job.ts';
+import type { EarlierAsset, FetchedFiles } from './earlier-job.ts';
 import type { Session } from './session.ts';
 
 /** Reads a local file named by a flag. @throws MgwError('usage') if reading the file is not allowed or fails. */
@@ -32,7 +32,7 @@ export async function namedFiles(
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
   model = '',
-  isDryRun?: boolean,
+  fetched?: FetchedFiles,
 ): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles; labels: ReadonlyMap<string, string> }> {
   const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();
@@ -56,7 +56,7 @@ export async function namedFiles(
       if (protocol.inlineAssets !== true && !(await session.hasStore()))
         throw noStoreError(flag, printableLine(path, 200), protocol);
       const { earlierAsset } = await import('./earlier-job.ts');
-      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag, isDryRun));
+      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag, fetched));
       files.set(asset.name, asset.read);
       labels.set(asset.name, `--${flag} ${printableLine(path, 200)}`);
       return asset.name;

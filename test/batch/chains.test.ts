@@ -191,18 +191,6 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
-  it("does not make `batch plan` fetch an earlier job's missing video, but makes `batch run` fetch it again", async () => {
-    const request = ['video', 'a', 'submit', '--model', 'veo-3', '--duration', '8', 's1', '--key', 'intro'];
-    const output = ['-o', scene.at('intro.mp4'), '--poll-interval', '10ms'];
-    expect(await runHereAs(scene.user, [...request, ...output])).toMatchObject({ code: 0 });
-    rmSync(scene.at('intro.mp4'));
-    const file = scene.file('m.csv', story(['s2', '@intro:last']));
-    expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
-    expect(existsSync(scene.at('intro.mp4'))).toBe(false);
-    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
-    expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
-  });
-
   it('makes the command exit with 2, before anything is paid for, if ffmpeg is not installed', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     vi.stubEnv('PATH', scene.user.cwd);
@@ -212,6 +200,37 @@ describe('a row that starts with the last frame of another row', () => {
       expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
     }
     expect(scene.gateway.posts()).toHaveLength(0);
+  });
+});
+
+describe("the last frame of an earlier job's video", () => {
+  beforeEach(() => installFrames(scene));
+  const submission = (prompt: string, ...more: string[]): string[] => [
+    ...['video', 'a', 'submit', '--model', 'veo-3', '--duration', '8', prompt, '--poll-interval', '10ms'],
+    ...more,
+  ];
+  let file = '';
+  beforeEach(async () => {
+    const made = await runHereAs(scene.user, submission('s1', '--key', 'intro', '-o', scene.at('intro.mp4')));
+    expect(made.code, made.stderr).toBe(0);
+    rmSync(scene.at('intro.mp4'));
+    file = scene.file('m.csv', story(['s2', '@intro:last']));
+  });
+
+  it('makes a run, but neither a plan nor a status, fetch the video again if it is missing', async () => {
+    expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
+    expect(await scene.batch('status', file)).toMatchObject({ code: 11 });
+    expect(existsSync(scene.at('intro.mp4'))).toBe(false);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
+  });
+
+  it('makes a submission exit with 9, without a job, if the video is missing and gone from the gateway', async () => {
+    scene.gateway.gone.add(scene.gateway.taskOf('s1'));
+    const alone = await runHereAs(scene.user, submission('s2', '--image', '@intro:last', '--timeout', '1s'));
+    expect([alone.code, alone.stderr]).toEqual([9, expect.stringContaining('Nothing was charged')]);
+    const { jobs } = (await runHereAs(scene.user, ['jobs', 'ls', '--json'])).json;
+    expect(jobs).toHaveLength(1);
   });
 });
 

@@ -9,6 +9,7 @@ import {
   recordedAssets,
   savedFile,
   type EarlierAsset,
+  type FetchedFiles,
 } from '../../src/flows/earlier-job.ts';
 import type { Session } from '../../src/flows/session.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
@@ -99,14 +100,14 @@ describe("an earlier job's video", () => {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
       ...{ command: 'submit', ask: 'file', output: path },
     };
-    const find = (made: Job, isDryRun: boolean): Promise<EarlierAsset> =>
-      earlierAsset(session, `@${made.id}:last`, 'image', isDryRun);
+    const find = (made: Job, fetched: FetchedFiles): Promise<EarlierAsset> =>
+      earlierAsset(session, `@${made.id}:last`, 'image', fetched);
     const missing = await job(began, accepted, success(1), fileAt(path));
-    for (const isDryRun of [true, false])
-      expect((await find(missing, isDryRun)).name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
+    for (const fetched of ['unrecorded', 'none'] as const)
+      expect((await find(missing, fetched)).name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
     expect(existsSync(path)).toBe(false);
     const unsaved = { code: 'usage', message: expect.stringContaining('has not been saved') as string };
-    await expect(find(await job(began, accepted, success(1)), true)).rejects.toMatchObject(unsaved);
+    await expect(find(await job(began, accepted, success(1)), 'none')).rejects.toMatchObject(unsaved);
   });
 
   it('is not used if the file changes while ffmpeg reads it', async () => {

@@ -47,7 +47,7 @@ export function batchChecker(context: Context): CheckBatch {
   return async (request, { root, runs }, kind) => {
     const { batch: opened, options } = await openBelowRoot(context, request, root);
     const batch = { ...opened, force: kind === 'status' };
-    const deps = await planDepsOf(context, batch);
+    const deps = await planDepsOf(context, batch, 'plan');
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
     const rows: Record<string, unknown>[] = [];
     const checkedHashes = new Set<string>();
@@ -97,7 +97,8 @@ export function batchChecker(context: Context): CheckBatch {
       run: async (job, onError) => {
         await rememberOptions(context, opened, options);
         const { budget = opened.manifest.head.budget } = options;
-        return runChecked(context, opened, { plan: onlyChecked(deps, checkedHashes), job, budget }, onError);
+        const runDeps = onlyChecked(await planDepsOf(context, batch), checkedHashes);
+        return runChecked(context, opened, { plan: runDeps, job, budget }, onError);
       },
     };
   };

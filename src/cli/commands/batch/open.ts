@@ -132,16 +132,16 @@ export function placeOf(template: string | undefined, hasColumns = true): Output
 
 /**
  * Returns the dependencies for planning a batch.
- * @param mode `known` if done rows only need to be counted, `offline` if nothing will be sent
+ * @param mode `known` if done rows only need to be counted; `plan` and `offline` as in {@link rowComposer}
  */
 export async function planDepsOf(
   context: Context,
   batch: Batch,
-  mode?: 'known' | 'offline',
+  mode?: 'known' | 'plan' | 'offline',
 ): Promise<PlanDeps> {
   const { ledger, gateway, account, redact } = await context.jobDeps();
   const settings = await context.settings();
-  const compose = rowComposer(context, batch, mode === 'offline');
+  const compose = rowComposer(context, batch, mode === 'known' ? undefined : mode);
   checkNoSecret('--name', batch.name, redact);
   const costOf = (work: Work): Decimal | undefined => {
     const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body }, settings);

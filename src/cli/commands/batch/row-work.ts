@@ -19,14 +19,15 @@ import { printableLine } from '../../../printable.ts';
 /**
  * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do. The function fetches the
  * model list once.
- * @param isOffline whether to compose rows only to find their jobs, without checks or the model list
+ * @param mode `plan` if nothing will be sent; `offline` if rows are only composed to find their jobs, without checks or
+ * the model list
  */
 export function rowComposer(
   context: Context,
   { place, readable, filesFrom }: Batch,
-  isOffline = false,
+  mode?: 'plan' | 'offline',
 ): PlanDeps['workOf'] {
-  const listing = isOffline ? () => Promise.resolve(undefined) : oneListing(context);
+  const listing = mode === 'offline' ? () => Promise.resolve(undefined) : oneListing(context);
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
@@ -35,7 +36,8 @@ export function rowComposer(
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
     const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
-    const parts = { ...fields, readLocalFile, inputs, check: !isOffline };
+    const isPlan = mode !== undefined;
+    const parts = { ...fields, readLocalFile, inputs, isPlan, check: mode !== 'offline' };
     const { video } = await composeVideo(context, protocolNamed(row.kind), parts, listing);
     // Advice may quote values, and a manifest may refer to files of other people (design 13).
     return fromFiles.length === 0 ? video : { ...video, advice: [] };
