@@ -58,9 +58,9 @@ function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
 
 function takenFrom(body: JsonObject, flag: Flag): string | boolean | undefined {
   if (flag.kind === 'file' || flag.kind === 'list' || flag.atFile === true) return undefined;
-  const steps = fieldSegments(flag.field);
-  const holder = steps.slice(0, -1).reduce<Json | undefined>(memberOf, body);
-  const last = steps.at(-1) ?? '';
+  const segments = fieldSegments(flag.field);
+  const holder = segments.slice(0, -1).reduce<Json | undefined>(memberOf, body);
+  const last = segments.at(-1) ?? '';
   const value = memberOf(holder, last);
   const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
   const given = [true, false, text].find((each) => setsExactly(flag, each, value));

@@ -60,8 +60,8 @@ export function validated<T>(judge: (value: T) => string | undefined): z.core.Ch
 /** Returns the schema, with each field described like the flag that sets it. */
 export function withDescriptions<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
   for (const { field, description } of flags) {
-    const steps = field.split('.');
-    const fieldSchema = shapeAt(schema, steps.slice(0, -1))?.[steps.at(-1) ?? ''];
+    const segments = field.split('.');
+    const fieldSchema = shapeAt(schema, segments.slice(0, -1))?.[segments.at(-1) ?? ''];
     if (fieldSchema !== undefined && flags.filter((flag) => flag.field === field).length === 1)
       z.globalRegistry.add(fieldSchema, { ...z.globalRegistry.get(fieldSchema), description });
   }

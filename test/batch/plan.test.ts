@@ -87,9 +87,11 @@ describe('a batch plan', () => {
 
   it('gives each piece of advice once, as do the commands that pay, until all rows that it is about are done', async () => {
     const text = (prompt: string): string =>
-      ['one', 'two']
-        .map((id) => `advice-${id},c,vendor-h3-mini,5,${prompt} ${id},768P,16:9\n`)
-        .reduce((sum, row) => sum + row, 'id,protocol,model,duration,prompt,resolution,aspect_ratio\n');
+      [
+        'id,protocol,model,duration,prompt,resolution,aspect_ratio',
+        `advice-one,c,vendor-h3-mini,5,${prompt},768P,16:9`,
+        `advice-two,c,vendor-h3-mini,5,${prompt} again,768P,16:9`,
+      ].join('\n');
     const file = scene.file('advice.csv', text('a boat'));
     const adviceOf = async (...command: string[]): Promise<string[]> =>
       (await scene.batch(command[0] ?? '', file, ...command.slice(1))).stderr.match(/advice\.csv:.*/g) ?? [];

@@ -67,6 +67,15 @@ function waitingIn(place: PostgresPlace, count: number): Promise<void> {
 }
 
 describePostgres('a PostgreSQL budget', (newPlace) => {
+  /** Returns a budget on a new database, and the proxy through which it connects. */
+  async function budgetBehindProxy(): Promise<{ proxy: CuttingProxy; budget: PostgresBudget }> {
+    const place = await newPlace();
+    const proxy = await CuttingProxy.open(place.server.port);
+    const { database } = await place.open({ port: proxy.port });
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    return { proxy, budget: new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf }) };
+  }
+
   let count = 0;
   const budgetIn = async (
     outcomeOf: OutcomeOf = () => Promise.resolve('open'),
@@ -206,11 +215,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
   it.each(['message', 'answer'] as const)(
     'reserves an amount once, up to the limit, if the connection to the database loses the %s',
     async (lose) => {
-      const place = await newPlace();
-      const proxy = await CuttingProxy.open(place.server.port);
-      const { database } = await place.open({ port: proxy.port });
-      const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
-      const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
+      const { proxy, budget } = await budgetBehindProxy();
       const cut = proxy.cutAt({ at: /INSERT INTO mgw.reservations/, lose });
       expect(await budget.reserve(chargeOf('r', 6), { amount: decimalOf(10) })).toEqual({ fits: true });
       await cut;
@@ -224,11 +229,7 @@ describePostgres('a PostgreSQL budget', (newPlace) => {
   it.each(['message', 'answer'] as const)(
     'replaces an amount once if the connection to the database loses the %s',
     async (lose) => {
-      const place = await newPlace();
-      const proxy = await CuttingProxy.open(place.server.port);
-      const { database } = await place.open({ port: proxy.port });
-      const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
-      const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
+      const { proxy, budget } = await budgetBehindProxy();
       const most = { amount: decimalOf(10) };
       await budget.reserve(chargeOf('r', 2), most);
       await budget.keep('r');

@@ -24,7 +24,8 @@ const submits = (prompt: string, ...more: string[]): string[] => [
 const boat = submits('a boat', '--key', 'boat');
 const saved = [...boat, '-o', '/home/boat.mp4'];
 const plane = submits('a plane', '-o', '/home/plane.mp4');
-const storm = submits(failing.prompt, '--key', 'storm', '-o', '/home/storm.mp4');
+/** The command whose task fails. */
+export const storm = submits(failing.prompt, '--key', 'storm', '-o', '/home/storm.mp4');
 const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '--budget-name', 'little');
 
 const elsewhere = ['--base-url', 'http://127.0.0.1:92'];

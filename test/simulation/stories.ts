@@ -1,6 +1,5 @@
 import type { Incident, Moment } from './machine.ts';
-import { failing } from './gateway.ts';
-import { batch, type Plan } from './plan.ts';
+import { batch, storm, type Plan } from './plan.ts';
 
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '--duration', '5', '--json'];
 const keyed = [...boat, '--key', 'boat'];
@@ -8,17 +7,6 @@ const budgeted = [...keyed, '--budget-name', 'little'];
 const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'];
 const plane = ['video', 'c', 'submit', 'a plane', ...boat.slice(4), '-o', '/home/plane.mp4'];
 const saved = [...keyed, '-o', '/home/boat.mp4'];
-const storm = [
-  'video',
-  'c',
-  'submit',
-  failing.prompt,
-  ...boat.slice(4),
-  '--key',
-  'storm',
-  '-o',
-  '/home/storm.mp4',
-];
 const other = ['video', 'c', 'submit', 'boat', ...boat.slice(4)];
 
 /** A schedule without step numbers, which change whenever the code changes. */

@@ -16,6 +16,7 @@ import type { Row } from '../../../batch/manifest/row.ts';
 import { add, formatDecimal, zero } from '../../../decimal.ts';
 import { type Charged, type MgwError, usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
+import { type Listing, oneListing } from '../../../flows/models.ts';
 import { commandForPerson } from '../../../flows/next.ts';
 import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
@@ -47,7 +48,8 @@ export function batchChecker(context: Context): CheckBatch {
   return async (request, { root, runs }, kind) => {
     const { batch: opened, options } = await openBelowRoot(context, request, root);
     const batch = { ...opened, force: kind === 'status' };
-    const deps = await planDepsOf(context, batch, 'plan');
+    const listing = oneListing(context);
+    const deps = await planDepsOf(context, batch, 'plan', listing);
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
     const rows: Record<string, unknown>[] = [];
     const checkedHashes = new Set<string>();
@@ -97,8 +99,7 @@ export function batchChecker(context: Context): CheckBatch {
       run: async (job, onError) => {
         await rememberOptions(context, opened, options);
         const { budget = opened.manifest.head.budget } = options;
-        const runDeps = onlyChecked(await planDepsOf(context, batch), checkedHashes);
-        return runChecked(context, opened, { plan: runDeps, job, budget }, onError);
+        return runChecked(context, opened, { listing, hashes: checkedHashes, job, budget }, onError);
       },
     };
   };
@@ -206,13 +207,22 @@ function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
   };
 }
 
+/** A run of checked rows. `listing` is the model list of their plan, so that the run completes no row differently. */
+interface CheckedRun {
+  listing: Listing;
+  hashes: ReadonlySet<string>;
+  job: FlowDeps;
+  budget: string | undefined;
+}
+
 async function runChecked(
   context: Context,
   batch: Batch,
-  { plan, job: jobDeps, budget }: { plan: PlanDeps; job: FlowDeps; budget: string | undefined },
+  { listing, hashes, job: jobDeps, budget }: CheckedRun,
   onError: (id: string, error: MgwError) => void,
 ): Promise<MgwError | undefined> {
   const { concurrency } = batch.manifest.head;
+  const plan = onlyChecked(await planDepsOf(context, batch, undefined, listing), hashes);
   const deps = { plan, job: await withBudget(jobDeps, 'batch', batch.name, budget) };
   const ready = await readyRun(batch, deps, everyRow, () => undefined);
   if (ready.plan.bad > 0) return invalidRowsError(ready.plan);

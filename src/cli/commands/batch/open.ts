@@ -14,7 +14,7 @@ import type { Context } from '../../context.ts';
 import { type Decimal, parseDecimal } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { recordedAssets } from '../../../flows/earlier-job.ts';
-import { oneListing } from '../../../flows/models.ts';
+import { type Listing, oneListing } from '../../../flows/models.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { priceOf } from '../../../flows/prices.ts';
@@ -133,15 +133,17 @@ export function placeOf(template: string | undefined, hasColumns = true): Output
 /**
  * Returns the dependencies for planning a batch.
  * @param mode `known` if done rows only need to be counted; `plan` and `offline` as in {@link rowComposer}
+ * @param listing the model list, if it is shared with other plans
  */
 export async function planDepsOf(
   context: Context,
   batch: Batch,
   mode?: 'known' | 'plan' | 'offline',
+  listing?: Listing,
 ): Promise<PlanDeps> {
   const { ledger, gateway, account, redact } = await context.jobDeps();
   const settings = await context.settings();
-  const compose = rowComposer(context, batch, mode === 'known' ? undefined : mode);
+  const compose = rowComposer(context, batch, mode === 'known' ? undefined : mode, listing);
   checkNoSecret('--name', batch.name, redact);
   const costOf = (work: Work): Decimal | undefined => {
     const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body }, settings);

@@ -4,7 +4,7 @@ import type { Batch, PlanDeps } from '../../../batch/plan.ts';
 import type { SpeechWork } from '../../../batch/planned-row.ts';
 import { usageError } from '../../../errors.ts';
 import { composeVideo } from '../../../flows/compose-video.ts';
-import { oneListing } from '../../../flows/models.ts';
+import { type Listing, oneListing } from '../../../flows/models.ts';
 import { fixedExtension } from '../../../jobs/output.ts';
 import type { JsonObject } from '../../../json.ts';
 import { fileNamedBy, longName, type FlagValue } from '../../../protocols/compose.ts';
@@ -17,17 +17,18 @@ import { dirname, isAbsolute, join, parse, relative, resolve, sep } from 'node:p
 import { printableLine } from '../../../printable.ts';
 
 /**
- * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do. The function fetches the
- * model list once.
+ * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do.
  * @param mode `plan` if nothing will be sent; `offline` if rows are only composed to find their jobs, without checks or
  * the model list
+ * @param onlineListing the model list, fetched at most once by default
  */
 export function rowComposer(
   context: Context,
   { place, readable, filesFrom }: Batch,
   mode?: 'plan' | 'offline',
+  onlineListing = oneListing(context),
 ): PlanDeps['workOf'] {
-  const listing = mode === 'offline' ? () => Promise.resolve(undefined) : oneListing(context);
+  const listing: Listing = mode === 'offline' ? () => Promise.resolve(undefined) : onlineListing;
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
