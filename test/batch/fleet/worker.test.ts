@@ -316,7 +316,10 @@ describeFleet('in a fleet,', {}, (place) => {
       "insert into mgw.batch_rows (batch, id, hash, content) select batch, 'other', 'h', replace(content, 'row-0', 'other') from mgw.batch_rows",
     );
     const args = ['worker', '-o', join(machines.shared, '{slug}.{ext}'), ...quick];
-    const { code, stderr } = await runHereAs(here, args);
+    const worker = runHereAs(here, args);
+    await expect.poll(rowsInQueue).toBe('row-0\tended\nother\twaiting');
+    await place.query('update mgw.batch_rows set not_before = null');
+    const { code, stderr } = await worker;
     expect([code, stderr]).toEqual([
       11,
       expect.stringContaining('also the output of another row in progress'),
