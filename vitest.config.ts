@@ -23,7 +23,7 @@ export default defineConfig({
     globalSetup: ['test/support/build.ts', 'test/support/temporary.ts'],
     reporters: ['default', './test/support/closing-line.ts'],
     // More than the two cores of the test machine, because most tests wait for processes and sockets.
-    maxWorkers: 6,
+    maxWorkers: 5,
     sequence: { sequencer: SlowestFirst },
     projects: [
       { test: { ...common, name: 'alone', include: alone } },
