@@ -5,7 +5,14 @@ import { otherKeyError, resolveCommand } from '../jobs/errors.ts';
 import { printableLine } from '../printable.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Call } from './calls.ts';
-import { type Answer, errorAnswer, type ToolOutcome, pendingAnswer, freeSuccess } from './result.ts';
+import {
+  type Answer,
+  agentText,
+  errorAnswer,
+  type ToolOutcome,
+  pendingAnswer,
+  freeSuccess,
+} from './result.ts';
 import {
   type BatchRequest,
   type CheckedBatch,
@@ -39,9 +46,10 @@ export const batchTools = [
     description: 'Checks every row of a batch, and returns what a run would cost. Nothing is sent.',
     effect: 'look',
     fields: batchFields,
-    run: async (request, _call, tools) => {
+    run: async (request, call, tools) => {
       const checked = await tools.checkBatch(request, tools, 'plan');
       const { view, refusal, isOpen } = checked;
+      call.notes.push(...checked.advice.map(agentText));
       if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
       const doubt = doubtAnswer(checked);
       if (doubt !== undefined) return { ...doubt, ...view };
@@ -102,6 +110,7 @@ async function startBatch(
 ): Promise<ToolOutcome> {
   const checked = await tools.checkBatch(request, tools, 'plan');
   const { name, view, refusal, isOpen } = checked;
+  call.notes.push(...checked.advice.map(agentText));
   if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
   if (!isOpen) return { ...freeSuccess, next: null, ...view };
   const doubt = doubtAnswer(checked);

@@ -126,6 +126,8 @@ export interface CheckedBatch {
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
+  /** Advice about the rows, each piece once. */
+  advice: readonly string[];
   /** The error to report if invalid rows prevent a run. */
   refusal: MgwError | undefined;
   /** The error for `strict` if a done row's video differs from its request; undefined if none does. */

@@ -89,16 +89,18 @@ test('rows paid for under a different batch name are paid for again only if the 
   expect((await agent.call('jobs')).jobs).toHaveLength(4);
 });
 
-test('a batch that an agent starts requests the model list only once', async () => {
+test('a batch that an agent starts requests the model list only once, and returns the advice about its rows', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const ofA = { protocol: 'a', model: 'video-a', duration: 8, prompt: 'a boat', id: 'one' };
   writeFileSync(join(user.cwd, 'clips.jsonl'), JSON.stringify(ofA));
   await user.run(['config', 'set', 'prices.a.video-a', 'second=1']);
   const agent = await connect('v1', user, ['mcp', '--budget', '1000']);
-  expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true, charged: 'maybe' });
+  const notes = ["model: video-a is not in the gateway's model list."];
+  expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true, charged: 'maybe', notes });
   await expect.poll(() => server.posts()).toBe(1);
   expect(server.requests.filter(({ path }) => path === '/v1/models')).toHaveLength(1);
+  expect(await agent.call('batch_plan', { ...batch, name: 'again' })).toMatchObject({ notes });
 });
 
 test('a batch whose MCP server was killed is not paid for again under a different name', async () => {

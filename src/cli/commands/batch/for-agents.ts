@@ -10,7 +10,7 @@ import {
   type RowState,
 } from '../../../batch/planned-row.ts';
 import type { RowEnd } from '../../../batch/row-state.ts';
-import { type Batch, planBatch, type PlanDeps } from '../../../batch/plan.ts';
+import { type Batch, type Plan, planBatch, type PlanDeps } from '../../../batch/plan.ts';
 import { readyRun, runBatch } from '../../../batch/run-batch.ts';
 import type { Row } from '../../../batch/manifest/row.ts';
 import { add, formatDecimal, zero } from '../../../decimal.ts';
@@ -54,8 +54,8 @@ export function batchChecker(context: Context): CheckBatch {
     const rows: Record<string, unknown>[] = [];
     const checkedHashes = new Set<string>();
     const others: OutsideJobs = { paidBy: new Set(), doubts: [] };
-    const errors = runs.get(batch.name)?.errors;
     const mismatched: string[] = [];
+    const advice = new Set<string>();
     const settings = await context.settings();
     const forPerson = (command: string[]): string[] => commandForPerson(command, context.globals, settings);
     let differing: MgwError | undefined;
@@ -66,17 +66,17 @@ export function batchChecker(context: Context): CheckBatch {
       if (kind === 'plan') await addOutsideJobs(others, planned, batch.name, deps);
       if (everyRow.rowToRun(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') {
-        const { job } = planned.take;
-        const error = job && strictError(job, job.files);
+        const error = planned.take.job && strictError(planned.take.job, planned.take.job.files);
         differing ??= error;
         if (error !== undefined && mismatched.length < maxRows) mismatched.push(planned.id);
         return;
       }
+      for (const message of isSpeech(planned.work) || planned.state === 'running' ? [] : planned.work.advice)
+        if (advice.size < maxRows) advice.add(message);
       unfinishedCount += 1;
-      if (rows.length < maxRows) rows.push(rowForAgent(planned, errors?.get(planned.id), forPerson));
+      if (rows.length < maxRows)
+        rows.push(rowForAgent(planned, runs.get(batch.name)?.errors.get(planned.id), forPerson));
     });
-    const costs = [...plan.costs.values()];
-    const isKnown = costs.every(({ unknown }) => unknown === 0);
     return {
       name: batch.name,
       manifest: batch.manifest.path,
@@ -88,12 +88,11 @@ export function batchChecker(context: Context): CheckBatch {
         ...(mismatched.length > 0 && { mismatched }),
       },
       differing,
-      atMost: isKnown ? formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero)) : undefined,
+      atMost: maxCostOf(plan),
       isOpen,
+      advice: [...advice],
       refusal: plan.bad === 0 ? undefined : invalidRowsError(plan),
-      request: createHash('sha256')
-        .update([...checkedHashes].join('\n'))
-        .digest('hex'),
+      request: hashOfAll(checkedHashes),
       rows: checkedHashes,
       ...others,
       run: async (job, onError) => {
@@ -103,6 +102,19 @@ export function batchChecker(context: Context): CheckBatch {
       },
     };
   };
+}
+
+function hashOfAll(hashes: ReadonlySet<string>): string {
+  return createHash('sha256')
+    .update([...hashes].join('\n'))
+    .digest('hex');
+}
+
+// Returns the maximum cost of the open rows, as an exact decimal; undefined if a price is unknown.
+function maxCostOf({ costs }: Plan): string | undefined {
+  const all = [...costs.values()];
+  if (all.some(({ unknown }) => unknown > 0)) return undefined;
+  return formatDecimal(all.reduce((sum, { known }) => add(sum, known), zero));
 }
 
 /** Jobs outside a batch that have the same request as one of the batch's rows. */
