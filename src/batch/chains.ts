@@ -108,9 +108,9 @@ export class Chains {
     const work = isComplete ? await deps.workOf(named.row, new Map(resolved)) : named.work;
     const composed = { ...named, waitsFor, work };
     const status = await rowStatusOf(composed, deps);
-    const paid = status.state === 'changed' ? this.#withPaidInputs(named, status, inputs) : undefined;
+    const paid = status.changes === undefined ? undefined : this.#withPaidInputs(named, status, inputs);
     const before = paid && (await rowStatusOf({ ...named, work: paid.work }, deps));
-    if (paid === undefined || before === undefined || before.state === 'changed')
+    if (paid === undefined || before === undefined || before.changes !== undefined)
       return this.#withStaleness({ ...composed, ...status });
     // If the paid job is unfinished or in doubt, continue that job before anything is remade.
     if (before.state === 'running' || before.state === 'unknown')

@@ -109,7 +109,10 @@ export const retriedByKind: readonly RowState[] = ['failed', 'changed', 'stale']
 export interface RowStatus {
   state: RowState;
   take: Retry;
-  /** The differences from the paid job, if the row was changed. */
+  /**
+   * The differences from the row's job, if the row was changed. The state is then `changed`, or that of a job in doubt or
+   * in progress.
+   */
   changes?: string[];
   /** The path of the retry's file, if it differs from `rowPath`, the path of the row's own file. */
   path?: string;

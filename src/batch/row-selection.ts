@@ -18,14 +18,17 @@ export interface RowSelection {
   nextRetry(planned: PlannedRow): PlannedRow | undefined;
 }
 
-const openStates = new Set(['new', 'running', 'rejected']);
+// Whether a run continues a row. It cannot continue a changed row, because the job in progress has another request.
+const isOpen = ({ state, changes }: PlannedRow): boolean =>
+  changes === undefined && ['new', 'running', 'rejected'].includes(state);
+
 /** States of rows that only a retry runs. */
 const settledStates = new Set<RowState>(['done', 'failed', 'changed', 'stale']);
 
 /** `batch run` covers every row, but skips rows that failed, were changed or are in doubt. */
 export const everyRow: RowSelection = {
   isInScope: () => true,
-  rowToRun: (planned) => (openStates.has(planned.state) ? planned : undefined),
+  rowToRun: (planned) => (isOpen(planned) ? planned : undefined),
   nextRetry: () => undefined,
 };
 
@@ -36,7 +39,7 @@ export const everyRow: RowSelection = {
 export function retryOfRated(maxRating: number): RowSelection {
   const isPoor = ({ state, take }: PlannedRow): boolean =>
     state === 'done' && (take.job?.rating ?? Infinity) <= maxRating;
-  const isStarted = ({ state, take }: PlannedRow): boolean => take.number > 1 && openStates.has(state);
+  const isStarted = (planned: PlannedRow): boolean => planned.take.number > 1 && isOpen(planned);
   return {
     isInScope: (planned) => isPoor(planned) || isStarted(planned),
     rowToRun: (planned, before) => {
@@ -69,13 +72,17 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
     (isStale && state === 'stale');
   return {
     ids,
-    isInScope: ({ id, state, take }) => {
+    isInScope: ({ id, state, take, changes }) => {
       if (ids !== undefined) return ids.has(id);
-      return isOfKind(state) || (take.number > 1 && !settledStates.has(state));
+      return (
+        isOfKind(state) ||
+        (isChanged && changes !== undefined) ||
+        (take.number > 1 && !settledStates.has(state))
+      );
     },
     rowToRun: (planned, before) => {
       const { state, take } = planned;
-      if (openStates.has(state)) return planned;
+      if (isOpen(planned)) return planned;
       const isSelected = ids === undefined ? isOfKind(state) : settledStates.has(state);
       // If another process has retried the row since the plan was made, do not retry it again: the user requested one
       // retry.

@@ -54,8 +54,11 @@ export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowSta
   const changes = changesOf(job, work, deps);
   const retryPath = recordedRetryPath(job, path);
   const status = retryPath === undefined ? { take } : { take, path: retryPath, rowPath: path };
-  if (changes !== undefined) return { ...status, state: 'changed', changes };
-  return { ...status, state: stateOf(job, retryPath ?? path, countOf(work), deps) };
+  const state = stateOf(job, retryPath ?? path, countOf(work), deps);
+  if (changes === undefined) return { ...status, state };
+  // A retry would abandon a job in doubt or in progress, and pay for another one.
+  const isOutstanding = state === 'unknown' || (state === 'running' && job.state !== 'succeeded');
+  return { ...status, state: isOutstanding ? state : 'changed', changes };
 }
 
 /** Returns the path of a retry's file, next to the earlier file: `clip.2.mp4` for `clip.mp4`. */

@@ -299,6 +299,40 @@ describe('a row that was changed after it was paid for', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
+  it('is not paid for again, even by retry, while its job is in doubt', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    once('a boat', { kind: 'lose' });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
+    scene.file('m.csv', clips(['a', 'a ship']));
+    const { exit_code, rows } = await scene.read('run', file);
+    const message = expect.stringContaining('prompt was "a boat", is "a ship"') as string;
+    expect([exit_code, rows]).toMatchObject([11, [{ state: 'unknown', message }]]);
+    for (const choice of [['--changed'], ['--id', 'a']])
+      expect((await scene.read('retry', file, ...choice)).rows).toMatchObject([{ state: 'unknown' }]);
+    const [, , , id = ''] = (await scene.read('status', file)).rows[0]?.next ?? [];
+    await scene.user.run(['jobs', 'resolve', id, '--not-created']);
+    expect(await scene.batch('retry', file, '--changed')).toMatchObject({ code: 0 });
+    expect(charges()).toEqual({ 'a boat': 1, 'a ship': 1 });
+  });
+
+  it('is not paid for again while its job is in progress, and the suggested command saves the video', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    scene.gateway.polls = Infinity;
+    await scene.batch('run', file, '--timeout', '100ms');
+    scene.file('m.csv', clips(['a', 'a ship']));
+    for (const command of [['run'], ['retry', '--changed'], ['retry', '--id', 'a']]) {
+      const [word = '', ...choice] = command;
+      const { exit_code, rows } = await scene.read(word, file, ...choice);
+      expect([exit_code, rows]).toMatchObject([11, [{ state: 'running' }]]);
+    }
+    scene.gateway.polls = 0;
+    const [, ...next] = (await scene.read('status', file)).rows[0]?.next ?? [];
+    expect(await scene.user.run(next)).toMatchObject({ code: 0, stdout: `${scene.at('a.mp4')}\n` });
+    const retry = await scene.batch('retry', file, '--changed');
+    expect(retry).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
+    expect(charges()).toEqual({ 'a boat': 1, 'a ship': 1 });
+  });
+
   it('is retried after each change without replacing the files of earlier takes', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);

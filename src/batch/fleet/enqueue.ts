@@ -78,13 +78,13 @@ export async function enqueue(
     );
     result.added += added;
     for (const { row, planned } of rows.filter(({ row: { id } }) => changed.includes(id))) {
-      // If the state is not `changed`, either nothing was sent for the row or its latest job has the new content.
-      const { state } = await rowStatusOf(planned, { ...deps, isAnywhere: true });
+      // Without changes, either nothing was sent for the row or its latest job has the new content.
+      const { state, changes } = await rowStatusOf(planned, { ...deps, isAnywhere: true });
       const options = {
         canRequeue: ['new', 'running', 'rejected'].includes(state),
         canReplaceClaimed: state !== 'new',
       };
-      if (state !== 'changed' && (await replaceRow(query, batch.name, row, options))) result.replaced += 1;
+      if (changes === undefined && (await replaceRow(query, batch.name, row, options))) result.replaced += 1;
       else result.changed.push(row.id);
     }
   };

@@ -134,10 +134,14 @@ export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Glo
   return [stateTable(plan), ...(lines.length > 0 ? [lines.join('\n')] : [])].join('\n\n');
 }
 
-/** Returns the command that resolves a row in doubt; undefined if the row is not in doubt, or has no job. */
-export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): string[] | undefined {
-  if (state !== 'unknown' || job === undefined) return undefined;
-  const [mgw = 'mgw', ...rest] = resolveCommand(job);
+/** Returns the command that resolves a row in doubt, or saves the video of a changed row; undefined for other rows. */
+export function nextOf(planned: PlannedRow, globals: Globals): string[] | undefined {
+  const { state, take, changes, path } = planned;
+  if (take.job === undefined) return undefined;
+  const isUnfinished = state === 'running' && changes !== undefined;
+  if (state !== 'unknown' && !isUnfinished) return undefined;
+  const command = isUnfinished ? fetchTo(take.job, pathFor(path, take.job)) : resolveCommand(take.job);
+  const [mgw = 'mgw', ...rest] = command;
   return [mgw, ...globalArguments(globals).flat(), ...rest];
 }
 
@@ -151,7 +155,7 @@ export interface RepeatCommand {
 
 /** Returns the command for an unfinished row. `error` is the error that ended the row, if any. */
 export function commandOf(
-  { id, path, take, because, before }: PlannedRow,
+  { id, path, take, because, before, changes }: PlannedRow,
   state: RowState,
   repeat: RepeatCommand,
   error?: MgwError,
@@ -159,6 +163,8 @@ export function commandOf(
   if (state === 'blocked' && because?.state !== undefined)
     return rowCommand(because.id, because.state, because.job, repeat);
   const job = error?.job ?? take.job;
+  if (changes !== undefined && state === 'running' && job !== undefined)
+    return fetchTo(job, pathFor(path, job));
   if (job?.state === 'succeeded') {
     // The row is paid for, but another file occupies the row's output path, or the stored object is missing.
     const object = job.files.find((file) => isObjectUrl(file.path))?.path;
@@ -219,7 +225,9 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
 export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string): string {
   const parts = [stateTable(plan)];
   if (plan.costs.size > 0) parts.push(costTable(plan, currency));
-  const rowTexts = rows.filter(({ state }) => state !== 'running' && state !== 'done').map(rowText);
+  const rowTexts = rows
+    .filter(({ state, changes }) => state !== 'done' && (state !== 'running' || changes !== undefined))
+    .map(rowText);
   if (rowTexts.length > 0) parts.push(rowTexts.join('\n'));
   return parts.join('\n\n');
 }
@@ -247,11 +255,14 @@ export function explainSkipped(planned: PlannedRow): string {
   } = planned;
   const waitReason = explainWaiting(planned);
   if (waitReason !== undefined) return waitReason;
-  if (changes.length > 0) return `the row was changed: ${changes.join('; ')}`;
-  if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
-  return job === undefined
-    ? 'the record of its job is lost or damaged'
-    : 'its process ended before the response arrived';
+  const change = changes.length === 0 ? '' : `the row was changed: ${changes.join('; ')}`;
+  if (state === 'changed' || state === 'running') return change;
+  const loss =
+    job === undefined
+      ? 'the record of its job is lost or damaged'
+      : 'its process ended before the response arrived';
+  const reason = job?.error?.message ?? (state === 'unknown' ? loss : '');
+  return [reason, change].filter(Boolean).join('; ');
 }
 
 // Explains which other row blocks a row or made it stale; undefined if there is none.
