@@ -49,8 +49,8 @@ export interface RunOptions extends RowOptions {
  * The maximum number of downloads and of rows that wait for a retry, in addition to tasks in progress at the gateway.
  */
 const maxInParallel = 8;
-/** The run stops when this number of consecutive rows have failed to reach the gateway. */
-const maxUnreachable = 5;
+/** The run stops after this number of consecutive rows that could not reach the gateway or are in doubt. */
+const maxFailuresInARow = 5;
 
 /**
  * Runs many rows concurrently. Starts each row as soon as a slot is free, and removes it from memory when it has ended.
@@ -66,7 +66,7 @@ export class BatchRun {
   #onEnd: (() => void) | undefined;
   /** The number of rows that have ended. A refused row may be retried after this number has increased. */
   #endedCount = 0;
-  #unreachable = 0;
+  #failuresInARow = 0;
   #fatalError: MgwError | undefined;
 
   /** @param onDone called for each done row after its last event is recorded */
@@ -207,8 +207,10 @@ export class BatchRun {
   }
 
   #checkFatal({ planned, error }: RowEnd): void {
-    if (error?.exitCode === exitCodes.unavailable && error.code === 'unreachable') this.#unreachable += 1;
-    else this.#unreachable = 0;
+    const isUnreachable = error?.exitCode === exitCodes.unavailable && error.code === 'unreachable';
+    const isInDoubt = error?.exitCode === exitCodes.unknown && error.charged === 'maybe';
+    if (isUnreachable || isInDoubt) this.#failuresInARow += 1;
+    else this.#failuresInARow = 0;
     if (error === undefined) return;
     const isFatal =
       (error.code === 'auth' && error.charged === 'no') ||
@@ -217,9 +219,11 @@ export class BatchRun {
       error.code === 'internal' ||
       (error.code === 'local_io' && error.job === undefined && !isOwnOutputError(planned, error)) ||
       // The store would refuse the other rows' videos too, after they were paid for.
-      (error.code === 'store' && error.exitCode !== exitCodes.unavailable) ||
-      this.#unreachable >= maxUnreachable;
+      (error.code === 'store' && error.exitCode !== exitCodes.unavailable);
     if (isFatal) this.#fatalError ??= error;
+    if (this.#failuresInARow < maxFailuresInARow) return;
+    const text = `The run stopped after ${maxFailuresInARow} rows in a row with this problem: ${error.message}`;
+    this.#fatalError ??= error.with({}, text);
   }
 }
 

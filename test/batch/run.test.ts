@@ -248,7 +248,7 @@ describe('mgw batch retry', () => {
     const retry = ['retry', file, '--id', 'a'] as const;
     const again = await scene.batch(...retry);
     expect(again).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
-    expect(again.stderr).toContain('Already done, but will be remade and paid for again: a.');
+    expect(again.stderr).toContain('Already paid for, but will be remade and paid for again: a.');
     expect(await scene.batch(...retry, '--force')).toMatchObject({
       code: 0,
       stdout: `${scene.at('a.2.mp4')}\n`,
@@ -275,6 +275,24 @@ it('a batch run removes the leftovers of killed runs next to the files of done a
   leave();
   await scene.batch('run', file);
   expect(left()).toEqual([]);
+});
+
+describe('a gateway that loses the responses', () => {
+  it('gets no more rows after five rows in a row are in doubt', async () => {
+    const file = scene.file(
+      'm.csv',
+      clips(...Array.from({ length: 12 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`])),
+    );
+    scene.gateway.judge = () => ({ kind: 'lose' });
+    const { code, stderr } = await scene.batch('run', file, '--concurrency', '1');
+    expect([code, stderr]).toEqual([
+      11,
+      expect.stringContaining('The run stopped after 5 rows in a row with this problem'),
+    ]);
+    expect(scene.gateway.posts()).toHaveLength(5);
+    scene.gateway.judge = () => undefined;
+    expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 7, unknown: 5 });
+  });
 });
 
 describe('a row that was changed after it was paid for', () => {

@@ -1,9 +1,8 @@
 import type { Clock } from '../../clock.ts';
-import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
+import { exitCodes, messageOf, toMgwError, type MgwError } from '../../errors.ts';
 import type { FlowDeps } from '../../flows/settings.ts';
 import { everyRow } from '../row-selection.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
-import type { PlannedRow } from '../planned-row.ts';
 import { BatchRun, isOwnOutputError } from '../row-runner.ts';
 import type { RunOptions, RunWatcher, WorkerWatcher } from '../row-runner.ts';
 import { sameFileName } from '../../jobs/output.ts';
@@ -207,7 +206,7 @@ export class Worker {
         isReturned ? queue.returnToQueue(taken, stuckRetryMs, why) : queue.recordEnd(taken, 'bad', why),
       );
     };
-    let planned: PlannedRow;
+    let planned: Awaited<ReturnType<typeof planRow>>;
     try {
       planned = await planRow(parseRow(taken.id, taken.content), batch, plan);
     } catch (thrown) {
@@ -286,11 +285,12 @@ export class Worker {
     for (const wake of this.#awaitingCapacity.splice(0)) wake();
   }
 
-  // A spent budget or an unreachable server only pauses the batch. Any other error that ends a run stops the worker.
+  // A spent budget, an unreachable server, or many rows in doubt only pause the batch. Any other error that ends a run stops the worker.
   #handleError(name: string, error: MgwError): void {
     if (this.#isOver) return;
     const isSpent = error.code === 'budget';
-    if (!isSpent && error.code !== 'unreachable') return void (this.#fatalError = error);
+    const mayPass = error.code === 'unreachable' || error.exitCode === exitCodes.unknown;
+    if (!isSpent && !mayPass) return void (this.#fatalError = error);
     const delayMs = isSpent ? stuckRetryMs : defaultRetryMs;
     this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
     if (isSpent) this.#stuckBatches.add(name);

@@ -3,7 +3,7 @@ import type { Run } from '../../command-tree.ts';
 import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import type { PlanDeps } from '../../../batch/plan.ts';
-import type { PlannedRow } from '../../../batch/planned-row.ts';
+import type { PlannedRow, RowState } from '../../../batch/planned-row.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
@@ -123,13 +123,14 @@ async function resultsOf(context: Context, { results }: RunBatchOptions): Promis
 
 // Reports done rows that will be remade, because the user may have selected them by mistake.
 function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
-  const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
+  const ids = [...chosen.values()].flatMap(({ id, state }) => (paidStates.includes(state) ? [id] : []));
   if (ids.length === 0) return;
   const shownIds = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
   const others = ids.length > shownIds.length ? ` and ${ids.length - shownIds.length} more` : '';
-  progress.note(`Already done, but will be remade and paid for again: ${shownIds.join(', ')}${others}.`);
+  progress.note(`Already paid for, but will be remade and paid for again: ${shownIds.join(', ')}${others}.`);
 }
 
+const paidStates: readonly RowState[] = ['done', 'failed', 'changed', 'stale'];
 const maxNamed = 10;
 
 function displayOf(context: Context, { tally }: ReadyRun, report: BatchReport): BatchDisplay {
