@@ -14,6 +14,8 @@ import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from '.
 
 /** The parts of a request body, and options for composing it. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
+  /** The defaults to use instead of this machine's configured ones, by flag. */
+  defaults?: Record<string, unknown> | undefined;
   /** Whether to run the local checks. Default: true. */
   check?: boolean | undefined;
   /** Whether this is a dry run. A dry run fetches no file, and the listing only to fill in a missing field. */
@@ -41,6 +43,8 @@ export interface ComposedVideo {
    * video.
    */
   userBody: JsonObject;
+  /** The configured defaults that completed the body, by flag; absent for a resubmission. */
+  defaults?: Record<string, unknown>;
   exchange: Exchange;
   /** Uploads the body's files and returns the request with their URLs; absent if the body has no files to upload. */
   upload?: (() => Promise<Exchange>) | undefined;
@@ -71,7 +75,8 @@ export async function composeVideo(
   const protocol = withSettings(baseProtocol, settings);
   checkDefaultNames(settings);
   const userBody = protocol.normalise(compose(protocol, input));
-  const defaults = checkFlagNames(protocol, settings.defaultsFor(protocol.name, protocol.modelOf(userBody)));
+  const configured = settings.defaultsFor(protocol.name, protocol.modelOf(userBody));
+  const defaults = checkFlagNames(protocol, parts.defaults ?? configured);
   const hasDefaults = Object.keys(defaults).length > 0;
   const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : userBody;
   const checks = await protocol.checks();
@@ -100,7 +105,7 @@ export async function composeVideo(
   const upload = uploadFor(session, protocol, body, files, uploadOptions);
   const advice = [...unlisted, ...checks.advise(body)];
   return {
-    video: { protocol, body, userBody, exchange, upload, advice, isFromFile },
+    video: { protocol, body, userBody, defaults, exchange, upload, advice, isFromFile },
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
 }

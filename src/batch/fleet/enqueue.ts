@@ -1,4 +1,5 @@
 import { MgwError, usageError } from '../../errors.ts';
+import { at } from '../../json.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import {
@@ -18,6 +19,8 @@ import { addBatch, addRows, type NewRow } from './row-queue.ts';
 /** The result of enqueueing a batch. */
 export interface Enqueued {
   plan: Plan;
+  /** The batch's options, for all workers. */
+  head: QueuedHead;
   added: number;
   /** The number of queued rows whose content was replaced, so that the earlier content is not paid for. */
   replaced: number;
@@ -55,15 +58,16 @@ export function checkRows(
 /**
  * Enqueues the valid rows of a batch. Memory use does not grow with their number. Rows that are already queued are not
  * added again, so an interrupted call can be repeated.
+ * @param options the options of a new batch, and those to change if the batch is already in the queue
  * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway; MgwError('unreachable').
  */
 export async function enqueue(
   batch: Batch,
-  head: QueuedHead,
+  options: { head: QueuedHead; given: Partial<QueuedHead> },
   deps: EnqueueDeps,
   query: Query,
 ): Promise<Enqueued> {
-  await addBatch(query, { name: batch.name, head });
+  const head = await addBatch(query, { name: batch.name, head: options.head }, options.given);
   const chunk: { row: NewRow; planned: NamedRow }[] = [];
   let bytes = 0;
   const result = { added: 0, replaced: 0, changed: [] as string[] };
@@ -97,7 +101,7 @@ export async function enqueue(
     if (chunk.length >= maxRows || bytes >= maxBytes) await flush();
   });
   await flush();
-  return { plan, ...result };
+  return { plan, head, ...result };
 }
 
 /**
@@ -193,11 +197,11 @@ function newRow(
         ...sharedFields,
         kind: 'tts',
         text: spokenText(work),
-        flags: { ...flags, format: work.format.name },
+        flags: { ...flags, ...voiceOf(work), format: work.format.name },
         set,
         over,
       }
-    : { ...sharedFields, kind: work.protocol.name, body: work.userBody, endpoint };
+    : { ...sharedFields, kind: work.protocol.name, body: work.userBody, defaults: work.defaults, endpoint };
   const entry = { id, hash: hashOf(work), row: queuedRow };
   const text = JSON.stringify(queuedRow);
   if (redact(text) !== text)
@@ -210,6 +214,12 @@ function newRow(
       `line ${row.line}: the row ${id} and its files take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
   return { row: entry, size };
+}
+
+// The worker must not replace what this machine's configuration supplied, because the row was checked with it.
+function voiceOf({ body, sampleRate }: SpeechWork): { speaker?: string; 'sample-rate': string } {
+  const speaker = at(body, 'req_params.speaker');
+  return { ...(typeof speaker === 'string' && { speaker }), 'sample-rate': String(sampleRate) };
 }
 
 function spokenText(work: SpeechWork): string {

@@ -39,6 +39,7 @@ const rowSchema = z.discriminatedUnion('kind', [
     ...common,
     kind: z.enum(protocolNames),
     body: z.custom<JsonObject>(isObject),
+    defaults: z.record(z.string(), z.unknown()).optional(),
     endpoint: z.string().optional(),
   }),
   z.strictObject({
@@ -132,11 +133,7 @@ export async function queuedManifest(query: Query, name: string): Promise<Manife
   const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
   if (entry === undefined) return undefined;
   const { concurrency, budget } = parseHead(name, entry.head);
-  const head = {
-    name,
-    concurrency: String(concurrency),
-    ...(budget && { budget }),
-  };
+  const head = { name, concurrency: String(concurrency), ...(budget && { budget }) };
   const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';
     let index = 0;

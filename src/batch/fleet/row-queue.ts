@@ -62,11 +62,6 @@ export class RowQueue {
     this.#release = fleet.combine((released: Released[]) => this.#releaseAll(released));
   }
 
-  /** The number of rows that this process has claimed. */
-  get claimedCount(): number {
-    return this.#claimed.size;
-  }
-
   /**
    * Returns a gateway's batches with rows that are available or wait for a retry, in the order in which they were
    * enqueued.
@@ -146,26 +141,29 @@ export class RowQueue {
 }
 
 /**
- * Adds a batch to the queue, or changes its options.
+ * Adds a batch to the queue, or changes the options of a batch that is already in the queue.
+ * @param head the options of a new batch
+ * @param given the options to change if the batch is already in the queue; its other options are kept
+ * @returns the batch's options
  * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway.
  */
-export async function addBatch(query: Query, { name, head }: QueuedBatch): Promise<void> {
-  const [existing] = await query<{ gateway: string }>(insertBatch, [
-    name,
-    head.gateway,
-    JSON.stringify(head),
-  ]);
-  if (existing?.gateway === head.gateway) return;
+export async function addBatch(
+  query: Query,
+  { name, head }: QueuedBatch,
+  given: Partial<QueuedHead> = {},
+): Promise<QueuedHead> {
+  const values = [name, head.gateway, JSON.stringify(head), JSON.stringify(given)];
+  const [existing] = await query<{ gateway: string; head: string }>(insertBatch, values);
+  if (existing?.gateway === head.gateway) return parseHead(name, existing.head);
   throw new MgwError(
     'usage',
     `A batch named ${name} is already enqueued for a different gateway. Use a different --name for this batch.`,
   );
 }
 
-/** Changes the budget of an enqueued batch. Workers read the new budget when they next start the batch. */
-export async function setBatchBudget(query: Query, name: string, budget: string): Promise<void> {
-  const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
-  if (entry !== undefined) await addBatch(query, { name, head: { ...parseHead(name, entry.head), budget } });
+/** Changes the given options of an enqueued batch. Workers use a new budget when they next start the batch. */
+export async function changeBatch(query: Query, name: string, given: Partial<QueuedHead>): Promise<void> {
+  await query(updateBatch, [name, JSON.stringify(given)]);
 }
 
 /**
@@ -277,10 +275,13 @@ update {batch_rows} queued set
 from input
 where queued.batch = input.batch and queued.id = input.id and queued.lease = input.lease and queued.state = 'taken'`;
 
+const updateBatch = 'update {batches} set head = (head::jsonb || $2::jsonb)::text where name = $1';
+
 const insertBatch = `
 insert into {batches} as queued (name, gateway, head) values ($1, $2, $3)
-on conflict (name) do update set head = case when queued.gateway = $2 then $3 else queued.head end
-returning gateway`;
+on conflict (name) do update
+  set head = case when queued.gateway = $2 then (queued.head::jsonb || $4::jsonb)::text else queued.head end
+returning gateway, head`;
 
 // The final `select` does not see the inserted rows, so it returns only rows that existed before.
 const insertRows = `

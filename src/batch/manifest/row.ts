@@ -30,6 +30,8 @@ export interface Row {
   /** The id of the row whose clip the speech is laid over. */
   over?: string;
   endpoint?: string;
+  /** The configured defaults of the machine that enqueued the row; absent for a row from a file. */
+  defaults?: Record<string, unknown>;
   output?: string;
   tags: string[];
   /** The values of columns that the batch's output template uses. */

@@ -455,6 +455,52 @@ describeFleet('in a fleet,', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
+  it('a batch keeps its budget and limits if another machine enqueues its file, and --again changes only those that are given', async () => {
+    const file = machines.manifest(2);
+    const headAfter = async (user: User, ...args: string[]): Promise<unknown> => {
+      expect(await runHereAs(user, ['batch', 'enqueue', ...args])).toMatchObject({ code: 0 });
+      return JSON.parse(await place.query('select head from mgw.batches')) as unknown;
+    };
+    const limits = { concurrency: 2, perMinute: 10, budget: '0.7' };
+    const flags = ['--concurrency', '2', '--per-minute', '10', '--budget', '0.7'];
+    expect(await headAfter(here, file, ...flags)).toMatchObject(limits);
+    expect(await headAfter(machines.machine(), file)).toMatchObject(limits);
+    expect(await headAfter(here, file, '--concurrency', '3')).toMatchObject({ ...limits, concurrency: 3 });
+    const again = await headAfter(machines.machine(), 'clips', '--again', '--per-minute', '20', '--sidecar');
+    expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
+  });
+
+  it("a worker uses the enqueuing machine's defaults, not its own", async () => {
+    const rows = [
+      { id: 'shown', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a paper hat' },
+      { id: 'spoken', protocol: 'tts', text: 'a paper boat at sea' },
+    ];
+    const file = join(machines.shared, 'clips.jsonl');
+    writeFileSync(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const other = machines.machine();
+    for (const [user, duration, speaker] of [
+      [here, '5', 'en_female_1'],
+      [other, '10', 'zh_male_1'],
+    ] as const) {
+      await runHereAs(user, ['config', 'set', 'defaults.video.c.vendor-h3-mini.duration', duration]);
+      await runHereAs(user, ['config', 'set', 'tts.speaker', speaker]);
+    }
+    expect(await runHereAs(here, ['batch', 'enqueue', file])).toMatchObject({ code: 0 });
+    expect(await runHereAs(other, ['worker', ...machines.output, ...quick])).toMatchObject({ code: 0 });
+    const [video, speech] = ['a paper hat', 'a paper boat at sea'].map((text) =>
+      gateway
+        .posts()
+        .map(({ body }) => body)
+        .find((body) => body.includes(text)),
+    );
+    expect([video, speech]).toEqual([
+      expect.stringContaining('"duration":5'),
+      expect.stringContaining('"speaker":"en_female_1"'),
+    ]);
+    expect(await runHereAs(here, ['batch', 'run', file, ...machines.output])).toMatchObject({ code: 0 });
+    expect([...gateway.charges.values()]).toEqual([1, 1]);
+  });
+
   it('a worker quarantines a row after five workers die while running it, and runs it again on request', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);

@@ -5,7 +5,7 @@ import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './run.ts';
-import { budgetOf, type NamedBatch, openNamed, rememberOptions } from './known.ts';
+import { type NamedBatch, openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
@@ -69,7 +69,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     throw usageError('batch enqueue has no --output: each worker saves to its own -o.');
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch, isQueued } = opened;
-  if (options.again) return requeue(context, query, batch.name, options.budget);
+  if (options.again) return requeue(context, query, batch.name, options);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, use its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
@@ -80,17 +80,15 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   if (checked.bad > 0 && !options.skipBad)
     return { json: planView(batch, checked), error: invalidRowsError(checked) };
   await rememberOptions(context, batch, opened.options);
-  const head = await headOf(context, options, opened);
-  const enqueued = await enqueue(batch, head, deps, query);
+  const enqueued = await enqueue(batch, await headsOf(context, options, opened), deps, query);
   noteChanged(context, file, batch, enqueued);
-  return outcomeOf(context, batch, head, enqueued);
+  return outcomeOf(context, batch, enqueued);
 }
 
 function outcomeOf(
   context: Context,
   batch: Batch,
-  { concurrency }: QueuedHead,
-  { plan, added, replaced, changed }: Enqueued,
+  { plan, head: { concurrency, budget }, added, replaced, changed }: Enqueued,
 ): Outcome {
   const queuedBefore = plan.rows - plan.bad - added - replaced - changed.length;
   const parts = [
@@ -101,7 +99,7 @@ function outcomeOf(
     ...(plan.bad > 0 ? [`${plan.bad} skipped`] : []),
   ];
   context.progress.note(
-    `${batch.name}: ${parts.join(', ')}; at most ${concurrency} in progress, across all workers.`,
+    `${batch.name}: ${parts.join(', ')}; at most ${concurrency} in progress${budget === undefined ? '' : `, budget ${budget}`}, across all workers.`,
   );
   const { batch: view, cost } = planView(batch, plan);
   const { rows, bad } = plan;
@@ -116,11 +114,11 @@ async function requeue(
   context: Context,
   query: Query,
   name: string,
-  budget: string | undefined,
+  options: EnqueueOptions,
 ): Promise<Outcome> {
   const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
-  const { setBatchBudget } = await import('../../../batch/fleet/row-queue.ts');
-  if (budget !== undefined) await setBatchBudget(query, name, budget);
+  const { changeBatch } = await import('../../../batch/fleet/row-queue.ts');
+  await changeBatch(query, name, typedHead(options));
   const requeued = await requeueRows(query, name);
   context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
   return { json: { batch: { name }, again: requeued } };
@@ -135,19 +133,30 @@ export async function fleetOf(context: Context): Promise<FleetState> {
   );
 }
 
-async function headOf(
+// Returns the options of a new batch, and those to change if the batch is already in the queue: those of the command
+// line and of the file, but not those of the last run on this machine.
+async function headsOf(
   context: Context,
   options: EnqueueOptions,
   opened: NamedBatch<EnqueueOptions>,
-): Promise<QueuedHead> {
-  const { head } = opened.batch.manifest;
+): Promise<{ head: QueuedHead; given: Partial<QueuedHead> }> {
+  const { concurrency, budget } = opened.batch.manifest.head;
   const { name: gateway } = await context.gateway();
+  const given = {
+    ...(concurrency !== undefined && { concurrency: Number(concurrency) }),
+    ...(budget !== undefined && { budget }),
+    ...typedHead(options),
+  };
+  const lastRun = { budget: opened.options.budget, sidecar: opened.options.sidecar };
+  return { head: { gateway, concurrency: defaultConcurrency, ...lastRun, ...given }, given };
+}
+
+function typedHead({ concurrency, perMinute, budget, sidecar }: EnqueueOptions): Partial<QueuedHead> {
   return {
-    gateway,
-    concurrency: options.concurrency ?? Number(head.concurrency ?? defaultConcurrency),
-    perMinute: options.perMinute,
-    budget: budgetOf(context, options, opened),
-    sidecar: opened.options.sidecar,
+    ...(concurrency !== undefined && { concurrency }),
+    ...(perMinute !== undefined && { perMinute }),
+    ...(budget !== undefined && { budget }),
+    ...(sidecar !== undefined && { sidecar }),
   };
 }
 

@@ -36,7 +36,7 @@ export function rowComposer(
     const body = await readBody(row.body, files);
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
-    const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
+    const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint, defaults: row.defaults };
     const isPlan = mode !== undefined;
     const parts = { ...fields, readLocalFile, inputs, isPlan, check: mode !== 'offline' };
     const { video } = await composeVideo(context, protocolNamed(row.kind), parts, listing);
