@@ -107,7 +107,7 @@ describe('a process', () => {
   it('is the same process for another copy of mgw in its thread', async () => {
     const own = currentOwner();
     const copyUrl = '../../src/ledger/owner.ts?copy';
-    const copy = (await import(copyUrl)) as typeof import('../../src/ledger/owner.ts');
+    const copy = (await import(copyUrl)) as { currentOwner: typeof currentOwner; lifeOf: typeof lifeOf };
     expect(copy.currentOwner).not.toBe(currentOwner);
     expect(copy.currentOwner()).toEqual(own);
     expect(copy.lifeOf(own)).toBe('alive');

@@ -16,7 +16,7 @@ test.each(Object.entries(texts))('the next call of an answer keeps %s', (_, text
   const command = ['mgw', 'tts', '--key=one', '--', text];
   const { structuredContent, content } = toolResult({ ...failed, next, command, text }, redact);
   expect(structuredContent).toEqual({ ...failed, next, command, text: expect.any(String) as string });
-  expect(structuredContent?.['text']).not.toBe(text);
+  expect(structuredContent).not.toHaveProperty('text', text);
   const [first] = content;
   expect(first?.type === 'text' && JSON.parse(first.text)).toEqual(structuredContent);
 });
