@@ -16,6 +16,7 @@ import type { CallOptions, ClientOptions, Duration } from './options.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
+import { refuseInfinite } from './copy-order.ts';
 import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
 /** The dependencies of a call. */
@@ -265,10 +266,4 @@ export function jsonObject(value: object, name: string): JsonObject {
   }
   if (!isObject(json)) throw usageError(`${name} must be an object.`);
   return json;
-}
-
-// JSON.stringify would convert the number to null.
-function refuseInfinite(_name: string, value: unknown): unknown {
-  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`it contains ${value}`);
-  return value;
 }

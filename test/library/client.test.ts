@@ -173,6 +173,31 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(3);
   });
 
+  it('is for the order as it was when the call was made, even if the program then changes the order', async () => {
+    const client = clientOf();
+    const [folder, back] = [freshFolder(), process.cwd()];
+    const body = { ...boat.body, prompt: '' };
+    const order = { protocol: 'c' as const, body, key: '', output: '' };
+    const submitted = ['red', 'green', 'blue'].map((colour) => {
+      [body.prompt, order.key, order.output] = [`a ${colour} boat`, colour, `${colour}.mp4`];
+      process.chdir(folder);
+      const call = client.submit(order);
+      process.chdir(back);
+      return call;
+    });
+    const jobs = (await Promise.all(submitted)).map(({ job, files }) => ({
+      ...job,
+      paths: files.map(({ path }) => path),
+    }));
+    expect(jobs.map(({ key, request, paths }) => ({ key, request, paths }))).toEqual(
+      ['red', 'green', 'blue'].map((colour) => ({
+        key: colour,
+        request: expect.objectContaining({ prompt: `a ${colour} boat` }) as unknown,
+        paths: [join(folder, `${colour}.mp4`)],
+      })),
+    );
+  });
+
   it('is not sent if it exceeds its budget', async () => {
     const error = await errorOf(clientOf().submit({ ...boat, budget: '0.50' }));
     expect(error).toMatchObject({ code: 'budget', exitCode: 12, charged: 'no', budget: { limit: '0.5' } });
@@ -455,11 +480,14 @@ describe('the library: speech', () => {
       response.write(speechBody([hello]));
       sendRest = () => response.end(speechBody([world, end]));
     });
-    const pieces = client.speakStream({ text: 'Hello, world.', params: { speaker: 'someone' } });
+    const order = { text: 'Hello, world.', params: { speaker: 'someone' } };
+    const pieces = client.speakStream(order);
+    order.params.speaker = 'another';
     expect((await pieces.next()).value).toEqual(hello);
     sendRest();
     expect((await pieces.next()).value).toEqual(world);
-    expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
+    const job = { state: 'succeeded', protocol: 'tts', request: { req_params: { speaker: 'someone' } } };
+    expect(await pieces.next()).toMatchObject({ done: true, value: job });
   });
 
   it('yields the received audio and then throws an error if it breaks off', async () => {
