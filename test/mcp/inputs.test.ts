@@ -25,6 +25,17 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
+test('the MCP server refuses speech into a folder before it is paid for', async () => {
+  const server = await gateway();
+  const agent = await connect('v1', await userOf(server.url), args);
+  const order = { key: 'one', text: 'Hello.', output: 'audio/' };
+  expect(await agent.call('speak', order)).toMatchObject({
+    charged: 'no',
+    error: { code: 'usage', message: expect.stringContaining('output: audio/ is a folder') as string },
+  });
+  expect(server.posts()).toBe(0);
+});
+
 test("a command that the MCP server suggests uses the server's gateway, files and standing budget, even in a different folder", async () => {
   const other = await gateway();
   const chosen = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
