@@ -17,6 +17,8 @@ import type { Target } from '../jobs/output.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
 import { refuseInfinite } from './copy-order.ts';
+import { parseAmount } from '../decimal.ts';
+import { printableLine } from '../printable.ts';
 import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
 /** The dependencies of a call. */
@@ -247,9 +249,16 @@ function checkObject(url: string, isNew: boolean): void {
   }
 }
 
-/** Returns an amount as exact decimal text. */
+/** Returns an amount as exact decimal text. @throws MgwError('usage') that describes the allowed values. */
 export function amountText(budget: string | number | undefined): string | undefined {
-  return budget === undefined ? undefined : String(budget);
+  if (budget === undefined) return undefined;
+  const text = String(budget);
+  try {
+    parseAmount(text);
+  } catch (error) {
+    throw usageError(`budget ${printableLine(text, 100)}: must be ${messageOf(error)}.`);
+  }
+  return text;
 }
 
 /**

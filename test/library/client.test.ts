@@ -204,6 +204,19 @@ describe('the library: a payment', () => {
     expect(gateway.submissions).toHaveLength(0);
   });
 
+  it.each([0.1 + 0.2, 1e-7, Number.NaN, -1, '2,50', 'abc', '', null])(
+    'is refused if its budget is %j',
+    async (budget) => {
+      const order = { ...boat, budget } as never;
+      expect(await errorOf(clientOf().submit(order))).toMatchObject({
+        code: 'usage',
+        charged: 'no',
+        message: saying(`budget ${budget}: must be a decimal number`),
+      });
+      expect(gateway.submissions).toEqual([]);
+    },
+  );
+
   it('is refused if the command line would refuse its body, but is sent with check: false', async () => {
     const client = clientOf();
     const typo = { ...boat.body, durration: 6 };
