@@ -73,7 +73,7 @@ export interface Owner {
   start: string;
   /** Identifies the machine, its boot and the process namespace. */
   host: string;
-  /** A random value that distinguishes the process from a later one with the same id. */
+  /** A random value that distinguishes the process from a later one with the same id, and its threads. */
   instance?: string;
   /** The process's lease in a shared ledger. */
   lease?: string;

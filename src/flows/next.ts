@@ -41,21 +41,33 @@ function commandWithGlobals(command: readonly string[], globals: Globals): strin
   return [mgw, ...flags.flat(), ...args];
 }
 
+// The variables that choose the ledger and the config file. There are no flags for them.
+const folderVariables = ['MGW_STATE_DIR', 'MGW_CONFIG_DIR'];
+
 /**
  * Returns a command for the user to run, with the same gateway, ledger and standing budget as this process. The user's
- * shell may lack the environment of this process, so the environment's values become flags.
+ * shell may lack the environment of this process, so the environment's values become flags, or an `env` prefix if there
+ * is no flag.
  * @param settings undefined if the settings are invalid
  */
 export function commandForPerson(
   command: readonly string[],
   { budgetName, ...flags }: ServerFlags,
   settings: Pick<Settings, 'profile' | 'baseUrl' | 'sandbox'> | undefined,
+  env: NodeJS.ProcessEnv,
 ): string[] {
   const globals: Globals = { ...flags };
   if (settings?.profile.source === 'env') globals.profile = settings.profile.value;
   if (settings?.sandbox.value) globals.sandbox = true;
   else if (settings?.baseUrl?.source === 'env') globals.baseUrl = settings.baseUrl.value;
-  return commandWithGlobals(withKeptFlags(command, { budgetName }), globals);
+  // The password in MGW_STATE is redacted only if the settings are valid.
+  const names = settings === undefined ? folderVariables : [...folderVariables, 'MGW_STATE'];
+  const variables = names.flatMap((name) => (env[name] ? `${name}=${env[name]}` : []));
+  const hasPrefix = command[0] === 'mgw' && variables.length > 0 && process.platform !== 'win32';
+  return [
+    ...(hasPrefix ? ['env', ...variables] : []),
+    ...commandWithGlobals(withKeptFlags(command, { budgetName }), globals),
+  ];
 }
 
 /** The flags of a failed command that the suggested command also needs. */

@@ -5,11 +5,16 @@ import { hostname } from 'node:os';
 import type { Life, Owner } from '../job.ts';
 
 // Identifies this process even if a restored snapshot or a restarted container gives it the id, start time and boot id
-// of an earlier process.
-let processInstance: string | undefined;
+// of an earlier process. Each thread of a process has its own, which all copies of mgw in the thread share.
+let threadInstance: string | undefined;
+const instanceKey = Symbol.for('mgw.instance');
 
 function instance(): string {
-  return (processInstance ??= randomUUID());
+  if (threadInstance !== undefined) return threadInstance;
+  const shared: unknown = Reflect.get(globalThis, instanceKey);
+  threadInstance = typeof shared === 'string' ? shared : randomUUID();
+  Reflect.set(globalThis, instanceKey, threadInstance);
+  return threadInstance;
 }
 
 let processOwner: Owner | undefined;
@@ -33,18 +38,19 @@ export function currentOwner(): Owner {
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
   if (owner.host !== thisHost()) return 'unknown';
-  if (owner.pid === process.pid && owner.instance !== undefined && owner.instance !== instance())
-    return 'dead';
   try {
     process.kill(owner.pid, 0);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EPERM') return 'dead';
   }
-  if (owner.instance === instance() && owner.pid === process.pid) return 'alive';
+  const isThisPid = owner.pid === process.pid;
+  if (isThisPid && owner.instance === instance()) return 'alive';
   const start = startOf(owner.pid);
   if (start === 'ended') return 'dead';
   if (start === undefined || owner.start === '') return 'unknown';
-  return start === owner.start ? 'alive' : 'dead';
+  if (start !== owner.start) return 'dead';
+  // Either another thread of this process, or a process before a snapshot was restored.
+  return isThisPid && owner.instance !== undefined ? 'unknown' : 'alive';
 }
 
 let host: string | undefined;

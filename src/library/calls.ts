@@ -10,12 +10,15 @@ import { jobView } from '../jobs/view.ts';
 import type { Job } from '../job.ts';
 import { interruptionError } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { withGlobals, withOutput } from '../flows/next.ts';
+import { commandForPerson, withOutput } from '../flows/next.ts';
 import { openSession, type Session, withinDeadline } from '../flows/session.ts';
 import type { CallOptions, ClientOptions, Duration } from './options.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
+import { refuseInfinite } from './copy-order.ts';
+import { parseAmount } from '../decimal.ts';
+import { printableLine } from '../printable.ts';
 import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
 /** The dependencies of a call. */
@@ -32,6 +35,7 @@ export interface Call {
 export interface CallInput extends CallOptions {
   output?: string | undefined;
   force?: boolean | undefined;
+  budget?: string | number | undefined;
 }
 
 const optionNames: Record<keyof ClientOptions, true> = {
@@ -57,20 +61,19 @@ export class Calls {
   readonly #flags: SettingFlags;
   readonly #session: Session;
   readonly #inProgress = new Map<AbortController, Promise<unknown>>();
-  /** The words that precede a suggested command's arguments. */
-  readonly #commandPrefix: string[];
+  readonly #environment: () => NodeJS.ProcessEnv;
   readonly #closing = new AbortController();
 
   constructor(options: ClientOptions) {
     checkOptionNames(options, optionNames, 'createClient');
     const { onNote } = options;
     this.#flags = flagsOf(options);
-    this.#commandPrefix = commandPrefixOf(options);
+    this.#environment = () => environmentOf(options);
     const never = new AbortController().signal;
     this.#session = openSession({
       clock: systemClock,
       settings: async () =>
-        (await import('../flows/settings.ts')).loadSettings(this.#flags, environmentOf(options)),
+        (await import('../flows/settings.ts')).loadSettings(this.#flags, this.#environment()),
       // Defers the program's callback, which must not run between a payment and its record.
       note: (text) => onNote && queueMicrotask(() => onNote(text)),
       signals: () => ({ soft: never, hard: never }),
@@ -98,7 +101,7 @@ export class Calls {
     try {
       return await working;
     } catch (error) {
-      throw this.#callError(error, input, signals);
+      throw await this.#callError(error, input, signals);
     } finally {
       this.#inProgress.delete(soft);
       for (const each of unlink) each();
@@ -136,7 +139,7 @@ export class Calls {
     }
   }
 
-  #callError(thrown: unknown, input: CallInput, { soft }: Signals): MgwError {
+  async #callError(thrown: unknown, input: CallInput, { soft }: Signals): Promise<MgwError> {
     const isAbort = !(thrown instanceof MgwError) && soft.aborted;
     const error = isAbort ? interruptionError(soft, 'no') : toMgwError(thrown);
     const cause = error.cause ?? (soft.aborted ? (soft.reason as unknown) : undefined);
@@ -144,9 +147,12 @@ export class Calls {
       { job: error.job && publicJob(error.job), cause },
       this.#session.redact(error.message),
     );
-    const reported = withGlobals(withOutput(publicError, input), this.#flags);
-    const { next } = reported;
-    return next?.[0] === 'mgw' ? reported.with({ next: [...this.#commandPrefix, ...next] }) : reported;
+    const budget = input.budget === undefined ? undefined : String(input.budget);
+    const reported = withOutput(publicError, { ...input, budget, budgetName: this.#flags.budgetName });
+    if (reported.next === undefined) return reported;
+    const settings = await this.#session.settings().catch(() => undefined);
+    const next = commandForPerson(reported.next, this.#flags, settings, this.#environment());
+    return reported.with({ next: next.map((word) => this.#session.redact(word)) });
   }
 }
 
@@ -186,16 +192,6 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
     ...(stateDir !== undefined && { MGW_STATE_DIR: resolve(stateDir) }),
     ...(configDir !== undefined && { MGW_CONFIG_DIR: resolve(configDir) }),
   };
-}
-
-// Returns the words to put before a suggested command, so that it uses the client's folders.
-function commandPrefixOf({ stateDir, configDir }: ClientOptions): string[] {
-  if (process.platform === 'win32' || (stateDir ?? configDir) === undefined) return [];
-  const folders = Object.entries({ MGW_STATE_DIR: stateDir, MGW_CONFIG_DIR: configDir });
-  return [
-    'env',
-    ...folders.flatMap(([name, path]) => (path === undefined ? [] : `${name}=${resolve(path)}`)),
-  ];
 }
 
 /**
@@ -246,9 +242,16 @@ function checkObject(url: string, isNew: boolean): void {
   }
 }
 
-/** Returns an amount as exact decimal text. */
+/** Returns an amount as exact decimal text. @throws MgwError('usage') that describes the allowed values. */
 export function amountText(budget: string | number | undefined): string | undefined {
-  return budget === undefined ? undefined : String(budget);
+  if (budget === undefined) return undefined;
+  const text = String(budget);
+  try {
+    parseAmount(text);
+  } catch (error) {
+    throw usageError(`budget ${printableLine(text, 100)}: must be ${messageOf(error)}.`);
+  }
+  return text;
 }
 
 /**
@@ -265,10 +268,4 @@ export function jsonObject(value: object, name: string): JsonObject {
   }
   if (!isObject(json)) throw usageError(`${name} must be an object.`);
   return json;
-}
-
-// JSON.stringify would convert the number to null.
-function refuseInfinite(_name: string, value: unknown): unknown {
-  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`it contains ${value}`);
-  return value;
 }

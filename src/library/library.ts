@@ -3,6 +3,7 @@ import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
 import type { Model } from '../exchange.ts';
 import { Calls } from './calls.ts';
+import { copyOrder } from './copy-order.ts';
 import type {
   ClientOptions,
   Fetched,
@@ -85,13 +86,18 @@ export function createClient(options: ClientOptions = {}): Client {
   requireNode();
   const calls = new Calls(options);
   return {
-    submit: async (order: VideoOrder | UncheckedVideo) =>
-      (await import('./paid-calls.ts')).submitVideo(calls, order),
+    submit: async (order: VideoOrder | UncheckedVideo) => {
+      const copy = copyOrder(order);
+      return (await import('./paid-calls.ts')).submitVideo(calls, copy);
+    },
     wait: async (ref, callOptions) => (await import('./reads.ts')).wait(calls, ref, callOptions),
     watch: (ref, callOptions) => watch(calls, ref, callOptions),
     fetch: async (ref, callOptions) => (await import('./reads.ts')).fetch(calls, ref, callOptions),
-    speak: async (order) => (await import('./paid-calls.ts')).speakToFile(calls, order),
-    speakStream: (order) => speakStream(calls, order),
+    speak: async (order) => {
+      const copy = copyOrder(order);
+      return (await import('./paid-calls.ts')).speakToFile(calls, copy);
+    },
+    speakStream: (order) => speakStream(calls, copyOrder(order)),
     models: async (callOptions) => (await import('./reads.ts')).models(calls, callOptions),
     job: async (ref) => (await import('./reads.ts')).job(calls, ref),
     close: () => calls.close(),

@@ -50,17 +50,19 @@ export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
   readonly #flags: ServerFlags;
+  readonly #env: NodeJS.ProcessEnv;
   readonly #closing = new AbortController();
   readonly #inProgress = new Set<Promise<unknown>>();
   readonly #unread = new Set<{ id: unknown; cancelled: AbortController }>();
 
   /**
    * @param interrupted the process's signals
-   * @param flags the server's flags, which are added to commands for the user
+   * @param flags the server's flags, which are added to commands for the user, like its environment
    */
-  constructor(session: Session, interrupted: Signals, flags: ServerFlags = {}) {
+  constructor(session: Session, interrupted: Signals, flags: ServerFlags = {}, env: NodeJS.ProcessEnv = {}) {
     this.#session = session;
     this.#flags = flags;
+    this.#env = env;
     this.#interrupted = interrupted;
   }
 
@@ -144,7 +146,7 @@ export class Calls {
   async #withFlags(answer: Answer): Promise<Answer> {
     if (answer.command === undefined) return answer;
     const settings = await this.#session.settings().catch(() => undefined);
-    return { ...answer, command: commandForPerson(answer.command, this.#flags, settings) };
+    return { ...answer, command: commandForPerson(answer.command, this.#flags, settings, this.#env) };
   }
 
   async #wasRead({ id, signal }: ServerContext['mcpReq'], ending: AbortSignal): Promise<boolean> {

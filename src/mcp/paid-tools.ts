@@ -2,6 +2,8 @@ import * as z from 'zod';
 import { longName } from '../protocols/compose.ts';
 import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import type { Flag } from '../protocols/protocol.ts';
+import { usageError } from '../errors.ts';
+import { printableLine } from '../printable.ts';
 import { keyField, sameKey, tool } from './tool.ts';
 import { deadlineIn } from '../clock.ts';
 import type { PaymentRequest } from './paying.ts';
@@ -87,6 +89,10 @@ export const paidTools = [
       const { pay } = await import('./paying.ts');
       const { key, text, output, speaker, format, 'sample-rate': sampleRate } = given;
       const { session, root } = tools;
+      if (/[\\/]$/.test(output))
+        throw usageError(
+          `output: ${printableLine(output, 200)} is a folder. Use the path of a file, such as out.mp3.`,
+        );
       const path = await root.file(output, 'output');
       const settings = await session.settings();
       const fields = {

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import type { Charged, MgwError, Retry } from '../errors.ts';
 import type { Job } from '../job.ts';
 import { jobView, type JobView } from '../jobs/view.ts';
-import { printable } from '../printable.ts';
+import { escapeControls, printable } from '../printable.ts';
 
 /** A tool to call, and its arguments. */
 export interface NextCall {
@@ -54,11 +54,17 @@ export const answerSchema = z.looseObject({
   ),
 });
 
-/** Returns a tool's result. Removes control characters, secrets, and signatures in URLs. */
+/**
+ * Returns a tool's result. Removes control characters, secrets, and signatures in URLs. From `next` and `command`,
+ * removes only secrets: a call with any other change could be a different request, and paid for again.
+ */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
-  const structuredContent = sanitize(answer, redact) as Record<string, unknown>;
+  const clean = (text: string): string => withoutQueries(printable(redact(text), maxTextLength));
+  const structuredContent = mapMembers(answer, (member, name) =>
+    mapTexts(member, name === 'next' || name === 'command' ? redact : clean),
+  );
   return {
-    content: [{ type: 'text', text: JSON.stringify(structuredContent) }],
+    content: [{ type: 'text', text: escapeControls(JSON.stringify(structuredContent)) }],
     structuredContent,
     ...(!answer.ok && { isError: true }),
   };
@@ -161,12 +167,19 @@ export const refText = 'a job id or a unique part of one, @key, @last, or a hand
 
 const maxTextLength = 4000;
 
-function sanitize(value: unknown, redact: (text: string) => string): unknown {
-  if (typeof value === 'string') return withoutQueries(printable(redact(value), maxTextLength));
-  if (Array.isArray(value)) return value.map((each) => sanitize(each, redact));
+function mapTexts(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === 'string') return change(value);
+  if (Array.isArray(value)) return value.map((each) => mapTexts(each, change));
   if (typeof value !== 'object' || value === null) return value;
+  return mapMembers(value, (member) => mapTexts(member, change));
+}
+
+function mapMembers(
+  value: object,
+  change: (member: unknown, name: string) => unknown,
+): Record<string, unknown> {
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
-  return Object.fromEntries(members.map(([name, member]) => [printable(name), sanitize(member, redact)]));
+  return Object.fromEntries(members.map(([name, member]) => [printable(name), change(member, name)]));
 }
 
 // A URL's query may contain a signature, and the part before the host may contain a password.

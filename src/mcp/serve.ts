@@ -28,6 +28,7 @@ export interface ServeOptions extends Grant {
   signals: Signals;
   /** The flags from the command line. */
   flags: ServerFlags;
+  env: NodeJS.ProcessEnv;
   /** The folder below which the server may read and write files. */
   root: string;
   checkBatch: CheckBatch;
@@ -49,7 +50,7 @@ const instructions =
 export async function serveMcp(options: ServeOptions): Promise<void> {
   const { session, stdin, stdout, signals, checkBatch, readFile, note } = options;
   const root = await Root.open(options.root);
-  const calls = new Calls(session, signals, options.flags);
+  const calls = new Calls(session, signals, options.flags, options.env);
   const authority = new Authority(session, options, root.path);
   const { confirmOver } = options;
   const confirmation = confirmOver === undefined ? undefined : new Confirmation(confirmOver, root.path);

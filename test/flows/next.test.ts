@@ -77,7 +77,7 @@ describe('the next command after an error', () => {
   });
 });
 
-it.each<[string, object, string[]]>([
+it.each<[string, NodeJS.ProcessEnv, string[]]>([
   [
     'the profile and the base URL',
     { MGW_PROFILE: 'work', MGW_BASE_URL: 'https://g.example' },
@@ -89,7 +89,19 @@ it.each<[string, object, string[]]>([
   const profiles = { default: { base_url: 'https://own.example' }, work: {} };
   const settings = resolveSettings({ flags: {}, env: { ...env }, file: { profiles } });
   const command = ['jobs', 'wait', 'j'];
-  expect(commandForPerson(['mgw', ...command], {}, settings)).toEqual(['mgw', ...flags, ...command]);
+  expect(commandForPerson(['mgw', ...command], {}, settings, env)).toEqual(['mgw', ...flags, ...command]);
+});
+
+it("the server's environment chooses the ledger and the config file of a command for a person", () => {
+  const variables = { MGW_STATE_DIR: '/state', MGW_CONFIG_DIR: '/config', MGW_STATE: 'postgres://db/mgw' };
+  const env = { ...variables, HOME: '/home' };
+  const prefix = ['env', ...Object.entries(variables).map(([name, value]) => `${name}=${value}`)];
+  const settings = resolveSettings({ flags: {}, env, file: { profiles: {} } });
+  const command = ['mgw', '--sandbox', 'jobs', 'ls'];
+  expect(commandForPerson(command, {}, settings, env)).toEqual([...prefix, ...command]);
+  // Its password could not be redacted.
+  expect(commandForPerson(command, {}, undefined, env)).toEqual([...prefix.slice(0, -1), ...command]);
+  expect(commandForPerson(['chmod', '700', '/state'], {}, settings, env)).toEqual(['chmod', '700', '/state']);
 });
 
 describe('the next command, given the flags of the failed command,', () => {

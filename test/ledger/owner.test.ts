@@ -95,8 +95,22 @@ describe('a process', () => {
     ]);
   });
 
-  it('is dead if the current process has the same pid, start time and boot id but a different instance id', () => {
-    expect(lifeOf({ ...currentOwner(), instance: 'of the snapshot' })).toBe('dead');
+  it.skipIf(!hasProc)('is neither alive nor dead if it may be another thread of the current process', () => {
+    const other = { ...currentOwner(), instance: 'of the thread' };
+    expect([lifeOf(other), lifeOf({ ...other, start: '' })]).toEqual(['unknown', 'unknown']);
+  });
+
+  it.skipIf(!hasProc)('is dead if the current process has the same pid but started at another time', () => {
+    expect(lifeOf({ ...currentOwner(), start: '1', instance: 'before the restart' })).toBe('dead');
+  });
+
+  it('is the same process for another copy of mgw in its thread', async () => {
+    const own = currentOwner();
+    const copyUrl = '../../src/ledger/owner.ts?copy';
+    const copy = (await import(copyUrl)) as { currentOwner: typeof currentOwner; lifeOf: typeof lifeOf };
+    expect(copy.currentOwner).not.toBe(currentOwner);
+    expect(copy.currentOwner()).toEqual(own);
+    expect(copy.lifeOf(own)).toBe('alive');
   });
 
   it('is neither alive nor dead if it is on another machine or its start time is unknown', () => {

@@ -266,7 +266,17 @@ test("an agent's batch above the --confirm-over amount is refused if the client 
   expect(await agent.call('batch_run', batch)).toMatchObject({
     ok: false,
     charged: 'no',
-    command: ['mgw', '--sandbox', 'batch', 'run', '-o', output, '--', join(cwd, 'clips.jsonl')],
+    command: expect.arrayContaining([
+      'env',
+      'mgw',
+      '--sandbox',
+      'batch',
+      'run',
+      '-o',
+      output,
+      '--',
+      join(cwd, 'clips.jsonl'),
+    ]) as string[],
   });
   expect((await agent.call('jobs')).jobs).toEqual([]);
 });

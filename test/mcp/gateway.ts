@@ -1,3 +1,4 @@
+import { expect } from 'vitest';
 import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
 import { type Answer, httpServer, type HttpServer, sendJson } from '../support/servers.ts';
@@ -50,4 +51,11 @@ export async function userOf(url: string): Promise<User> {
   const user = userHere(url);
   await user.run(['config', 'set', `prices.c.${model}`, 'second=1']);
   return user;
+}
+
+/** Returns a suggested command without the prefix that sets the user's folders. Fails if there is no such prefix. */
+export function withoutPrefix({ env }: User, command: readonly string[] = []): string[] {
+  const prefix = ['MGW_STATE_DIR', 'MGW_CONFIG_DIR'].map((name) => `${name}=${env[name]}`);
+  expect(command.slice(0, 3)).toEqual(['env', ...prefix]);
+  return command.slice(3);
 }

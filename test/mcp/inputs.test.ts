@@ -10,7 +10,7 @@ import { agentText } from '../../src/mcp/result.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { sendJson } from '../support/servers.ts';
 import { connect } from './client.ts';
-import { gateway, userOf, video } from './gateway.ts';
+import { gateway, userOf, video, withoutPrefix } from './gateway.ts';
 
 const args = ['mcp', '--budget', '100'];
 const png = Buffer.from(
@@ -25,6 +25,17 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
+test('the MCP server refuses speech into a folder before it is paid for', async () => {
+  const server = await gateway();
+  const agent = await connect('v1', await userOf(server.url), args);
+  const order = { key: 'one', text: 'Hello.', output: 'audio/' };
+  expect(await agent.call('speak', order)).toMatchObject({
+    charged: 'no',
+    error: { code: 'usage', message: expect.stringContaining('output: audio/ is a folder') as string },
+  });
+  expect(server.posts()).toBe(0);
+});
+
 test("a command that the MCP server suggests uses the server's gateway, files and standing budget, even in a different folder", async () => {
   const other = await gateway();
   const chosen = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
@@ -35,7 +46,7 @@ test("a command that the MCP server suggests uses the server's gateway, files an
   const agent = await connect('v1', user, ['--base-url', chosen.url, ...confirming]);
   const given = { key: 'one', ...withImage, image: 'boat.png' };
   const { command = [] } = await agent.call('submit_video', given);
-  expect((await user.run(command.slice(1))).code).toBe(0);
+  expect((await user.run(withoutPrefix(user, command).slice(1))).code).toBe(0);
   expect([chosen.posts(), other.posts()]).toEqual([1, 0]);
   expect(await agent.call('submit_video', given)).toMatchObject({ ok: true, resumed: true });
   expect((await agent.call('budget'))['budgets']).toMatchObject([{ spent: '8' }]);
@@ -44,17 +55,11 @@ test("a command that the MCP server suggests uses the server's gateway, files an
 test.each(['--sandbox', '--base-url', '--help'])(
   "the speech text %s does not remove the server's flags from the command that the MCP server suggests",
   async (text) => {
-    const agent = await connect('v1', newUser(), [
-      '--sandbox',
-      'mcp',
-      '--budget',
-      '9',
-      '--confirm-over',
-      '0',
-    ]);
+    const user = newUser();
+    const agent = await connect('v1', user, ['--sandbox', 'mcp', '--budget', '9', '--confirm-over', '0']);
     const given = { key: 'one', text, speaker: 'x', output: 'out.mp3' };
     const { command } = await agent.call('speak', given);
-    expect(command?.slice(0, 3)).toEqual(['mgw', '--sandbox', 'tts']);
+    expect(withoutPrefix(user, command).slice(0, 3)).toEqual(['mgw', '--sandbox', 'tts']);
   },
 );
 
@@ -62,11 +67,19 @@ test('the environment of the MCP server is converted to flags in the command tha
   const user = newUser(undefined, { MGW_SANDBOX: '1' });
   const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '0']);
   const { command } = await agent.call('submit_video', { key: 'one', ...video });
-  expect(command?.slice(0, 3)).toEqual(['mgw', '--sandbox', 'video']);
+  expect(withoutPrefix(user, command).slice(0, 3)).toEqual(['mgw', '--sandbox', 'video']);
   const server = await gateway((_, response) => response.destroy());
-  const paying = await connect('v1', await userOf(server.url), ['mcp', '--budget', '100']);
+  const payer = await userOf(server.url);
+  const paying = await connect('v1', payer, ['mcp', '--budget', '100']);
   const lost = await paying.call('submit_video', { key: 'one', ...video });
-  expect(lost.command).toEqual(['mgw', '--base-url', server.url, 'jobs', 'resolve', lost.job?.id]);
+  expect(withoutPrefix(payer, lost.command)).toEqual([
+    'mgw',
+    '--base-url',
+    server.url,
+    'jobs',
+    'resolve',
+    lost.job?.id,
+  ]);
 });
 
 test('an image of an agent is read only below the root, and is never opened if it is a FIFO, a device or a link to a file outside', async () => {

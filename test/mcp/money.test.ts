@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { canaryKey, newUser } from '../support/cli.ts';
 import { sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, clients, connect, connectProcess } from './client.ts';
-import { gateway, userOf, video } from './gateway.ts';
+import { gateway, userOf, video, withoutPrefix } from './gateway.ts';
 
 describe.each(clients)('an agent with the client %s', (kind) => {
   test('pays once if it repeats a call with the same key', async () => {
@@ -96,7 +96,7 @@ describe('an agent', () => {
     expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
     expect(answer.error?.message).toContain('This client cannot ask the user to confirm.');
     expect(server.posts()).toBe(0);
-    const [mgw, ...words] = answer.command ?? [];
+    const [mgw, ...words] = withoutPrefix(user, answer.command);
     expect(mgw).toBe('mgw');
     expect((await user.run(words)).code).toBe(0);
     expect(await agent.call('submit_video', { key: 'one', ...video })).toMatchObject({ resumed: true });

@@ -51,8 +51,10 @@ export class Program {
     const load = (name: string): unknown =>
       (modules as Record<string, unknown>)[name] ?? (name.startsWith('virtual:') ? {} : require(name));
     const exported = {} as { main: (args: string[]) => Promise<number> };
+    const globals = Object.create(globalThis) as typeof globalThis;
+    this.#resets.push(() => Reflect.deleteProperty(globals, Symbol.for('mgw.instance')));
     const given: Record<string, unknown> = {
-      ...{ exports: exported, require: load, ...globalsFor(this, system) },
+      ...{ exports: exported, require: load, globalThis: globals, ...globalsFor(this, system) },
       afterEachProcess: (reset: () => void) => void this.#resets.push(reset),
     };
     const text = readFileSync(bundle, 'utf8');

@@ -59,6 +59,7 @@ async function serve(
     stdout: io.stdout,
     signals,
     flags: context.globals,
+    env: io.env,
     root: root ?? process.cwd(),
     budget,
     newBudget,

@@ -57,7 +57,8 @@ export function batchChecker(context: Context): CheckBatch {
     const mismatched: string[] = [];
     const advice = new Set<string>();
     const settings = await context.settings();
-    const forPerson = (command: string[]): string[] => commandForPerson(command, context.globals, settings);
+    const forPerson = (command: string[]): string[] =>
+      commandForPerson(command, context.globals, settings, context.io.env);
     let differing: MgwError | undefined;
     let unfinishedCount = 0;
     let isOpen = false;
