@@ -44,6 +44,13 @@ describe('the next command after an error', () => {
     expect(error.next).toBeUndefined();
   });
 
+  it('is the typed command with the suggested value of a flag', () => {
+    const argv = ['video', 'submit', 'x', '-m', 'veo-33', '-o', 'x.mp4'];
+    const correction = { flags: ['-m', '--model'], value: 'veo-3' };
+    const error = withHint(new MgwError('usage', 'no', { correction }), { argv, help, protocolNames: [] });
+    expect(error.next).toEqual(['mgw', 'video', 'submit', 'x', '-m', 'veo-3', '-o', 'x.mp4']);
+  });
+
   it('has the home folder in place of a quoted ~ in the output', () => {
     const argv = ['video', 'submit', 'x', '--output=~/clips/x.mp4'];
     const error = withHint(new MgwError('usage', 'no'), { argv, help, protocolNames: [] });
