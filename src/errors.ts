@@ -126,6 +126,8 @@ export interface ErrorDetails {
   protocols?: readonly string[];
   /** The words to insert into the typed command to correct it. */
   lacks?: readonly string[];
+  /** The value that a flag of the typed command should have, for example if it is misspelt. */
+  correction?: { flags: readonly string[]; value: string };
   cause?: unknown;
 }
 
@@ -145,6 +147,7 @@ export class MgwError extends Error {
   readonly path: string | undefined;
   readonly protocols: readonly string[] | undefined;
   readonly lacks: readonly string[] | undefined;
+  readonly correction: ErrorDetails['correction'];
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -161,14 +164,15 @@ export class MgwError extends Error {
     this.path = details.path;
     this.protocols = details.protocols;
     this.lacks = details.lacks;
+    this.correction = details.correction;
   }
 
   /** Returns a copy of the error with the given details and, if given, another message. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
-    const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, lacks, cause } =
-      this;
-    const places = { parts, path, protocols, lacks, cause };
+    const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, cause } = this;
+    const { lacks, correction } = this;
+    const places = { parts, path, protocols, lacks, correction, cause };
     const currentDetails = { exit, charged, retry, next, requestId, job, handle, budget, ...places };
     return new MgwError(this.code, message, { ...currentDetails, ...details });
   }

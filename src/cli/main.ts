@@ -1,6 +1,7 @@
 import { CommanderError } from 'commander';
 import type { Action } from './command-tree.ts';
 import { type Context, createContext } from './context.ts';
+import { requireUtf8 } from './encoding.ts';
 import type { Globals } from './options.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { wrap } from './help/wrap.ts';
@@ -100,6 +101,7 @@ async function outcomeOf(
   let program: Program | undefined;
   try {
     requireNode();
+    requireUtf8(argv);
     program = createProgram(argv, runAction, screens);
     await program.run();
     return await withNextCommand(outcome, program, argv);

@@ -16,6 +16,20 @@ export function single(flags: string, description: string, parse?: (text: string
   });
 }
 
+/**
+ * Creates an option for a local output path. Refuses a `~`, which the shell expands only outside quotes: otherwise, the
+ * folder would be named `~`.
+ */
+export function outputOption(flags: string, description: string): Option {
+  return single(flags, description, (path) => {
+    if (/^~([^/]*\/|$)/.test(path))
+      throw new Error(
+        `a path without ~, because the shell has not expanded it; ./${path} is in a folder named ~`,
+      );
+    return path;
+  }).helpGroup('Output:');
+}
+
 const repeatables = new WeakSet<Option>();
 
 /** Whether the option was created by {@link repeatable}. */

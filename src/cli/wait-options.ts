@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { Context } from './context.ts';
 import { isClosed } from './io.ts';
-import { oneOf, repeatable, single } from './options.ts';
+import { oneOf, outputOption, repeatable, single } from './options.ts';
 import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObjectUrl, sidecarMessage, parseObjectUrl } from '../store-url.ts';
@@ -99,7 +99,7 @@ export function addOutputOptions(
   description = 'save the result to this file or s3://BUCKET/KEY; - writes it to stdout',
 ): void {
   command
-    .addOption(single('-o, --output <file>', description).helpGroup('Output:'))
+    .addOption(outputOption('-o, --output <file>', description))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
     .addOption(new Option('--open', 'open the file after it is saved (on a terminal)').helpGroup('Output:'));
 }

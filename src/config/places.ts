@@ -78,8 +78,10 @@ function noHome(): MgwError {
 }
 
 // A relative path would create a separate ledger for each folder that mgw runs in.
-function absolute(folder: string, variable: string, { cwd }: Host): string {
+function absolute(folder: string, variable: string, { cwd, home }: Host): string {
   if (path.isAbsolute(folder)) return path.normalize(folder);
-  const cause = new Error(`an absolute path such as ${printableLine(path.resolve(cwd, folder), 200)}`);
+  const cause = new Error(
+    `an absolute path such as ${printableLine(path.resolve(cwd, folder.replace(/^~(?=\/|$)/, home)), 200)}`,
+  );
   throw badSetting(variable, { source: 'env', name: variable }, folder, cause);
 }

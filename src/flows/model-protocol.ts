@@ -14,8 +14,8 @@ type ListedModel = Pick<Model, 'id' | 'protocols'>;
 /**
  * Finds the one protocol that serves a model (design 1).
  * @param dryRun whether to skip the listing if the protocol is known without it
- * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known; exit 3 or
- * 6 if the listing is needed and could not be fetched.
+ * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known, or with a
+ * similar model from the listing; exit 3 or 6 if the listing is needed and could not be fetched.
  */
 export async function protocolOfModel(
   session: Session,
@@ -37,9 +37,11 @@ export async function protocolOfModel(
     ]);
   const ids = (models ?? []).map(({ id }) => id);
   const suggestion = nearestName(model, ids);
-  const hint =
-    suggestion === undefined || suggestion === model ? '' : ` Did you mean ${shownValue(suggestion)}?`;
-  throw protocolChoiceError(`No protocol is known for the model ${shownValue(model)}.${hint}`, protocolNames);
+  const text = `No protocol is known for the model ${shownValue(model)}.`;
+  if (suggestion === undefined || suggestion === model) throw protocolChoiceError(text, protocolNames);
+  throw usageError(`${text} Did you mean ${shownValue(suggestion)}?`, ['mgw', 'models']).with({
+    correction: { flags: ['-m', '--model'], value: suggestion },
+  });
 }
 
 /**

@@ -3,6 +3,7 @@ import { dirname, join, parse } from 'node:path';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { type MgwError, systemCode } from '../errors.ts';
+import { homeFolder } from '../installation.ts';
 import type { Job } from '../job.ts';
 import { fetchCommand } from '../jobs/errors.ts';
 import { isObjectUrl } from '../store-url.ts';
@@ -128,10 +129,13 @@ const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES
 
 /**
  * Returns an output to use instead of one that failed: a free path next to it if the file exists, or a path in the
- * current folder if no file can be created at `output`. Undefined if a different output would not help.
+ * current folder if no file can be created at `output`, or `output` with its `~` expanded. Undefined if a different
+ * output would not help.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);
+  // The command line refuses such a path.
+  if (error.code === 'usage' && output.startsWith('~/')) return join(homeFolder(), output.slice(2));
   if (error.path === undefined || !unusablePathCodes.includes(systemCode(error.cause) ?? ''))
     return undefined;
   const { dir, name, ext } = parse(output);

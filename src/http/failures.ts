@@ -158,6 +158,15 @@ export function isMarkup(text: string): boolean {
   return /^\s*<(!doctype|!--|\?xml|[a-z][\w:-]*[\s/>])/i.test(text.slice(0, 1024));
 }
 
+/**
+ * Returns the start of an unexpected response, for an error message, with a note if the response is a web page.
+ * @param clean removes secrets. Called before truncation, because half of a Base64 key would not be recognized.
+ */
+export function excerptOf(text: string, clean = (whole: string): string => whole): string {
+  const excerpt = clean(text.trim()).slice(0, 200);
+  return isMarkup(text) ? `${excerpt} (a web page: check the base URL)` : excerpt;
+}
+
 /** Returns a page's text on one line: its title, or else its visible text; '' if it has neither. */
 export function markupText(page: string): string {
   const head = page.slice(0, maxPageLength);

@@ -7,8 +7,9 @@ import { printableLine } from '../printable.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { isSameGateway, type JobDeps, recordedBody } from './order.ts';
 import { query, recordObservation } from './observe.ts';
-import { type Json, canonicalJson, isObject } from '../json.ts';
+import type { Json } from '../json.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
+import { differences } from './differences.ts';
 import { noSuchJob, resolveCommand, showCommand } from './errors.ts';
 
 const keyPattern = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
@@ -103,31 +104,6 @@ export function keyConflict(key: string, job: Job, body: Json): MgwError {
   const changeText = changes.length > 0 ? changes.join('; ') : 'the gateway, the protocol or the file format';
   const text = `The key ${key} belongs to job ${job.id}, which was submitted with a different request: ${changeText}. A key permanently names one submission. Choose another key.`;
   return new MgwError('conflict', text, { next: showCommand(job), job });
-}
-
-/**
- * Returns the differences between two bodies, one line per field: `duration was 5, is 8`. Omits the values of fields
- * for which `isHidden` returns true.
- */
-export function differences(
-  before: Json | undefined,
-  now: Json | undefined,
-  isHidden: (path: string) => boolean = () => false,
-  path = '',
-): string[] {
-  if (canonicalJson(before) === canonicalJson(now)) return [];
-  if (isObject(before) && isObject(now)) {
-    const names = [...new Set([...Object.keys(before), ...Object.keys(now)])].sort();
-    return names.flatMap((name) =>
-      differences(before[name], now[name], isHidden, path === '' ? name : `${path}.${name}`),
-    );
-  }
-  if (isHidden(path)) return [`${path || 'body'} differs`];
-  return [`${path || 'body'} was ${formatValue(before)}, is ${formatValue(now)}`];
-}
-
-function formatValue(value: Json | undefined): string {
-  return value === undefined ? 'absent' : JSON.stringify(value).slice(0, 80);
 }
 
 /** One of a batch row's jobs. Each job is paid for and replaces the previous one. */

@@ -1,6 +1,6 @@
 import { usageError } from '../errors.ts';
 import type { Exchange, Failure, Reply } from '../exchange.ts';
-import { bodyOf, readFailure, requestIdOf } from '../http/failures.ts';
+import { bodyOf, excerptOf, readFailure, requestIdOf } from '../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.ts';
 import type { Model } from '../exchange.ts';
 import type { Protocol } from './protocol.ts';
@@ -91,7 +91,7 @@ function cutFailure(reply: Reply): Failure {
 }
 
 function unreadableFailure(reply: Reply): Failure {
-  const excerpt = reply.text.trim().slice(0, 200);
+  const excerpt = excerptOf(reply.text);
   const message =
     excerpt === ''
       ? 'an empty response instead of a model list'

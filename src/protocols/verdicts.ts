@@ -1,5 +1,13 @@
 import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
-import { bodyOf, classify, messageIn, nativeCodeIn, readFailure, requestIdOf } from '../http/failures.ts';
+import {
+  bodyOf,
+  classify,
+  excerptOf,
+  messageIn,
+  nativeCodeIn,
+  readFailure,
+  requestIdOf,
+} from '../http/failures.ts';
 import { isObject, parseCutJson, type Json, at, idAt, textAt, tryNestedJson } from '../json.ts';
 import type { QueryVerdict } from './protocol.ts';
 
@@ -99,7 +107,7 @@ export function taskFailure(reply: Reply, body: Json, message: string, nativeCod
 
 /** Returns the failure for an unreadable 2xx response. */
 export function unreadable(reply: Reply, what: string): Failure {
-  const excerpt = reply.text.trim().slice(0, 200);
+  const excerpt = excerptOf(reply.text);
   const message =
     excerpt === '' ? `an empty response instead of ${what}` : `no ${what} in the response: ${excerpt}`;
   return { ...readFailure(reply), code: 'bad_reply', message };

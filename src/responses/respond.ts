@@ -1,12 +1,12 @@
 import { createParser } from 'eventsource-parser';
 import type { Deadline } from '../clock.ts';
 import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
-import { adviceFor, withAdvice } from '../http/failures.ts';
+import { adviceFor, excerptOf, withAdvice } from '../http/failures.ts';
 import type { StreamedReply } from '../http/client.ts';
 import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
 import { readBounded } from '../http/body.ts';
 import { TransportError } from '../http/transport-error.ts';
-import { type JsonObject, tryParseJson } from '../json.ts';
+import { isObject, type JsonObject, tryParseJson } from '../json.ts';
 import { interruptionError, notAcceptedError } from '../payment/errors.ts';
 import { type PayDeps, payOnce, noRecord } from '../payment/pay-once.ts';
 import { StreamedCall } from '../http/streamed-call.ts';
@@ -97,7 +97,8 @@ async function readResponseBody(
 ): Promise<ResponseEnd> {
   const type = streamed.headers['content-type'] ?? '';
   const body = withIdleTimeout(streamed.body, limits);
-  const end = await orCut(readEventsOrDocument(body, /json|html/i.test(type), onText));
+  const readDocument = documentReader(onText, streamed.clean);
+  const end = await orCut(readEventsOrDocument(body, /json|html/i.test(type), readDocument, onText));
   streamed.close();
   return end;
 }
@@ -109,15 +110,17 @@ async function readResponseBody(
 async function readEventsOrDocument(
   body: AsyncGenerator<Uint8Array, void>,
   isDocument: boolean,
+  readDocument: (body: AsyncIterable<Uint8Array>) => Promise<ResponseEnd>,
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
   for (;;) {
     const next = await body.next();
-    if (next.done === true) return isDocument ? readResponse(undefined) : new ResponseStream(onText).finish();
+    if (next.done === true) return isDocument ? readDocument(body) : new ResponseStream(onText).finish();
     // Skip white space and the bytes of a byte order mark.
     const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
     if (first === undefined) continue;
-    return (/[{[<]/.test(first) ? readDocument : readEvents)(withFirst(next.value, body), onText);
+    const whole = withFirst(next.value, body);
+    return /[{[<]/.test(first) ? readDocument(whole) : readEvents(whole, onText);
   }
 }
 
@@ -142,15 +145,20 @@ async function orCut(reading: Promise<ResponseEnd>): Promise<ResponseEnd> {
   }
 }
 
-async function readDocument(
-  body: AsyncIterable<Uint8Array>,
+function documentReader(
   onText: (text: string) => void,
-): Promise<ResponseEnd> {
-  const { bytes, complete } = await readBounded(body, maxBytes);
-  if (!complete) return { kind: 'cut', why: 'the response was truncated' };
-  const end = readResponse(tryParseJson(new TextDecoder().decode(bytes)));
-  if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
-  return end;
+  clean: StreamedReply['clean'],
+): (body: AsyncIterable<Uint8Array>) => Promise<ResponseEnd> {
+  return async (body) => {
+    const { bytes, complete } = await readBounded(body, maxBytes);
+    if (!complete) return { kind: 'cut', why: 'the response was truncated' };
+    const text = new TextDecoder().decode(bytes);
+    const json = tryParseJson(text);
+    if (!isObject(json)) return { kind: 'unreadable', excerpt: excerptOf(text, clean) };
+    const end = readResponse(json);
+    if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
+    return end;
+  };
 }
 
 async function readEvents(

@@ -12,7 +12,9 @@ export type ResponseEnd =
   /** The response was accepted and is processed in the background. */
   | { kind: 'pending'; status: string; response: JsonObject }
   /** Nothing proves that the response is complete. */
-  | { kind: 'cut'; why: string; response?: JsonObject };
+  | { kind: 'cut'; why: string; response?: JsonObject }
+  /** The reply contains no response, so it is unknown whether anything was charged. */
+  | { kind: 'unreadable'; excerpt: string };
 
 /** Returns the request with the given body. */
 export function responsesExchange(body: JsonObject): Exchange {
@@ -22,8 +24,7 @@ export function responsesExchange(body: JsonObject): Exchange {
 }
 
 /** Interprets a complete response, from a document or from a stream's last event. Never throws. */
-export function readResponse(json: Json | undefined): ResponseEnd {
-  if (!isObject(json)) return { kind: 'cut', why: 'the reply contains no response object' };
+export function readResponse(json: JsonObject): ResponseEnd {
   const { status } = json;
   if (isError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
     return failedEnd(json, json);

@@ -1,3 +1,4 @@
+import { excerptOf } from '../http/failures.ts';
 import { ByteBuffer } from '../media/buffers.ts';
 
 /** Default maximum size of a frame, in bytes: over an hour of speech. */
@@ -109,10 +110,7 @@ export class FrameSplitter {
 
   #failOnLine(): void {
     const line = Buffer.from(this.#line, 'latin1').toString().trim();
-    // Clean the line before truncating it, because half of a Base64 key would not be recognized.
-    const excerpt = this.#clean(line).slice(0, 200);
-    const pageNote = /^<(!doctype|html)/i.test(excerpt) ? ' (a web page: check the base URL)' : '';
-    this.fault ??= `the stream contains an invalid frame: ${excerpt}${pageNote}`;
+    this.fault ??= `the stream contains an invalid frame: ${excerptOf(line, this.#clean)}`;
   }
 
   // Returns the index after the frame's closing brace, or the length of the chunk if there is none.

@@ -1,5 +1,6 @@
-import { expect, it } from 'vitest';
-import { sinceTime } from '../../src/cli/options.ts';
+import { describe, expect, it } from 'vitest';
+import { Command } from 'commander';
+import { outputOption, sinceTime } from '../../src/cli/options.ts';
 
 const now = Date.parse('2026-11-29T12:00:00Z');
 
@@ -22,4 +23,23 @@ it.each([
   'x',
 ])('--since %s is refused as an invalid time', (text) => {
   expect(() => sinceTime(text, now)).toThrow('--since must be a day');
+});
+
+describe('--output', () => {
+  const parse = (path: string): unknown =>
+    new Command()
+      .addOption(outputOption('-o, --output <file>', ''))
+      .parse(['-o', path], { from: 'user' })
+      .opts()['output'];
+
+  it.each(['~', '~/x.mp4', '~ann/{id}.mp4'])(
+    '%s is refused, because the shell has not expanded it',
+    (path) => {
+      expect(() => parse(path)).toThrow(`--output ${path}: must be a path without ~`);
+    },
+  );
+
+  it.each(['./~/x.mp4', 'a~/x.mp4', '~x.mp4', 's3://bucket/~/x.mp4'])('may be %s', (path) => {
+    expect(parse(path)).toBe(path);
+  });
 });

@@ -7,6 +7,7 @@ import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { speechServer } from '../speech/harness.ts';
 import { canaryKey, type User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
+import { httpServer } from '../support/servers.ts';
 
 const running: Sandbox[] = [];
 afterEach(async () => {
@@ -114,6 +115,21 @@ describe('a response', () => {
 });
 
 describe('an unusual response', () => {
+  it('is a web page: the call may have been charged, and the message says to check the base URL', async () => {
+    const console = await httpServer((_, response) => {
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Console</title>');
+    });
+    const run = await userHere(console.url).run([...ask, '--json']);
+    expect(run.json).toMatchObject({
+      exit_code: 9,
+      error: {
+        message: expect.stringMatching(/Console.*check the base URL/) as string,
+        charged: 'maybe',
+        next: ['mgw', 'doctor'],
+      },
+    });
+  });
+
   it('is charged once if it has no final event, and the command prints the received text and exits 9', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);

@@ -45,7 +45,7 @@ it('APPDATA and LOCALAPPDATA are used only on Windows', () => {
 
 it.each([
   ['MGW_STATE_DIR', 'state', '/srv/state'],
-  ['MGW_STATE_DIR', '~/state', '/srv/~/state'],
+  ['MGW_STATE_DIR', '~/state', '/home/ann/state'],
   ['MGW_CONFIG_DIR', '.', '/srv'],
 ])('%s=%s is refused, because a relative path would depend on the current folder', (name, value, meant) => {
   const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;

@@ -252,7 +252,9 @@ describe('the protocol of a model', () => {
     const two = scene([says({ data: [{ id: 'both', protocols: ['a', 'c'] }] })]);
     await expect(find('both', {}, two)).rejects.toMatchObject({ protocols: ['a', 'c'] });
     await expect(find('veo-4')).rejects.toMatchObject({
-      ...{ protocols: ['a', 'b', 'c'], message: expect.stringContaining('Did you mean veo-3?') as string },
+      message: expect.stringContaining('Did you mean veo-3?') as string,
+      protocols: undefined,
+      correction: { flags: ['-m', '--model'], value: 'veo-3' },
     });
     await expect(find('zzzzzzzz')).rejects.toThrow(/zzzzzzzz\.$/);
     const without = scene([says({}, 404)]);

@@ -260,6 +260,10 @@ describe('the response to a request for the model list', () => {
     expect((await failureOf(body)).code).toBe('bad_reply');
   });
 
+  test('is a failure that says to check the base URL if it is a web page', async () => {
+    expect((await failureOf('<html>')).message).toMatch(/<html> \(a web page: check the base URL\)$/);
+  });
+
   test('is a failure if it is a redirect', async () => {
     expect((await failureOf('', 302)).code).toBe('bad_reply');
   });

@@ -252,5 +252,7 @@ describe('the error for an unreadable response', () => {
     });
     const long = unreadable(reply(200, '', { text: ` ${'x'.repeat(500)}` }), 'task id');
     expect(long.message).toBe(`no task id in the response: ${'x'.repeat(200)}`);
+    const page = unreadable(reply(200, '', { text: '<!DOCTYPE html><p>Hi' }), 'task id');
+    expect(page.message).toMatch(/<!DOCTYPE html><p>Hi \(a web page: check the base URL\)$/);
   });
 });

@@ -118,9 +118,15 @@ test('a refusal instead of a stream is reported as an error', async () => {
   });
 });
 
+test.each<[string, string, string]>([
+  ['<html>', 'text/html', '<html> (a web page: check the base URL)'],
+  [`["${'x'.repeat(300)}"]`, 'application/json', `["${'x'.repeat(198)}`],
+  ['', 'application/json', ''],
+])('the reply %s as %s contains no response', async (text, type, excerpt) => {
+  expect(await endOf(200, text, { 'content-type': type })).toEqual({ kind: 'unreadable', excerpt });
+});
+
 test.each<[string, string, string, RegExp]>([
-  ['a web page', '<html>', 'text/html', /no response/],
-  ['an empty body', '', 'application/json', /no response/],
   ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
 ])('mgw responses does not accept %s as a complete response', async (_, text, type, why) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({

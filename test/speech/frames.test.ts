@@ -88,7 +88,11 @@ describe('speech frames', () => {
 
 describe('an error in a stream of speech frames', () => {
   test.each([
-    ['a web page', '<html><body>Please sign in</body></html>', /an invalid frame: <html>/],
+    [
+      'a web page',
+      '<html><body>Please sign in</body></html>',
+      /an invalid frame: <html>.*check the base URL/,
+    ],
     ['text between frames', `${first}oops\n${second}`, /an invalid frame: oops/],
     ['an unknown prefix', `dat: ${first}`, /an invalid frame: dat:/],
     ['an array', `[${first},${second}]`, /an invalid frame: \[/],

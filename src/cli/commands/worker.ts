@@ -9,7 +9,7 @@ import type { JobDeps } from '../../jobs/order.ts';
 import { withBudget } from '../../flows/budgets.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
-import { single, wholeNumber } from '../options.ts';
+import { outputOption, single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, markOption, sidecarOption, type WaitOptions } from '../wait-options.ts';
@@ -44,10 +44,10 @@ See mgw help fleet.`;
 export function registerWorker(command: Command, run: Run): void {
   command
     .addOption(
-      single(
+      outputOption(
         '-o, --output <template>',
         'where to save files on this machine, such as /clips/{name}/{id}.{ext} (required)',
-      ).helpGroup('Output:'),
+      ),
     )
     .addOption(new Option('--force', 'overwrite files that do not belong to the batch').helpGroup('Output:'))
     .addOption(sidecarOption())

@@ -20,6 +20,7 @@ import { attempt, fail, ok, skip, warn, type Check } from './local.ts';
 
 const connectionHint = 'Check the address, the network, the proxy and the firewall.';
 const certificateHint = 'For a private certificate authority, set NODE_EXTRA_CA_CERTS=FILE.';
+const nameHint = 'The certificate is for a different host name: check the base URL.';
 const timeoutMs = 10_000;
 const maxClockSkewMs = 5 * 60_000;
 const certificateWarningMs = 14 * 86_400_000;
@@ -89,8 +90,7 @@ async function tryConnection(connections: Connections): Promise<Check> {
     socket = await connections.connect();
   } catch (error) {
     const connectionError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
-    const isCertificateError = error instanceof TransportError && error.reason === 'certificate';
-    return fail('connection', connectionError, isCertificateError ? certificateHint : connectionHint);
+    return fail('connection', connectionError, connectionHintFor(error));
   }
   const duration = `${Math.round(performance.now() - startedAt)} ms`;
   try {
@@ -235,4 +235,14 @@ function partsOf(text: string): [core: string, pre: string] {
   return dashIndex < 0
     ? [withoutBuild, '']
     : [withoutBuild.slice(0, dashIndex), withoutBuild.slice(dashIndex + 1)];
+}
+
+/** Returns advice on an error of the connection to the gateway. @param now in ms since 1970 */
+export function connectionHintFor(error: unknown, now: number = Date.now()): string {
+  if (!(error instanceof TransportError) || error.reason !== 'certificate') return connectionHint;
+  const code = systemCode(error.cause) ?? '';
+  if (/^(ERR_TLS_CERT_ALTNAME|HOSTNAME_MISMATCH)/.test(code)) return nameHint;
+  if (!/^CERT_(HAS_EXPIRED|NOT_YET_VALID)$/.test(code)) return certificateHint;
+  const date = new Date(now).toISOString().slice(0, 10);
+  return `If this machine's date, ${date}, is correct, tell the gateway's operator about the certificate.`;
 }

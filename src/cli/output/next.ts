@@ -49,9 +49,10 @@ export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hi
 
 // Returns the typed command with its wrong or missing flag corrected; undefined if no flag caused the error.
 function correctedCommand(error: MgwError, argv: readonly string[]): string[] | undefined {
-  const { charged, budget, next, lacks } = error;
+  const { charged, budget, next, lacks, correction } = error;
   const end = optionsEnd(argv);
   if (lacks !== undefined) return [...argv.slice(0, end), ...lacks, ...argv.slice(end)];
+  if (correction !== undefined) return withCorrectedFlag(argv, correction.flags, () => correction.value);
   const output =
     charged === 'no'
       ? withCorrectedFlag(argv, ['-o', '--output'], (path) => alternativeOutput(error, path))

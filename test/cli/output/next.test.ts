@@ -1,3 +1,4 @@
+import { homedir } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { withHint } from '../../../src/cli/output/next.ts';
 import { MgwError, type ErrorCode, type ErrorDetails } from '../../../src/errors.ts';
@@ -41,6 +42,19 @@ describe('the next command after an error', () => {
       protocolNames: [],
     });
     expect(error.next).toBeUndefined();
+  });
+
+  it('is the typed command with the suggested value of a flag', () => {
+    const argv = ['video', 'submit', 'x', '-m', 'veo-33', '-o', 'x.mp4'];
+    const correction = { flags: ['-m', '--model'], value: 'veo-3' };
+    const error = withHint(new MgwError('usage', 'no', { correction }), { argv, help, protocolNames: [] });
+    expect(error.next).toEqual(['mgw', 'video', 'submit', 'x', '-m', 'veo-3', '-o', 'x.mp4']);
+  });
+
+  it('has the home folder in place of a quoted ~ in the output', () => {
+    const argv = ['video', 'submit', 'x', '--output=~/clips/x.mp4'];
+    const error = withHint(new MgwError('usage', 'no'), { argv, help, protocolNames: [] });
+    expect(error.next).toEqual(['mgw', 'video', 'submit', 'x', `--output=${homedir()}/clips/x.mp4`]);
   });
 
   it('is the one that the error suggests', () => {

@@ -13,7 +13,7 @@ import { isObjectUrl } from '../../../store-url.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { type Globals, single } from '../../options.ts';
+import { type Globals, outputOption } from '../../options.ts';
 import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import {
@@ -48,7 +48,7 @@ export function registerJoin(command: Command, run: Run): void {
   addManifestOptions(command);
   command
     .option('--skip-missing', 'skip rows that are not done')
-    .addOption(single('-o, --output <file>', 'the output file, which must end in .mp4').helpGroup('Output:'))
+    .addOption(outputOption('-o, --output <file>', 'the output file, which must end in .mp4'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
     .addHelpText('after', helpText)
     .action((given: string) => run(command, (context) => join(context, given, command.opts())));

@@ -4,7 +4,14 @@ import { type Format, formatNames } from '../../../batch/manifest/manifest.ts';
 import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/row-runner.ts';
 import type { Context } from '../../context.ts';
-import { budgetOptions, type BudgetOptions, repeatable, single, wholeNumber } from '../../options.ts';
+import {
+  budgetOptions,
+  type BudgetOptions,
+  outputOption,
+  repeatable,
+  single,
+  wholeNumber,
+} from '../../options.ts';
 import {
   addWaitOptions,
   markOption,
@@ -56,10 +63,10 @@ export function addBatchOptions(command: Command): void {
   addManifestOptions(command);
   command
     .addOption(
-      single(
+      outputOption(
         '-o, --output <template>',
         'where to save files, such as clips/{id}.{ext}; also {slug} {index} {name} {model} {protocol} {seed} {job} {n}',
-      ).helpGroup('Output:'),
+      ),
     )
     .addOption(
       new Option('--force', 'overwrite files that do not belong to this batch').helpGroup('Output:'),

@@ -3,7 +3,7 @@ import type { Run } from '../../command-tree.ts';
 import type { GalleryOptions } from './gallery-page.ts';
 import { newestJobs } from '../../../jobs/newest.ts';
 import type { Context } from '../../context.ts';
-import { sinceOption, sinceTime, single, wholeNumber } from '../../options.ts';
+import { outputOption, sinceOption, sinceTime, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { usageError } from '../../../errors.ts';
@@ -36,11 +36,7 @@ export function registerGallery(command: Command, run: Run): void {
         wholeNumber(1, 20_000),
       ),
     )
-    .addOption(
-      single('-o, --output <folder>', 'folder for index.html (default: the current folder)').helpGroup(
-        'Output:',
-      ),
-    )
+    .addOption(outputOption('-o, --output <folder>', 'folder for index.html (default: the current folder)'))
     .option('--force', 'replace an index.html that is not a gallery')
     .option('--copy', 'copy the files to media/ next to the page')
     .option('--serve', 'serve the page on this machine until Ctrl-C, without writing a file')
