@@ -244,6 +244,8 @@ export interface JobRecord {
   sentBy?: Owner;
   /** The task id from a response that left the submission in doubt. */
   possibleHandle?: string;
+  /** Whether the user sent the job again, although an earlier attempt may have been accepted. */
+  hasEarlierDoubt?: boolean;
   /** Whether the user entered a handle that the gateway has never confirmed. If so, the job can be resolved again. */
   isUnconfirmed?: boolean;
   /** A response that has been recorded but not yet interpreted. */

@@ -221,7 +221,8 @@ export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-create
 
 // Whether the user may resolve the job. An adopted handle may be wrong until the gateway has returned its task.
 function isInDoubt({ state, record }: Job): boolean {
-  return state === 'unknown' || record.isUnconfirmed === true;
+  const wasResubmitted = state === 'prepared' && record.hasEarlierDoubt === true;
+  return state === 'unknown' || record.isUnconfirmed === true || wasResubmitted;
 }
 
 /**
