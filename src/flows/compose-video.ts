@@ -42,6 +42,8 @@ export interface ComposedVideo {
    */
   userBody: JsonObject;
   exchange: Exchange;
+  /** The value of `--endpoint`. */
+  endpoint?: string | undefined;
   /** Uploads the body's files and returns the request with their URLs; absent if the body has no files to upload. */
   upload?: (() => Promise<Exchange>) | undefined;
   /** Sentences about values that are sent, but may not have the effect that the user expects. */
@@ -100,7 +102,7 @@ export async function composeVideo(
   const upload = uploadFor(session, protocol, body, files, uploadOptions);
   const advice = [...unlisted, ...checks.advise(body)];
   return {
-    video: { protocol, body, userBody, exchange, upload, advice, isFromFile },
+    video: { protocol, body, userBody, exchange, endpoint, upload, advice, isFromFile },
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
 }

@@ -86,6 +86,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, lifeOf:
       variant: first.variant,
       account: first.account,
       elided: first.elided ?? false,
+      endpoint: first.endpoint,
       attempts: 0,
       runs: [],
       goals: [],

@@ -717,6 +717,11 @@ describe('a repeated command', () => {
     expect((await run(doubt, order)).exit).toBe(7);
   });
 
+  it('records the path that the user chose, so that --resubmit uses it again', async () => {
+    const deps = await depsFor((await httpServer()).url, freshFolder());
+    expect((await run(deps, orderOf({ endpoint: 'videos' }))).job?.record.endpoint).toBe('videos');
+  });
+
   it("follows the user's decision about a lost submission", async () => {
     for (const how of ['not-created', 'resubmit'] as const) {
       const [server, state] = [await httpServer(), freshFolder()];
