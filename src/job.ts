@@ -136,10 +136,7 @@ export type JobEvent =
       type: 'prepared';
       protocol: JobKind;
       base_url: string;
-      /**
-       * Hash of the base URL, the protocol and the canonical body; '' for an imported handle;
-       * {@link lostFingerprint} if unknown.
-       */
+      /** Hash of base URL, protocol and canonical body; '' for an imported handle; {@link lostFingerprint} if lost. */
       fingerprint: string;
       /** Keyed hash of the API key, never the key itself. */
       account: string;
@@ -152,6 +149,8 @@ export type JobEvent =
       request?: unknown;
       /** True if the body was too large or contained the API key. It cannot be sent again from the record. */
       elided?: boolean;
+      /** The value of `--endpoint`, if the user chose one of the protocol's equivalent paths. */
+      endpoint?: string | undefined;
     }
   /** A process begins a run of the job. `run` identifies that run in later events. */
   | ({ type: 'began'; run: string; owner: Owner } & Goal)
@@ -236,6 +235,7 @@ export interface JobRecord {
   variant?: string | undefined;
   account: string;
   elided: boolean;
+  endpoint?: string | undefined;
   /** The number of attempts to send the submission, including one that was claimed but never started. */
   attempts: number;
   /** The process that is sending the submission, while the state is `sending`. */
@@ -244,6 +244,8 @@ export interface JobRecord {
   sentBy?: Owner;
   /** The task id from a response that left the submission in doubt. */
   possibleHandle?: string;
+  /** Whether the user sent the job again, although an earlier attempt may have been accepted. */
+  hasEarlierDoubt?: boolean;
   /** Whether the user entered a handle that the gateway has never confirmed. If so, the job can be resolved again. */
   isUnconfirmed?: boolean;
   /** A response that has been recorded but not yet interpreted. */

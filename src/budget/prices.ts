@@ -1,4 +1,5 @@
 import type { JobCost } from '../job.ts';
+import { messageOf } from '../errors.ts';
 import { at, type Json, type JsonObject } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
@@ -25,7 +26,7 @@ export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_char
 
 /** One rate of a price: what each unit costs if all conditions hold. */
 interface Rate {
-  conditions: { flag: Flag; value: string }[];
+  conditions: { field: string; value: Json }[];
   amounts: Map<Unit, Decimal>;
   /** The number of seconds billed per video if a request does not specify a duration. */
   defaultSeconds?: number;
@@ -82,7 +83,10 @@ function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[])
     throw new Error(`${freeImages} is allowed only with reference_image, such as reference_image=0.20`);
   const minimumText = values.get('minimum');
   return {
-    conditions: parsePairs(conditionText).map(([name, value]) => ({ flag: flagOf(name, flags), value })),
+    conditions: parsePairs(conditionText).map(([name, value]) => {
+      const flag = flagOf(name, flags);
+      return { field: flag.field, value: conditionValue(flag, name, value) };
+    }),
     amounts,
     defaultSeconds: countIn(values, defaultSeconds),
     freeReferenceImages: countIn(values, freeImages),
@@ -128,16 +132,33 @@ function amountOf(name: string, value: string): Decimal {
   try {
     return parseAmount(value);
   } catch (error) {
-    throw new Error(`${name}=${shownValue(value)}: must be ${(error as Error).message}`);
+    throw new Error(`${name}=${shownValue(value)}: must be ${messageOf(error)}`);
   }
 }
 
 function flagOf(name: string, flags: readonly Flag[]): Flag {
-  const usableFlags = flags.filter(({ kind }) => kind === 'text' || kind === 'switch');
+  const usableFlags = flags.filter(({ kind, isAsset }) => (kind === 'text' && !isAsset) || kind === 'switch');
   const flag = usableFlags.find((one) => longName(one) === name.replaceAll('_', '-'));
   if (flag !== undefined) return flag;
   const allowedNames = usableFlags.map(longName).join(', ');
   throw new Error(`unknown field ${shownValue(name)}; allowed: ${allowedNames}`);
+}
+
+// Converts a condition's value to the value that the flag sets in a body. Refuses a value that no body can contain,
+// because a rate that never applies would make the cost too low.
+function conditionValue({ kind, parse }: Flag, name: string, value: string): Json {
+  if (kind === 'switch') {
+    const states = [true, false].map((isOn) => ({ isOn, native: parse === undefined ? isOn : parse(isOn) }));
+    const state = states.find(({ isOn, native }) => isSame(value, isOn) || isSame(value, native));
+    if (state === undefined) throw new Error(`${name}=${shownValue(value)}: must be true or false`);
+    return state.native;
+  }
+  if (parse === undefined) return value;
+  try {
+    return parse(value);
+  } catch (error) {
+    throw new Error(`${name}=${shownValue(value)}: must be ${messageOf(error)}`);
+  }
 }
 
 /**
@@ -178,19 +199,12 @@ function ratesThatMayHold(price: Price, body: JsonObject): Rate[] {
 
 function holdsFor({ conditions }: Rate, body: JsonObject): 'yes' | 'no' | 'open' {
   let result: 'yes' | 'open' = 'yes';
-  for (const { flag, value } of conditions) {
-    const bodyValue = at(body, flag.field);
+  for (const { field, value } of conditions) {
+    const bodyValue = at(body, field);
     if (bodyValue === undefined || bodyValue === null) result = 'open';
-    else if (!isSame(bodyValue, expectedValue(flag, value))) return 'no';
+    else if (!isSame(bodyValue, value)) return 'no';
   }
   return result;
-}
-
-// The protocol may have its own values for a switch.
-function expectedValue(flag: Flag, value: string): Json {
-  if (flag.kind !== 'switch') return value;
-  const isOn = value.toLowerCase() === 'true';
-  return flag.parse === undefined ? isOn : flag.parse(isOn);
 }
 
 // Ignores letter case, because overlooking a rate would make the cost too low.

@@ -166,7 +166,7 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
   } else if (event.type === 'accepted') {
     // Two processes may have recorded the same response. A corrected handle belongs to
     // the same attempt as the wrong one.
-    if (!handles.has(event.handle) && event.instead_of === undefined) markAccepted(charges);
+    if (!handles.has(event.handle) && event.instead_of === undefined) markAccepted(charges, event.adopted);
     handles.add(event.handle);
   } else if (event.type === 'unavailable' || event.type === 'rejected') {
     const refusedCharge = charges.findLast(({ attempt }) => attempt === (event.attempt ?? attempt));
@@ -180,14 +180,16 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
 }
 
 // Marks the newest attempt that may have been accepted: an open attempt, or else an attempt that seemed to have been
-// refused.
-function markAccepted(charges: AttemptCharge[]): void {
+// refused. The user adopts a handle of an attempt in doubt, and not of one that was refused.
+function markAccepted(charges: AttemptCharge[], isAdopted = false): void {
   const acceptedCharge =
     charges.findLast(({ outcome }) => outcome === 'open') ??
+    (isAdopted ? charges.findLast(({ outcome }) => outcome === 'doubt') : undefined) ??
     charges.findLast(({ outcome }) => outcome !== 'accepted');
   if (acceptedCharge !== undefined) acceptedCharge.outcome = 'accepted';
 }
 
 function settle(charges: AttemptCharge[], outcome: AttemptCharge['outcome']): void {
-  for (const charge of charges) if (charge.outcome === 'open') charge.outcome = outcome;
+  const isUnsettled = ({ outcome: known }: AttemptCharge): boolean => known === 'open' || known === 'doubt';
+  for (const charge of charges) if (isUnsettled(charge)) charge.outcome = outcome;
 }

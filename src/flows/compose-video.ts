@@ -46,6 +46,8 @@ export interface ComposedVideo {
   /** The configured defaults that completed the body, by flag; absent for a resubmission. */
   defaults?: Record<string, unknown>;
   exchange: Exchange;
+  /** The value of `--endpoint`. */
+  endpoint?: string | undefined;
   /** Uploads the body's files and returns the request with their URLs; absent if the body has no files to upload. */
   upload?: (() => Promise<Exchange>) | undefined;
   /** Sentences about values that are sent, but may not have the effect that the user expects. */
@@ -105,7 +107,7 @@ export async function composeVideo(
   const upload = uploadFor(session, protocol, body, files, uploadOptions);
   const advice = [...unlisted, ...checks.advise(body)];
   return {
-    video: { protocol, body, userBody, defaults, exchange, upload, advice, isFromFile },
+    video: { protocol, body, userBody, defaults, endpoint, exchange, upload, advice, isFromFile },
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
 }

@@ -38,13 +38,12 @@ export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settin
   // The configured multipliers are for real money and do not apply to the sandbox.
   const factors = settings.sandbox.value ? {} : multipliersIn(settings);
   const cost = price && jobCost(price, quantityOf(kind, body as JsonObject), factors);
-  const example = kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT';
   const canBeSet = !settings.sandbox.value && (kind === 'tts' || model !== '');
   return {
     subject,
     cost,
     currency: currencyOf(settings),
-    ...(canBeSet && { priceCommand: ['mgw', 'config', 'set', key, example] }),
+    ...(canBeSet && { priceCommand: priceCommand(key, kind) }),
   };
 }
 
@@ -117,8 +116,13 @@ function readPrice(key: string, text: Setting<string>, kind: JobKind): Price {
   try {
     return parsePrice(text.value, flags, units);
   } catch (error) {
-    throw new MgwError('config', `${key} in ${originText(text)}: ${messageOf(error)}.`, { cause: error });
+    const options = { cause: error, next: priceCommand(key, kind) };
+    throw new MgwError('config', `${key} in ${originText(text)}: ${messageOf(error)}.`, options);
   }
+}
+
+function priceCommand(key: string, kind: JobKind): string[] {
+  return ['mgw', 'config', 'set', key, kind === 'tts' ? '10k_characters=AMOUNT' : 'second=AMOUNT'];
 }
 
 function quantityOf(kind: JobKind, body: JsonObject): Quantity {

@@ -150,11 +150,12 @@ async function submitAgain(
 ): Promise<Delivered> {
   const body = recordedRequest(job);
   const sessionDeps = await session.jobDeps();
-  const { fingerprint } = job.record;
-  const prepare = uploadFor(session, protocol, body, new Map());
+  const { fingerprint, endpoint } = job.record;
+  const prepare = uploadFor(session, protocol, body, new Map(), { endpoint });
   let uploading: Promise<Exchange> | undefined;
   const upload = prepare && (() => (uploading ??= prepare()));
-  const video = { protocol, body, userBody: body, exchange: protocol.submission(body), upload, advice: [] };
+  const exchange = protocol.submission(body, { endpoint });
+  const video = { protocol, body, userBody: body, exchange, endpoint, upload, advice: [] };
   const ask = target === undefined ? 'accept' : 'file';
   const submission: VideoSubmission = {
     ask,
@@ -221,7 +222,8 @@ export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-create
 
 // Whether the user may resolve the job. An adopted handle may be wrong until the gateway has returned its task.
 function isInDoubt({ state, record }: Job): boolean {
-  return state === 'unknown' || record.isUnconfirmed === true;
+  const wasResubmitted = state === 'prepared' && record.hasEarlierDoubt === true;
+  return state === 'unknown' || record.isUnconfirmed === true || wasResubmitted;
 }
 
 /**

@@ -66,7 +66,7 @@ export function videoOrder(
   options: VideoSubmission,
   { objects }: Pick<FlowDeps, 'objects'>,
 ): Order {
-  const { protocol, body, userBody, exchange, upload } = video;
+  const { protocol, body, userBody, exchange, endpoint, upload } = video;
   const { ask, target, key, tags, fresh, blockedByAnyDoubt, deadline } = options;
   return {
     protocol: protocol.name,
@@ -74,6 +74,7 @@ export function videoOrder(
     body,
     userBody,
     exchange,
+    endpoint,
     upload,
     auth: protocol.auth,
     read: (reply) => protocol.readSubmission(reply, body),

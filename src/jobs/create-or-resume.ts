@@ -142,6 +142,7 @@ async function create(
     model: order.model && deps.redact(order.model),
     key: order.key,
     variant: order.variant,
+    endpoint: order.endpoint,
     ...(order.tags?.length && { tags: order.tags.map(deps.redact) }),
     ...recordedBody(order.body, deps.redact),
   };

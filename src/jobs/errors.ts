@@ -164,7 +164,8 @@ export function removedJobError(error: MgwError, job: Job): MgwError {
 export function noHandleError(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);
   if (shownState(job) === 'sending') return pendingError(job, { charged: 'maybe' });
-  if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The response was lost');
+  if (job.state !== 'prepared' || job.record.hasEarlierDoubt)
+    return unknownError(job, job.error?.message ?? 'The response was lost');
   const { runs, lifeOf } = job.record;
   // If the command that created the job is still running, running it again would make a second take.
   const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');

@@ -37,6 +37,8 @@ export interface Order {
    */
   variant?: string | undefined;
   exchange: Exchange;
+  /** The name of the path that `exchange` uses, if the user chose one. */
+  endpoint?: string | undefined;
   /** Uploads the body's files and returns the exchange with their URLs. The URLs are never recorded. */
   upload?: (() => Promise<Exchange>) | undefined;
   auth: AuthScheme;

@@ -106,7 +106,8 @@ async function abandonAttempt(ledger: Ledger, job: Job): Promise<void> {
 export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promise<Obstacle | undefined> {
   for (const { command, owner } of record.runs)
     if (command !== 'rm' && (await ledger.lifeOf(owner)) !== 'dead') return 'in_use';
-  return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
+  const isUnsent = state === 'prepared' && !record.hasEarlierDoubt;
+  return (isFinal(state) || isUnsent) && record.damaged === 0 ? undefined : 'open';
 }
 
 // Prevents another process from sending a job. `kept`: the job has a handle, so it is not sent again, or `force` is set

@@ -1,4 +1,4 @@
-import { messageOf, MgwError } from '../errors.ts';
+import { exitCodes, messageOf, MgwError } from '../errors.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { notAcceptedError } from '../payment/errors.ts';
@@ -116,8 +116,33 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
     throw notAcceptedError(redactTexts(verdict, redact), tries).with({ job: attempts.job });
   } catch (error) {
     if (error instanceof SentElsewhere) return undefined;
-    throw error instanceof MgwError ? error.with({ job: attempts.job }) : error;
+    throw await withEarlierDoubt(error, attempts.job, order, deps);
   }
+}
+
+const exitsInDoubt = new Set<number>([exitCodes.auth, exitCodes.rejected, exitCodes.unavailable]);
+
+// If the user sent the job again, a refusal proves nothing about the earlier attempt: the job is in doubt as before.
+async function withEarlierDoubt(error: unknown, job: Job, order: Order, deps: JobDeps): Promise<unknown> {
+  if (!(error instanceof MgwError)) return error;
+  if (!job.record.hasEarlierDoubt || error.charged !== 'no') return error.with({ job });
+  const { ledger, note } = deps;
+  const { code, message } = error;
+  try {
+    const { id } = job;
+    if ((await ledger.read(id))?.state === 'prepared')
+      await ledger.append(id, { type: 'unknown', error: { code, message } });
+  } catch (reason) {
+    note(`Could not record that job ${job.id} is still in doubt: ${messageOf(reason)}`);
+  }
+  const doubt = (order.unknownError ?? taskUnknownError)(
+    job,
+    `The new attempt failed: ${message}`,
+    error.requestId,
+  );
+  if (exitsInDoubt.has(error.exitCode)) return doubt;
+  const { charged, retry, next } = doubt;
+  return error.with({ charged, retry, next: error.next ?? next, job });
 }
 
 /** The attempts of one run to send a job, recorded in the ledger. */

@@ -91,9 +91,13 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
 }
 
 /** Claims the names of all jobs. The jobs must be sorted by id. */
-export async function enrolAll(claims: Claims, jobs: Iterable<Job>, owner: Owner): Promise<void> {
+export async function enrolAll(
+  claims: Claims,
+  jobs: Iterable<Job> | AsyncIterable<Job>,
+  owner: Owner,
+): Promise<void> {
   const ends = new Map<string, string>();
-  for (const job of jobs) {
+  for await (const job of jobs) {
     const first = names.first({ key: job.key, fingerprint: job.record.fingerprint });
     ends.set(first, await enrol(claims, job, owner, ends.get(first)));
   }

@@ -87,6 +87,7 @@ export const exportedEvents = z
         tags: z.array(text).max(32).optional(),
         request: z.unknown().optional(),
         elided: z.boolean().optional(),
+        endpoint: text.optional(),
       }),
       event('began', { run: text, owner, ...goal }),
       event('sending', { attempt, owner, ...money }),

@@ -86,6 +86,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, lifeOf:
       variant: first.variant,
       account: first.account,
       elided: first.elided ?? false,
+      endpoint: first.endpoint,
       attempts: 0,
       runs: [],
       goals: [],
@@ -189,11 +190,14 @@ function endAttempt(
   job: Job,
   event: SubmissionEvent & { type: 'unavailable' | 'rejected' | 'unknown' },
 ): void {
-  const stateAfter = { unavailable: 'prepared', rejected: 'rejected', unknown: 'unknown' } as const;
+  const { hasEarlierDoubt } = job.record;
+  // A refused attempt proves nothing about an earlier one.
+  const rejected = hasEarlierDoubt ? 'unknown' : 'rejected';
+  const stateAfter = { unavailable: 'prepared', rejected, unknown: 'unknown' } as const;
   job.record.attempts = Math.max(job.record.attempts, event.attempt ?? 0);
   job.error = event.error;
   job.state = stateAfter[event.type];
-  if (event.type === 'unknown') job.record.possibleHandle = event.handle;
+  if (event.type === 'unknown') job.record.possibleHandle = event.handle ?? job.record.possibleHandle;
 }
 
 function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): void {
@@ -213,6 +217,7 @@ function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }):
   job.handle = event.handle;
   job.record.isUnconfirmed = event.adopted;
   job.record.possibleHandle = undefined;
+  job.record.hasEarlierDoubt = undefined;
   job.native_status = event.native_status;
   job.error = undefined;
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
@@ -228,9 +233,13 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   if (how === 'adopted' || (job.handle !== undefined && !isCorrection(job, event))) return;
   job.handle = undefined;
   job.record.isUnconfirmed = undefined;
-  if (how === 'resubmit') job.state = 'prepared';
-  else {
+  if (how === 'resubmit') {
+    job.state = 'prepared';
+    job.record.hasEarlierDoubt = true;
+  } else {
     job.state = 'rejected';
+    job.record.hasEarlierDoubt = undefined;
+    job.record.possibleHandle = undefined;
     job.error = { code: 'invalid_request', message: 'The user resolved this job as not created.' };
   }
   job.record.damaged = 0;

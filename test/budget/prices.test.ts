@@ -199,6 +199,20 @@ describe("a body's maximum cost", () => {
     expect(cost('b', 'video=1; aspect_ratio=16:9: video=3', b({ AspectRatio: '16:9' }))).toBe('3');
   });
 
+  it.each<[ProtocolName, string, JsonObject]>([
+    ['a', 'audio=True: video=9; video=1', a({ generateAudio: true })],
+    ['b', 'audio=Enabled: video=9; video=1', b({ AudioGeneration: 'Enabled' })],
+    ['b', 'audio=disabled: video=9; video=1', b({ AudioGeneration: 'Disabled' })],
+    [
+      'c',
+      'prompt_optimization=true: video=9; video=1',
+      { model: 'vendor-h3-mini', prompt_optimization: true },
+    ],
+    ['c', 'duration=10.0: video=9; video=1', { model: 'vendor-h3-mini', duration: 10 }],
+  ])('uses a rate for Protocol %s whose condition has another spelling: %s', (name, text, body) => {
+    expect(cost(name, text, body)).toBe('9');
+  });
+
   it('counts the code points of speech, not the bytes', () => {
     const price = parsePrice('10k_characters=2.5', []);
     const of = (text: string): string => {
@@ -274,6 +288,9 @@ describe('a price', () => {
     ['resolution=2K:', /is not a unit/],
     ['size=2K: second=0.4', /unknown field size; allowed: model, prompt, duration/],
     ['images=x: second=0.4', /unknown field images/],
+    ['image=x: second=0.4', /unknown field image;/],
+    ['prompt-optimization=on: video=9; video=1', /prompt-optimization=on: must be true or false/],
+    ['duration=10s: video=9; video=1', /duration=10s: must be a number in digits, such as 5/],
     ['resolution: second=0.4', /NAME=VALUE/],
     ['__proto__=2K: second=0.4', /unknown field __proto__/],
   ])('is refused with the allowed values: %j', (text, message) => {

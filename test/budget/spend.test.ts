@@ -32,6 +32,14 @@ const finished = (state: 'succeeded' | 'failed', more: object = {}): JobEvent =>
   ...more,
 });
 
+const sentAgain: JobEvent[] = [
+  prepared(),
+  sending(1, '2'),
+  { type: 'unknown', attempt: 1, error },
+  { type: 'resolved', how: 'resubmit' },
+  sending(2, '3'),
+];
+
 /** Returns the charges of a job with the given events, such as `10 spent`. */
 function cost(...events: (JobEvent | undefined)[]): string[] {
   const recorded = events.map((event): RecordedEvent | undefined => event && { ...event, at });
@@ -101,6 +109,20 @@ describe("a job's cost", () => {
         accepted(),
       ],
       ['2 doubt', '2 spent'],
+    ],
+    [
+      'sent again with an unknown outcome, then not created',
+      [...sentAgain, { type: 'unknown', attempt: 2, error }, { type: 'resolved', how: 'not-created' }],
+      [],
+    ],
+    [
+      'sent again and rejected, then adopted',
+      [
+        ...sentAgain,
+        { type: 'rejected', attempt: 2, error },
+        { type: 'accepted', handle: 't', adopted: true },
+      ],
+      ['2 spent'],
     ],
     ['failed', [prepared(), sending(1, '2'), accepted(), finished('failed', { error })], ['2 failed']],
     [

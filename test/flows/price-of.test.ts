@@ -48,11 +48,12 @@ describe('the price of a submission', () => {
     expect(priceOf(speech, sandbox).cost).toBeDefined();
   });
 
-  it('causes an error with the name of its setting if it is invalid', () => {
+  it('causes an error with the name of its setting, and the command that sets it, if it is invalid', () => {
     const order = { protocol: 'c', model: 'm', body: {} };
     expect(() => priceOf(order, withPrice('nonsense', 'c'))).toThrow(
       expect.objectContaining({
         code: 'config',
+        next: ['mgw', 'config', 'set', 'prices.c.m', 'second=AMOUNT'],
         message: expect.stringMatching(
           /^prices\.c\.m in .*: nonsense is not written as NAME=VALUE/,
         ) as string,

@@ -394,6 +394,21 @@ describe('--resubmit', () => {
     },
   );
 
+  it.each<[string, object]>([
+    ['/v1/videos', { endpoint: 'videos' }],
+    ['/v1/video/generations', {}],
+  ])('uses the path %s of the original submission', async (path, more) => {
+    const paths: string[] = [];
+    const server = await httpServer((call, response) => {
+      paths.push(call.path);
+      response.destroy();
+    });
+    const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url });
+    const id = await doubtful(session, { request, ...more }, unknown);
+    await expect(decide(session, id, resubmit)).rejects.toMatchObject({ code: 'submit_unknown' });
+    expect(paths).toEqual([path]);
+  });
+
   it('requires an amount if the amount of its --budget was not recorded', async () => {
     const session = sessionIn(freshFolder());
     const again: JobEvent = { ...sending, attempt: 2, budgets: ['--budget'] };

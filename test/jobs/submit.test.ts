@@ -8,6 +8,8 @@ import type { JobEvent } from '../../src/job.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
+import { noHandleError } from '../../src/jobs/errors.ts';
+import { removeJob } from '../../src/jobs/remove.ts';
 import { names } from '../../src/ledger/names.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
@@ -715,6 +717,11 @@ describe('a repeated command', () => {
     expect((await run(doubt, order)).exit).toBe(7);
   });
 
+  it('records the path that the user chose, so that --resubmit uses it again', async () => {
+    const deps = await depsFor((await httpServer()).url, freshFolder());
+    expect((await run(deps, orderOf({ endpoint: 'videos' }))).job?.record.endpoint).toBe('videos');
+  });
+
   it("follows the user's decision about a lost submission", async () => {
     for (const how of ['not-created', 'resubmit'] as const) {
       const [server, state] = [await httpServer(), freshFolder()];
@@ -729,6 +736,41 @@ describe('a repeated command', () => {
       });
       expect(server.created).toBe(1);
     }
+  });
+
+  it.each<[string, Answer[], number, number]>([
+    ['is rejected', [says('{"error":{"message":"no"}}', 400)], 7, 2],
+    ['is refused for now', [says('{}', 429)], 7, 2],
+    ['cannot be sent', [], 7, 1],
+    ['is accepted after a refusal', [says('{}', 429)], 0, 3],
+  ])('remains in doubt after --resubmit unless the new attempt is accepted: it %s', async (_, ...given) => {
+    const [answers, exit, requests] = given;
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push((_, response) => response.destroy(), ...answers);
+    const { job } = await run(await depsFor(server.url, state));
+    if (job === undefined) throw new Error('no job');
+    const url = answers.length > 0 ? server.url : `http://127.0.0.1:${await closedPort()}`;
+    const deps = await depsFor(url, state, { retries: exit === 0 ? 1 : 0 });
+    await resolveJob(deps.ledger, job, { how: 'resubmit' });
+    const again = await run(deps);
+    expect([again.exit, server.requests.length]).toEqual([exit, requests]);
+    if (exit === 0) return;
+    expect(again).toMatchObject({ job: { state: 'unknown' }, error: { charged: 'maybe', retry: 'never' } });
+    expect(await removeJob(deps.ledger, job, false, () => Promise.resolve([]))).toBe('open');
+    const seen = (await deps.ledger.read(job.id)) ?? job;
+    expect((await resolveJob(deps.ledger, seen, { how: 'adopted', handle: 't' })).handle).toBe('t');
+  });
+
+  it('can be resolved, but not removed, if the process that was to send it again died before it did', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push((_, response) => response.destroy());
+    const deps = await depsFor(server.url, state);
+    const { job } = await run(deps);
+    if (job === undefined) throw new Error('no job');
+    const resent = await resolveJob(deps.ledger, job, { how: 'resubmit' });
+    expect(noHandleError(resent)).toMatchObject({ code: 'submit_unknown', charged: 'maybe' });
+    expect(await removeJob(deps.ledger, resent, false, () => Promise.resolve([]))).toBe('open');
+    expect((await resolveJob(deps.ledger, resent, { how: 'not-created' })).state).toBe('rejected');
   });
 });
 

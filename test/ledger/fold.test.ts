@@ -77,6 +77,13 @@ const history = fc.array(anyEvent, { maxLength: 25 });
 
 const step = fc.tuple(history, anyEvent);
 
+const resent: JobEvent[] = [
+  sending(1),
+  ended('unknown', 1),
+  { type: 'resolved', how: 'resubmit' },
+  sending(2),
+];
+
 describe('for any events in any order,', () => {
   it('a handle is never lost or replaced', () => {
     fc.assert(
@@ -183,6 +190,21 @@ describe('a submission', () => {
       'is prepared again if the user decides to send it again',
       [sending(1), ended('unknown', 1), { type: 'resolved', how: 'resubmit' }],
       { state: 'prepared', error },
+    ],
+    [
+      'is unknown if it was sent again and the new attempt is rejected',
+      [...resent, ended('rejected', 2)],
+      { state: 'unknown', error },
+    ],
+    [
+      'is prepared while the new attempt is repeated',
+      [...resent, ended('unavailable', 2)],
+      { state: 'prepared' },
+    ],
+    [
+      'is rejected if it was sent again, and the user then decides that nothing was created',
+      [...resent, ended('rejected', 2), { type: 'resolved', how: 'not-created' }],
+      { state: 'rejected' },
     ],
     [
       'is queued if it is accepted after its response was lost',
@@ -371,6 +393,17 @@ describe('a job built from its events', () => {
         ended('unavailable', 2),
       ],
       { state: 'prepared' },
+      { attempts: 2, possibleHandle: 'task_9' },
+    ],
+    [
+      'of an unknown outcome after one with a possible handle',
+      [
+        { type: 'unknown', attempt: 1, error, handle: 'task_9' },
+        { type: 'resolved', how: 'resubmit' },
+        sending(2),
+        ended('unknown', 2),
+      ],
+      { state: 'unknown' },
       { attempts: 2, possibleHandle: 'task_9' },
     ],
     [

@@ -34,6 +34,8 @@ interface Model {
   isClaimed: boolean;
   /** Whether the user entered the handle and the gateway has not returned the task since. */
   isUnconfirmed: boolean;
+  /** Whether the user sent the job again while an earlier attempt was in doubt. */
+  hasEarlierDoubt: boolean;
 }
 
 const goal = { command: 'submit', ask: 'accept' } as const;
@@ -111,8 +113,9 @@ function reply(status: number, body: unknown): Reply {
   return { status, headers: {}, text: JSON.stringify(body), complete: true };
 }
 
-function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] {
+function stateAfter(day: Day, { key, state, isClaimed, hasEarlierDoubt }: Model): Model['state'] {
   if (day === 'accepts') return 'accepted';
+  if (hasEarlierDoubt) return 'unknown';
   if (day === 'refuses') return 'rejected';
   // A refusal is valid until more is known, and a key permanently belongs to its job.
   const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
@@ -168,6 +171,7 @@ class Submit implements Command {
         isSettled: false,
         isClaimed: false,
         isUnconfirmed: false,
+        hasEarlierDoubt: model.hasEarlierDoubt && this.day !== 'accepts',
       });
     if (ran.exit === 0 && this.ends === 'well') {
       await ran.delivered?.();
@@ -206,6 +210,7 @@ class DieSubmitting implements Command {
     model.isSettled = job !== undefined && !isOpenFor(job, goal);
     model.isClaimed = job !== undefined && (await world.isClaimed(job));
     model.isUnconfirmed = job?.record.isUnconfirmed === true;
+    model.hasEarlierDoubt = job?.record.hasEarlierDoubt === true;
     if (sent > 0 && this.day === 'breaks') expect(model.state).toBe('unknown');
     if (world.handles.length > made) expect(model.state).toMatch(/unknown|accepted/);
     await expectSound(world, model);
@@ -245,10 +250,12 @@ class Resolve implements Command {
       this.how === 'adopted' ? { how: 'adopted', handle: lost } : { how: this.how };
     const done = await resolveJob(ledger, job, resolution).catch((error: unknown) => error);
     const isSame = job.handle !== undefined && this.how === 'adopted' && job.handle === lost;
-    const isOpen = model.state === 'unknown' || model.isUnconfirmed;
+    const isResent = model.state === 'prepared' && model.hasEarlierDoubt;
+    const isOpen = model.state === 'unknown' || model.isUnconfirmed || isResent;
     expect(done instanceof MgwError).toBe(!isOpen && !isSame);
     if (isOpen) {
       model.isUnconfirmed = this.how === 'adopted';
+      model.hasEarlierDoubt = this.how === 'resubmit';
       model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'prepared' } as const)[
         this.how
       ];
@@ -303,7 +310,14 @@ const commands: fc.Arbitrary<Command>[] = [
 /** Performs the steps in a new world, and compares the world with the model after each step. */
 async function walk(key: string | undefined, steps: Iterable<Command>): Promise<void> {
   const world = new World();
-  const model: Model = { key, state: 'none', isSettled: false, isClaimed: false, isUnconfirmed: false };
+  const model: Model = {
+    key,
+    state: 'none',
+    isSettled: false,
+    isClaimed: false,
+    isUnconfirmed: false,
+    hasEarlierDoubt: false,
+  };
   try {
     await fc.asyncModelRun(() => ({ model, real: world }), steps);
   } finally {

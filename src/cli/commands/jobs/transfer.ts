@@ -11,8 +11,9 @@ import { noSuchJob } from '../../../jobs/errors.ts';
 import { namedJob, findJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { isObject, type Json, type JsonObject, tryParseJson } from '../../../json.ts';
-import { enrol } from '../../../ledger/chain.ts';
+import { enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
+import type { Ledger } from '../../../ledger/ledger.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
 import { escapeControls, printable } from '../../../printable.ts';
 import { isObjectUrl, parseObjectUrl } from '../../../store-url.ts';
@@ -68,17 +69,30 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
     .filter((line) => line.trim() !== '');
   const { exportedEvents: schema } = await import('../../../ledger/event-schema.ts');
   const entries = lines.map((line, index) => importable(tryParseJson(line), index + 1, schema));
-  const imported: string[] = [];
-  for (const { id, events, key } of entries) {
-    if (await ledger.create(id, events, true)) imported.push(id);
-    // Makes the job's claims even if the job existed, because an interrupted import may not have made them.
-    const job = await ledger.read(id);
-    if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
+  const created = new Set<string>();
+  const { owner } = await ledger.lease();
+  // Makes a job's claims even if the job existed, because an interrupted import may not have made them.
+  await enrolAll(ledger, createAll(ledger, entries, created), owner);
+  for (const { id, key } of entries) {
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
     if (holder !== undefined && holder.id !== id)
       context.progress.note(`The key ${key ?? ''} still refers to ${holder.id} here.`);
   }
+  const imported = entries.map(({ id }) => id).filter((id) => created.delete(id));
   return { json: { imported }, text: imported.join('\n') };
+}
+
+// Creates the jobs that do not exist, oldest first, and yields all of them.
+async function* createAll(
+  ledger: Ledger,
+  entries: readonly Importable[],
+  created: Set<string>,
+): AsyncGenerator<Job> {
+  for (const { id, events } of [...entries].sort((one, other) => (one.id < other.id ? -1 : 1))) {
+    if (await ledger.create(id, events, true)) created.add(id);
+    const job = await ledger.read(id);
+    if (job !== undefined) yield job;
+  }
 }
 
 interface Importable {

@@ -36,7 +36,7 @@ export function registerResponses(command: Command, run: Run): void {
     .addOption(single('--instructions <text>', 'how the model should answer'))
     .addOption(single('--file <file>', 'read the input from this file; - reads it from stdin'))
     .addOption(timeoutOption())
-    .addOption(requestTimeoutOption(' (default 2m)'));
+    .addOption(requestTimeoutOption(' (default 10m)'));
   addRetriesOption(command);
   for (const option of requestOptions('max_output_tokens=200', ...bodyOptions())) command.addOption(option);
   command
