@@ -277,9 +277,14 @@ async function checkSame(path: string, initialStat: Stats): Promise<void> {
     current.size !== initialStat.size ||
     current.mtimeMs !== initialStat.mtimeMs
   )
-    throw usageError(
-      `The manifest ${printablePath(path)} was changed while it was read. Run the command again.`,
-    );
+    throw changedError(path);
+}
+
+/** Returns the error for a manifest that was changed between two reads. */
+export function changedError(path: string): MgwError {
+  return usageError(
+    `The manifest ${printablePath(path)} was changed while it was read. Run the command again.`,
+  );
 }
 
 function unreadableFileError(path: string, error: unknown): MgwError {

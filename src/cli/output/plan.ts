@@ -1,5 +1,5 @@
-import { problemText } from '../../batch/manifest/fields.ts';
-import { asField, type Batch, type ModelCost, type Plan } from '../../batch/plan.ts';
+import { asField, problemText } from '../../batch/manifest/fields.ts';
+import { type Batch, type ModelCost, type Plan } from '../../batch/plan.ts';
 import {
   existsText,
   isSpeech,
