@@ -45,7 +45,13 @@ describe('a batch run whose manifest is changed while rows are in progress', () 
     const { exit_code, error, batch } = await scene.read('retry', file, ...retried, '--concurrency', '1');
     expect({ exit_code, error, batch }).toMatchObject({
       exit_code: 11,
-      error: { charged: 'yes', message: expect.stringMatching(/was changed.* paid for 2 rows/) as string },
+      error: {
+        charged: 'yes',
+        retry: 'never',
+        message: expect.stringMatching(
+          /was changed.* paid for 2 rows .*use --id only for the other/,
+        ) as string,
+      },
       batch: { files: 2 },
     });
     expect(charges()).toEqual({

@@ -1,7 +1,7 @@
 import { createReadStream, type Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { messageOf, systemCode, usageError, type MgwError } from '../../errors.ts';
+import { messageOf, systemCode, usageError, MgwError } from '../../errors.ts';
 import type { JobKind } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { detectEncoding, Source, Unreadable } from './source.ts';
@@ -282,9 +282,8 @@ async function checkSame(path: string, initialStat: Stats): Promise<void> {
 
 /** Returns the error for a manifest that was changed between two reads. */
 export function changedError(path: string): MgwError {
-  return usageError(
-    `The manifest ${printablePath(path)} was changed while it was read. Run the command again.`,
-  );
+  const text = `The manifest ${printablePath(path)} was changed while it was read.`;
+  return new MgwError('usage', text, { retry: 'safe' });
 }
 
 function unreadableFileError(path: string, error: unknown): MgwError {

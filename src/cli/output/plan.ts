@@ -221,6 +221,24 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
 }
 
+/** Whether an error reports that a submission would exceed a budget. */
+export function exceeds({ budget }: MgwError): boolean {
+  return budget?.exceeded_by !== undefined;
+}
+
+/** Returns the reason why a row ended with an error. */
+export function failureText(error: MgwError): string {
+  return exceeds(error) ? 'over the budget' : error.message;
+}
+
+/** Returns a command with the given `--budget`; unchanged if `amount` is undefined. */
+export function withBudget(words: readonly string[], amount: string | undefined): string[] {
+  if (amount === undefined) return [...words];
+  const at = words.indexOf('--budget');
+  if (at === -1) return [...words, '--budget', amount];
+  return [...words.slice(0, at + 1), amount, ...words.slice(at + 2)];
+}
+
 /** Formats a plan; `rows` are the rows to report. */
 export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string): string {
   const parts = [stateTable(plan)];
