@@ -73,6 +73,11 @@ export class Chains {
     if (source !== undefined) this.#sources.set(id, { ...source, state, job, root: { id, state, job } });
   }
 
+  /** Records that a row has become invalid. */
+  recordInvalid(id: string): void {
+    this.#sources.delete(id);
+  }
+
   /** Returns the row that blocks the given row; undefined if none does. */
   blockerOf(row: Row): Root | undefined {
     const blocker = this.graph.waitsFor(row).find((id) => this.#sources.get(id)?.state !== 'done');

@@ -4,7 +4,7 @@ import { checkNoSecret } from '../jobs/order.ts';
 import { pathExists, pathsAt, sameFileName, type OutputPlace } from '../jobs/output.ts';
 import { type ChainDeps, Chains } from './chains.ts';
 import { maxProblems, type Manifest } from './manifest/manifest.ts';
-import { type ManifestRecord, type Problem, problemText } from './manifest/fields.ts';
+import { type ManifestRecord, type Problem, problemsOf, problemText } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
 import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
 import {
@@ -213,12 +213,12 @@ class Planning {
     });
   }
 
-  async #refuseOnError<T>({ line }: Row, find: () => Promise<T>): Promise<T | undefined> {
+  async #refuseOnError<T>(row: Row, find: () => Promise<T>): Promise<T | undefined> {
     try {
       return await find();
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
-      this.refuse(error.message.split('\n').map((message) => ({ line, message: asField(message) })));
+      this.refuse(problemsOf(row, error));
       return undefined;
     }
   }
@@ -285,11 +285,6 @@ class Planning {
       unknown: earlier.unknown + (cost === undefined ? 1 : 0),
     });
   }
-}
-
-/** Removes the dashes from flag names in a message, because a row has fields instead of flags. */
-export function asField(message: string): string {
-  return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }
 
 /** Returns the earlier line that has the given value. If there is no such line, records `line` for the value. */

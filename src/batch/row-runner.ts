@@ -93,6 +93,11 @@ export class BatchRun {
     return this.#fatalError !== undefined || this.#deps.signals.soft.aborted;
   }
 
+  /** Stops starting rows because of an error. An earlier error takes precedence. */
+  stop(error: MgwError): void {
+    this.#fatalError ??= error;
+  }
+
   /** Starts a row as soon as a slot is free. Does nothing if the run has stopped. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
     const [slot] = await this.slots(1);

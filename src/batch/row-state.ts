@@ -181,13 +181,26 @@ export class Tally {
     this.counts[to] += 1;
   }
 
+  /** Moves a chosen row that needs no work any more from the count of state `from` to the count of state `to`. */
+  skip(from: RowState, to: RowState): void {
+    this.move(from, to);
+    this.chosen -= 1;
+  }
+
+  /** Moves a chosen row from the count of state `from` to the invalid rows. */
+  refuse(from: RowState): void {
+    this.counts[from] -= 1;
+    this.bad += 1;
+    this.chosen -= 1;
+  }
+
   get rows(): number {
     return Object.values(this.counts).reduce((sum, count) => sum + count, this.bad);
   }
 
-  /** Whether every row has its file. */
+  /** Whether every row has its file, and every row to run has ended. A done row may have to be remade. */
   get isDone(): boolean {
-    return this.counts.done === this.rows;
+    return this.counts.done === this.rows && this.ended === this.chosen;
   }
 }
 

@@ -1,5 +1,5 @@
 import type { FlowDeps } from '../flows/settings.ts';
-import type { MgwError } from '../errors.ts';
+import { MgwError, toMgwError } from '../errors.ts';
 import type { RowSelection } from './row-selection.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
 import { rememberRow } from './done-row-cache.ts';
@@ -7,6 +7,8 @@ import { type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
 import type { Chains } from './chains.ts';
 import { BatchRun, type RunOptions, type RunWatcher } from './row-runner.ts';
 import { removeRowLeftovers, stateAfter, Tally, type RowEnd } from './row-state.ts';
+import { problemsOf } from './manifest/fields.ts';
+import { changedError } from './manifest/manifest.ts';
 import type { Row } from './manifest/row.ts';
 import type { RowGraph } from './row-graph.ts';
 
@@ -23,6 +25,8 @@ export interface ReadyRun {
 /** Callbacks for a run. `skipped` is called for a row that the run leaves unchanged. */
 export interface BatchWatcher extends RunWatcher {
   skipped(planned: PlannedRow): void;
+  /** Called for a row that has become invalid since the plan was made. */
+  bad(row: { id: string; line: number }, error: MgwError): void;
   /** Called before a row is run. If it throws, the row is not run, and the run ends. */
   beforeRow?: ((planned: PlannedRow) => Promise<void>) | undefined;
 }
@@ -63,7 +67,8 @@ export async function readyRun(
 /**
  * Runs the chosen rows of a batch concurrently. Reads the manifest a second time if any rows are chosen.
  * @returns the error that stopped the run early; undefined if the run was complete or a signal stopped it
- * @throws MgwError if the manifest cannot be read.
+ * @throws MgwError if the manifest cannot be read and no row was started. After a row was started, returns the error,
+ * because the run may have paid for rows.
  */
 export async function runBatch(
   batch: Batch,
@@ -73,10 +78,8 @@ export async function runBatch(
   options: RunOptions,
   watcher: BatchWatcher,
 ): Promise<MgwError | undefined> {
-  const {
-    chosen,
-    plan: { chains },
-  } = ready;
+  const { chosen, plan } = ready;
+  const { chains } = plan;
   if (chosen.size === 0) return undefined;
   const order = new RunOrder(chains.graph, chosen.values());
   const settle = async ({ planned: { id }, job, error }: RowEnd, state: RowState): Promise<void> => {
@@ -90,38 +93,84 @@ export async function runBatch(
     await settle(end, 'done');
   });
   const begin = async (waiting: WaitingRow): Promise<void> => {
-    const { planned, isChosen } = await planChosen(waiting, batch, chains, choice, deps.plan);
+    const next = await planChosen(waiting, batch, chains, choice, deps.plan).catch((error: unknown) => {
+      recordBad(ready, waiting, error, watcher);
+      order.settle(waiting.chosen.id);
+    });
+    if (next === undefined) return;
+    const { planned, isChosen } = next;
+    if (planned.id !== waiting.chosen.id) throw changedError(batch.manifest.path);
     if (isChosen) {
       await watcher.beforeRow?.(planned);
       return run.begin(planned);
     }
-    ready.tally.move(waiting.chosen.state, planned.state);
+    ready.tally.skip(waiting.chosen.state, planned.state);
     watcher.skipped(planned);
     await removeRowLeftovers(planned, deps.job);
     chains.record(planned);
     order.settle(planned.id);
   };
   try {
-    for await (const item of batch.manifest.items((_, index) => !chosen.has(index))) {
-      for (let next = order.next(); next !== undefined && !run.isOver; next = order.next()) await begin(next);
-      if (run.isOver) break;
-      const found = 'row' in item ? chosen.get(item.row.index) : undefined;
-      if (!('row' in item) || found === undefined) continue;
-      const { row, record } = item;
-      const waiting = { row, chosen: found, cacheKey: deps.plan.known?.contentHash(record) };
-      if (!order.hasToWait(waiting)) await begin(waiting);
-    }
-    while (order.isOpen && !run.isOver) {
-      const next = order.next();
-      if (next !== undefined) await begin(next);
-      else if (run.isIdle) break;
-      else await run.nextEnd();
-    }
+    await beginInOrder(batch, ready, { order, run, known: deps.plan.known }, begin);
+  } catch (error) {
+    run.stop(toMgwError(error));
+    await run.end();
+    if (ready.tally.ended === 0) throw error;
   } finally {
     await run.end();
     deps.plan.known?.write();
   }
   return run.stoppedBy;
+}
+
+/** The rows of a run that wait, the run itself, and the cache of done rows. */
+interface Pass {
+  order: RunOrder;
+  run: BatchRun;
+  known: PlanDeps['known'];
+}
+
+// Begins the chosen rows in file order, but each after the rows that it waits for. Reads the manifest only up to the
+// last chosen row, so that a later change of the file does not matter.
+async function beginInOrder(
+  { manifest }: Batch,
+  { chosen }: ReadyRun,
+  { order, run, known }: Pass,
+  begin: (waiting: WaitingRow) => Promise<void>,
+): Promise<void> {
+  let unread = chosen.size;
+  for await (const item of manifest.items((_, index) => !chosen.has(index))) {
+    for (let next = order.next(); next !== undefined && !run.isOver; next = order.next()) await begin(next);
+    if (run.isOver) break;
+    const found = 'row' in item ? chosen.get(item.row.index) : undefined;
+    if (!('row' in item) || found === undefined) continue;
+    const { row, record } = item;
+    const waiting = { row, chosen: found, cacheKey: known?.contentHash(record) };
+    if (!order.hasToWait(waiting)) await begin(waiting);
+    unread -= 1;
+    if (unread === 0) break;
+  }
+  while (order.isOpen && !run.isOver) {
+    const next = order.next();
+    if (next !== undefined) await begin(next);
+    else if (run.isIdle) break;
+    else await run.nextEnd();
+  }
+}
+
+// Records a row that has become invalid since the plan was made, for example because a file that it names is gone.
+function recordBad(
+  { plan, tally }: ReadyRun,
+  { row, chosen: { id, state } }: WaitingRow,
+  error: unknown,
+  watcher: BatchWatcher,
+): void {
+  if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
+  plan.bad += 1;
+  plan.problems.push(...problemsOf(row, error));
+  plan.chains.recordInvalid(id);
+  tally.refuse(state);
+  watcher.bad({ id, line: row.line }, error);
 }
 
 // Plans a chosen row again, because another process may have run the row, or a row that it waits for may have failed.

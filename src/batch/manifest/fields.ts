@@ -4,7 +4,7 @@ import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol, protocolNamed, protocolNames } from '../../protocols/registry.ts';
 import { printableLine } from '../../printable.ts';
 import { speechFlags } from '../../speech/flags.ts';
-import { messageOf } from '../../errors.ts';
+import { messageOf, type MgwError } from '../../errors.ts';
 import { nearestName } from '../../nearest.ts';
 import type { Json } from '../../json.ts';
 
@@ -135,4 +135,14 @@ export interface Problem {
 /** Formats a problem: `clips.csv:7: duration: 4.5 is not allowed; …`. */
 export function problemText(file: string, { line, field, message }: Problem): string {
   return `${file}:${line}: ${field === undefined ? '' : `${field}: `}${message}`;
+}
+
+/** Returns the problems of an invalid row, one for each line of the error's message. */
+export function problemsOf({ line }: { line: number }, { message }: MgwError): Problem[] {
+  return message.split('\n').map((text) => ({ line, message: asField(text) }));
+}
+
+/** Removes the dashes from flag names in a message, because a row has fields instead of flags. */
+export function asField(message: string): string {
+  return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }

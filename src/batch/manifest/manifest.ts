@@ -1,7 +1,7 @@
 import { createReadStream, type Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { messageOf, systemCode, usageError, type MgwError } from '../../errors.ts';
+import { messageOf, systemCode, usageError, MgwError } from '../../errors.ts';
 import type { JobKind } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { detectEncoding, Source, Unreadable } from './source.ts';
@@ -277,9 +277,13 @@ async function checkSame(path: string, initialStat: Stats): Promise<void> {
     current.size !== initialStat.size ||
     current.mtimeMs !== initialStat.mtimeMs
   )
-    throw usageError(
-      `The manifest ${printablePath(path)} was changed while it was read. Run the command again.`,
-    );
+    throw changedError(path);
+}
+
+/** Returns the error for a manifest that was changed between two reads. */
+export function changedError(path: string): MgwError {
+  const text = `The manifest ${printablePath(path)} was changed while it was read.`;
+  return new MgwError('usage', text, { retry: 'safe' });
 }
 
 function unreadableFileError(path: string, error: unknown): MgwError {

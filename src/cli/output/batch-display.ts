@@ -145,13 +145,13 @@ function rateText(rate: number): string {
 
 /** A file with one JSON line for each row that has ended. */
 export interface Results {
-  /** Appends a line, and resolves when it is on disk. @throws MgwError('local_io') if it cannot be written. */
+  /** Appends a line, and resolves when it is on disk or in the pipe. @throws MgwError('local_io') if it cannot be written. */
   add(result: Record<string, unknown>): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the `--results` file for appending. Only its owner can read it. `redact` removes the key from each line, and
+ * Opens the `--results` file or pipe for appending. Only its owner can read it. `redact` removes the key from each line, and
  * signatures are removed from URLs.
  * @throws MgwError('local_io'), exit 10, if the file cannot be opened.
  */
@@ -159,11 +159,13 @@ export async function openResults(path: string, redact: (text: string) => string
   const file = await open(path, 'a', 0o600).catch((error: unknown) => {
     throw localError(error, resolve(path), 'no');
   });
+  // A pipe cannot be synced.
+  const isRegular = (await file.stat()).isFile();
   return {
     add: async (result) => {
       try {
         await file.write(`${withoutSignatures(redact(escapeControls(JSON.stringify(result))))}\n`);
-        await file.datasync();
+        if (isRegular) await file.datasync();
       } catch (error) {
         throw localError(error, resolve(path), 'yes');
       }

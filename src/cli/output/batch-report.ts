@@ -9,7 +9,17 @@ import type { Globals } from '../options.ts';
 import { appendSummary, type Cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
-import { type RepeatCommand, commandOf, commandsFor, planView, rowView, explainSkipped } from './plan.ts';
+import {
+  type RepeatCommand,
+  commandOf,
+  commandsFor,
+  planView,
+  rowView,
+  explainSkipped,
+  withBudget,
+  exceeds,
+  failureText,
+} from './plan.ts';
 import { add, type Decimal, formatDecimal, max, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { globalArguments } from '../../flows/next.ts';
@@ -227,8 +237,12 @@ export class BatchReport {
       ...(paid > 0 ? [`paid for ${counted(paid, 'row')} before that`] : []),
       ...(doubtful > 0 ? [`may have paid for ${counted(doubtful, 'row')} in doubt`] : []),
     ];
-    const text = `${stopError.message} This run ${texts.join(' and ')}. Running the command again does not pay for those rows again.`;
-    const retry = stopError.retry === 'safe' ? 'resume' : stopError.retry;
+    // `batch retry --id` remakes a row even if it is done.
+    const advice = this.#repeat.isById
+      ? 'Running the command again pays for those rows again: use --id only for the other rows.'
+      : 'Running the command again does not pay for those rows again.';
+    const text = `${stopError.message} This run ${texts.join(' and ')}. ${advice}`;
+    const retry = this.#repeat.isById ? 'never' : stopError.retry === 'safe' ? 'resume' : stopError.retry;
     return stopError.with({ charged: paid > 0 ? 'yes' : 'maybe', retry, parts: 'rows' }, text);
   }
 
@@ -274,21 +288,6 @@ export class BatchReport {
       note: (text) => progress.note(text),
     });
   }
-}
-
-function exceeds({ budget }: MgwError): boolean {
-  return budget?.exceeded_by !== undefined;
-}
-
-function failureText(error: MgwError): string {
-  return exceeds(error) ? 'over the budget' : error.message;
-}
-
-function withBudget(words: readonly string[], amount: string | undefined): string[] {
-  if (amount === undefined) return [...words];
-  const at = words.indexOf('--budget');
-  if (at === -1) return [...words, '--budget', amount];
-  return [...words.slice(0, at + 1), amount, ...words.slice(at + 2)];
 }
 
 function unfinishedView({ line, id, state, reason, next }: UnfinishedRow): Record<string, unknown> {

@@ -1,5 +1,5 @@
-import { problemText } from '../../batch/manifest/fields.ts';
-import { asField, type Batch, type ModelCost, type Plan } from '../../batch/plan.ts';
+import { asField, problemText } from '../../batch/manifest/fields.ts';
+import { type Batch, type ModelCost, type Plan } from '../../batch/plan.ts';
 import {
   existsText,
   isSpeech,
@@ -219,6 +219,24 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
     ...(has('blocked') ? [runCommand(repeat)] : []),
   ];
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
+}
+
+/** Whether an error reports that a submission would exceed a budget. */
+export function exceeds({ budget }: MgwError): boolean {
+  return budget?.exceeded_by !== undefined;
+}
+
+/** Returns the reason why a row ended with an error. */
+export function failureText(error: MgwError): string {
+  return exceeds(error) ? 'over the budget' : error.message;
+}
+
+/** Returns a command with the given `--budget`; unchanged if `amount` is undefined. */
+export function withBudget(words: readonly string[], amount: string | undefined): string[] {
+  if (amount === undefined) return [...words];
+  const at = words.indexOf('--budget');
+  if (at === -1) return [...words, '--budget', amount];
+  return [...words.slice(0, at + 1), amount, ...words.slice(at + 2)];
 }
 
 /** Formats a plan; `rows` are the rows to report. */

@@ -1,7 +1,11 @@
+import { execFileSync } from 'node:child_process';
+import { constants, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import { afterEach, expect, it, vi } from 'vitest';
 import { Tally } from '../../../src/batch/row-state.ts';
-import { BatchDisplay } from '../../../src/cli/output/batch-display.ts';
+import { BatchDisplay, openResults } from '../../../src/cli/output/batch-display.ts';
+import { freshFolder } from '../../support/fresh-folder.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 afterEach(() => {
@@ -37,4 +41,14 @@ it('a batch without a terminal prints its progress every minute, and nothing aft
   display.stop();
   minute();
   expect(lines).toHaveLength(2);
+});
+
+it.skipIf(process.platform === 'win32')('--results can be a named pipe', async () => {
+  const pipe = join(freshFolder(), 'results');
+  execFileSync('mkfifo', [pipe]);
+  const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
+  const results = await openResults(pipe, (text) => text);
+  await results.add({ id: 'a' });
+  await results.close();
+  expect(readFileSync(reader, 'utf8')).toBe('{"id":"a"}\n');
 });

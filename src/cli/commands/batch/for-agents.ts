@@ -250,6 +250,7 @@ async function runChecked(
     began: () => undefined,
     updated: () => undefined,
     skipped: () => undefined,
+    bad: ({ id }: { id: string }, error: MgwError) => onError(id, error),
     note: () => undefined,
     ended: ({ planned, error }: RowEnd) => {
       if (error !== undefined) onError(planned.id, error);

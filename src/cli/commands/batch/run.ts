@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import { problemsOf, problemText } from '../../../batch/manifest/fields.ts';
 import type { PlanDeps } from '../../../batch/plan.ts';
 import type { PlannedRow, RowState } from '../../../batch/planned-row.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
@@ -82,7 +83,7 @@ export async function execute(
   context.progress.showNotesOnly();
   if (ready.tally.chosen > 0) await display.start();
   try {
-    const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
+    const watcher = watcherOf(context, file, display, report, { results, signals: deps.signals });
     if (!isQueued) watcher.beforeRow = await queueUpdaterOf(context, display, deps.ledger, batch.name, plan);
     const { sidecar = false, mark } = options;
     const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
@@ -142,6 +143,7 @@ function displayOf(context: Context, { tally }: ReadyRun, report: BatchReport): 
 
 function watcherOf(
   context: Context,
+  file: string,
   display: BatchDisplay,
   report: BatchReport,
   { results, signals }: { results: Results | undefined; signals: Signals },
@@ -156,6 +158,9 @@ function watcherOf(
       if (globals.verbose) display.note(redact(text));
     },
     skipped: (planned) => report.addSkipped(planned),
+    bad: (row, error) => {
+      for (const problem of problemsOf(row, error)) display.note(redact(problemText(file, problem)));
+    },
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
       report.addEnded(end, state);
