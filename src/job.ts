@@ -252,6 +252,8 @@ export interface JobRecord {
   runs: (Goal & { run: string; owner: Owner })[];
   /** The goals of the paying commands, each with the time at which a run last achieved it, ISO 8601. */
   goals: (Goal & { deliveredAt?: string })[];
+  /** The first file recorded at each path, oldest first. A later file at the same path does not replace it here. */
+  firstFiles: JobFile[];
   /** The number of files that a finished job has, if known. */
   results?: number;
   /** Unfinished multipart uploads; absent if there are none. */
