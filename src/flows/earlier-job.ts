@@ -215,13 +215,18 @@ function firstFile(job: Job, index: number): JobFile | undefined {
   return filesOfSample(job, job.record.firstFiles, index, fileCount(job, protocolOf(job)))[0];
 }
 
-// Returns a result's files, in the given order. Their contents may differ, because of `--mark` or another download.
+// Returns a result's files, in the given order. Their contents may differ, because of `--mark` or another download. The
+// records of earlier versions lack the result's number. Then the job's output determines the file, or else the number
+// at the end of the file's name.
 function filesOfSample(job: Job, files: readonly JobFile[], index: number, count: number): JobFile[] {
+  if (count === 1) return [...files];
   const goalPath = goalOutput(job);
   const samplePath = goalPath === undefined ? undefined : numberedPath(goalPath, index - 1, count);
-  const isOfSample = ({ path }: JobFile): boolean =>
-    count === 1 || path === samplePath || path.endsWith(`-${index}${extname(path)}`);
-  return files.filter(isOfSample);
+  const unnumbered = files.filter(({ sample }) => sample === undefined);
+  const atOutput = unnumbered.filter(({ path }) => path === samplePath);
+  const others = unnumbered.filter(({ path }) => path.endsWith(`-${index}${extname(path)}`));
+  const guessed = atOutput.length > 0 ? atOutput : others;
+  return files.filter((file) => file.sample === index || guessed.includes(file));
 }
 
 function changedError({ path }: JobFile): MgwError {

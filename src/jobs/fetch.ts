@@ -166,16 +166,17 @@ async function saveAll(
   options: Parameters<typeof saveResult>[4],
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
-  const paths = pathsAt(target.path, observation.results.length, requestedCount(job, protocol));
-  if (paths.length < requestedCount(job, protocol))
-    deps.note(
-      `${requestedCount(job, protocol)} videos were requested; the gateway returned ${paths.length}.`,
-    );
+  const requested = requestedCount(job, protocol);
+  const paths = pathsAt(target.path, observation.results.length, requested);
+  if (paths.length < requested)
+    deps.note(`${requested} videos were requested; the gateway returned ${paths.length}.`);
+  const isNumbered = Math.max(paths.length, requested) > 1;
   const files: JobFile[] = [];
   let firstLoss: MgwError | undefined;
   for (const [index, path] of paths.entries()) {
     try {
-      files.push(await saveResult(watched, { index, path }, protocol, deps, options));
+      const place = { index, path, sample: isNumbered ? index + 1 : undefined };
+      files.push(await saveResult(watched, place, protocol, deps, options));
     } catch (error) {
       if (!isLoss(error)) throw error;
       if (firstLoss !== undefined) deps.note(error.message);
