@@ -1,12 +1,11 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { extname } from 'node:path';
 import { MgwError, usageError } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { recordedJob } from '../jobs/ref.ts';
-import { goalOutput, numberedPath } from '../jobs/output.ts';
+import { filesOfSample, goalOutput, numberedPath } from '../jobs/output.ts';
 import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
@@ -213,20 +212,6 @@ export async function savedFile(
 
 function firstFile(job: Job, index: number): JobFile | undefined {
   return filesOfSample(job, job.record.firstFiles, index, fileCount(job, protocolOf(job)))[0];
-}
-
-// Returns a result's files, in the given order. Their contents may differ, because of `--mark` or another download. The
-// records of earlier versions lack the result's number. Then the job's output determines the file, or else the number
-// at the end of the file's name.
-function filesOfSample(job: Job, files: readonly JobFile[], index: number, count: number): JobFile[] {
-  if (count === 1) return [...files];
-  const goalPath = goalOutput(job);
-  const samplePath = goalPath === undefined ? undefined : numberedPath(goalPath, index - 1, count);
-  const unnumbered = files.filter(({ sample }) => sample === undefined);
-  const atOutput = unnumbered.filter(({ path }) => path === samplePath);
-  const others = unnumbered.filter(({ path }) => path.endsWith(`-${index}${extname(path)}`));
-  const guessed = atOutput.length > 0 ? atOutput : others;
-  return files.filter((file) => file.sample === index || guessed.includes(file));
 }
 
 function changedError({ path }: JobFile): MgwError {

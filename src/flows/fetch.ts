@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { extname, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
@@ -192,7 +192,7 @@ async function savedSpeech(
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
     const { ObjectSink, localPath, removeUploaded, upload } = await import('./object-output.ts');
     const url = target.path;
-    const path = await localPath(`${job.id}-`, url, deps);
+    const path = await localPath(`${job.id}-1${extname(url)}`, deps);
     const sink = new ObjectSink(url, force, deps, { ...options, target: path });
     const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
     const isUploaded = saved === undefined || isObjectUrl(saved.path);
