@@ -87,7 +87,8 @@ export async function deliver(
     const error = thrown.with({ job: thrown.job ?? job });
     if (target === undefined || target.kind === 'stdout') throw error;
     // The job has failed, so partial files of earlier runs will never be completed.
-    if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target.path, 1), deps);
+    if (error.exitCode === exitCodes.failed)
+      await removeJobLeftovers(job, pathsAt(target.path, 1, fileCount(job, protocol)), deps);
     const next = nextForOutput(error, job, target.path);
     throw next === undefined ? error : error.with({ next });
   } finally {

@@ -4,7 +4,7 @@ import type { Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import type { Goal, Job } from '../job.ts';
 import { failedError, noResultError, noSuchJob, pendingError, noHandleError } from '../jobs/errors.ts';
-import { fetchPlace, fileCount, makeFolderOf, withTargets, type FetchPlace } from '../jobs/fetch-place.ts';
+import { fetchPlace, fileCount, makeFoldersOf, withTargets, type FetchPlace } from '../jobs/fetch-place.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
 import { stdoutText } from '../jobs/mark.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
@@ -124,7 +124,7 @@ export async function fetch(
   deps: FlowDeps,
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
-  await makeFolderOf(place, target);
+  await makeFoldersOf(place, target, fileCount(job, protocol));
   if (protocol === undefined) return savedSpeech(job, target, { force, deadline, mark }, deps, hooks.stdout);
   if (!wait) await checkFinished(job, protocol, deps);
   return deliverFound(

@@ -122,7 +122,7 @@ async function fetchTo(
       deps.note(savedText);
     return withoutLeftovers(savedFiles, job, deps);
   }
-  const [path = ''] = pathsAt(target.path, 1);
+  const [path = ''] = pathsAt(target.path, 1, requestedCount(job, protocol));
   const locks = new Map<string, OutputLock>();
   const lock = async (place: Place): Promise<OutputLock> => {
     const identity = identityOf(job, place.index);
