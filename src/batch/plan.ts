@@ -227,7 +227,8 @@ class Planning {
     try {
       const namedRow = nameRow(row, work, this.#batch.name, this.#batch.place);
       checkNoSecret('the path', namedRow.path, this.#deps.redact);
-      return this.#isUnique({ ...namedRow, isNamed: row.id !== undefined }, row.line) ? namedRow : undefined;
+      const named = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
+      return this.#isUnique(named, row.line) ? namedRow : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
@@ -236,14 +237,15 @@ class Planning {
   }
 
   #isUnique(
-    { id, isNamed, hash, path }: Pick<DoneRow, 'id' | 'isNamed' | 'hash' | 'path'>,
+    { id, isNamed, hash, path, count }: Pick<DoneRow, 'id' | 'isNamed' | 'hash' | 'path' | 'count'>,
     line: number,
   ): boolean {
-    const [sameRequest, sameId, samePath] = [
-      earlierLine(this.#hashes, hash, line),
-      earlierLine(this.#ids, id, line),
-      earlierLine(this.#paths, sameFileName(path), line),
-    ];
+    const sameRequest = earlierLine(this.#hashes, hash, line);
+    const sameId = earlierLine(this.#ids, id, line);
+    const pathLines = pathsAt(path, count).map(
+      (each) => [each, earlierLine(this.#paths, sameFileName(each), line)] as const,
+    );
+    const [samePath, samePathLine] = pathLines.find(([, earlier]) => earlier !== undefined) ?? [];
     if (sameId !== undefined) {
       const message = isNamed
         ? `duplicate id "${id}" (also on line ${sameId})`
@@ -252,7 +254,9 @@ class Planning {
       return false;
     }
     if (samePath !== undefined) {
-      this.refuse([{ line, field: 'output', message: `${path} is also the output of line ${samePath}` }]);
+      this.refuse([
+        { line, field: 'output', message: `${samePath} is also the output of line ${samePathLine}` },
+      ]);
       return false;
     }
     if (sameRequest !== undefined)
