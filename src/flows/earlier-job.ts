@@ -180,7 +180,8 @@ async function videoOf(
   } as const;
   const delivery = await deliverFound(job, protocol, 'fetch', options, deps).catch((error: unknown) => {
     // The submission that needs the video has not been sent.
-    throw error instanceof MgwError ? error.with({ charged: 'no' }) : error;
+    const retry = error instanceof MgwError && error.retry === 'never' ? 'never' : 'safe';
+    throw error instanceof MgwError ? error.with({ charged: 'no', retry }) : error;
   });
   await delivery.delivered();
   const newFile = delivery.files[index - 1];

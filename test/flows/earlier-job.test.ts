@@ -247,7 +247,9 @@ describe("an earlier job's video", () => {
       ...{ command: 'submit', ask: 'file', output: join(folder, 'own.mp4') },
     };
     const made = await job(began, accepted, success(2));
-    await expect(asset(made, '#2')).rejects.toMatchObject({ code: 'pending', charged: 'no' });
+    await expect(asset(made, '#2')).rejects.toMatchObject({
+      ...{ code: 'pending', charged: 'no', retry: 'safe' },
+    });
     writeFileSync(join(folder, 'own-2.mp4'), 'changed');
     await expect(asset(made, '#2')).rejects.toMatchObject({ code: 'local_io', charged: 'no' });
   });
