@@ -236,16 +236,13 @@ class Planning {
     }
   }
 
-  #isUnique(
-    { id, isNamed, hash, path, count }: Pick<DoneRow, 'id' | 'isNamed' | 'hash' | 'path' | 'count'>,
-    line: number,
-  ): boolean {
+  #isUnique(row: Omit<DoneRow, 'take' | 'job' | 'version' | 'files'>, line: number): boolean {
+    const { id, isNamed, hash, path, count } = row;
     const sameRequest = earlierLine(this.#hashes, hash, line);
     const sameId = earlierLine(this.#ids, id, line);
-    const pathLines = pathsAt(path, count).map(
-      (each) => [each, earlierLine(this.#paths, sameFileName(each), line)] as const,
-    );
-    const [samePath, samePathLine] = pathLines.find(([, earlier]) => earlier !== undefined) ?? [];
+    const paths = pathsAt(path, count);
+    const pathLines = paths.map((each) => earlierLine(this.#paths, sameFileName(each), line));
+    const index = pathLines.findIndex((earlier) => earlier !== undefined);
     if (sameId !== undefined) {
       const message = isNamed
         ? `duplicate id "${id}" (also on line ${sameId})`
@@ -253,9 +250,9 @@ class Planning {
       this.refuse([{ line, field: isNamed ? 'id' : undefined, message }]);
       return false;
     }
-    if (samePath !== undefined) {
+    if (index >= 0) {
       this.refuse([
-        { line, field: 'output', message: `${samePath} is also the output of line ${samePathLine}` },
+        { line, field: 'output', message: `${paths[index]} is also the output of line ${pathLines[index]}` },
       ]);
       return false;
     }
@@ -266,8 +263,7 @@ class Planning {
 
   #isPathFree({ path, work }: NamedRow): boolean {
     if (this.#batch.force || path.includes('{job}')) return true;
-    const count = countOf(work);
-    return pathsAt(path, count).every((each) => !pathExists(each));
+    return pathsAt(path, countOf(work)).every((each) => !pathExists(each));
   }
 
   async #count(planned: PlannedRow): Promise<PlannedRow> {

@@ -59,7 +59,10 @@ describe('a batch plan', () => {
     const head = 'id,protocol,model,duration,sample-count,prompt\nshot,a,video-a,5,2,a boat\n';
     const file = scene.file('shots.csv', head);
     const both = `${head}shot-1,a,video-a,5,1,a cat\n`;
-    const problem = { line: 3, message: expect.stringMatching(/shot-1\.mp4 is also the output of line 2$/) };
+    const problem = {
+      line: 3,
+      message: expect.stringMatching(/shot-1\.mp4 is also the output of line 2$/) as string,
+    };
     scene.file('shots.csv', both);
     expect(await scene.read('plan', file)).toMatchObject({ exit_code: 2, problems: [problem] });
     scene.file('shots.csv', head);
