@@ -20,6 +20,8 @@ export type JobState = (typeof jobStates)[number];
 export interface JobFile {
   /** The file's absolute path, or `s3://BUCKET/KEY` for an object. */
   path: string;
+  /** The result's number within its job, starting at 1; absent if the job has only one result. */
+  sample?: number;
   bytes: number;
   /** The file's SHA-256 in lower-case hexadecimal. */
   sha256: string;
@@ -85,10 +87,7 @@ export type Life = 'alive' | 'dead' | 'unknown';
 /** What a run must achieve before it is done. */
 export type Milestone = 'accept' | 'finish' | 'file';
 
-/**
- * A command's goal. Two commands with the same submission and the same goal are treated
- * as one repeated command (design 4).
- */
+/** A command's goal. Two commands with the same submission and goal are treated as one repeated command (design 4). */
 export interface Goal {
   /** The kind of command: `submit` for a command that pays, `rm` for one that removes the job. */
   command: 'submit' | 'wait' | 'fetch' | 'rm';
@@ -254,6 +253,8 @@ export interface JobRecord {
   runs: (Goal & { run: string; owner: Owner })[];
   /** The goals of the paying commands, each with the time at which a run last achieved it, ISO 8601. */
   goals: (Goal & { deliveredAt?: string })[];
+  /** The first file recorded at each path, oldest first. A later file at the same path does not replace it here. */
+  firstFiles: JobFile[];
   /** The number of files that a finished job has, if known. */
   results?: number;
   /** Unfinished multipart uploads; absent if there are none. */
@@ -275,9 +276,9 @@ export function isSameGoal(one: Goal, other: Goal): boolean {
 }
 
 /**
- * Whether a command with this goal continues the job instead of paying for a new one (design 4). If
- * the job has this goal, it must not have been achieved. If the job has only other goals, at least one
- * of them must not have been achieved.
+ * Whether a command with this goal continues the job instead of paying for a new one (design 4). If the job has this
+ * goal, it must not have been achieved. If the job has only other goals, at least one of them must not have been
+ * achieved.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;

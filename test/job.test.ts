@@ -3,7 +3,16 @@ import { isFinal, isOpenFor, type Goal, type Job, type JobState } from '../src/j
 
 function jobWith(...goals: (Goal & { deliveredAt?: string })[]): Job {
   const lifeOf = (): 'unknown' => 'unknown';
-  const record = { fingerprint: '', account: '', elided: false, attempts: 0, runs: [], goals, damaged: 0 };
+  const record = {
+    fingerprint: '',
+    account: '',
+    elided: false,
+    attempts: 0,
+    runs: [],
+    goals,
+    firstFiles: [],
+    damaged: 0,
+  };
   return {
     id: 'job_00000000000000',
     protocol: 'c',

@@ -27,6 +27,8 @@ export interface DoneRow {
   hash: string;
   /** The row's output path in the plan. */
   path: string;
+  /** The number of files that the row requests. */
+  count: number;
   take: number;
   job: string;
   /** The job's version in the ledger. */
@@ -137,7 +139,17 @@ export async function rememberRow(
   if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
-  known.add(cacheKey, { id, isNamed, hash, path: rowPath, take: take.number, job: job.id, version, files });
+  const cached = {
+    id,
+    isNamed,
+    hash,
+    path: rowPath,
+    count: countOf(work),
+    take: take.number,
+    version,
+    files,
+  };
+  known.add(cacheKey, { ...cached, job: job.id });
 }
 
 /** Whether a cached row is still done: its job is unchanged, its files exist, and the row has no retry. */

@@ -227,7 +227,8 @@ class Planning {
     try {
       const namedRow = nameRow(row, work, this.#batch.name, this.#batch.place);
       checkNoSecret('the path', namedRow.path, this.#deps.redact);
-      return this.#isUnique({ ...namedRow, isNamed: row.id !== undefined }, row.line) ? namedRow : undefined;
+      const named = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
+      return this.#isUnique(named, row.line) ? namedRow : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
@@ -235,15 +236,13 @@ class Planning {
     }
   }
 
-  #isUnique(
-    { id, isNamed, hash, path }: Pick<DoneRow, 'id' | 'isNamed' | 'hash' | 'path'>,
-    line: number,
-  ): boolean {
-    const [sameRequest, sameId, samePath] = [
-      earlierLine(this.#hashes, hash, line),
-      earlierLine(this.#ids, id, line),
-      earlierLine(this.#paths, sameFileName(path), line),
-    ];
+  #isUnique(row: Omit<DoneRow, 'take' | 'job' | 'version' | 'files'>, line: number): boolean {
+    const { id, isNamed, hash, path, count } = row;
+    const sameRequest = earlierLine(this.#hashes, hash, line);
+    const sameId = earlierLine(this.#ids, id, line);
+    const paths = pathsAt(path, count);
+    const pathLines = paths.map((each) => earlierLine(this.#paths, sameFileName(each), line));
+    const index = pathLines.findIndex((earlier) => earlier !== undefined);
     if (sameId !== undefined) {
       const message = isNamed
         ? `duplicate id "${id}" (also on line ${sameId})`
@@ -251,8 +250,10 @@ class Planning {
       this.refuse([{ line, field: isNamed ? 'id' : undefined, message }]);
       return false;
     }
-    if (samePath !== undefined) {
-      this.refuse([{ line, field: 'output', message: `${path} is also the output of line ${samePath}` }]);
+    if (index >= 0) {
+      this.refuse([
+        { line, field: 'output', message: `${paths[index]} is also the output of line ${pathLines[index]}` },
+      ]);
       return false;
     }
     if (sameRequest !== undefined)
@@ -262,8 +263,7 @@ class Planning {
 
   #isPathFree({ path, work }: NamedRow): boolean {
     if (this.#batch.force || path.includes('{job}')) return true;
-    const count = countOf(work);
-    return pathsAt(path, count).every((each) => !pathExists(each));
+    return pathsAt(path, countOf(work)).every((each) => !pathExists(each));
   }
 
   async #count(planned: PlannedRow): Promise<PlannedRow> {

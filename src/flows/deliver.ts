@@ -1,9 +1,9 @@
-import { parse } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { DownloadProgress } from '../http/download.ts';
 import type { Milestone, Job, JobFile } from '../job.ts';
 import { failedError, interruptedError, showCommand } from '../jobs/errors.ts';
+import { fileCount } from '../jobs/fetch-place.ts';
 import { fetchResults } from '../jobs/fetch.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { pathsAt, type Target } from '../jobs/output.ts';
@@ -24,6 +24,8 @@ export interface DeliveryOptions {
   strict?: boolean | undefined;
   /** Whether to mark each MP4 as AI-generated. */
   mark?: boolean | undefined;
+  /** The results that have been saved elsewhere, in order. They are not fetched. */
+  saved?: readonly (JobFile | undefined)[];
   deadline: Deadline;
 }
 
@@ -70,12 +72,10 @@ export async function deliver(
 ): Promise<JobFile[]> {
   if (options.target?.kind === 'file' && isObjectUrl(options.target.path)) {
     const { deliverToObjects } = await import('./object-output.ts');
-    const url = options.target.path;
-    return deliverToObjects(job, url, options, deps, (path) => {
-      // Notes must name the object, not the local file that is uploaded to it.
-      const note = (text: string): void => deps.note(text.replaceAll(parse(path).name, parse(url).name));
-      const own = { ...deps, note };
-      return deliver(job, protocol, { ...options, target: { kind: 'file', path }, force: true }, own, hooks);
+    const output = { url: options.target.path, requested: fileCount(job, protocol) };
+    return deliverToObjects(job, output, options, deps, (path, saved, ownDeps) => {
+      const ownOptions = { ...options, target: { kind: 'file', path }, saved, force: true } as const;
+      return deliver(job, protocol, ownOptions, ownDeps, hooks);
     });
   }
   hooks.onAccepted?.(job, hooks.isResumed);
@@ -87,7 +87,8 @@ export async function deliver(
     const error = thrown.with({ job: thrown.job ?? job });
     if (target === undefined || target.kind === 'stdout') throw error;
     // The job has failed, so partial files of earlier runs will never be completed.
-    if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target.path, 1), deps);
+    if (error.exitCode === exitCodes.failed)
+      await removeJobLeftovers(job, pathsAt(target.path, 1, fileCount(job, protocol)), deps);
     const next = nextForOutput(error, job, target.path);
     throw next === undefined ? error : error.with({ next });
   } finally {
@@ -98,7 +99,7 @@ export async function deliver(
 async function waitAndSave(
   job: Job,
   protocol: Protocol,
-  { ask, target, force, deadline, mark }: DeliveryOptions,
+  { ask, target, saved, force, deadline, mark }: DeliveryOptions,
   deps: FlowDeps,
   { isResumed, onUpdate, onProgress, toStdout = refuseStdout }: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
@@ -117,7 +118,7 @@ async function waitAndSave(
   };
   if (target !== undefined) {
     const { key, trustedOrigins } = deps;
-    const saveOptions = { target, force, mark, key, trustedOrigins, toStdout, onProgress };
+    const saveOptions = { target, saved, force, mark, key, trustedOrigins, toStdout, onProgress };
     return fetchResults(job, protocol, deps, { ...watchOptions, ...saveOptions });
   }
   if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, watchOptions);

@@ -1,12 +1,11 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { extname } from 'node:path';
 import { MgwError, usageError } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { recordedJob } from '../jobs/ref.ts';
-import { goalOutput, numberedPath } from '../jobs/output.ts';
+import { filesOfSample, goalOutput, numberedPath } from '../jobs/output.ts';
 import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
@@ -19,8 +18,9 @@ import { type Session, transferDeadline } from './session.ts';
 /** An asset from an earlier job: its video or a frame of the video. */
 export interface EarlierAsset {
   /**
-   * `sha256:HEX.mp4`, with the video's hash. A frame's name also ends in `#first` or `#last`, because the bytes of a
-   * frame depend on ffmpeg.
+   * `sha256:HEX.mp4`, with the hash of the job's first recorded file of this video. The name never changes: it is part
+   * of the fingerprint of the request that uses the asset, and a later download or `--mark` may add a file with a
+   * different content. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend on ffmpeg.
    */
   name: string;
   /** Returns the bytes to send: the video, or the frame as a PNG. */
@@ -89,17 +89,22 @@ export async function earlierAsset(
 ): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
   const { key, index, label } = part;
-  const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  return assetOf(session, job, part, await videoOf(session, job, index, label, fetched));
+  const ledger = await session.ledger();
+  const job = await recordedJob(ledger, key.startsWith('job_') ? key : `@${key}`);
+  const file = await videoOf(session, job, index, label, fetched);
+  const latest = (await ledger.read(job.id)) ?? job;
+  return assetOf(session, latest, part, firstFile(latest, index) ?? file);
 }
 
 /**
- * Returns the assets in a job's record, newest first; empty if the job's video has not been saved. Does not access any
- * file.
+ * Returns the assets in a job's record; empty if the job's video has not been saved. The first one identifies the
+ * video. The others have the names that earlier versions of mgw gave it. Does not access any file.
  */
 export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
-  const files = filesOfSample(job, part.index, fileCount(job, protocolOf(job)));
-  return files.map((file) => assetOf(session, job, part, file));
+  const count = fileCount(job, protocolOf(job));
+  const files = filesOfSample(job, [...job.record.firstFiles, ...job.files], part.index, count);
+  const byHash = new Map(files.map((file) => [file.sha256, file]));
+  return [...byHash.values()].map((file) => assetOf(session, job, part, file));
 }
 
 function assetOf(
@@ -111,8 +116,9 @@ function assetOf(
   return {
     name: `sha256:${sha256}.mp4${place === undefined ? '' : `#${place}`}`,
     read: async () => {
-      const file = await videoOf(session, job, index, label);
-      if (file.sha256 !== sha256) throw changedError(file);
+      // The video may have been saved again since the job was found.
+      const latest = (await (await session.ledger()).read(job.id)) ?? job;
+      const file = await videoOf(session, latest, index, label);
       const copies = await copiesIn(session);
       try {
         const path = await copies.pathOf(file);
@@ -159,7 +165,7 @@ async function videoOf(
       `${label}: ${printableLine(filePath, 200)} has changed since it was saved.`,
       { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
     );
-  const [recordedFile] = filesOfSample(job, index, count);
+  const recordedFile = firstFile(job, index);
   if (recordedFile !== undefined && fetched !== 'missing') return recordedFile;
   if (fetched === 'none')
     throw usageError(`${label}: ${job.id} has not been saved.`, ['mgw', 'jobs', 'fetch', job.id]);
@@ -174,7 +180,8 @@ async function videoOf(
   } as const;
   const delivery = await deliverFound(job, protocol, 'fetch', options, deps).catch((error: unknown) => {
     // The submission that needs the video has not been sent.
-    throw error instanceof MgwError ? error.with({ charged: 'no' }) : error;
+    const retry = error instanceof MgwError && error.retry === 'never' ? 'never' : 'safe';
+    throw error instanceof MgwError ? error.with({ charged: 'no', retry }) : error;
   });
   await delivery.delivered();
   const newFile = delivery.files[index - 1];
@@ -184,8 +191,8 @@ async function videoOf(
 }
 
 /**
- * Returns the newest intact file of a job's n-th result, counted from 1, on this machine or in the store; undefined if
- * there is none.
+ * Returns an intact file of a job's n-th result, counted from 1, on this machine or in the store; undefined if there is
+ * none. Prefers files with the content of the first recorded file, then newer files.
  * @throws MgwError('store') if the store does not respond.
  */
 export async function savedFile(
@@ -194,20 +201,18 @@ export async function savedFile(
   index: number,
   count: number,
 ): Promise<JobFile | undefined> {
-  const files = filesOfSample(job, index, count);
+  const [first] = filesOfSample(job, job.record.firstFiles, index, count);
+  const newestFirst = filesOfSample(job, job.files, index, count).reverse();
+  const isFirst = ({ sha256 }: JobFile): boolean => sha256 === first?.sha256;
+  const files = [...newestFirst.filter(isFirst), ...newestFirst.filter((file) => !isFirst(file))];
   for (const file of files) if (await isIntact(file)) return file;
   for (const file of files)
     if (isObjectUrl(file.path) && (await (await session.objects()).has(file.path, file))) return file;
   return undefined;
 }
 
-// Returns a result's files, newest first. All have the same content, saved in different places.
-function filesOfSample(job: Job, index: number, count: number): JobFile[] {
-  const goalPath = goalOutput(job);
-  const samplePath = goalPath === undefined ? undefined : numberedPath(goalPath, index - 1, count);
-  const isOfSample = ({ path }: JobFile): boolean =>
-    count === 1 || path === samplePath || path.endsWith(`-${index}${extname(path)}`);
-  return job.files.filter(isOfSample).reverse();
+function firstFile(job: Job, index: number): JobFile | undefined {
+  return filesOfSample(job, job.record.firstFiles, index, fileCount(job, protocolOf(job)))[0];
 }
 
 function changedError({ path }: JobFile): MgwError {

@@ -1,10 +1,10 @@
-import { resolve } from 'node:path';
+import { extname, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import type { Goal, Job } from '../job.ts';
 import { failedError, noResultError, noSuchJob, pendingError, noHandleError } from '../jobs/errors.ts';
-import { fetchPlace, fileCount, makeFolderOf, withTargets, type FetchPlace } from '../jobs/fetch-place.ts';
+import { fetchPlace, fileCount, makeFoldersOf, withTargets, type FetchPlace } from '../jobs/fetch-place.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
 import { stdoutText } from '../jobs/mark.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
@@ -124,7 +124,7 @@ export async function fetch(
   deps: FlowDeps,
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
-  await makeFolderOf(place, target);
+  await makeFoldersOf(place, target, fileCount(job, protocol));
   if (protocol === undefined) return savedSpeech(job, target, { force, deadline, mark }, deps, hooks.stdout);
   if (!wait) await checkFinished(job, protocol, deps);
   return deliverFound(
@@ -192,7 +192,7 @@ async function savedSpeech(
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
     const { ObjectSink, localPath, removeUploaded, upload } = await import('./object-output.ts');
     const url = target.path;
-    const path = await localPath(`${job.id}-`, url, deps);
+    const path = await localPath(`${job.id}-1${extname(url)}`, deps);
     const sink = new ObjectSink(url, force, deps, { ...options, target: path });
     const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
     const isUploaded = saved === undefined || isObjectUrl(saved.path);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { extname } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
@@ -39,7 +40,7 @@ export class LocalCopies {
     if (!(await store.has(file.path, file)))
       throw usageError(`${displayPath} was replaced or deleted after it was saved.`);
     const url = await store.address(file.path);
-    const target = await localPath(`${copyPrefix}${randomUUID()}-`, file.path, deps);
+    const target = await localPath(`${copyPrefix}${randomUUID()}${extname(file.path)}`, deps);
     const lock = await lockOutput(target, deps, { identity: copyPrefix, deadline });
     this.#locks.push(lock);
     const { clock, signals, retries, userAgent, note } = deps;

@@ -160,8 +160,11 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
  */
 function freePath(existingPath: string): string | undefined {
   const { dir, name, ext } = parse(existingPath);
-  if (/[{}]|[\\/]$/.test(existingPath) || /^\.{0,2}$/.test(name)) return undefined;
-  if (isObjectUrl(existingPath)) {
+  const isObject = isObjectUrl(existingPath);
+  // A template for several objects is numbered like one object. `{n}` is replaced later.
+  const checkedPath = isObject ? existingPath.replaceAll('{n}', 'n') : existingPath;
+  if (/[{}]|[\\/]$/.test(checkedPath) || /^\.{0,2}$/.test(name)) return undefined;
+  if (isObject) {
     const [, stem = name, number = '1'] = /^(.+)-(\d{1,9})$/.exec(name) ?? [];
     return `${dir}/${stem}-${Number(number) + 1}${ext}`;
   }

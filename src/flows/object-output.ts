@@ -1,14 +1,17 @@
-import { createHash } from 'node:crypto';
 import { readdir, rm } from 'node:fs/promises';
-import { extname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import { removeLeftovers } from '../files/output-lock.ts';
 import { localError } from '../errors.ts';
 import { makeOwnFolder } from '../files/make-folder.ts';
+import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { bestEffort, claimantOf, lockOutput, removeJobLeftovers } from '../jobs/lock-output.ts';
-import { numberedPath, pathsAt } from '../jobs/output.ts';
+import { fetchCommand } from '../jobs/errors.ts';
+import { isLoss } from '../jobs/fetch.ts';
+import { savedText } from '../jobs/mark.ts';
+import { filesOfSample, numberedPath, pathsAt } from '../jobs/output.ts';
 import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
 import type { RecoveredAudio } from '../speech/sink.ts';
 import { alternativeOutput } from './next.ts';
@@ -19,72 +22,119 @@ interface UploadOptions {
   /** Whether to replace existing objects. */
   force: boolean;
   deadline: Deadline;
+  /** The job's output, if it differs from the object's URL because the job has several results. */
+  jobOutput?: string | undefined;
+}
+
+/** Where to save a job's results as objects. */
+interface ObjectOutput {
+  url: string;
+  /** The number of results that the submission requested. */
+  requested: number;
 }
 
 /**
  * Saves a job's results as objects (design 17). Each result is first completed and verified in a local file, which is
- * kept until the upload succeeds.
- * @param save saves the results at a local path
+ * kept until the upload succeeds. A rerun uploads the kept files before it asks the gateway.
+ * @param save saves the results at a local path, except those in `saved`, which is in the results' order
  * @throws MgwError as `save` does; 'store' or 'output_exists' if the results cannot be uploaded, charged 'yes'.
  */
 export async function deliverToObjects(
   job: Job,
-  url: string,
-  options: UploadOptions,
+  { url, requested }: ObjectOutput,
+  options: UploadOptions & { mark?: boolean | undefined },
   deps: FlowDeps,
-  save: (path: string) => Promise<JobFile[]>,
+  save: (path: string, saved: readonly (JobFile | undefined)[], deps: FlowDeps) => Promise<unknown>,
 ): Promise<JobFile[]> {
-  const path = await localPath(`${job.id}-`, url, deps);
-  const uploaded = await findUploadedFiles(job, url, deps);
-  if (uploaded !== undefined) {
-    const paths = pathsAt(path, uploaded.length);
-    await removeJobLeftovers(job, paths, deps);
-    for (const each of paths) await removeUploaded(job, each, deps);
-    return uploaded;
+  // The name does not depend on the URL, so that a rerun with another URL finds the file.
+  const path = await localPath(`${job.id}-{n}.mp4`, deps);
+  const uploadAll = (): Promise<(JobFile | undefined)[]> =>
+    uploadResults(job, { url, requested }, { ...options, jobOutput: url }, deps);
+  const saved = await uploadAll();
+  if (options.mark && saved.some((file) => file && !file.provenance?.includes('xmp'))) deps.note(savedText);
+  const ended = isComplete(saved) ? saved : await saveAndUpload();
+  for (const each of pathsAt(path, ended.length)) await removeUploaded(job, each, deps);
+  await removeJobLeftovers(job, pathsAt(path, ended.length), deps);
+  return ended;
+
+  async function saveAndUpload(): Promise<JobFile[]> {
+    // Notes must name the object, not the local file that is uploaded to it.
+    const localName = new RegExp(`${job.id}-(\\d+)\\.mp4`, 'g');
+    const objectName = (_: string, number: string): string =>
+      basename(numberedPath(url, Number(number) - 1, requested));
+    const note = (text: string): void => deps.note(text.replace(localName, objectName));
+    const loss = await save(path, saved, { ...deps, note }).then(
+      () => undefined,
+      (error: unknown) => {
+        if (isLoss(error)) return error;
+        throw error;
+      },
+    );
+    const files = await uploadAll();
+    if (isComplete(files)) return files;
+    throw (
+      loss ??
+      new MgwError('local_io', `A result of ${job.id} changed before it was uploaded.`, {
+        ...{ charged: 'yes', retry: 'resume', job, next: [...fetchCommand(job), '-o', url] },
+      })
+    );
   }
-  const stem = path.slice(0, path.length - extname(path).length);
-  const files: JobFile[] = [];
-  for (const file of await save(path)) {
-    const [, number] = /^-(\d+)\./.exec(file.path.slice(stem.length)) ?? [];
-    const object = number === undefined ? url : numberedPath(url, Number(number) - 1, 2);
-    files.push(await upload(job, file, object, options, deps));
-  }
-  return files;
 }
 
-// Returns the results if an earlier run uploaded all of them but died before it reported success.
-async function findUploadedFiles(job: Job, url: string, deps: FlowDeps): Promise<JobFile[] | undefined> {
-  const count = job.record.results ?? 0;
-  const urls = pathsAt(url, count);
-  const files = urls.flatMap((each) => job.files.find(({ path }) => path === each) ?? []);
-  if (files.length === 0 || files.length < count) return undefined;
-  const store = await deps.objects();
-  for (const file of files) if (!(await store.has(file.path, file))) return undefined;
-  return files;
+function isComplete(files: readonly (JobFile | undefined)[]): files is readonly JobFile[] & JobFile[] {
+  return files.length > 0 && !files.includes(undefined);
+}
+
+// Uploads the results that are complete in the upload folder. Returns the object of each result; undefined for a result
+// that is neither in the store nor in the folder.
+async function uploadResults(
+  job: Job,
+  { url, requested }: ObjectOutput,
+  options: UploadOptions,
+  deps: FlowDeps,
+): Promise<(JobFile | undefined)[]> {
+  const latest = (await deps.ledger.read(job.id)) ?? job;
+  const count = latest.record.results ?? requested;
+  const objects: (JobFile | undefined)[] = [];
+  for (const [index, objectUrl] of pathsAt(url, count, requested).entries()) {
+    const stored = latest.files.find((file) => file.path === objectUrl);
+    if (stored !== undefined && (await (await deps.objects()).has(objectUrl, stored))) {
+      objects.push(stored);
+      continue;
+    }
+    const files = filesOfSample(latest, latest.files, index + 1, Math.max(count, requested));
+    const kept = await firstIntact(files.filter((file) => dirname(file.path) === deps.uploadFolder));
+    objects.push(kept && (await upload(latest, kept, objectUrl, options, deps)));
+  }
+  return objects;
+}
+
+async function firstIntact(files: readonly JobFile[]): Promise<JobFile | undefined> {
+  for (const file of files) if (await isIntact(file)) return file;
+  return undefined;
 }
 
 /** The name prefix of downloaded objects in the upload folder. */
 export const copyPrefix = 'copy-';
 
 /**
- * Returns the path of an object's local file in the upload folder. Creates the folder, and removes copies left by dead
+ * Returns the path of a local file in the upload folder. Creates the folder, and removes copies left by dead
  * processes.
  * @throws MgwError('local_io') if the folder cannot be created.
  */
-export async function localPath(prefix: string, url: string, deps: FlowDeps): Promise<string> {
+export async function localPath(name: string, deps: FlowDeps): Promise<string> {
   const { uploadFolder } = deps;
   await makeOwnFolder(uploadFolder).catch((error: unknown) => {
     throw localError(error, uploadFolder, 'no');
   });
   await bestEffort(deps, async () => {
-    for (const name of await readdir(uploadFolder)) {
-      const [, copy] = /^(copy-.+)\.part\.json$/.exec(name) ?? [];
+    for (const entry of await readdir(uploadFolder)) {
+      const [, copy] = /^(copy-.+)\.part\.json$/.exec(entry) ?? [];
       if (copy !== undefined)
         await removeLeftovers(join(uploadFolder, copy), copyPrefix, await claimantOf(deps));
     }
   });
-  const name = createHash('sha256').update(url).digest('hex').slice(0, 12);
-  return join(uploadFolder, `${prefix}${name}${extname(url)}`);
+  return join(uploadFolder, name);
 }
 
 /** Removes an uploaded result's local file, and the leftovers of an upload that was killed. */
@@ -102,7 +152,7 @@ export async function upload(
   job: Job,
   file: JobFile,
   url: string,
-  { force, deadline }: UploadOptions,
+  { force, deadline, jobOutput = url }: UploadOptions,
   deps: FlowDeps,
 ): Promise<JobFile> {
   const { ledger } = deps;
@@ -122,16 +172,16 @@ export async function upload(
     await bestEffort(deps, () => rm(file.path, { force: true }));
     return object;
   } catch (error) {
-    throw uploadError(error, file, job, url, force);
+    throw uploadError(error, file, job, jobOutput, force);
   } finally {
     await bestEffort(deps, () => lock.release());
   }
 }
 
-function uploadError(error: unknown, { path }: JobFile, job: Job, url: string, force: boolean): unknown {
+function uploadError(error: unknown, { path }: JobFile, job: Job, output: string, force: boolean): unknown {
   if (!(error instanceof MgwError)) return error;
-  const output = alternativeOutput(error, url) ?? url;
-  const next = ['mgw', 'jobs', 'fetch', job.id, '-o', output, ...(force ? ['--force'] : [])];
+  const nextOutput = alternativeOutput(error, output) ?? output;
+  const next = ['mgw', 'jobs', 'fetch', job.id, '-o', nextOutput, ...(force ? ['--force'] : [])];
   const paidError = error.with({ charged: 'yes', retry: 'resume', job, next });
   if (error.code === 'store' || error.code === 'output_exists')
     paidError.message = `${error.message} The result is kept as ${path}.`;

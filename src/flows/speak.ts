@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { join } from 'node:path';
+import { extname, join } from 'node:path';
 import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
@@ -108,9 +108,9 @@ async function objectSink(
   deps: FlowDeps,
 ): Promise<AudioSink> {
   const { ObjectSink, localPath } = await import('./object-output.ts');
-  const order = `${canonicalJson(body)}\n${key ?? ''}\n${fresh ? randomUUID() : ''}`;
+  const order = [canonicalJson(body), key ?? '', fresh ? randomUUID() : '', url].join('\n');
   const name = createHash('sha256').update(order).digest('hex').slice(0, 12);
-  const target = await localPath(`tts-${name}-`, url, deps);
+  const target = await localPath(`tts-${name}${extname(url)}`, deps);
   const wavRate = format.wav ? sampleRate : undefined;
   const options = { target, mime: format.mime, wavRate, mark: mark ? deps.note : undefined };
   return new ObjectSink(url, force, deps, options);

@@ -4,6 +4,7 @@ import { version } from '../installation.ts';
 import type { Job } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
 import { acceptedJobError, fetchCommand } from '../jobs/errors.ts';
+import { fileCount } from '../jobs/fetch-place.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { checkReceipts, checkSidecarsFree, writeSidecars } from '../jobs/receipt.ts';
@@ -105,7 +106,7 @@ export async function payAndDeliver(
     const { job, value, delivered } = await inRun(order.goal, deps, begin, async (begunJob, runDeps) => {
       const { job: submitted, isResumed } = await submit(begunJob, order, runDeps);
       accepted = submitted;
-      const target = await targetFor(accepted, options);
+      const target = await targetFor(accepted, fileCount(accepted, protocol), options);
       const allHooks = { ...hooks, isResumed };
       const files = await deliver(accepted, protocol, { ...options, target }, runDeps, allHooks);
       if (options.sidecar) {
@@ -121,15 +122,28 @@ export async function payAndDeliver(
   }
 }
 
-async function targetFor(job: Job, { target, makeFolder }: VideoSubmission): Promise<Target | undefined> {
+async function targetFor(
+  job: Job,
+  count: number,
+  { target, makeFolder }: VideoSubmission,
+): Promise<Target | undefined> {
   if (target === undefined || target.kind === 'stdout') return target;
   if (makeFolder === undefined) return { ...target, path: outputOf(target.path, job.id) };
   const path = target.path.replaceAll('{job}', job.id);
-  await makeFolder(path).catch((error: unknown) => {
+  await makeFolders(path, count, makeFolder).catch((error: unknown) => {
     if (!(error instanceof MgwError)) throw error;
     throw error.with({ charged: 'yes', retry: 'resume', next: [...fetchCommand(job), '-o', './'] });
   });
   return { ...target, path };
+}
+
+// Each file may have its own folder, as in `take{n}/clip.mp4`.
+async function makeFolders(
+  path: string,
+  count: number,
+  makeFolder: (path: string) => Promise<void>,
+): Promise<void> {
+  for (const each of pathsAt(path, count)) await makeFolder(each);
 }
 
 async function checkTargets(
@@ -148,7 +162,7 @@ async function checkTargets(
   if (makeFolder !== undefined && target.kind !== 'stdout') {
     // The job's id is new, so no file can exist at a path that contains it.
     if (target.path.includes('{job}')) return;
-    await makeFolder(target.path);
+    await makeFolders(target.path, count, makeFolder);
   }
   checkTargetFree(target, count, force);
   if (sidecar) await checkSidecarsFree(target, count, force);

@@ -148,9 +148,12 @@ async function noteReachProblems(session: Session, urls: readonly string[]): Pro
 async function urlOf(store: Store | undefined, name: string, files: LocalFiles): Promise<string> {
   if (store === undefined) throw usageError(`${name} is an uploaded file, but no store is configured.`);
   const read = files.get(name);
-  if (!name.includes('#')) return store.url(name, read);
-  const png = await frameOf(name, read);
-  return store.url(storedName('frame.png', png), () => Promise.resolve(png));
+  const isFrame = name.includes('#');
+  if (read === undefined && !isFrame) return store.url(name);
+  // The name in the body is that of an earlier job's video. A frame of it, or another copy, has its own content.
+  const content = await frameOf(name, read);
+  const path = isFrame ? 'frame.png' : name;
+  return store.url(storedName(path, content), () => Promise.resolve(content));
 }
 
 async function base64Of(name: string, files: LocalFiles): Promise<string> {

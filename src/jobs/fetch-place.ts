@@ -1,5 +1,5 @@
 import { mkdir, stat } from 'node:fs/promises';
-import { dirname, extname, resolve } from 'node:path';
+import { dirname, extname } from 'node:path';
 import { messageOf, usageError, localError } from '../errors.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
@@ -97,13 +97,13 @@ export function fileCount({ request, record }: Job, protocol: Protocol | undefin
   return Math.max(requestedCount, record.results ?? 0);
 }
 
-/** Creates the folder for a file whose name mgw chose. @throws MgwError('local_io') if that fails. */
-export async function makeFolderOf(place: FetchPlace, target: Target): Promise<void> {
+/** Creates the folders for `count` files whose names mgw chose. @throws MgwError('local_io') if that fails. */
+export async function makeFoldersOf(place: FetchPlace, target: Target, count: number): Promise<void> {
   if (place.kind !== 'names' || target.kind === 'stdout' || isObjectUrl(target.path)) return;
-  const folder = dirname(resolve(target.path));
-  await mkdir(folder, { recursive: true }).catch((error: unknown) => {
-    throw localError(error, folder, 'no');
-  });
+  for (const folder of new Set(pathsAt(target.path, count).map(dirname)))
+    await mkdir(folder, { recursive: true }).catch((error: unknown) => {
+      throw localError(error, folder, 'no');
+    });
 }
 
 function targetIn(place: FetchPlace, { job, index, count }: FetchItem): Target {

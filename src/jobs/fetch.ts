@@ -25,6 +25,8 @@ import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
 /** Options for fetching results: the target, and how to wait and save. */
 export interface FetchOptions extends WatchOptions, SaveOptions {
   target: Target;
+  /** The results that have been saved elsewhere, in order. They are neither fetched nor returned. */
+  saved?: readonly (JobFile | undefined)[] | undefined;
   /** Writes bytes to standard output, in order. */
   toStdout: (bytes: Uint8Array) => Promise<void>;
 }
@@ -120,7 +122,7 @@ async function fetchTo(
       deps.note(savedText);
     return withoutLeftovers(savedFiles, job, deps);
   }
-  const [path = ''] = pathsAt(target.path, 1);
+  const [path = ''] = pathsAt(target.path, 1, requestedCount(job, protocol));
   const locks = new Map<string, OutputLock>();
   const lock = async (place: Place): Promise<OutputLock> => {
     const identity = identityOf(job, place.index);
@@ -163,31 +165,33 @@ async function saveAll(
   watched: WatchedJob,
   protocol: Protocol,
   deps: JobDeps,
-  options: Parameters<typeof saveResult>[4],
+  options: Parameters<typeof saveResult>[4] & Pick<FetchOptions, 'saved'>,
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
-  const paths = pathsAt(target.path, observation.results.length, requestedCount(job, protocol));
-  if (paths.length < requestedCount(job, protocol))
-    deps.note(
-      `${requestedCount(job, protocol)} videos were requested; the gateway returned ${paths.length}.`,
-    );
+  const requested = requestedCount(job, protocol);
+  const paths = pathsAt(target.path, observation.results.length, requested);
+  if (paths.length < requested)
+    deps.note(`${requested} videos were requested; the gateway returned ${paths.length}.`);
+  const isNumbered = Math.max(paths.length, requested) > 1;
   const files: JobFile[] = [];
-  let firstLoss: MgwError | undefined;
+  const losses: MgwError[] = [];
   for (const [index, path] of paths.entries()) {
+    if (options.saved?.[index] !== undefined) continue;
     try {
-      files.push(await saveResult(watched, { index, path }, protocol, deps, options));
+      const place = { index, path, sample: isNumbered ? index + 1 : undefined };
+      files.push(await saveResult(watched, place, protocol, deps, options));
     } catch (error) {
       if (!isLoss(error)) throw error;
-      if (firstLoss !== undefined) deps.note(error.message);
-      firstLoss ??= error;
+      if (losses.push(error) > 1) deps.note(error.message);
     }
   }
-  if (firstLoss !== undefined) throw withCount(firstLoss, files.length, paths.length);
+  const [firstLoss] = losses;
+  if (firstLoss !== undefined) throw withCount(firstLoss, paths.length - losses.length, paths.length);
   return files;
 }
 
-// Whether an error affects only one file, so the other files are still fetched. A full disk affects all of them.
-function isLoss(error: unknown): error is MgwError {
+/** Whether an error affects only one file, so the other files are still fetched. A full disk affects all of them. */
+export function isLoss(error: unknown): error is MgwError {
   const lossExitCodes: number[] = [exitCodes.auth, exitCodes.unavailable, exitCodes.incomplete];
   return error instanceof MgwError && lossExitCodes.includes(error.exitCode);
 }

@@ -3,18 +3,18 @@ import { escapeFrom, realPathOf } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
-import type { Milestone, Goal, Job } from '../job.ts';
+import type { Milestone, Goal, Job, JobFile } from '../job.ts';
 
 /** Where a result goes: a file or an object (`s3://BUCKET/KEY`), or standard output. */
 export type Target = { kind: 'file'; path: string } | { kind: 'stdout' };
 
 /**
- * Returns the path of the n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes
- * `1.mp4`.
+ * Returns the path of the n-th of a job's files: `{n}.mp4` becomes `1.mp4`, and `clip.mp4` becomes `clip-1.mp4` if there
+ * are several (design 6).
  */
 export function numberedPath(path: string, index: number, count: number): string {
-  if (count === 1) return path;
   if (path.includes('{n}')) return path.replaceAll('{n}', String(index + 1));
+  if (count === 1) return path;
   const extension = extname(path);
   return `${path.slice(0, path.length - extension.length)}-${index + 1}${extension}`;
 }
@@ -47,6 +47,23 @@ export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record
   // missing.
   if (key?.includes('/')) return output?.replaceAll('{job}', id);
   return output === undefined ? undefined : outputOf(output, id);
+}
+
+/**
+ * Returns those of a job's files that contain its result `number`, counted from 1, in the given order. Their contents
+ * may differ, because of `--mark` or another download. The records of earlier versions lack the result's number. Then
+ * the job's output determines the file, or else the number at the end of the file's name.
+ * @param count the job's number of results
+ */
+export function filesOfSample(job: Job, files: readonly JobFile[], number: number, count: number): JobFile[] {
+  if (count === 1) return [...files];
+  const output = goalOutput(job);
+  const samplePath = output === undefined ? undefined : numberedPath(output, number - 1, count);
+  const unnumbered = files.filter(({ sample }) => sample === undefined);
+  const atOutput = unnumbered.filter(({ path }) => path === samplePath);
+  const others = unnumbered.filter(({ path }) => path.endsWith(`-${number}${extname(path)}`));
+  const guessed = atOutput.length > 0 ? atOutput : others;
+  return files.filter((file) => file.sample === number || guessed.includes(file));
 }
 
 /** Returns a job's output: the path or URL with `{id}` replaced by the job's id. */

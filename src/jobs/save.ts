@@ -41,6 +41,8 @@ interface ResultOptions extends SaveOptions {
 /** A result's index and path. */
 export interface Place {
   index: number;
+  /** The result's number, for its record; see {@link JobFile}. */
+  sample?: number | undefined;
   /** Absolute path. */
   path: string;
 }
@@ -82,7 +84,11 @@ export async function saveResult(
   const markedFile = options.mark ? await markedCopy(part, output, deps.note) : undefined;
   const { bytes, sha256 } = markedFile ?? part;
   const markFields = markedFile && { ...provenanceOf(markedFile.path), unmarked_sha256: part.sha256 };
-  const file: JobFile = { path: place.path, bytes, sha256, mime, ...receipt, ...markFields };
+  const file: JobFile = {
+    path: place.path,
+    ...(place.sample !== undefined && { sample: place.sample }),
+    ...{ bytes, sha256, mime, ...receipt, ...markFields },
+  };
   // Record the file before publishing it, so that a later run recognizes the file by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
   const { assertLease } = output;

@@ -48,6 +48,7 @@ const mismatch = z.object({
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const file = z.object({
   path: text,
+  sample: z.number().int().min(1).optional(),
   bytes: z.number().nonnegative(),
   sha256,
   mime: text.optional(),

@@ -90,6 +90,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, lifeOf:
       attempts: 0,
       runs: [],
       goals: [],
+      firstFiles: [],
       damaged: 0,
       lifeOf,
     },
@@ -136,6 +137,9 @@ function applyEvent(job: Job, event: RecordedEvent): void {
 }
 
 function addFile(job: Job, file: JobFile, insteadOf?: string): void {
+  const { record } = job;
+  if (!record.firstFiles.some(({ path }) => path === file.path))
+    record.firstFiles = [...record.firstFiles, file];
   job.files = [...job.files.filter(({ path }) => path !== file.path && path !== insteadOf), file];
 }
 

@@ -54,6 +54,24 @@ describe('a batch plan', () => {
     expect(stderr).toMatch(why);
   });
 
+  it('refuses an output that is one of the files of an earlier row, even if that row is done', async () => {
+    scene.gateway.samples = 2;
+    const head = 'id,protocol,model,duration,sample-count,prompt\nshot,a,video-a,5,2,a boat\n';
+    const file = scene.file('shots.csv', head);
+    const both = `${head}shot-1,a,video-a,5,1,a cat\n`;
+    const problem = {
+      line: 3,
+      message: expect.stringMatching(/shot-1\.mp4 is also the output of line 2$/) as string,
+    };
+    scene.file('shots.csv', both);
+    expect(await scene.read('plan', file)).toMatchObject({ exit_code: 2, problems: [problem] });
+    scene.file('shots.csv', head);
+    for (const states of [{ done: 1 }, { done: 1 }])
+      expect(await scene.read('run', file)).toMatchObject({ exit_code: 0, batch: { states } });
+    scene.file('shots.csv', both);
+    expect(await scene.read('run', file)).toMatchObject({ exit_code: 2, problems: [problem] });
+  });
+
   it.each([
     ['that no row may have', 'duration: [5, five]', 4],
     ['that its model does not accept', 'duration: [5, 99]', 2],

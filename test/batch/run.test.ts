@@ -494,6 +494,24 @@ describe('output file names of a batch', () => {
     });
     expect(charges()).toEqual({ 'a boat': 1 });
   });
+
+  it('may contain the number in the name of a folder', async () => {
+    scene.gateway.samples = 2;
+    const row = 'id,protocol,model,duration,sample-count,prompt\none,a,video-a,5,2,a boat\n';
+    const file = scene.file('m.csv', row);
+    for (const name of ['{id}', '{job}']) {
+      const output = `${name}/take{n}/clip.{ext}`;
+      const fetched = name === '{id}' ? [] : ['--force'];
+      const ran = await scene.read('run', file, '-o', scene.at(`out/${output}`), ...fetched);
+      expect(ran).toMatchObject({ exit_code: 0 });
+    }
+    const folders = readdirSync(scene.at('out')).map((name) => readdirSync(join(scene.at('out'), name)));
+    expect(folders).toEqual([
+      ['take1', 'take2'],
+      ['take1', 'take2'],
+    ]);
+    expect(charges()).toEqual({ 'a boat': 1 });
+  });
 });
 
 describe('a row whose result is no longer available at the gateway', () => {

@@ -129,6 +129,8 @@ describe('submit -o', () => {
     expect(run.stdout).toBe(`${join(user.cwd, 'clip-1.mp4')}\n${join(user.cwd, 'clip-2.mp4')}\n`);
     expect([file('clip-1.mp4'), file('clip-2.mp4')]).toEqual(videos.slice(0, 2));
     expect(found()).toEqual(['clip-1.mp4', 'clip-2.mp4']);
+    const { job } = (await here(['jobs', 'show', '@last', '--json'])).json;
+    expect(job.files).toMatchObject([{ sample: 1 }, { sample: 2 }]);
   });
 
   it.each([

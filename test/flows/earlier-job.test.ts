@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import {
@@ -45,7 +45,7 @@ const success = (results: number): JobEvent => ({
   ...{ type: 'finished', state: 'succeeded', native_status: '', results },
 });
 const film = Buffer.from('a film');
-const fileAt = (path: string, content = film): JobEvent => ({
+const fileAt = (path: string, content = film): JobEvent & { type: 'file' } => ({
   type: 'file',
   file: { path, bytes: content.length, sha256: createHash('sha256').update(content).digest('hex') },
 });
@@ -82,15 +82,28 @@ describe("an earlier job's video", () => {
     expect(Buffer.from(await found.read())).toEqual(film);
   });
 
-  it('is not replaced by a different file of the job if its own file disappears', async () => {
-    const { folder, job, asset } = scene();
+  it('keeps the name of its first file if another file is recorded, which supplies the bytes if the first is gone', async () => {
+    const { folder, job, asset, session } = scene();
     const [old, newest, other] = [join(folder, 'a.mp4'), join(folder, 'b.mp4'), Buffer.from('another film')];
     writeFileSync(old, film);
+    const made = await job(accepted, success(1), fileAt(old));
+    const found = await asset(made);
+    const ledger = await session.ledger();
+    // `jobs fetch --mark` saves a file with another content, after this command has found the job.
     writeFileSync(newest, other);
-    const found = await asset(await job(accepted, success(1), fileAt(old), fileAt(newest, other)));
-    rmSync(newest);
-    const message = `${old} changed while the command ran.`;
-    await expect(found.read()).rejects.toMatchObject({ code: 'usage', message });
+    await ledger.append(made.id, fileAt(newest, other));
+    const again = await asset(made);
+    expect(again.name).toBe(found.name);
+    expect(Buffer.from(await again.read())).toEqual(film);
+    rmSync(old);
+    expect(Buffer.from(await found.read())).toEqual(other);
+    // Another download replaces the first file.
+    writeFileSync(old, other);
+    await ledger.append(made.id, fileAt(old, other));
+    expect((await asset(made)).name).toBe(found.name);
+    const latest = (await ledger.read(made.id)) ?? made;
+    const names = recordedAssets(session, latest, { key: 'k', index: 1, label: '' }).map(({ name }) => name);
+    expect(names).toEqual([found.name, expect.stringMatching(/^sha256:[\da-f]{64}\.mp4$/)]);
   });
 
   it('is identified by its recorded hash if its file is missing, and a dry run fetches nothing at all', async () => {
@@ -123,26 +136,44 @@ describe("an earlier job's video", () => {
     await expect(frame.read()).rejects.toThrow('changed while the command ran');
   });
 
-  it('is the newest file with its number, regardless of the name before the number', async () => {
+  it('is the newest file with its number, regardless of the file names', async () => {
+    const { folder, job, session } = scene();
+    const at = (name: string): string => join(folder, name);
+    const names = ['1-scene-1.mp4', '2-scene-1.mp4', 'v1/clip-2.mp4', 'v2/clip-2.mp4'];
+    for (const each of ['v1', 'v2']) mkdirSync(at(each));
+    const files = names.map((name, index): JobEvent => {
+      const { file, ...event } = fileAt(at(name));
+      return { ...event, file: { ...file, sample: (index % 2) + 1 } };
+    });
+    const made = await job(accepted, success(2), ...files);
+    for (const name of names) writeFileSync(at(name), film);
+    const saved = async (index: number): Promise<string | undefined> =>
+      (await savedFile(session, made, index, 2))?.path;
+    expect([await saved(1), await saved(2)]).toEqual([at('v1/clip-2.mp4'), at('v2/clip-2.mp4')]);
+    rmSync(at('v2/clip-2.mp4'));
+    expect(await saved(2)).toBe(at('2-scene-1.mp4'));
+    rmSync(at('2-scene-1.mp4'));
+    expect(await saved(2)).toBeUndefined();
+    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, label: '' }).length);
+    expect(parts).toEqual([1, 1]);
+    expect((await savedFile(session, made, 1, 1))?.path).toBe(at('v1/clip-2.mp4'));
+  });
+
+  it('is the file at the output of its command, or else the file with its number in the name, if its number was not recorded', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
     const began: JobEvent = {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
-      ...{ command: 'submit', ask: 'file', output: at('own.mp4') },
+      ...{ command: 'submit', ask: 'file', output: at('{n}-scene-1.mp4') },
     };
-    const names = ['own-1.mp4', 'own-2.mp4', 'copy-1.mp4', 'copy-2.mp4', 'other.mp4'];
-    const made = await job(began, accepted, success(2), ...names.map((name) => fileAt(at(name))));
+    const names = ['1-scene-1.mp4', '2-scene-1.mp4', 'copy-1.mp4', 'copy-2.mp4'];
     for (const name of names) writeFileSync(at(name), film);
-    const saved = async (index: number): Promise<string | undefined> =>
-      (await savedFile(session, made, index, 2))?.path;
-    expect([await saved(1), await saved(2)]).toEqual([at('copy-1.mp4'), at('copy-2.mp4')]);
-    rmSync(at('copy-2.mp4'));
-    expect(await saved(2)).toBe(at('own-2.mp4'));
-    rmSync(at('own-2.mp4'));
-    expect(await saved(2)).toBeUndefined();
-    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, label: '' }).length);
-    expect(parts).toEqual([2, 2]);
-    expect((await savedFile(session, made, 1, 1))?.path).toBe(at('other.mp4'));
+    const saved = async (...recorded: string[]): Promise<(string | undefined)[]> => {
+      const made = await job(began, accepted, success(2), ...recorded.map((name) => fileAt(at(name))));
+      return Promise.all([1, 2].map(async (index) => (await savedFile(session, made, index, 2))?.path));
+    };
+    expect(await saved(...names)).toEqual([at('1-scene-1.mp4'), at('2-scene-1.mp4')]);
+    expect(await saved('copy-1.mp4', 'copy-2.mp4')).toEqual([at('copy-1.mp4'), at('copy-2.mp4')]);
   });
 
   it('is selected by its number even if a template has determined its file name', async () => {
@@ -216,7 +247,9 @@ describe("an earlier job's video", () => {
       ...{ command: 'submit', ask: 'file', output: join(folder, 'own.mp4') },
     };
     const made = await job(began, accepted, success(2));
-    await expect(asset(made, '#2')).rejects.toMatchObject({ code: 'pending', charged: 'no' });
+    await expect(asset(made, '#2')).rejects.toMatchObject({
+      ...{ code: 'pending', charged: 'no', retry: 'safe' },
+    });
     writeFileSync(join(folder, 'own-2.mp4'), 'changed');
     await expect(asset(made, '#2')).rejects.toMatchObject({ code: 'local_io', charged: 'no' });
   });

@@ -1,9 +1,11 @@
+import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import { deliverToObjects, localPath, ObjectSink, upload } from '../../src/flows/object-output.ts';
 import type { Job, JobEvent, JobFile } from '../../src/job.ts';
+import { savedText } from '../../src/jobs/mark.ts';
 import { pathsAt } from '../../src/jobs/output.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -50,31 +52,38 @@ const success = (results: number): JobEvent => ({
   ...{ type: 'finished', state: 'succeeded', native_status: '', results },
 });
 const options = { force: false, deadline: { remainingMs: () => Infinity } };
-const fileAt = (path: string): JobFile => ({ path, bytes: 1, sha256: 'a'.repeat(64) });
 
-/** Returns a function that saves files with the given extensions at a local path, as a download does. */
-function maker(...endings: string[]): (path: string) => Promise<JobFile[]> {
-  return (path) => {
-    const paths = endings.map((ending) => path.replace(/\.mp4$/, `${ending}.mp4`));
-    for (const each of paths) writeFileSync(each, 'x');
-    return Promise.resolve(paths.map(fileAt));
+const content = 'x';
+const fileAt = (path: string, more: Partial<JobFile> = {}): JobFile => ({
+  ...{ path, bytes: 1, sha256: createHash('sha256').update(content).digest('hex') },
+  ...more,
+});
+const toUrl = (url: string, requested = 1): { url: string; requested: number } => ({ url, requested });
+
+/** Returns a function that saves a job's results at a local path, as a download does. */
+function maker({ ledger }: Deps, { id }: Job, ...samples: number[]): (path: string) => Promise<void> {
+  return async (path) => {
+    for (const sample of samples.length === 0 ? [1] : samples) {
+      const file = fileAt(pathsAt(path, sample).at(-1) ?? '', samples.length === 0 ? {} : { sample });
+      writeFileSync(file.path, content);
+      await ledger.append(id, { type: 'file', file });
+    }
   };
 }
+
+/** Fails like a download that the gateway no longer offers. */
+const expired = (): Promise<never> =>
+  Promise.reject(new MgwError('result_unavailable', 'It is gone.', { charged: 'yes' }));
 
 describe('results saved as objects', () => {
   it('become one object with the requested name or several numbered objects, and no local file remains', async () => {
     const { deps, calls, left, job } = await scene();
     const one = await job(success(1));
-    const saved = await deliverToObjects(one, 's3://m/a.mp4', options, deps, maker(''));
+    const saved = await deliverToObjects(one, toUrl('s3://m/a.mp4'), options, deps, maker(deps, one));
     expect(saved).toEqual([fileAt('s3://m/a.mp4')]);
     const two = await job(success(2));
-    const both = await deliverToObjects(
-      two,
-      's3://m/b.mp4',
-      { ...options, force: true },
-      deps,
-      maker('-1', '-2'),
-    );
+    const force = { ...options, force: true };
+    const both = await deliverToObjects(two, toUrl('s3://m/b.mp4', 2), force, deps, maker(deps, two, 1, 2));
     expect(both.map(({ path }) => path)).toEqual(['s3://m/b-1.mp4', 's3://m/b-2.mp4']);
     const puts = ['a.mp4 x false', 'b-1.mp4 x true', 'b-2.mp4 x true'].map((each) => `put s3://m/${each} 0`);
     expect([calls, left()]).toEqual([puts, []]);
@@ -86,47 +95,115 @@ describe('results saved as objects', () => {
     ]);
   });
 
+  it.each([
+    ['s3://m/clip', ['s3://m/clip-1', 's3://m/clip-2']],
+    ['s3://m/x/clip.{n}', ['s3://m/x/clip.1', 's3://m/x/clip.2']],
+    ['s3://m/v{n}/clip.mp4', ['s3://m/v1/clip.mp4', 's3://m/v2/clip.mp4']],
+  ])('become different objects for the output %s', async (url, urls) => {
+    const { deps, objects, job } = await scene();
+    const made = await job(success(2));
+    await deliverToObjects(made, toUrl(url, 2), options, deps, maker(deps, made, 1, 2));
+    expect([...objects]).toEqual(urls);
+  });
+
   it('are not uploaded again after an earlier run, whose leftovers are removed', async () => {
     const { deps, objects, left, job } = await scene();
     const urls = ['s3://m/b-1.mp4', 's3://m/b-2.mp4'];
     const made = await job(success(2), ...urls.map((url): JobEvent => ({ type: 'file', file: fileAt(url) })));
     for (const url of urls) objects.add(url);
-    const path = await localPath(`${made.id}-`, 's3://m/b.mp4', deps);
-    await maker('-1', '-2')(path);
     // Creates lock files of downloads and uploads whose processes died before they claimed the locks.
-    for (const each of pathsAt(path, 2))
+    for (const each of pathsAt(await localPath(`${made.id}-{n}.mp4`, deps), 2)) {
+      writeFileSync(each, content);
       for (const lock of [each, `${each}.upload`]) writeFileSync(`${lock}.part.json`, '');
-    const never = (): Promise<JobFile[]> => Promise.reject(new Error('made again'));
-    const saved = await deliverToObjects(made, 's3://m/b.mp4', options, deps, never);
+    }
+    const never = (): Promise<void> => Promise.reject(new Error('made again'));
+    const output = toUrl('s3://m/b.mp4', 2);
+    const saved = await deliverToObjects(made, output, options, deps, never);
     expect([saved.map((file) => file.path), left()]).toEqual([urls, []]);
-    await deliverToObjects(made, 's3://m/b.mp4', options, deps, never);
+    await deliverToObjects(made, output, options, deps, never);
     expect(deps.notes).toEqual([]);
     objects.delete('s3://m/b-2.mp4');
-    await expect(deliverToObjects(made, 's3://m/b.mp4', options, deps, never)).rejects.toThrow('made again');
+    await expect(deliverToObjects(made, output, options, deps, never)).rejects.toThrow('made again');
   });
 
-  it('are all fetched again if only some of them were uploaded', async () => {
-    const { deps, objects, job } = await scene();
+  it('are uploaded from the files that an earlier run kept, at any output, even if the gateway no longer has them', async () => {
+    const { deps, objects, left, job } = await scene();
+    const made = await job(success(2));
+    const saveTwo = maker(deps, made, 1, 2);
+    objects.add('s3://m/b-2.mp4');
+    await saveTwo(await localPath(`${made.id}-{n}.mp4`, deps));
+    const output = toUrl('s3://m/c.mp4', 2);
+    const saved = await deliverToObjects(made, output, options, deps, expired);
+    expect(saved.map(({ path }) => path)).toEqual(['s3://m/c-1.mp4', 's3://m/c-2.mp4']);
+    expect(left()).toEqual([]);
+    // A file elsewhere may be unmarked, and is never removed.
+    const local = join(deps.uploadFolder, '..', 'own.mp4');
+    const own = await job(success(1), { type: 'file', file: fileAt(local) });
+    writeFileSync(local, content);
+    await expect(deliverToObjects(own, toUrl('s3://m/d.mp4'), options, deps, expired)).rejects.toThrow(
+      'gone',
+    );
+  });
+
+  it('are kept and uploaded one by one: a stored result is not fetched, and a lost result does not affect the others', async () => {
+    const { deps, objects, left, job } = await scene();
     objects.add('s3://m/b-1.mp4');
-    const made = await job(success(2), { type: 'file', file: fileAt('s3://m/b-1.mp4') });
-    expect(await deliverToObjects(made, 's3://m/b.mp4', options, deps, maker('-1', '-2'))).toHaveLength(2);
+    const made = await job(success(3), { type: 'file', file: fileAt('s3://m/b-1.mp4', { sample: 1 }) });
+    const output = toUrl('s3://m/b.mp4', 3);
+    const stored: (string | undefined)[] = [];
+    const failing = deliverToObjects(made, output, options, deps, async (path, saved) => {
+      stored.push(...saved.map((file) => file?.path));
+      await maker(deps, made, 3)(path);
+      return expired();
+    });
+    await expect(failing).rejects.toMatchObject({ code: 'result_unavailable' });
+    expect(stored).toEqual(['s3://m/b-1.mp4', undefined, undefined]);
+    expect([[...objects], left()]).toEqual([['s3://m/b-1.mp4', 's3://m/b-3.mp4'], []]);
+  });
+
+  it('have the names that were checked before payment if fewer arrive than were requested', async () => {
+    const { deps, job } = await scene();
+    const made = await job(success(1));
+    const output = toUrl('s3://m/b.mp4', 2);
+    const saved = await deliverToObjects(made, output, options, deps, maker(deps, made, 1));
+    expect(saved.map(({ path }) => path)).toEqual(['s3://m/b-1.mp4']);
+    expect(await deliverToObjects(made, output, options, deps, expired)).toEqual(saved);
+  });
+
+  it('are reported as changed if they are damaged before they are uploaded', async () => {
+    const { deps, job } = await scene();
+    const made = await job(success(1));
+    const damaged = deliverToObjects(made, toUrl('s3://m/b.mp4'), options, deps, async (path) => {
+      await maker(deps, made)(path);
+      writeFileSync(pathsAt(path, 1)[0] ?? '', 'y');
+    });
+    const next = ['mgw', 'video', 'c', 'fetch', made.id, '-o', 's3://m/b.mp4'];
+    await expect(damaged).rejects.toMatchObject({ code: 'local_io', charged: 'yes', next });
+  });
+
+  it('are uploaded unmarked with a note if an earlier run kept them without a mark', async () => {
+    const { deps, job } = await scene();
+    const made = await job(success(1));
+    await maker(deps, made)(await localPath(`${made.id}-{n}.mp4`, deps));
+    await deliverToObjects(made, toUrl('s3://m/b.mp4'), { ...options, mark: true }, deps, expired);
+    expect(deps.notes).toEqual([savedText]);
   });
 
   it('are passed to the store with the start times of earlier uploads of the same object', async () => {
     const { deps, calls, job } = await scene();
     const since = '2026-11-22T10:00:00.000Z';
     const begun = (url: string): JobEvent => ({ type: 'uploading', url, since });
-    const made = await job(begun('s3://m/other.mp4'));
+    const made = await job(success(1), begun('s3://m/other.mp4'));
     // Another process begins this upload after this process has read the job.
     await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
-    await deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''));
+    await deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, maker(deps, made));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
   });
 
   it('become a single object if two processes upload a file and the first process removes the file', async () => {
     const { deps, calls, left, job } = await scene();
     const made = await job(success(1));
-    const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
+    const path = await localPath(`${made.id}-1.mp4`, deps);
     writeFileSync(path, 'x');
     const object = fileAt('s3://m/a.mp4');
     expect(await upload(made, fileAt(path), object.path, options, deps)).toEqual(object);
@@ -136,7 +213,7 @@ describe('results saved as objects', () => {
 });
 
 describe('an upload that fails', () => {
-  it.each<[string, MgwError, boolean, string[]]>([
+  it.each<[string, MgwError, boolean, string[], string?]>([
     [
       'because of the store',
       new MgwError('store', 'No answer.', { exit: 'unavailable' }),
@@ -144,16 +221,23 @@ describe('an upload that fails', () => {
       ['s3://m/a.mp4', '--force'],
     ],
     ['because of another object', new MgwError('output_exists', 'It exists.'), true, ['s3://m/a-2.mp4']],
+    [
+      "because of another object at the job's output",
+      new MgwError('output_exists', 'It exists.'),
+      true,
+      ['s3://m/v{n}/a-2.mp4'],
+      's3://m/v{n}/a.mp4',
+    ],
     ['because of the disk', new MgwError('local_io', 'No space.'), false, ['s3://m/a.mp4']],
   ])(
     'keeps the paid file if it fails %s, and the error suggests the command that uploads the file',
-    async (_, thrown, isNamed, output) => {
+    async (_, thrown, isNamed, output, jobOutput) => {
       const { deps, left, job } = await scene(() => Promise.reject(thrown));
       const made = await job(success(1));
-      const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
+      const path = await localPath(`${made.id}-1.mp4`, deps);
       writeFileSync(path, 'x');
       const force = output.includes('--force');
-      const failing = upload(made, fileAt(path), 's3://m/a.mp4', { ...options, force }, deps);
+      const failing = upload(made, fileAt(path), 's3://m/a.mp4', { ...options, force, jobOutput }, deps);
       const error: unknown = await failing.catch((reason: unknown) => reason);
       expect(error).toMatchObject({
         ...{
@@ -174,26 +258,26 @@ describe('an upload that fails', () => {
     const bug = new Error('bug');
     const { deps, job } = await scene(() => Promise.reject(bug));
     const made = await job(success(1));
-    await expect(deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''))).rejects.toBe(bug);
+    await expect(
+      deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, maker(deps, made)),
+    ).rejects.toBe(bug);
   });
 });
 
 it('the folder for uploads is checked before payment', async () => {
   const { deps } = await scene();
   writeFileSync(deps.uploadFolder, '');
-  await expect(localPath('x-', 's3://m/a.mp4', deps)).rejects.toMatchObject({
+  await expect(localPath('x.mp4', deps)).rejects.toMatchObject({
     code: 'local_io',
     charged: 'no',
   });
 });
 
-it("a result's local path depends only on its object's URL, and keeps the extension", async () => {
+it('copies that were left by dead processes do not prevent the use of the upload folder', async () => {
   const { deps } = await scene();
-  const path = await localPath('x-', 's3://m/a.mp4', deps);
-  expect([path, path.endsWith('.mp4')]).toEqual([await localPath('x-', 's3://m/a.mp4', deps), true]);
-  expect(await localPath('x-', 's3://n/a.mp4', deps)).not.toBe(path);
+  const path = await localPath('x.mp4', deps);
   mkdirSync(join(deps.uploadFolder, 'copy-a.part.json'));
-  await localPath('x-', 's3://m/a.mp4', deps);
+  expect(await localPath('x.mp4', deps)).toBe(path);
 });
 
 describe('speech that is saved as an object', () => {
@@ -216,7 +300,7 @@ describe('speech that is saved as an object', () => {
 
   it('may replace the local file of an earlier run', async () => {
     const { deps } = await scene();
-    await localPath('x-', 's3://m/a.mp3', deps);
+    await localPath('x.mp3', deps);
     const sink = sinkAt(deps, 's3://m/a.mp3');
     writeFileSync(sink.target, 'x');
     await sink.open();
@@ -232,7 +316,7 @@ describe('speech that is saved as an object', () => {
       '/m/job_5.mp3',
       's3://m/job_2.mp3',
     ];
-    const files = urls.map(fileAt);
+    const files = urls.map((url) => fileAt(url));
     const recovered = async (url: string): Promise<string | undefined> =>
       (await sinkAt(deps, url).recover(files))?.file?.path;
     expect(await recovered('s3://m/{id}.mp3')).toBeUndefined();

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
@@ -66,6 +66,9 @@ describe('before payment, a video', () => {
     await check({ target: own, makeFolder });
     await check({ target: { kind: 'stdout' }, makeFolder });
     expect(made).toEqual([path]);
+    for (const name of ['v1', 'v2']) mkdirSync(join(folder, name));
+    await check({ target: { kind: 'file', path: join(folder, 'v{n}', 'b.mp4') }, makeFolder }, a);
+    expect(made.slice(1)).toEqual(['v1/b.mp4', 'v2/b.mp4'].map((name) => join(folder, name)));
   });
 });
 

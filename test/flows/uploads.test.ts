@@ -163,6 +163,16 @@ describe('the upload of a submission', () => {
     );
   });
 
+  it("names another copy of an earlier job's video after the hash of its own bytes", async () => {
+    const [first, copy] = ['film', 'marked'].map((text) => storedName('a.mp4', content(text)));
+    const names: string[] = [];
+    const store = { url: (name: string) => Promise.resolve(`https://a.test/${names.push(name)}`) };
+    const session = sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store as unknown as Store) });
+    const known: LocalFiles = new Map([[first ?? '', () => Promise.resolve(content('marked'))]]);
+    await uploadFor(session, c, { model: 'vendor-h3', reference_video_urls: [first ?? ''] }, known)?.();
+    expect(names).toEqual([copy]);
+  });
+
   it("is refused if a job's frame is not available locally, or if a file is neither local nor in the store", async () => {
     const none: LocalFiles = new Map();
     await expect(uploaded({ image: frame }, none)).rejects.toThrow('is a frame of an earlier job');

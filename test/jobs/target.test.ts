@@ -8,6 +8,7 @@ import { freshFolder } from '../support/servers.ts';
 describe('pathsAt', () => {
   it.each<[string, number, number | undefined, string[]]>([
     ['/x/clip.mp4', 1, undefined, ['/x/clip.mp4']],
+    ['/x/v{n}/clip.mp4', 1, undefined, ['/x/v1/clip.mp4']],
     ['/x/clip.mp4', 2, undefined, ['/x/clip-1.mp4', '/x/clip-2.mp4']],
     ['/x/clip.mp4', 1, 2, ['/x/clip-1.mp4']],
     ['/x/clip.mp4', 3, 2, ['/x/clip-1.mp4', '/x/clip-2.mp4', '/x/clip-3.mp4']],
