@@ -11,6 +11,7 @@ import type { ComposedSpeech } from '../flows/speak.ts';
 import type { Order } from '../jobs/order.ts';
 import { at, canonicalJson, type Json } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
+import { videoCount } from '../protocols/protocol.ts';
 import { speechModel } from '../speech/wire.ts';
 
 /** A row's request for one paid submission, composed and checked as by the equivalent `submit` or `tts` command. */
@@ -65,7 +66,7 @@ export function needsUrls(work: Work): boolean {
 
 /** Returns the number of files that a request creates. */
 export function countOf(work: Work): number {
-  return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);
+  return isSpeech(work) ? 1 : videoCount(work.protocol, work.body);
 }
 
 /** Returns the value of the field that a flag sets in a request, such as `prompt` or `seed`. */

@@ -8,14 +8,14 @@ import { hasPassword } from '../state-url.ts';
 import { minSecretLength } from '../redact.ts';
 import { keyInPlainFile } from './key.ts';
 import type { Env } from './layers.ts';
-import { configFolder, thisHost, type Host } from './places.ts';
+import { configFolder, thisHost } from './places.ts';
 import type { ConfigFile } from './schema.ts';
 
 const maxBytes = 1024 * 1024;
 
 /** Returns the config file's path. */
-export function configPath(env: Env, host: Host = thisHost()): string {
-  return path.join(configFolder(env, host).path, 'config.json');
+export function configPath(env: Env): string {
+  return path.join(configFolder(env, thisHost()).path, 'config.json');
 }
 
 /**
@@ -23,9 +23,9 @@ export function configPath(env: Env, host: Host = thisHost()): string {
  * @throws MgwError('config') if the file cannot be read, is invalid, or is accessible to
  * others (see {@link readRawConfig}).
  */
-export async function readConfig(env: Env, host: Host = thisHost()): Promise<ConfigFile> {
-  const file = configPath(env, host);
-  const raw = readRawConfig(file, host.platform);
+export async function readConfig(env: Env): Promise<ConfigFile> {
+  const file = configPath(env);
+  const raw = readRawConfig(file);
   if (raw === undefined) return { profiles: {} };
   const { checkConfig } = await import('./schema.ts');
   const checked = checkConfig(raw);
@@ -39,11 +39,11 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
  * @throws MgwError('config') if the file is not a regular file, belongs to another user, is not a JSON object, contains
  * a member such as `__proto__`, is writable by others, or contains a key and is readable by others.
  */
-export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObject | undefined {
+export function readRawConfig(file: string): JsonObject | undefined {
   const found = readOwn(file);
   if (found === undefined) return undefined;
   const raw = parseConfig(file, found.bytes);
-  if (platform !== 'win32') checkMode(file, found.stat.mode, raw);
+  if (process.platform !== 'win32') checkMode(file, found.stat.mode, raw);
   return raw;
 }
 
@@ -63,7 +63,7 @@ export function keysAtHand(env: Env): string[] {
 
 function keysOfProfiles(env: Env): unknown[] {
   try {
-    const profiles = readRawConfig(configPath(env), process.platform)?.['profiles'];
+    const profiles = readRawConfig(configPath(env))?.['profiles'];
     const each = isObject(profiles) ? Object.values(profiles) : [];
     return each.map((profile) => (isObject(profile) ? profile['api_key'] : undefined));
   } catch {

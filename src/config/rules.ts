@@ -55,12 +55,7 @@ function rule<T>(
   return { key, parse, fallback, ...from };
 }
 
-const fromFlag = (
-  name: string,
-  field: keyof SettingFlags,
-): { flag: { name: string; field: keyof SettingFlags } } => ({
-  flag: { name, field },
-});
+const fromFlag = (name: string, field: keyof SettingFlags) => ({ flag: { name, field } });
 
 /** The settings that do not depend on others, by their names in `Settings` (design 1 and 3). Durations are in ms. */
 export const rules = {
@@ -84,7 +79,11 @@ export const rules = {
     fromFlag('--request-timeout', 'requestTimeout'),
   ),
   /** The shared ledger's URL. It may contain a password. If undefined, the ledger is on this machine. */
-  state: rule<string | undefined>('state', stateUrl, undefined, { env: 'MGW_STATE', isSecret: true }),
+  // A folder is set with MGW_STATE_DIR instead, so that a mistyped URL does not create a second ledger.
+  state: rule<string | undefined>('state', checkedBy(parseStateUrl), undefined, {
+    env: 'MGW_STATE',
+    isSecret: true,
+  }),
   retries: rule('retries', retryCount, 5, fromFlag('--retries', 'retries')),
   submitRetry5xx: rule('submit.retry_5xx', boolean, false),
   ttsSpeaker: rule<string | undefined>('tts.speaker', word, undefined, {
@@ -95,13 +94,13 @@ export const rules = {
   ttsSampleRate: rule('tts.sample_rate', positiveInteger, 24_000),
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
   /** The bucket for uploaded input files (design 17). */
-  storeUrl: rule<string | undefined>('store', storeUrl, undefined, { path: 'store.url' }),
+  storeUrl: rule<string | undefined>('store', checkedBy(parseStoreUrl), undefined, { path: 'store.url' }),
   storeEndpoint: rule<string | undefined>('store.endpoint', plainUrl, undefined),
   storeExpiresMs: rule('store.expires', storeExpiry, 24 * 3_600_000),
   storeCommand: rule<string[] | undefined>('store.command', words, undefined),
   /** The multipliers from specification 8, as decimal text. */
-  groupMultiplier: rule('prices.group_multiplier', amount, '1'),
-  userMultiplier: rule('prices.user_multiplier', amount, '1'),
+  groupMultiplier: rule('prices.group_multiplier', checkedBy(parseAmount), '1'),
+  userMultiplier: rule('prices.user_multiplier', checkedBy(parseAmount), '1'),
   /** The unit of amounts, such as `USD`. */
   currency: rule('currency', currencyName, 'credits'),
   /** The name of the standing budget. */
@@ -125,10 +124,12 @@ export function boolean(given: unknown): boolean {
   throw new Error('true or false');
 }
 
-// A folder is set with MGW_STATE_DIR instead, so that a mistyped URL does not create a second ledger.
-function stateUrl(given: unknown): string {
-  parseStateUrl(String(given));
-  return String(given);
+// Returns a parser that keeps the text that `check` accepts.
+function checkedBy(check: (text: string) => unknown): (given: unknown) => string {
+  return (given) => {
+    check(String(given));
+    return String(given);
+  };
 }
 
 function duration(given: unknown): number {
@@ -174,11 +175,6 @@ function currencyName(given: unknown): string {
   return name;
 }
 
-function storeUrl(given: unknown): string {
-  parseStoreUrl(String(given));
-  return String(given);
-}
-
 function plainUrl(given: unknown): string {
   return parseEndpoint(String(given)).href;
 }
@@ -194,11 +190,6 @@ function words(given: unknown): string[] {
   const list = [given].flat().map(String);
   if (list[0] === undefined || list[0] === '') throw new Error('a program and its arguments');
   return list;
-}
-
-function amount(given: unknown): string {
-  parseAmount(String(given));
-  return String(given);
 }
 
 // A default must be a format that mgw supports, although `--format` accepts any word.

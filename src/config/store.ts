@@ -7,7 +7,6 @@ import { isObject, type JsonObject } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { configBytes, configPath, readRawConfig } from './read.ts';
 import type { Env } from './layers.ts';
-import { thisHost, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**
@@ -16,16 +15,12 @@ import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
  * @throws MgwError('config') if the file cannot be trusted or the result would be invalid; MgwError('local_io') if the
  * file cannot be written.
  */
-export async function changeConfig(
-  env: Env,
-  change: (file: ConfigFile) => ConfigFile,
-  host: Host = thisHost(),
-): Promise<void> {
-  const file = configPath(env, host);
+export async function changeConfig(env: Env, change: (file: ConfigFile) => ConfigFile): Promise<void> {
+  const file = configPath(env);
   // Reports an unreadable file before creating a lock next to it.
-  readRawConfig(file, host.platform);
+  readRawConfig(file);
   await replace(file, () => {
-    const after = change(asConfig(readRawConfig(file, host.platform) ?? {}));
+    const after = change(asConfig(readRawConfig(file) ?? {}));
     const checked = checkConfig(after);
     if ('problem' in checked) throw notAConfig(file, checked.problem);
     return after;
@@ -94,20 +89,11 @@ async function locked(file: string): Promise<() => Promise<void>> {
 }
 
 /** Changes one profile as {@link changeConfig} changes the file. Creates the profile if it does not exist. */
-export function changeProfile(
-  env: Env,
-  name: string,
-  change: (profile: Profile) => Profile,
-  host: Host = thisHost(),
-): Promise<void> {
-  return changeConfig(
-    env,
-    (file) => {
-      const profile = Object.hasOwn(file.profiles, name) ? file.profiles[name] : undefined;
-      return { ...file, profiles: { ...file.profiles, [name]: change(profile ?? {}) } };
-    },
-    host,
-  );
+export function changeProfile(env: Env, name: string, change: (profile: Profile) => Profile): Promise<void> {
+  return changeConfig(env, (file) => {
+    const profile = Object.hasOwn(file.profiles, name) ? file.profiles[name] : undefined;
+    return { ...file, profiles: { ...file.profiles, [name]: change(profile ?? {}) } };
+  });
 }
 
 // Does not validate the file, because the change may fix it. The result is validated after the change.

@@ -16,7 +16,8 @@ const maxPending = 4 * 1024 * 1024;
  */
 export class HashedFile {
   readonly path: string;
-  readonly #file: number;
+  /** The file descriptor, for reading while the file is open. */
+  readonly descriptor: number;
   /** Hashes the written bytes; undefined if a thread does, or if bytes existed before or were overwritten. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
@@ -36,15 +37,10 @@ export class HashedFile {
    */
   constructor(path: string, file: number, length = 0, maxHashedHere = Infinity) {
     this.path = path;
-    this.#file = file;
+    this.descriptor = file;
     this.#length = length;
     this.#maxHashedHere = maxHashedHere;
     this.#hash = length === 0 ? createHash('sha256') : undefined;
-  }
-
-  /** The file descriptor, for reading while the file is open. */
-  get descriptor(): number {
-    return this.#file;
   }
 
   /** The number of bytes written, without pending writes. */
@@ -71,7 +67,7 @@ export class HashedFile {
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
     await this.#discardHash();
-    await this.#attempt(() => writeSync(this.#file, bytes, 0, bytes.length, at));
+    await this.#attempt(() => writeSync(this.descriptor, bytes, 0, bytes.length, at));
   }
 
   /** Waits for pending writes. */
@@ -85,7 +81,7 @@ export class HashedFile {
     await this.settle();
     if (this.#length === 0 && this.#hash !== undefined) return;
     await this.#discardHash();
-    await this.#attempt(() => ftruncateSync(this.#file));
+    await this.#attempt(() => ftruncateSync(this.descriptor));
     this.#hash = createHash('sha256');
     this.#length = 0;
   }
@@ -93,7 +89,7 @@ export class HashedFile {
   /** Syncs the written bytes to disk, and returns their number. */
   async sync(): Promise<number> {
     const length = this.#length;
-    await this.#attempt(() => syncFile(this.#file));
+    await this.#attempt(() => syncFile(this.descriptor));
     return length;
   }
 
@@ -102,20 +98,20 @@ export class HashedFile {
     await this.settle();
     const bytes = await this.sync();
     const sha256 = await this.#attempt(() => this.#digest());
-    return { path: this.path, bytes, sha256, version: await this.#attempt(() => versionOf(this.#file)) };
+    return { path: this.path, bytes, sha256, version: await this.#attempt(() => versionOf(this.descriptor)) };
   }
 
   /** Waits for pending writes, and closes the file. */
   async close(): Promise<void> {
     await this.#writing;
     await this.#discardHash();
-    closeSync(this.#file);
+    closeSync(this.descriptor);
   }
 
   async #digest(): Promise<string> {
     // If the thread has failed, for example for lack of memory, the current thread hashes the file.
     const threadDigest = await this.#thread?.digest(this.#length).catch(() => undefined);
-    return threadDigest ?? (this.#hash ?? (await hashFile(this.#file))).digest('hex');
+    return threadDigest ?? (this.#hash ?? (await hashFile(this.descriptor))).digest('hex');
   }
 
   async #discardHash(): Promise<void> {
@@ -129,7 +125,7 @@ export class HashedFile {
   #notifyThread(): void {
     if (this.#length > this.#maxHashedHere && !this.#hasTriedThread) {
       this.#hasTriedThread = true;
-      this.#thread = HashThread.begin(this.#file);
+      this.#thread = HashThread.begin(this.descriptor);
       if (this.#thread !== undefined) this.#hash = undefined;
     }
     this.#thread?.notifyWritten(this.#length);
@@ -140,7 +136,7 @@ export class HashedFile {
     try {
       const batch = this.#dequeue();
       for (let remaining = batch; remaining.length > 0;)
-        remaining = this.#advance(remaining, writevSync(this.#file, remaining, this.#length));
+        remaining = this.#advance(remaining, writevSync(this.descriptor, remaining, this.#length));
       this.#finishBatch(batch);
     } catch (error) {
       this.#failure = { error };
@@ -152,7 +148,7 @@ export class HashedFile {
       while (this.#pending.length > 0) {
         const batch = this.#dequeue();
         for (let remaining = batch; remaining.length > 0;)
-          remaining = this.#advance(remaining, await writeChunks(this.#file, remaining, this.#length));
+          remaining = this.#advance(remaining, await writeChunks(this.descriptor, remaining, this.#length));
         this.#finishBatch(batch);
       }
     } catch (error) {
@@ -258,12 +254,12 @@ export class HashThread {
   notifyWritten(length: number): void {
     if (length - this.#notified < notifyBytes) return;
     this.#notified = length;
-    this.#notify({ length, isComplete: false });
+    this.#worker.postMessage({ length, isComplete: false } satisfies WriteProgress);
   }
 
   /** Returns the hash of the whole file, in lower-case hexadecimal. @throws Error if the thread has failed. */
   digest(length: number): Promise<string> {
-    this.#notify({ length, isComplete: true });
+    this.#worker.postMessage({ length, isComplete: true } satisfies WriteProgress);
     this.#worker.ref();
     return this.#digest;
   }
@@ -271,10 +267,6 @@ export class HashThread {
   /** Stops the thread. */
   async end(): Promise<void> {
     await this.#worker.terminate();
-  }
-
-  #notify(written: WriteProgress): void {
-    this.#worker.postMessage(written);
   }
 }
 

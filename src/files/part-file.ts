@@ -18,11 +18,12 @@ const syncMs = 2000;
  * method throws MgwError('local_io') if the disk fails.
  */
 export class PartFile {
+  /** The size of the whole file, if a response contained it. */
+  total: number | undefined;
   readonly #file: HashedFile;
   readonly #lock: OutputLock;
   readonly #clock: Clock;
   #validator: string | undefined;
-  #total: number | undefined;
   #durable: number;
   #syncedAt: number;
   #syncing: Promise<void> | undefined;
@@ -32,7 +33,7 @@ export class PartFile {
     this.#lock = lock;
     this.#clock = clock;
     this.#validator = lock.metadata.validator;
-    this.#total = lock.metadata.total;
+    this.total = lock.metadata.total;
     this.#durable = file.length;
     this.#syncedAt = clock.monotonic();
   }
@@ -65,11 +66,6 @@ export class PartFile {
     return this.#file.length;
   }
 
-  /** The size of the whole file, if a response contained it. */
-  get total(): number | undefined {
-    return this.#total;
-  }
-
   /** The validator for resuming the download; undefined if it cannot be resumed. */
   get validator(): string | undefined {
     return this.length >= headBytes ? this.#validator : undefined;
@@ -80,13 +76,8 @@ export class PartFile {
     await this.#syncing;
     await this.#file.restart();
     this.#validator = source.validator;
-    this.#total = source.total;
+    this.total = source.total;
     await this.#note(0);
-  }
-
-  /** Sets the size of the whole file. */
-  setTotal(total: number): void {
-    this.#total = total;
   }
 
   /** Appends a batch. Returns before the write has finished. */
@@ -145,7 +136,7 @@ export class PartFile {
 
   async #note(durable: number): Promise<void> {
     this.#durable = durable;
-    const note = this.#lock.note({ validator: this.#validator, total: this.#total, durable });
+    const note = this.#lock.note({ validator: this.#validator, total: this.total, durable });
     await note.catch((error: unknown) => {
       throw localError(error, this.#lock.target, 'yes');
     });

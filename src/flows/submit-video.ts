@@ -11,6 +11,7 @@ import { checkReceipts, checkSidecarsFree, writeSidecars } from '../jobs/receipt
 import { type Began, inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import { goalOf, outputOf, pathsAt, type Target } from '../jobs/output.ts';
+import { videoCount } from '../protocols/protocol.ts';
 import { isObjectUrl, sidecarMessage } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';
@@ -85,7 +86,7 @@ export function videoOrder(
     blockedByAnyDoubt,
     goal: goalOf('submit', ask, target),
     deadline,
-    beforeSending: () => checkTargets(protocol.countOf?.(body) ?? 1, options, objects),
+    beforeSending: () => checkTargets(videoCount(protocol, body), options, objects),
   };
 }
 

@@ -116,7 +116,7 @@ const watchEnded = new Error('the watch has ended');
 
 /** Starts an {@link IdleWatch} for a transfer. */
 export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent?: AbortSignal): IdleWatch {
-  const controller = new AbortController();
+  const limit = startLimit(Infinity, [parent]);
   let lastByteAt = clock.monotonic();
   const watch = async (): Promise<void> => {
     for (
@@ -124,23 +124,20 @@ export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent
       remainingMs > 0 && deadline.remainingMs() > 0;
       remainingMs = lastByteAt + idleMs - clock.monotonic()
     ) {
-      await clock.sleep(Math.min(remainingMs, idleMs, deadline.remainingMs()), controller.signal);
+      await clock.sleep(Math.min(remainingMs, idleMs, deadline.remainingMs()), limit.signal);
     }
     const isLate = deadline.remainingMs() <= 0;
-    controller.abort(new Error(isLate ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`));
+    limit.abort(new Error(isLate ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`));
   };
   // Stopping the watch rejects its sleep, which is not an error.
   watch().catch(() => undefined);
-  const follow = (): void => controller.abort(parent?.reason);
-  if (parent?.aborted) follow();
-  else parent?.addEventListener('abort', follow, { once: true });
   return {
-    signal: controller.signal,
+    signal: limit.signal,
     touch: () => (lastByteAt = clock.monotonic()),
     pause: () => (lastByteAt = Infinity),
     stop: () => {
-      parent?.removeEventListener('abort', follow);
-      controller.abort(watchEnded);
+      limit.end();
+      limit.abort(watchEnded);
     },
   };
 }

@@ -77,31 +77,27 @@ export async function download(
   try {
     const outcome = await runAttempts(source, file, deps);
     if (outcome.kind === 'done') kept = 'whole';
-    return outcome;
-  } catch (error) {
-    if (error instanceof BrokenFile) kept = 'nothing';
-    throw error instanceof BrokenFile ? error.error : error;
+    if (outcome.kind !== 'broken') return outcome;
+    kept = 'nothing';
+    throw outcome.error;
   } finally {
     await file.close(kept);
   }
 }
 
-/** Thrown if the server delivers a corrupt file. Contains the error to report. The file is discarded. */
-class BrokenFile extends Error {
-  readonly error: MgwError;
-  constructor(error: MgwError) {
-    super(error.message);
-    this.error = error;
-  }
+/** The server delivers a corrupt file, which is discarded. */
+interface BrokenFile {
+  kind: 'broken';
+  error: MgwError;
 }
 
 async function runAttempts(
   source: DownloadSource,
   file: PartFile,
   deps: DownloadDeps,
-): Promise<DownloadOutcome> {
+): Promise<DownloadOutcome | BrokenFile> {
   const options = optionsOf(file, deps);
-  const stalls = new StallCounter(file, deps.retries);
+  const countStalls = stallCounter(file);
   for (let brokenCount = 0; ;) {
     let result: Attempt | DownloadOutcome = await attempt(source, file, options);
     if (result.kind === 'received') {
@@ -110,7 +106,8 @@ async function runAttempts(
       if (flaw === undefined)
         return { kind: 'done', mime: mimeOf(mp4 !== undefined, result.contentType), file: await file.seal() };
       brokenCount += 1;
-      if (brokenCount > 1) throw new BrokenFile(corrupt(`The downloaded file is corrupt: ${flaw}`));
+      if (brokenCount > 1)
+        return { kind: 'broken', error: corrupt(`The downloaded file is corrupt: ${flaw}`) };
       await file.restart();
       result = {
         kind: 'again',
@@ -118,7 +115,7 @@ async function runAttempts(
       };
     }
     if (result.kind !== 'again') return result;
-    await pause(result.failure, stalls, deps);
+    await pause(result.failure, countStalls(), deps);
   }
 }
 
@@ -144,39 +141,27 @@ function mp4Of({ descriptor, path }: PartFile): ReturnType<typeof mp4In> {
   }
 }
 
-/** Counts consecutive attempts without progress. */
-class StallCounter {
-  readonly #file: PartFile;
-  readonly #retries: number;
-  #maxLength: number;
-  #stalledAttempts = 0;
-
-  constructor(file: PartFile, retries: number) {
-    this.#file = file;
-    this.#retries = retries;
-    this.#maxLength = file.length;
-  }
-
-  /**
-   * Returns the number of consecutive attempts without progress, including this one; undefined if there were too many.
-   */
-  next(): number | undefined {
-    const { length, total = Infinity } = this.#file;
+// Returns a function to call after each attempt. The function returns the number of consecutive attempts without
+// progress.
+function stallCounter(file: PartFile): () => number {
+  let maxLength = file.length;
+  let stalledAttempts = 0;
+  return () => {
+    const { length, total = Infinity } = file;
     // A restart is progress only beyond the earlier length, and single bytes are not progress. Otherwise the download
     // might never end.
-    const hasProgressed = length >= this.#maxLength + Math.min(64 * 1024, Math.max(1, total / 100));
-    if (hasProgressed) this.#maxLength = length;
-    this.#stalledAttempts = hasProgressed ? 0 : this.#stalledAttempts + 1;
-    return this.#stalledAttempts > this.#retries ? undefined : this.#stalledAttempts;
-  }
+    const hasProgressed = length >= maxLength + Math.min(64 * 1024, Math.max(1, total / 100));
+    if (hasProgressed) maxLength = length;
+    stalledAttempts = hasProgressed ? 0 : stalledAttempts + 1;
+    return stalledAttempts;
+  };
 }
 
-async function pause(failure: Failure, stalls: StallCounter, deps: DownloadDeps): Promise<void> {
+async function pause(failure: Failure, tries: number, deps: DownloadDeps): Promise<void> {
   const { retryAfterMs: floorMs = 0, message } = failure;
-  const tries = stalls.next();
   const leftMs = deps.deadline.remainingMs();
   if (leftMs <= 0) throw deadlineError(failure);
-  if (tries === undefined || floorMs > maxPauseMs) throw failedError(failure);
+  if (tries > deps.retries || floorMs > maxPauseMs) throw failedError(failure);
   const ms = backoffMs(tries, { floorMs });
   deps.note?.(`${message}; trying again in ${(ms / 1000).toFixed(1)} s.`);
   await deps.clock.sleep(Math.min(ms, leftMs), deps.signal);

@@ -23,13 +23,13 @@ export interface RetryOptions {
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
   for (let tries = 0; ; tries += 1) {
-    const { reply, problem, floorMs, isPermanent: permanent, cause } = await attempt(call);
+    const { reply, problem, floorMs, isPermanent, cause } = await attempt(call);
     options.signal?.throwIfAborted();
     const { retries, unsentRetries = retries } = options;
     const ms = backoffMs(tries, { floorMs });
     const isLate = ms >= (options.deadline?.remainingMs() ?? Infinity);
     const isLast =
-      permanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
+      isPermanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
     if (reply !== undefined && (problem === undefined || isLast)) return reply;
     if (isLast) throw new MgwError('unreachable', problem ?? 'no response', { retry: 'safe', cause });
     options.note(`${problem ?? 'no response'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
@@ -52,7 +52,7 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
       return { reply, problem: reply.complete ? undefined : 'the response was truncated' };
     const { message, retryAfterMs, code } = readFailure(reply);
     const isPermanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;
-    return { reply, problem: message, floorMs: retryAfterMs, isPermanent: isPermanent };
+    return { reply, problem: message, floorMs: retryAfterMs, isPermanent };
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
     return { problem: error.message, isPermanent: error.reason === 'certificate', cause: error };

@@ -3,7 +3,7 @@ import { dirname, extname } from 'node:path';
 import { messageOf, usageError, localError } from '../errors.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
-import type { Protocol } from '../protocols/protocol.ts';
+import { videoCount, type Protocol } from '../protocols/protocol.ts';
 import { requestedValue, promptOf } from '../protocols/requested-value.ts';
 import {
   outputPath,
@@ -93,7 +93,7 @@ export function withTargets<Item extends FetchItem>(
 
 /** Returns the number of a job's files according to its record; 1 for speech, which has no protocol. */
 export function fileCount({ request, record }: Job, protocol: Protocol | undefined): number {
-  const requestedCount = isObject(request) ? (protocol?.countOf?.(request) ?? 1) : 1;
+  const requestedCount = protocol && isObject(request) ? videoCount(protocol, request) : 1;
   return Math.max(requestedCount, record.results ?? 0);
 }
 

@@ -11,7 +11,7 @@ import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isObject } from '../json.ts';
 import { isFolder } from '../files/make-folder.ts';
-import type { Protocol } from '../protocols/protocol.ts';
+import { videoCount, type Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './order.ts';
 import { fetchCommand } from './errors.ts';
 import { lockOutput, identityOf, removeJobLeftovers, bestEffort } from './lock-output.ts';
@@ -203,7 +203,7 @@ function withCount(error: MgwError, saved: number, count: number): MgwError {
 
 // Returns the number of files that the submission requested, according to its record.
 function requestedCount({ request }: Job, protocol: Protocol): number {
-  return isObject(request) ? (protocol.countOf?.(request) ?? 1) : 1;
+  return isObject(request) ? videoCount(protocol, request) : 1;
 }
 
 /** Returns a job's files at the given target if an earlier run saved all of them and all are intact. */

@@ -20,13 +20,6 @@ export class ByteBuffer {
     return accepted.length === bytes.length;
   }
 
-  /** Removes all bytes from `start` on, and returns a copy of them. */
-  cut(start: number): Buffer {
-    const removed = Buffer.from(this.#bytes.subarray(start, this.length));
-    this.length = start;
-    return removed;
-  }
-
   /** Removes all bytes and returns them, valid until the next {@link append}. */
   takeAll(): Buffer {
     const content = this.#bytes.subarray(0, this.length);

@@ -53,11 +53,7 @@ function tagAt(file: number, start: number): Id3Tag | undefined {
   const body = raw.subarray(extension.bytes);
   // From version 4 on, a frame's size is the number of its bytes in the file.
   const isPadded = version < 4 && (flags & unsynchronisedFlag) !== 0;
-  const {
-    frames,
-    bytes,
-    isComplete: isWhole,
-  } = framesIn(isPadded ? removeUnsynchronisation(body) : body, version);
+  const { frames, bytes, isComplete } = framesIn(isPadded ? removeUnsynchronisation(body) : body, version);
   return {
     version,
     start,
@@ -65,7 +61,7 @@ function tagAt(file: number, start: number): Id3Tag | undefined {
     end: start + headerBytes + size,
     hasFooter: version === 4 && (flags & footerFlag) !== 0,
     frames,
-    canGrow: extension.canGrow && isWhole && raw.length === size,
+    canGrow: extension.canGrow && isComplete && raw.length === size,
   };
 }
 
@@ -130,35 +126,25 @@ export function textFrameEdits(
   value: string,
 ): { at: number; replaced: number; bytes: Buffer }[] | undefined {
   const content = Buffer.from(`\0${name}\0${value}`, 'latin1');
-  const {
-    version,
-    start,
-    frameOffset: growsAt,
-    end,
-    hasFooter,
-  } = tag ?? { version: 3, start: 0, frameOffset: 0, end: 0 };
+  const version = tag?.version ?? 3;
   const header = Buffer.alloc(version < 3 ? 6 : 10);
   header.write(version < 3 ? 'TXX' : 'TXXX', 'latin1');
   if (version < 3) header.writeUIntBE(content.length, 3, 3);
-  else (version === 4 ? encodeSyncsafe(content.length) : sizeOf(content)).copy(header, 4);
+  else if (version === 4) encodeSyncsafe(content.length).copy(header, 4);
+  else header.writeUInt32BE(content.length, 4);
   const frame = Buffer.concat([header, content]);
   if (tag === undefined) {
     const head = Buffer.from([...Buffer.from('ID3'), 3, 0, 0]);
     return [{ at: 0, replaced: 0, bytes: Buffer.concat([head, encodeSyncsafe(frame.length), frame]) }];
   }
+  const { start, frameOffset, end, hasFooter } = tag;
   const size = end - start - headerBytes + frame.length;
   if (size > maxSize) return undefined;
   const edits = [
     { at: start + 6, replaced: 4, bytes: encodeSyncsafe(size) },
-    { at: growsAt, replaced: 0, bytes: frame },
+    { at: frameOffset, replaced: 0, bytes: frame },
   ];
   return hasFooter ? [...edits, { at: end + 6, replaced: 4, bytes: encodeSyncsafe(size) }] : edits;
-}
-
-function sizeOf(content: Buffer): Buffer {
-  const size = Buffer.alloc(4);
-  size.writeUInt32BE(content.length);
-  return size;
 }
 
 function encodeSyncsafe(size: number): Buffer {

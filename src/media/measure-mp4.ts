@@ -124,14 +124,11 @@ class Movie {
   }
 
   #readDefaults(box: Content): void {
-    const bytes = this.#walk.bytes(box, box.type === 'mehd' && this.#walk.isLong(box) ? 12 : 8);
-    if (bytes === undefined) return;
-    if (box.type === 'mehd') {
-      this.#ticks = bytes.length === 12 ? Number(bytes.readBigUInt64BE(4)) : bytes.readUInt32BE(4);
-    } else if (box.type === 'trex') {
-      const track = this.#byId.get(bytes.readUInt32BE(4));
-      if (track !== undefined) track.defaultTicks = this.#walk.bytes(box, 16)?.readUInt32BE(12) ?? 0;
-    }
+    if (box.type === 'mehd') this.#ticks = this.#timeOf(box) ?? this.#ticks;
+    if (box.type !== 'trex') return;
+    const bytes = this.#walk.bytes(box, 8);
+    const track = bytes && this.#byId.get(bytes.readUInt32BE(4));
+    if (track !== undefined) track.defaultTicks = this.#walk.bytes(box, 16)?.readUInt32BE(12) ?? 0;
   }
 
   #readTrack(trak: Content): void {
@@ -239,8 +236,9 @@ class Movie {
     });
   }
 
-  #timeOf(tfdt: Content): number | undefined {
-    const bytes = this.#walk.bytes(tfdt, this.#walk.isLong(tfdt) ? 12 : 8);
+  /** Returns the time or duration that a `tfdt` or `mehd` begins with, in ticks; undefined if the box is truncated. */
+  #timeOf(box: Content): number | undefined {
+    const bytes = this.#walk.bytes(box, this.#walk.isLong(box) ? 12 : 8);
     if (bytes === undefined) return undefined;
     return bytes.length === 12 ? Number(bytes.readBigUInt64BE(4)) : bytes.readUInt32BE(4);
   }

@@ -12,11 +12,6 @@ export interface MediaSpoolOptions {
   openSink: (index: number) => Promise<MediaSink & { path?: string }>;
   /** The maximum text length, in bytes. A longer body overflows. */
   maxTextBytes: number;
-  /**
-   * Strings of up to this many bytes, as encoded in the JSON, remain text. With the default, 0, every non-empty string
-   * of a watched member is media, and no string can imitate a placeholder.
-   */
-  threshold?: number;
 }
 
 /** A body that was split. */
@@ -32,21 +27,22 @@ const maxMedia = 256;
 
 /**
  * Splits a JSON body as it arrives (design 6, "A"). Strings of the watched members are decoded as strict Base64
- * (specification 2.2, 4.1) into sinks, and the rest remains text. Memory is bounded regardless of the body's size.
- * Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for an unterminated string. A
- * sink's error is thrown once the sink has been closed.
+ * (specification 2.2, 4.1) into sinks, and the rest remains text. Every non-empty string of a watched member is media,
+ * so no string can imitate a placeholder. Memory is bounded regardless of the body's size. Invalid Base64 does not
+ * throw: `SpooledMedia.fault` describes the problem, and is `cut` for an unterminated string. A sink's error is thrown
+ * once the sink has been closed.
  */
 export class MediaSpool {
+  /** Whether the body has overflowed. Later text is dropped. */
+  overflow = false;
   readonly #options: MediaSpoolOptions;
   readonly #memberWatch: MemberWatch;
   readonly #text: ByteBuffer;
   readonly #spooled: SpooledMedia[] = [];
   #buffers: SpoolBuffers | undefined;
   #current: SpooledString | undefined;
-  /** The text offset of an incomplete watched string that has not exceeded the threshold so far. */
-  #pendingStart: number | undefined;
-  #escaped = false;
-  #overflow = false;
+  /** Whether the opening quote of a watched string was the last byte. */
+  #isOpened = false;
 
   constructor(options: MediaSpoolOptions) {
     this.#options = options;
@@ -54,17 +50,12 @@ export class MediaSpool {
     this.#text = new ByteBuffer(options.maxTextBytes);
   }
 
-  /** Whether the body has overflowed. Later text is dropped. */
-  get overflow(): boolean {
-    return this.#overflow;
-  }
-
   /** Processes the next chunk of the body. The previous call must have settled. Throws the sinks' errors. */
   async push(chunk: Uint8Array): Promise<void> {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-    for (let at = 0; at < bytes.length && !this.#overflow;) {
+    for (let at = 0; at < bytes.length && !this.overflow;) {
       if (this.#current !== undefined) at = await this.#spool(this.#current, bytes, at);
-      else if (this.#pendingStart !== undefined) at = await this.#scanPending(this.#pendingStart, bytes, at);
+      else if (this.#isOpened) at = await this.#enterString(bytes, at);
       else at = this.#scanText(bytes, at);
     }
   }
@@ -72,55 +63,36 @@ export class MediaSpool {
   /** Ends the body, which may be incomplete. */
   async end(): Promise<SpooledBody> {
     if (this.#current !== undefined) await this.#close(this.#current, true);
-    return { text: this.#text.toString(), spooled: this.#spooled, overflow: this.#overflow };
+    return { text: this.#text.toString(), spooled: this.#spooled, overflow: this.overflow };
   }
 
   // Processes text up to the opening quote of a watched string. Returns the offset at which the scan ended.
   #scanText(bytes: Buffer, from: number): number {
     let at = from;
-    let isOpened = false;
-    while (at < bytes.length && !isOpened) isOpened = this.#memberWatch.step(bytes[at++] ?? 0);
+    while (at < bytes.length && !this.#isOpened) this.#isOpened = this.#memberWatch.step(bytes[at++] ?? 0);
     this.#append(bytes.subarray(from, at));
-    if (isOpened) this.#pendingStart = this.#text.length;
     return at;
   }
 
-  // Processes a watched string, which remains text until it is longer than the threshold.
-  async #scanPending(pendingStart: number, bytes: Buffer, from: number): Promise<number> {
-    const capacity = (this.#options.threshold ?? 0) + 1 - (this.#text.length - pendingStart);
-    const pending = bytes.subarray(from, from + capacity);
-    const end = this.#closingQuote(pending);
-    if (end !== -1) {
-      this.#append(pending.subarray(0, end + 1));
-      this.#pendingStart = undefined;
-      this.#memberWatch.noteClosed();
-      return from + end + 1;
+  // Processes the first byte of a watched string. An empty string remains text. Returns the offset of the next byte.
+  async #enterString(bytes: Buffer, at: number): Promise<number> {
+    this.#isOpened = false;
+    if (bytes[at] !== quote) {
+      await this.#divert();
+      return at;
     }
-    this.#append(pending);
-    if (pending.length === capacity && !this.#overflow) await this.#divert(pendingStart);
-    return from + pending.length;
+    this.#append(bytes.subarray(at, at + 1));
+    this.#memberWatch.noteClosed();
+    return at + 1;
   }
 
-  #closingQuote(bytes: Buffer): number {
-    for (const [index, byte] of bytes.entries()) {
-      if (this.#escaped) this.#escaped = false;
-      else if (byte === 0x5c) this.#escaped = true;
-      else if (byte === 0x22) return index;
-    }
-    return -1;
-  }
-
-  async #divert(pendingStart: number): Promise<void> {
-    const pending = this.#text.cut(pendingStart);
+  async #divert(): Promise<void> {
     const index = this.#spooled.length;
-    this.#pendingStart = undefined;
-    this.#escaped = false;
-    this.#overflow ||= index >= maxMedia;
+    this.overflow ||= index >= maxMedia;
     this.#append(Buffer.from(`mgw-spool:${index}`));
-    if (this.#overflow) return;
+    if (this.overflow) return;
     this.#buffers ??= new SpoolBuffers();
     this.#current = new SpooledString(await this.#options.openSink(index), this.#buffers);
-    await this.#spool(this.#current, pending, 0);
   }
 
   async #spool(string: SpooledString, bytes: Buffer, from: number): Promise<number> {
@@ -148,7 +120,7 @@ export class MediaSpool {
   }
 
   #append(bytes: Uint8Array): void {
-    if (!this.#text.append(bytes)) this.#overflow = true;
+    if (!this.#text.append(bytes)) this.overflow = true;
   }
 }
 

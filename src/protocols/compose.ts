@@ -178,7 +178,7 @@ function write(body: JsonObject, path: string, value: Json, label: string): void
 
 // Sets configured defaults in a body. Skips a default if its field, or an equivalent field, is present.
 function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<string, unknown>): void {
-  const table = new Map(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]));
+  const table = tableOf(protocol);
   for (const [name, value] of Object.entries(defaults)) {
     const flag = table.get(name);
     if (flag === undefined || flag.kind === 'file')

@@ -1,34 +1,21 @@
 import type { AssetKind, Flag } from './protocol.ts';
 
+type Define = (flags: string, field: string, description: string, options?: Partial<Flag>) => Flag;
+
 /** Defines a flag with one value, by default non-empty text. */
-export function valueFlag(
-  flags: string,
-  field: string,
-  description: string,
-  options: Partial<Flag> = {},
-): Flag {
+export const valueFlag: Define = (flags, field, description, options) => {
   return { flags, field, description, kind: 'text', parse: text, ...options };
-}
+};
 
 /** Defines a flag that may be repeated. Each value is parsed separately. */
-export function listFlag(
-  flags: string,
-  field: string,
-  description: string,
-  options: Partial<Flag> = {},
-): Flag {
-  return { flags, field, description, kind: 'list', parse: text, ...options };
-}
+export const listFlag: Define = (flags, field, description, options) => {
+  return valueFlag(flags, field, description, { kind: 'list', ...options });
+};
 
 /** Defines a flag that also has a `--no-` form. */
-export function switchFlag(
-  flags: string,
-  field: string,
-  description: string,
-  options: Partial<Flag> = {},
-): Flag {
+export const switchFlag: Define = (flags, field, description, options) => {
   return { flags, field, description, kind: 'switch', ...options };
-}
+};
 
 /*
  * Parsers for flag values. Each parser receives the value from the command line, and throws an Error whose message

@@ -136,23 +136,20 @@ function createdOf(entry: JsonObject): number | undefined {
 
 /** Merges entries with the same id, because some listings contain one entry for each version. */
 export function mergeById(models: Model[]): Model[] {
-  const byId = new Map<string, Model[]>();
+  const byId = new Map<string, Model>();
   for (const model of models) {
-    const entries = byId.get(model.id);
-    if (entries === undefined) byId.set(model.id, [model]);
-    else entries.push(model);
+    const earlier = byId.get(model.id);
+    byId.set(model.id, earlier === undefined ? model : merge(earlier, model));
   }
-  return [...byId.values()].map(mergeSame);
+  return [...byId.values()];
 }
 
-function mergeSame(entries: Model[]): Model {
-  const [first] = entries as [Model];
-  if (entries.length === 1) return first;
+function merge(one: Model, other: Model): Model {
   return {
-    ...first,
-    protocols: unique(entries.flatMap((model) => model.protocols)).sort(),
-    endpoints: unique(entries.flatMap((model) => model.endpoints)),
-    model_versions: unique(entries.flatMap((model) => model.model_versions)),
+    ...one,
+    protocols: unique([...one.protocols, ...other.protocols]).sort(),
+    endpoints: unique([...one.endpoints, ...other.endpoints]),
+    model_versions: unique([...one.model_versions, ...other.model_versions]),
   };
 }
 
@@ -174,11 +171,9 @@ const nameKeys = ['name', 'id', 'type', 'protocol'];
 
 /** Returns every mark of an entry, unchanged and without duplicates. */
 function marksOf(entry: JsonObject): string[] {
-  return [
-    ...new Set(
-      [...protocolFields, ...endpointFields].flatMap((field) => textsIn(at(entry, field), nameKeys)),
-    ),
-  ];
+  return unique(
+    [...protocolFields, ...endpointFields].flatMap((field) => textsIn(at(entry, field), nameKeys)),
+  );
 }
 
 /**

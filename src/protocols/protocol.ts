@@ -182,8 +182,6 @@ export interface Protocol {
   readonly inlineMedia?: readonly string[];
   /** Names of the equivalent submission paths, default first, if there are several. */
   readonly endpoints?: readonly string[];
-  /** Returns the number of files that a body requests, if the protocol supports several. Default: 1. */
-  countOf?(body: JsonObject): number;
   /** Returns what a body needs the model listing for (specification 2.7); undefined if it does not need it. */
   needsListing?(body: JsonObject): ListingUse | undefined;
   /**
@@ -222,6 +220,11 @@ export interface Protocol {
    * (specification 4.3).
    */
   notReady(reply: Reply): boolean;
+}
+
+/** Returns the number of videos that a body requests, or 1 if the number is invalid. */
+export function videoCount(protocol: Protocol, body: JsonObject): number {
+  return protocol.quantityOf(body).videos ?? 1;
 }
 
 /** The kinds of assets. */

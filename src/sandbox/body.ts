@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { isIPv4 } from 'node:net';
 import { gatewayError, type Call, RefusedCall } from './exchange.ts';
@@ -34,7 +35,7 @@ export function readBody(message: IncomingMessage): Promise<Buffer> {
  * @throws RefusedCall (HTTP 400) if the JSON is nested too deeply
  */
 export function jsonObject(call: Call): Record<string, unknown> | undefined {
-  const value = parseJson(utf8(call.body) ?? '');
+  const value = isUtf8(call.body) ? parseJson(call.body.toString('utf8')) : undefined;
   if (!isShallow(value)) throw new RefusedCall(gatewayError(400, 'The JSON is nested too deeply'));
   return isObject(value) ? value : undefined;
 }
@@ -65,14 +66,6 @@ function isShallow(value: unknown): boolean {
 /** Whether the request declares a JSON body (specification 4.3, 5). */
 export function declaresJson(call: Call): boolean {
   return /^application\/json\s*(;|$)/i.test(call.headers['content-type'] ?? '');
-}
-
-function utf8(bytes: Buffer): string | undefined {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    return undefined;
-  }
 }
 
 // Returns the refusal of a body that is too large. Leaves the connection open, because closing it while the client is

@@ -5,37 +5,27 @@ import { parseRange } from './listener.ts';
 import { renderVideo } from './media/video.ts';
 import type { Task } from './tasks.ts';
 
-/** A file to serve. `madeAt` is the time at which its content was created, in milliseconds since 1970. */
-interface ServedFile {
-  bytes: Uint8Array;
-  type: string;
-  madeAt: number;
-  /**
-   * Called at the end of the response with the byte range that was sent: from `start` up to, but not including, `end`.
-   */
-  fetched: (start: number, end: number) => void;
-}
-
-/** Serves one of a task's videos, and records the sent bytes in the journal. */
-export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): Reply {
-  const { stateDir, now } = call.gateway;
-  const bytes = videoOf(task, sample);
-  const fetched = (start: number, end: number): void =>
-    note(stateDir, { kind: 'fetched', at: now(), task: task.id, sample, start, end, total: bytes.length });
-  return serveFile(call, { bytes, type: 'video/mp4', madeAt, fetched });
-}
-
 /**
- * Serves a file with a strong ETag and `Last-Modified`. Responds to one byte range with 206, and to a range beyond the
- * end with 416. Sends the whole file with 200 if there are several ranges or `If-Range` does not match.
+ * Serves one of a task's videos, with a strong ETag and `Last-Modified`, and records the sent bytes in the journal.
+ * Responds to one byte range with 206, and to a range beyond the end with 416. Sends the whole video with 200 if there
+ * are several ranges or `If-Range` does not match. `madeAt` is the time at which the video was created, in milliseconds
+ * since 1970.
  */
-function serveFile(call: Call, file: ServedFile): Reply {
-  const total = file.bytes.length;
-  if (call.gateway.take('download-no-range')) return whole(file, { 'Content-Type': file.type });
-  const headers = headersOf(file);
-  if (!rangeCounts(call, headers)) return whole(file, headers);
-  const span = parseRange(call.headers.range ?? '', total);
-  if (span === 'whole') return whole(file, headers);
+export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): Reply {
+  const { stateDir, now, take } = call.gateway;
+  const bytes = videoOf(task, sample);
+  const total = bytes.length;
+  const part = (status: number, headers: Record<string, string>, start = 0, end = total): Reply => ({
+    status,
+    headers,
+    body: bytes.subarray(start, end),
+    ended: (sent) =>
+      note(stateDir, { kind: 'fetched', at: now(), task: task.id, sample, start, end: start + sent, total }),
+  });
+  if (take('download-no-range')) return part(200, { 'Content-Type': 'video/mp4' });
+  const headers = headersOf(bytes, madeAt);
+  const span = rangeCounts(call, headers) ? parseRange(call.headers.range ?? '', total) : 'whole';
+  if (span === 'whole') return part(200, headers);
   if (span === 'beyond') {
     return {
       status: 416,
@@ -43,13 +33,8 @@ function serveFile(call: Call, file: ServedFile): Reply {
       body: '',
     };
   }
-  const range = { 'Content-Range': `bytes ${span.start}-${span.end - 1}/${total}` };
-  return {
-    status: 206,
-    headers: { ...headers, ...range },
-    body: file.bytes.subarray(span.start, span.end),
-    ended: (bytes) => file.fetched(span.start, span.start + bytes),
-  };
+  const { start, end } = span;
+  return part(206, { ...headers, 'Content-Range': `bytes ${start}-${end - 1}/${total}` }, start, end);
 }
 
 /** Returns the offset of a response's body in the whole file, and the file's length, both in bytes. */
@@ -59,13 +44,9 @@ export function spanOf(reply: Reply): { start: number; total: number } {
   return { start: 0, total: Buffer.byteLength(reply.body as Uint8Array) };
 }
 
-function whole(file: ServedFile, headers: Record<string, string>): Reply {
-  return { status: 200, headers, body: file.bytes, ended: (bytes) => file.fetched(0, bytes) };
-}
-
-function headersOf({ bytes, type, madeAt }: ServedFile): Record<string, string> {
+function headersOf(bytes: Uint8Array, madeAt: number): Record<string, string> {
   return {
-    'Content-Type': type,
+    'Content-Type': 'video/mp4',
     'Accept-Ranges': 'bytes',
     ETag: `"${createHash('sha256').update(bytes).digest('hex').slice(0, 32)}"`,
     'Last-Modified': new Date(madeAt).toUTCString(),
@@ -96,12 +77,9 @@ export function videoOf({ prompt, seconds, width, height, audio }: Task, sample 
   };
   const name = JSON.stringify(options);
   const bytes = kept.get(name) ?? renderVideo(options);
-  keep(name, bytes);
-  return bytes;
-}
-
-function keep(name: string, bytes: Uint8Array): void {
+  // The videos are in order of use.
   kept.delete(name);
   kept.set(name, bytes);
   for (const oldest of [...kept.keys()].slice(0, -KEPT)) kept.delete(oldest);
+  return bytes;
 }

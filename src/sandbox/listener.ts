@@ -159,21 +159,11 @@ export async function listenOnLoopback(
   { unref = false } = {},
 ): Promise<Listener> {
   const server = createServer({ requestTimeout: 60_000 });
-  await start(server, port);
+  await once(server.listen(port, '127.0.0.1'), 'listening');
   if (unref) server.unref().on('connection', (socket) => socket.unref());
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   server.on('request', (message, response) => answer(message, response, origin));
   return { origin, close: () => stop(server) };
-}
-
-function start(server: Server, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, '127.0.0.1', () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
 }
 
 function stop(server: Server): Promise<void> {

@@ -24,7 +24,7 @@ import { responsesRoutes } from './routes/responses.ts';
 import { speechRoutes, voicesOf } from './routes/speech.ts';
 import { readWhole, writeOnce } from './state.ts';
 import { answerStore, storePath } from './store/service.ts';
-import { storeAccount } from './store/signature.ts';
+import { decode, storeAccount } from './store/signature.ts';
 import { type Model, MODELS, pricesOf } from './models.ts';
 
 const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
@@ -35,17 +35,12 @@ const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
   responses: ['openai-response'],
 };
 
+const LIST = { method: 'GET', area: 'models', kind: 'list', auth: 'bearer' } as const;
+
 /** The routes for the model list, `GET /v1/models` (specification 2.7, 4.5), and for a single model by its id. */
 const modelRoutes: readonly Route[] = [
-  { method: 'GET', pattern: /^\/v1\/models$/, area: 'models', kind: 'list', auth: 'bearer', handle: listAll },
-  {
-    method: 'GET',
-    pattern: /^\/v1\/models\/([^/]+)$/,
-    area: 'models',
-    kind: 'list',
-    auth: 'bearer',
-    handle: showOne,
-  },
+  { ...LIST, pattern: /^\/v1\/models$/, handle: listAll },
+  { ...LIST, pattern: /^\/v1\/models\/([^/]+)$/, handle: showOne },
 ];
 
 function listAll(call: Call): Reply {
@@ -237,17 +232,9 @@ function wanted(method: string): string {
   return method === 'HEAD' ? 'GET' : method;
 }
 
+// A badly encoded part remains unchanged, because no task has such a name.
 function groups(pattern: RegExp, path: string): string[] {
   return (pattern.exec(path)?.slice(1) ?? []).map(decode);
-}
-
-/** Decodes a matched part of a path. Returns a badly encoded part unchanged, because no task has such a name. */
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 function refusal(error: unknown): Reply {

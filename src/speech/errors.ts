@@ -82,18 +82,8 @@ export function unrecordedError(error: unknown, file: JobFile | undefined, audio
   return new MgwError('local_io', text, { charged: 'yes', retry: 'never', cause: error });
 }
 
-function chargedDetails(job: Job): {
-  charged: 'yes';
-  retry: 'never';
-  next: string[];
-  requestId: string | undefined;
-} {
-  return {
-    charged: 'yes',
-    retry: 'never',
-    next: showCommand(job),
-    requestId: gatewayIdOf(job),
-  };
+function chargedDetails(job: Job) {
+  return { charged: 'yes', retry: 'never', next: showCommand(job), requestId: gatewayIdOf(job) } as const;
 }
 
 // Returns the gateway's id for the call; undefined if mgw generated the handle, because the gateway does not know such

@@ -1,31 +1,26 @@
 import { type JsonObject, textAt } from '../json.ts';
-import { text } from '../protocols/flag.ts';
+import { valueFlag } from '../protocols/flag.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 
 /** The flags of `mgw tts` that set body fields (specification 2.6). */
 export const speechFlags: readonly Flag[] = [
-  {
-    flags: '--speaker <voice>',
-    description: "the voice (default: tts.speaker, else the gateway's default)",
-    field: 'req_params.speaker',
-    kind: 'text',
-    parse: text,
-  },
-  {
-    flags: '--format <name>',
-    description: 'mp3, wav, pcm or ogg_opus (default: by the extension, else mp3)',
-    field: 'req_params.audio_params.format',
-    kind: 'text',
-    parse: text,
-    words: ['mp3', 'wav', 'pcm', 'ogg_opus'],
-  },
-  {
-    flags: '--sample-rate <hertz>',
-    description: 'samples per second (default 24000)',
-    field: 'req_params.audio_params.sample_rate',
-    kind: 'text',
-    parse: hertz,
-  },
+  valueFlag(
+    '--speaker <voice>',
+    'req_params.speaker',
+    "the voice (default: tts.speaker, else the gateway's default)",
+  ),
+  valueFlag(
+    '--format <name>',
+    'req_params.audio_params.format',
+    'mp3, wav, pcm or ogg_opus (default: by the extension, else mp3)',
+    { words: ['mp3', 'wav', 'pcm', 'ogg_opus'] },
+  ),
+  valueFlag(
+    '--sample-rate <hertz>',
+    'req_params.audio_params.sample_rate',
+    'samples per second (default 24000)',
+    { parse: hertz },
+  ),
 ];
 
 function hertz(value: string | boolean): number {

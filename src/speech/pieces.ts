@@ -88,7 +88,6 @@ class Pieces {
   readonly #deps: SpeechDeps;
   readonly #sink: AudioSink;
   readonly #output: OutputLock;
-  readonly #folder: PiecesFolder;
   readonly #jobs: (Job | undefined)[] = [];
   readonly #failures: PieceFailure[] = [];
   /** The file of each piece, in order. A piece's worker settles the piece's promise. */
@@ -105,7 +104,6 @@ class Pieces {
     this.#deps = deps;
     this.#sink = sink;
     this.#output = output;
-    this.#folder = new PiecesFolder(order.folder);
     this.#files = order.bodies.map(
       (_, index) => new Promise((resolve, reject) => (this.#settle[index] = { resolve, reject })),
     );
@@ -117,7 +115,7 @@ class Pieces {
     const published = await this.#findPublished();
     if (published !== undefined) return published;
     await this.#sink.open(this.#output.metadata.sealed !== undefined);
-    await this.#folder.open();
+    await openFolder(this.#order.folder);
     const writing = this.#write().catch((error: unknown) => {
       this.#isStopped = true;
       return { error };
@@ -128,7 +126,7 @@ class Pieces {
     if (this.#failures.length === 0 && writeResult !== undefined && writeResult.error !== notStarted)
       this.#failures.push({ index: undefined, error: writeResult.error });
     if (this.#failures.length > 0 || this.#complete.size < this.#files.length) {
-      await bestEffort(this.#deps, () => this.#folder.leave());
+      await bestEffort(this.#deps, () => removeIfEmpty(this.#order.folder));
       throw await this.#createError();
     }
     return { jobs: this.#startedJobs(), file: await this.#publish(), reused: this.#reused };
@@ -162,7 +160,10 @@ class Pieces {
     const { folder, bodies } = this.#order;
     // Publishing a labelled output leaves its unlabelled part behind.
     const targets = [...bodies.map((_, index) => this.#target(index)), joinedPart(folder, bodies)];
-    await bestEffort(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
+    await bestEffort(this.#deps, async () => {
+      await removePieces(targets, await claimantOf(this.#deps));
+      await removeIfEmpty(folder);
+    });
   }
 
   async #runWorker(): Promise<void> {
@@ -256,41 +257,33 @@ class Pieces {
 }
 
 /**
- * The folder that stores the pieces until all of them are complete. It may also contain the user's own files, so only
- * names with the hash of the order are written and removed.
+ * Creates the folder that stores the pieces until all of them are complete. Creates it durably, because it will contain
+ * paid audio.
+ * @throws MgwError('local_io'), charged 'no'.
  */
-class PiecesFolder {
-  readonly path: string;
+async function openFolder(folder: string): Promise<void> {
+  await makeOwnFolder(folder).catch((error: unknown) => {
+    throw localError(error, folder, 'no');
+  });
+}
 
-  constructor(path: string) {
-    this.path = path;
+/**
+ * Removes the pieces, and leftovers of killed and broken runs. The folder may also contain the user's own files, so only
+ * names with the hash of the order are removed.
+ * @throws file system errors.
+ */
+async function removePieces(targets: readonly string[], claimant: Claimant): Promise<void> {
+  for (const target of targets) {
+    for (const path of [target, `${target}.part`]) await rm(path, { force: true });
+    await removeLeftovers(target, speechIdentity, claimant);
   }
+}
 
-  /** Creates the folder durably, because it will contain paid audio. @throws MgwError('local_io'), charged 'no'. */
-  async open(): Promise<void> {
-    await makeOwnFolder(this.path).catch((error: unknown) => {
-      throw localError(error, this.path, 'no');
-    });
-  }
-
-  /**
-   * Removes the pieces, leftovers of killed and broken runs, and the folder if it is then empty.
-   * @throws file system errors.
-   */
-  async clear(targets: readonly string[], claimant: Claimant): Promise<void> {
-    for (const target of targets) {
-      for (const path of [target, `${target}.part`]) await rm(path, { force: true });
-      await removeLeftovers(target, speechIdentity, claimant);
-    }
-    await this.leave();
-  }
-
-  /** Removes the folder if it is empty. @throws file system errors. */
-  async leave(): Promise<void> {
-    await rmdir(this.path).catch((error: unknown) => {
-      if (!notEmpty.has(systemCode(error) ?? '')) throw error;
-    });
-  }
+/** Removes a folder if it is empty. @throws file system errors. */
+async function removeIfEmpty(folder: string): Promise<void> {
+  await rmdir(folder).catch((error: unknown) => {
+    if (!notEmpty.has(systemCode(error) ?? '')) throw error;
+  });
 }
 
 const notEmpty = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT']);

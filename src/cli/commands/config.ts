@@ -169,7 +169,7 @@ async function unsetSetting(context: Context, key: string): Promise<Outcome> {
 
 // Reads the config file without validating it, because this command may be correcting an invalid value.
 function profileName({ io, globals }: Context): string {
-  const raw = readRawConfig(configPath(io.env), process.platform);
+  const raw = readRawConfig(configPath(io.env));
   const chosen = raw?.['profile'];
   const file: ConfigFile = { profiles: {}, ...(typeof chosen === 'string' && { profile: chosen }) };
   return namedProfile(globals.profile, io.env, file).value;

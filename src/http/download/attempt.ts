@@ -196,7 +196,7 @@ async function receiveRange(reply: MediaReply, part: PartFile, work: RunningAtte
   const isPlain = /^(identity)?$/i.test(reply.headers['content-encoding'] ?? '');
   const isSame = validator !== undefined && isSameRepresentation(reply.headers, validator);
   if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'a range that was not requested');
-  part.setTotal(total);
+  part.total = total;
   return receive(reply, bodyOf(reply, work), part, work);
 }
 
@@ -205,7 +205,7 @@ async function rangeNotSatisfiable(reply: MediaReply, part: PartFile): Promise<A
   // The Content-Length may have been too large. The size in this response is correct if the response is for the
   // same representation.
   if (statedTotal === part.length && identifiesRepresentation(reply.headers, part.validator))
-    part.setTotal(statedTotal);
+    part.total = statedTotal;
   // A body of unknown length is complete if the response to a request for the rest states the length that was received.
   const total = part.total ?? statedTotal;
   if (part.length !== total || (statedTotal ?? total) !== total)

@@ -13,7 +13,10 @@ export interface DownloadGateway extends TrustedGateway {
   key: string;
   auth: AuthScheme;
   userAgent?: string;
-  /** The connections that result downloads share, see {@link GatewayClient}. */
+  /**
+   * The connections that result downloads share, see {@link GatewayClient}. If absent, each GET opens its own
+   * connection.
+   */
   downloadConnections?: GatewayClient['downloadConnections'];
   /** Receives each request and the head of its response. Queries are omitted, because they may contain a secret. */
   trace?: (line: string) => void;
@@ -67,8 +70,6 @@ export async function follow(
     const message = await get(url, {
       ...options,
       headers: { ...plainHeaders(gateway), ...headers, ...(isKeySent && keyHeader(gateway)) },
-      baseUrl: gateway.baseUrl,
-      downloadConnections: gateway.downloadConnections,
     });
     gateway.trace?.(`< ${message.statusCode} ${message.headers['content-type'] ?? ''}`.trimEnd());
     onHead();
@@ -79,7 +80,7 @@ export async function follow(
         status: message.statusCode,
         headers: message.headers,
         message,
-        isKeySent: isKeySent,
+        isKeySent,
         redirects,
         clean,
       };
@@ -184,17 +185,6 @@ function refusedError(address: string, why: string): MgwError {
   );
 }
 
-/** Options of one GET. */
-interface GetOptions {
-  headers: Record<string, string>;
-  connectTimeoutMs: number;
-  /** The gateway's base URL. Hosts nearer to this machine are refused (see `isWithinReach`). */
-  baseUrl: URL;
-  /** Shared connections to the gateway's origin. If absent, each GET opens its own connection. */
-  downloadConnections?: GatewayClient['downloadConnections'] | undefined;
-  signal: AbortSignal;
-}
-
 /** The maximum number of bytes to read at a time and to buffer. */
 const highWaterMark = 1024 * 1024;
 
@@ -210,8 +200,9 @@ const maxSharedConnections = 1024;
  * opens its own connection.
  * @throws TransportError if no head arrived.
  */
-async function get(url: URL, options: GetOptions): Promise<WireResponse> {
-  const { baseUrl, signal, downloadConnections } = options;
+async function get(url: URL, options: FollowOptions): Promise<WireResponse> {
+  const { signal } = options;
+  const { baseUrl, downloadConnections } = options.gateway;
   if (downloadConnections !== undefined && url.origin === baseUrl.origin) {
     const connections = await downloadConnections(() => openFor(url, options, maxSharedConnections));
     try {
@@ -235,20 +226,24 @@ async function get(url: URL, options: GetOptions): Promise<WireResponse> {
 
 function openFor(
   url: URL,
-  { connectTimeoutMs: timeoutMs, baseUrl, signal }: GetOptions,
+  { connectTimeoutMs: timeoutMs, gateway, signal }: FollowOptions,
   maxConnections: number,
 ): Promise<Connections> {
   return openConnections(url, {
     timeoutMs,
     maxConnections,
-    within: baseUrl,
+    within: gateway.baseUrl,
     // A shared connection must survive this GET.
     ...(maxConnections === 1 && { signals: [signal] }),
     reusedBufferBytes: highWaterMark,
   });
 }
 
-function sendGet(url: URL, connections: Connections, { headers, signal }: GetOptions): Promise<WireResponse> {
+function sendGet(
+  url: URL,
+  connections: Connections,
+  { headers, signal }: FollowOptions,
+): Promise<WireResponse> {
   const request = { method: 'GET', origin: url.origin, path: `${url.pathname}${url.search}`, headers };
   return sendRequest(connections, request, { maxBuffered: highWaterMark, signal });
 }

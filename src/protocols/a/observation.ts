@@ -7,8 +7,8 @@ import { shownValue } from '../violations.ts';
 
 /**
  * Members whose strings are the video itself: `encodedVideo` (specification 2.2), and other members that gateways pass
- * on from the upstream. Every string under these names must be diverted while the response streams, even a short string
- * (threshold 0). A video that remains in the text cannot be saved.
+ * on from the upstream. Every string under these names must be diverted while the response streams, even a short
+ * string. A video that remains in the text cannot be saved.
  */
 export const inlineMedia = ['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video'] as const;
 

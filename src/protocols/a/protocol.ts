@@ -35,11 +35,10 @@ export const a: Protocol = {
   assetFields: ['instances.*.image.bytesBase64Encoded'],
   inlineAssets: true,
   inlineMedia,
-  countOf,
   checks: () => import('./checks.ts'),
   normalise,
   quantityOf,
-  modelOf,
+  modelOf: (body) => textAt(body, 'model'),
   submission,
   readSubmission,
   query,
@@ -63,11 +62,6 @@ function videosIn({ instances, parameters }: JsonObject): number | undefined {
   return Number.isSafeInteger(videos) && videos >= 1 ? videos : undefined;
 }
 
-/** Returns the number of videos that a body requests, or 1 if the number is invalid. */
-function countOf(body: JsonObject): number {
-  return videosIn(body) ?? 1;
-}
-
 /**
  * Returns the maximum quantities that a body requests. If the body has no duration, the model chooses one
  * (specification 2.1).
@@ -84,18 +78,13 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-/** Returns a composed body's model, which is sent in the path and not in the body. */
-function modelOf(body: JsonObject): string | undefined {
-  return textAt(body, 'model');
-}
-
 /**
  * Returns the request that submits a body (specification 4.1). `model` moves into the path, percent-encoded. The rest
  * is the body, exactly as composed.
  * @throws MgwError('usage') if the model's name is missing or cannot be put into a path.
  */
 function submission(body: JsonObject): Exchange {
-  const model = modelOf(body);
+  const model = textAt(body, 'model');
   if (model === undefined) throw usageError('No model specified: set --model.');
   if (!isRelativePath(model)) throw usageError(`${shownValue(model)} is not a valid model name.`);
   const path = `/v1beta/models/${encodeURIComponent(model)}:predictLongRunning`;
@@ -125,7 +114,7 @@ function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
   const answer = bodyOf(reply) ?? parseCutJson(reply.text);
   const handle = textAt(answer, 'name');
   if (handle === undefined) return { kind: 'unknown', failure: unreadable(reply, 'operation name') };
-  return { kind: 'accepted', handle, warning: warningsIn(handle, answer, modelOf(body)) };
+  return { kind: 'accepted', handle, warning: warningsIn(handle, answer, textAt(body, 'model')) };
 }
 
 function warningsIn(handle: string, answer: Json | undefined, model?: string): string | undefined {

@@ -60,10 +60,9 @@ function normalise(body: JsonObject): JsonObject {
  */
 function quantityOf(body: JsonObject): Quantity {
   const seconds = at(body, 'OutputConfig.Duration');
-  const isLengthOpen = seconds === undefined;
   return {
     videos: 1,
-    isLengthOpen,
+    isLengthOpen: seconds === undefined,
     ...(typeof seconds === 'number' && { seconds }),
     referenceImages: referenceImagesIn(body['FileInfos']),
     body,

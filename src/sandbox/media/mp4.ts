@@ -64,14 +64,18 @@ export function muxMp4(film: Film): Uint8Array {
   // contain, so an offset of 0 is enough to measure the boxes.
   const dataStart = head.length + movie(tracks, chunksOf(tracks, 0)).length + 8;
   const chunks = chunksOf(tracks, dataStart);
-  return concat([head, movie(tracks, chunks), box('mdat', ...chunks.flatMap(({ samples }) => samples))]);
+  return Buffer.concat([
+    head,
+    movie(tracks, chunks),
+    box('mdat', ...chunks.flatMap(({ samples }) => samples)),
+  ]);
 }
 
 function videoTrack(film: Film): Track {
   return {
     timescale: film.fps * TICKS,
     ticks: TICKS,
-    samples: film.samples.map(({ data }) => concat([u32(data.length), data])),
+    samples: film.samples.map(({ data }) => Buffer.concat([u32(data.length), data])),
     keys: film.samples.flatMap(({ key }, index) => (key ? [index + 1] : [])),
     width: film.width,
     height: film.height,
@@ -212,15 +216,15 @@ function audioEntry(sampleRate: number): Uint8Array {
 
 /** Returns a descriptor. Its body must be shorter than 128 bytes. */
 function descriptor(tag: number, ...parts: Uint8Array[]): Uint8Array {
-  const body = concat(parts);
-  return concat([new Uint8Array([tag, body.length]), body]);
+  const body = Buffer.concat(parts);
+  return Buffer.concat([new Uint8Array([tag, body.length]), body]);
 }
 
 type Part = Uint8Array | string;
 
 function box(type: string, ...parts: Part[]): Uint8Array {
   const body = parts.map((part) => (typeof part === 'string' ? new TextEncoder().encode(part) : part));
-  return concat([u32(8 + sizeOf(body)), new TextEncoder().encode(type), ...body]);
+  return Buffer.concat([u32(8 + sizeOf(body)), new TextEncoder().encode(type), ...body]);
 }
 
 function fullBox(type: string, flags: number, ...parts: Part[]): Uint8Array {
@@ -245,14 +249,4 @@ function sizeOf(parts: readonly Uint8Array[]): number {
 
 function zeros(count: number): Uint8Array {
   return new Uint8Array(count);
-}
-
-function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(sizeOf(parts));
-  let offset = 0;
-  for (const part of parts) {
-    whole.set(part, offset);
-    offset += part.length;
-  }
-  return whole;
 }

@@ -22,24 +22,12 @@ const VOICES = ['en_female_1', 'en_male_1', 'zh_female_1', 'zh_male_1'];
 /** A voice that exists but that no key may use. */
 const FORBIDDEN_VOICE = 'forbidden-voice';
 
+const TTS = { method: 'POST', area: 'tts', kind: 'tts' } as const;
+
 /** The routes for streaming speech (specification 4.4) and for wrong paths. */
 export const speechRoutes: readonly Route[] = [
-  {
-    method: 'POST',
-    pattern: /^\/api\/v3\/tts\/unidirectional$/,
-    area: 'tts',
-    kind: 'tts',
-    auth: 'x-api-key',
-    handle: speak,
-  },
-  {
-    method: 'POST',
-    pattern: /^\/api\/v3(\/|$)|\/tts\/unidirectional\/?$/,
-    area: 'tts',
-    kind: 'tts',
-    auth: 'none',
-    handle: wrongPath,
-  },
+  { ...TTS, pattern: /^\/api\/v3\/tts\/unidirectional$/, auth: 'x-api-key', handle: speak },
+  { ...TTS, pattern: /^\/api\/v3(\/|$)|\/tts\/unidirectional\/?$/, auth: 'none', handle: wrongPath },
 ];
 
 /** Returns the available voices. A request without `speaker` uses the first voice. */
