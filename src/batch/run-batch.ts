@@ -42,14 +42,9 @@ export async function readyRun(
   let needsFrames = false;
   const plan = await planBatch(batch, deps.plan, async (planned) => {
     if (!choice.isInScope(planned)) return;
-    const {
-      state,
-      id,
-      work,
-      take: { number },
-    } = planned;
-    const isChosen = choice.rowToRun(planned, number) !== undefined;
-    if (isChosen) chosen.set(planned.row.index, { id, take: number, state });
+    const { state, id, work, take } = planned;
+    const isChosen = choice.rowToRun(planned, take.number) !== undefined;
+    if (isChosen) chosen.set(planned.row.index, { id, take: take.number, state });
     needsFrames ||= isChosen && state !== 'running' && needsFrame(work);
     tally.count(state, isChosen);
     onRow(planned, isChosen);
@@ -73,10 +68,8 @@ export async function runBatch(
   options: RunOptions,
   watcher: BatchWatcher,
 ): Promise<MgwError | undefined> {
-  const {
-    chosen,
-    plan: { chains },
-  } = ready;
+  const { chosen, plan } = ready;
+  const { chains } = plan;
   if (chosen.size === 0) return undefined;
   const order = new RunOrder(chains.graph, chosen.values());
   const settle = async ({ planned: { id }, job, error }: RowEnd, state: RowState): Promise<void> => {
@@ -148,7 +141,8 @@ function withTally(
   settle: (end: RowEnd, state: RowState) => Promise<void>,
 ): RunWatcher {
   return {
-    ...bindWatcher(watcher),
+    updated: (planned, job) => watcher.updated(planned, job),
+    note: (text) => watcher.note(text),
     began: (planned) => {
       tally.move(chosen.get(planned.row.index)?.state ?? planned.state, 'running');
       watcher.began(planned);
@@ -163,31 +157,22 @@ function withTally(
   };
 }
 
-function bindWatcher(watcher: BatchWatcher): RunWatcher {
-  return {
-    began: (planned) => watcher.began(planned),
-    updated: (planned, job) => watcher.updated(planned, job),
-    ended: (end: RowEnd) => watcher.ended(end),
-    note: (text) => watcher.note(text),
-  };
-}
-
 /** A row to run, with its state in the plan. */
-export interface ChosenRow {
+interface ChosenRow {
   id: string;
   take: number;
   state: RowState;
 }
 
 /** A chosen row, as read from the manifest. */
-export interface WaitingRow {
+interface WaitingRow {
   row: Row;
   chosen: ChosenRow;
   cacheKey: string | undefined;
 }
 
 /** Holds back a run's rows until the rows that they wait for have ended. */
-export class RunOrder {
+class RunOrder {
   readonly #graph: RowGraph;
   /** The ids of unfinished rows that others wait for. */
   readonly #awaited: Set<string>;
