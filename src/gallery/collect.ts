@@ -2,13 +2,13 @@ import { basename, dirname, extname } from 'node:path';
 import { expensesOf } from '../budget/spend.ts';
 import { formatDecimal } from '../decimal.ts';
 import type { Job, JobFile, RecordedEvent } from '../job.ts';
+import type { FileState } from '../files/whole-file.ts';
 import { fetchCommand, resolveCommand, showCommand } from '../jobs/errors.ts';
 import { deliveredText, mismatchTexts } from '../jobs/receipt.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
 import { requestedText, redoRow } from './redo.ts';
-import type { FileState } from './files.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 
 /** Dependencies for building a page's items. */
