@@ -89,12 +89,7 @@ export const paidTools = [
       const { session, root } = tools;
       const path = await root.file(output, 'output');
       const settings = await session.settings();
-      const fields = {
-        ...(speaker !== undefined && { speaker }),
-        ...(format !== undefined && { format }),
-        ...(sampleRate !== undefined && { sampleRate }),
-      };
-      const speech = composeSpeech(text, path, fields, settings);
+      const speech = composeSpeech(text, path, { speaker, format, sampleRate }, settings);
       const wanted = {
         output: path,
         force: false,

@@ -15,7 +15,7 @@ import { Calls } from './calls.ts';
 import { Confirmation } from './confirmation.ts';
 import { freeTools } from './free-tools.ts';
 import { paidTools } from './paid-tools.ts';
-import { toolResult } from './result.ts';
+import { freeSuccess, toolResult } from './result.ts';
 import { Root } from './tool.ts';
 import { addTool, type CheckBatch, type ReadFile, type Tools } from './tool.ts';
 
@@ -88,7 +88,6 @@ function serverOf(tools: Tools): McpServer {
     {
       instructions,
       enforceStrictCapabilities: true,
-
       ...(confirmation && { requestState: { verify: confirmation.verify } }),
     },
   );
@@ -104,7 +103,7 @@ function addResources(server: McpServer, { session }: Tools): void {
     uri: string,
     value: object,
   ): { contents: { uri: string; mimeType: string; text: string }[] } => {
-    const answer = { ok: true, charged: 'no', retry: 'safe', next: null, ...value } as const;
+    const answer = { ...freeSuccess, next: null, ...value };
     const { structuredContent } = toolResult(answer, (text) => session.redact(text));
     return { contents: [{ uri, mimeType: 'application/json', text: JSON.stringify(structuredContent) }] };
   };

@@ -184,12 +184,8 @@ export interface StartedRun {
 
 /** The root folder, which contains all files that an agent may read or write (design 16). */
 export class Root {
-  /** The folder's real path. */
-  readonly path: string;
-
-  private constructor(path: string) {
-    this.path = path;
-  }
+  /** @param path the folder's real path */
+  private constructor(readonly path: string) {}
 
   /** Opens the root folder. @throws MgwError('usage') if it does not exist. */
   static async open(folder: string): Promise<Root> {
