@@ -1,5 +1,6 @@
 import { MgwError, messageOf, usageError } from '../errors.ts';
-import { add, zero, type Decimal } from '../decimal.ts';
+import { Sum } from '../budget/spend.ts';
+import type { Decimal } from '../decimal.ts';
 import { checkNoSecret } from '../jobs/order.ts';
 import { pathExists, pathsAt, sameFileName, type OutputPlace } from '../jobs/output.ts';
 import { type ChainDeps, Chains } from './chains.ts';
@@ -47,15 +48,6 @@ export interface Batch {
   filesFrom?: string;
 }
 
-/** The cost of one model's rows that have not been paid for. */
-export interface ModelCost {
-  rows: number;
-  /** The sum of the known costs. */
-  known: Decimal;
-  /** The number of rows without a known price. */
-  unknown: number;
-}
-
 /** What a run will do, and its maximum cost. */
 export interface Plan {
   rows: number;
@@ -70,8 +62,10 @@ export interface Plan {
   repeated: Problem[];
   /** The dependencies between rows. */
   chains: Chains;
-  /** The maximum cost of the rows to pay for, by model. */
-  costs: Map<string, ModelCost>;
+  /** The maximum cost of the rows to pay for. */
+  cost: Sum;
+  /** The same, by model. */
+  costs: Map<string, Sum>;
 }
 
 /** Receives each valid row of a plan as it is read. */
@@ -150,6 +144,7 @@ class Planning {
       known: 0,
       repeated: [],
       chains,
+      cost: new Sum(),
       costs: new Map(),
     };
   }
@@ -262,8 +257,7 @@ class Planning {
 
   #isPathFree({ path, work }: NamedRow): boolean {
     if (this.#batch.force || path.includes('{job}')) return true;
-    const count = countOf(work);
-    return pathsAt(path, count).every((each) => !pathExists(each));
+    return pathsAt(path, countOf(work)).every((each) => !pathExists(each));
   }
 
   async #count(planned: PlannedRow): Promise<PlannedRow> {
@@ -278,12 +272,9 @@ class Planning {
   #addCost(work: Work): void {
     const model = modelOf(work) ?? 'no model';
     const cost = this.#deps.costOf(work);
-    const earlier = this.plan.costs.get(model) ?? { rows: 0, known: zero, unknown: 0 };
-    this.plan.costs.set(model, {
-      rows: earlier.rows + 1,
-      known: cost === undefined ? earlier.known : add(earlier.known, cost),
-      unknown: earlier.unknown + (cost === undefined ? 1 : 0),
-    });
+    const ofModel = this.plan.costs.get(model) ?? new Sum();
+    this.plan.costs.set(model, ofModel);
+    for (const sum of [this.plan.cost, ofModel]) sum.add(cost);
   }
 }
 
