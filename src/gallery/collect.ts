@@ -34,7 +34,8 @@ export async function collectItems(
   ledger: Pick<Ledger, 'events'>,
   deps: CollectDeps,
 ): Promise<GalleryItem[]> {
-  const folders = [...new Set([...deps.folders, ...jobs.flatMap(foldersOf)])]
+  const files = jobs.flatMap((job) => job.files);
+  const folders = [...new Set([...deps.folders, ...files.map(({ path }) => dirname(path))])]
     .filter(({ length }) => length > 1)
     .sort((one, other) => other.length - one.length);
   const items: GalleryItem[] = [];
@@ -117,10 +118,7 @@ function reasonOf(
     return job.files.length === 0 ? 'The result was not saved.' : undefined;
   }
   if (job.error === undefined) return undefined;
-  return withoutPlaces(printable(redact(job.error.message), 1000), folders);
-}
-
-function withoutPlaces(text: string, folders: readonly string[]): string {
+  const text = printable(redact(job.error.message), 1000);
   return folders.reduce((shown, folder) => shown.replaceAll(folder, '…'), text);
 }
 
@@ -159,10 +157,6 @@ function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'd
 function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind'] {
   if (mime === 'audio/L16') return 'other';
   return kinds[extname(path).toLowerCase()] ?? (protocol === 'tts' ? 'other' : 'video');
-}
-
-function foldersOf(job: Job): string[] {
-  return job.files.map(({ path }) => dirname(path));
 }
 
 /** Returns the next command for a job, as an argument vector; undefined if there is nothing to do. */

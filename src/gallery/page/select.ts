@@ -1,21 +1,5 @@
 import type { ExportedRating, GalleryItem } from '../data.ts';
 
-/** The filters and the view, as stored in the page's URL. An empty filter matches everything. */
-export interface View {
-  text: string;
-  state: string;
-  model: string;
-  protocol: string;
-  tag: string;
-  rating: string;
-  sort: string;
-  layout: string;
-  /** The id of the job in the big view. */
-  open: string;
-  /** The ids of the jobs that play side by side, separated by commas. */
-  compare: string;
-}
-
 /** The user's marks on an item. */
 export interface Mark {
   rating?: number;
@@ -25,7 +9,7 @@ export interface Mark {
 }
 
 /** The default view. */
-export const plainView: View = {
+export const plainView = {
   text: '',
   state: '',
   model: '',
@@ -34,9 +18,14 @@ export const plainView: View = {
   rating: '',
   sort: 'newest',
   layout: 'grid',
+  /** The id of the job in the big view. */
   open: '',
+  /** The ids of the jobs that play side by side, separated by commas. */
   compare: '',
 };
+
+/** The filters and the view, as stored in the page's URL. An empty filter matches everything. */
+export type View = typeof plainView;
 
 /** Parses a view from a URL fragment such as `#text=boat&rating=4`. */
 export function viewOf(hash: string): View {
