@@ -131,7 +131,7 @@ export const freeTools = [
         z.boolean().describe('label an MP4 or MP3 as AI-generated (IPTC trainedAlgorithmicMedia)'),
       ),
     }),
-    run: (given, call, tools) => fetchJob(given, call, tools),
+    run: fetchJob,
   }),
 ];
 
@@ -239,11 +239,7 @@ async function fetchJob(
   } catch (error) {
     if (!(error instanceof MgwError) || error.code !== 'pending') throw error;
     const job = error.job ?? planned.job;
-    const sameOptions = {
-      ...(output !== undefined && { output }),
-      ...(strict && { strict }),
-      ...(mark && { mark }),
-    };
+    const sameOptions = { output, ...(strict && { strict }), ...(mark && { mark }) };
     const next = { tool: 'fetch', arguments: { ref: job.id, ...sameOptions } };
     return { ...pendingAnswer(next), job: agentView(job) };
   }

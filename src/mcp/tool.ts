@@ -94,11 +94,7 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   );
 }
 
-function parseArguments<Schema extends z.ZodObject>(
-  schema: Schema,
-  args: unknown,
-  tool: string,
-): z.infer<Schema> {
+function parseArguments(schema: z.ZodObject, args: unknown, tool: string): Record<string, unknown> {
   const { success, data, error } = schema.safeParse(args);
   if (success) return data;
   const problems = error.issues.map(({ path, message }) => [...path.map(String), message].join(': '));
