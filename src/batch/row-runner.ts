@@ -178,14 +178,9 @@ export class BatchRun {
       const onUpdate = (job: Job): void => this.#watcher.updated(planned, job);
       try {
         const deps = { ...this.#deps, signals: rowSignals.signals, note };
-        const delivered = await runRow(planned, deps, this.#options, { pace, slot, onPaid, onUpdate });
-        return {
-          planned,
-          job: delivered.job,
-          files: delivered.files,
-          isPaid,
-          delivered: delivered.delivered,
-        };
+        const result = await runRow(planned, deps, this.#options, { pace, slot, onPaid, onUpdate });
+        const { job, files, delivered } = result;
+        return { planned, job, files, isPaid, delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);
         // Nothing was sent for the row. If other rows make progress, the gateway has capacity again.

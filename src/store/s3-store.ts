@@ -32,8 +32,9 @@ export async function openS3Store(
       return client.presigned(key, expiresMs);
     },
     describe: async (name) => {
-      const { status, headers, ...reply } = await client.call({ method: 'HEAD', key: keyOf(name) });
-      if (status !== 200) throw client.refusedError('look for', name, { status, headers, ...reply });
+      const reply = await client.call({ method: 'HEAD', key: keyOf(name) });
+      const { status, headers } = reply;
+      if (status !== 200) throw client.refusedError('look for', name, reply);
       return { mime: headers['content-type'] ?? '', bytes: Number(headers['content-length'] ?? 0) };
     },
     uploads: {
