@@ -10,6 +10,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
 import { requestedText, redoRow } from './redo.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
+import { mediaTypes } from './files.ts';
 
 /** Dependencies for building a page's items. */
 export interface CollectDeps {
@@ -122,18 +123,6 @@ function reasonOf(
   return folders.reduce((shown, folder) => shown.replaceAll(folder, '…'), text);
 }
 
-const kinds: Record<string, GalleryFile['kind']> = {
-  '.mp4': 'video',
-  '.m4v': 'video',
-  '.mov': 'video',
-  '.webm': 'video',
-  '.mp3': 'audio',
-  '.wav': 'audio',
-  '.ogg': 'audio',
-  '.opus': 'audio',
-  '.m4a': 'audio',
-};
-
 async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
   const files: GalleryFile[] = [];
   for (const [index, file] of job.files.entries()) {
@@ -156,7 +145,9 @@ function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'd
 // Raw samples are treated as `other`, because browsers do not play samples without a header.
 function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind'] {
   if (mime === 'audio/L16') return 'other';
-  return kinds[extname(path).toLowerCase()] ?? (protocol === 'tts' ? 'other' : 'video');
+  const type = mediaTypes[extname(path).toLowerCase()];
+  if (type === undefined) return protocol === 'tts' ? 'other' : 'video';
+  return type.startsWith('video/') ? 'video' : 'audio';
 }
 
 /** Returns the next command for a job, as an argument vector; undefined if there is nothing to do. */

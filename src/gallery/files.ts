@@ -5,6 +5,19 @@ import { systemCode } from '../errors.ts';
 import { realPathOf } from '../files/make-folder.ts';
 import { loudness } from './data.ts';
 
+/** The MIME types of the videos and sounds that browsers may play, by file extension. */
+export const mediaTypes: Readonly<Record<string, string>> = {
+  '.mp4': 'video/mp4',
+  '.m4v': 'video/mp4',
+  '.mov': 'video/quicktime',
+  '.webm': 'video/webm',
+  '.mp3': 'audio/mpeg',
+  '.wav': 'audio/wav',
+  '.ogg': 'audio/ogg',
+  '.opus': 'audio/ogg',
+  '.m4a': 'audio/mp4',
+};
+
 /** Builds files' URLs relative to a page's folder. */
 export class Links {
   readonly #from: string;
