@@ -68,15 +68,16 @@ export interface Plan {
   costs: Map<string, Sum>;
 }
 
-/** Receives each valid row of a plan as it is read. */
-export type UseRow = (planned: PlannedRow) => Promise<void> | void;
-
 /**
  * Reads a manifest once, checks every row, and determines each row's state. Sends and writes nothing.
  * @param onRow receives each valid row that is not cached as done; rows that wait for others come last
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
-export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): Promise<Plan> {
+export async function planBatch(
+  batch: Batch,
+  deps: PlanDeps,
+  onRow: (planned: PlannedRow) => Promise<void> | void,
+): Promise<Plan> {
   const graph = await RowGraph.read(batch.manifest, batch.name);
   const planning = new Planning(batch, deps, new Chains(graph));
   const waiting = new Map<number, Row>();
@@ -88,13 +89,13 @@ export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): P
       // A row with `over` is not cached, because its content does not prove that the row it refers to exists.
       const cacheKey = row.over === undefined ? deps.known?.contentHash(record) : undefined;
       const planned = await planning.row(row, cacheKey);
-      if (planned !== undefined) await onRow?.(planned);
+      if (planned !== undefined) await onRow(planned);
     }
   }
   for (const index of graph.order) {
     const row = waiting.get(index);
     const planned = row && (await planning.row(row));
-    if (planned !== undefined) await onRow?.(planned);
+    if (planned !== undefined) await onRow(planned);
   }
   deps.known?.write();
   const { plan } = planning;

@@ -231,13 +231,6 @@ function rateLimitedError(ms: number): MgwError {
   return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
-/** One row's signals. */
-interface RowSignalHandle {
-  signals: Signals;
-  /** Removes the signals of a row that has ended. */
-  close(): void;
-}
-
 /**
  * Creates separate signals for each row of a run. There may be thousands of rows, and the more listeners a signal has,
  * the slower it is to add or remove one.
@@ -255,7 +248,8 @@ class RowSignals {
     source.hard.addEventListener('abort', this.#forward);
   }
 
-  open(): RowSignalHandle {
+  /** Returns a row's signals, and a function that removes them when the row has ended. */
+  open(): { signals: Signals; close: () => void } {
     const controllers = { soft: new AbortController(), hard: new AbortController() };
     this.#open.add(controllers);
     this.#forwardTo(controllers);

@@ -178,7 +178,6 @@ class RunOrder {
   readonly #awaited: Set<string>;
   readonly #waiting = new Map<string, WaitingRow[]>();
   readonly #ready: WaitingRow[] = [];
-  #count = 0;
 
   constructor(graph: RowGraph, chosen: Iterable<ChosenRow>) {
     this.#graph = graph;
@@ -187,14 +186,13 @@ class RunOrder {
 
   /** Whether any rows are still held back. */
   get isOpen(): boolean {
-    return this.#count > 0;
+    return this.#waiting.size > 0 || this.#ready.length > 0;
   }
 
   /** Whether a row has to wait for another row. If so, holds the row back. A paid row does not wait. */
   hasToWait(row: WaitingRow): boolean {
     const id = row.chosen.state === 'running' ? undefined : this.#awaitedBy(row);
     if (id === undefined) return false;
-    this.#count += 1;
     this.#addWaiting(id, row);
     return true;
   }
@@ -213,9 +211,7 @@ class RunOrder {
 
   /** Returns a row that no longer waits; undefined if there is none. */
   next(): WaitingRow | undefined {
-    const next = this.#ready.shift();
-    if (next !== undefined) this.#count -= 1;
-    return next;
+    return this.#ready.shift();
   }
 
   #awaitedBy({ row }: WaitingRow): string | undefined {

@@ -78,15 +78,12 @@ export class PostgresBudget implements Budget {
     this.#isCreated = false;
   }
 
-  state(): Promise<BudgetState> {
-    return this.#state();
-  }
-
   close(): Promise<void> {
     return Promise.resolve();
   }
 
-  async #state(requestedLimit?: Limit): Promise<BudgetState> {
+  /** Returns the state under `requestedLimit`, or else under the recorded limit. */
+  async state(requestedLimit?: Limit): Promise<BudgetState> {
     const window = (of: 'held' | 'kept'): string =>
       `trim_scale(${sumInWindow(of, 'coalesce($4, per)')})::text`;
     const [row] = await this.#run<{ amount: string | null; per: Per | null; held: string; kept: string }>(
@@ -121,7 +118,7 @@ export class PostgresBudget implements Budget {
       if (isDuplicate(error)) return { fits: true };
       throw error;
     }
-    return { fits: false, state: await this.#state(limit) };
+    return { fits: false, state: await this.state(limit) };
   }
 
   // The statement locks the lease. A process that considers this one dead waits for the lock before it releases this

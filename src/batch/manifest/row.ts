@@ -200,7 +200,7 @@ function checkedValues(
   line: number,
   fault: Fault,
 ): Record<string, unknown> {
-  const checkable = [...fields].filter(([name]) => !isPath(name) && nameFault(name, kind) === undefined);
+  const checkable = [...fields].filter(([name]) => !isPath(name));
   const result = z.safeParse(rowSchema(kind), {
     ...Object.fromEntries(checkable.map(([name, { value }]) => [name, value])),
     protocol: kind,
