@@ -1,4 +1,4 @@
-import { McpServer, ResourceTemplate } from '@modelcontextprotocol/server';
+import { McpServer, type ReadResourceResult, ResourceTemplate } from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Readable, type Writable, Transform } from 'node:stream';
 import * as z from 'zod';
@@ -99,10 +99,7 @@ function serverOf(tools: Tools): McpServer {
 }
 
 function addResources(server: McpServer, { session }: Tools): void {
-  const contents = (
-    uri: string,
-    value: object,
-  ): { contents: { uri: string; mimeType: string; text: string }[] } => {
+  const contents = (uri: string, value: object): ReadResourceResult => {
     const answer = { ...freeSuccess, next: null, ...value };
     const { structuredContent } = toolResult(answer, (text) => session.redact(text));
     return { contents: [{ uri, mimeType: 'application/json', text: JSON.stringify(structuredContent) }] };
