@@ -8,6 +8,7 @@ import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
+import type { RowSelection } from './row-selection.ts';
 import type { RowEnd } from './row-state.ts';
 
 /** Callbacks for a run's rows. */
@@ -42,7 +43,7 @@ export interface WorkerWatcher {
 export interface RunOptions extends RowOptions {
   pace: Pace;
   /** Returns the next retry of a row whose result is gone, if the command allows one. */
-  nextRetry: (planned: PlannedRow) => PlannedRow | undefined;
+  nextRetry?: RowSelection['nextRetry'];
 }
 
 /**
@@ -192,7 +193,7 @@ export class BatchRun {
         )
           continue;
         const nextTake =
-          error.exitCode === exitCodes.incomplete && !this.isOver ? nextRetry(planned) : undefined;
+          error.exitCode === exitCodes.incomplete && !this.isOver ? nextRetry?.(planned) : undefined;
         if (nextTake === undefined) return { planned, job: error.job, files: [], isPaid, error };
         planned = nextTake;
       } finally {

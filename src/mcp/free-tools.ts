@@ -190,7 +190,6 @@ interface WaitResult {
 
 function waitAnswer(results: readonly WaitResult[]): Answer {
   const open = results.filter(({ error }) => error?.code === 'pending' || error?.exitCode === 130);
-  const failed = results.filter((result) => result.error !== undefined && !open.includes(result));
   const jobs = results.map(({ ref: each, job, error }) => {
     const knownJob = job ?? error?.job;
     const shown = knownJob === undefined ? { ref: each } : agentView(knownJob);
@@ -202,8 +201,8 @@ function waitAnswer(results: readonly WaitResult[]): Answer {
     const refs = open.map(({ ref: each, error }) => error?.job?.id ?? each);
     return { ...pendingAnswer({ tool: 'wait', arguments: { refs } }), jobs };
   }
-  const [first] = failed;
-  if (first?.error !== undefined) return { ...errorAnswer(first.error, 'no'), jobs };
+  const failed = results.find(({ error }) => error !== undefined);
+  if (failed?.error !== undefined) return { ...errorAnswer(failed.error, 'no'), jobs };
   const [result] = results;
   return { ...freeSuccess, next: result?.job === undefined ? null : nextForJob(result.job), jobs };
 }

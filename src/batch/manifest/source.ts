@@ -28,11 +28,7 @@ export class Source {
   readonly #report: (problem: Problem) => void;
   #line = 1;
 
-  constructor(
-    chunks: AsyncIterable<Buffer>,
-    report: (problem: Problem) => void,
-    encoding: Encoding = 'utf-8',
-  ) {
+  constructor(chunks: AsyncIterable<Buffer>, report: (problem: Problem) => void, encoding: Encoding) {
     this.#chunks = asUtf8(chunks, encoding);
     this.#report = report;
   }

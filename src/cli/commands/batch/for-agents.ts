@@ -236,7 +236,7 @@ async function runChecked(
     perMinute: undefined,
     onLimit: () => undefined,
   });
-  const options = { ...rows, pace, nextRetry: () => undefined, isOfAgent: true };
+  const options = { ...rows, pace, isOfAgent: true };
   const watcher = {
     began: () => undefined,
     updated: () => undefined,
