@@ -54,12 +54,14 @@ export function pacedClient(
     if (options.onConnected === undefined) {
       await pace.waitToPoll(signal);
       const answer = await call(options);
-      if (isLimit(answer.status)) pace.delayPolls(pollHoldMs(answer));
+      if ([429, 503].includes(answer.status)) pace.delayPolls(pollHoldMs(answer));
       return answer;
     }
     await slot.acquire(signal);
     let window = await pace.waitToSubmit(signal);
-    refuseIfLate(options);
+    // A submission that gets its slot after the row's deadline would time out immediately.
+    if (options.deadline?.remainingMs() === 0)
+      throw new TransportError('unsent', 'timeout', 'the deadline passed');
     const pacedOptions: CallOptions = {
       ...options,
       onConnected: async () => {
@@ -98,13 +100,4 @@ export function pacedClient(
         ({ status, headers }) => ({ status, headers, text: '', complete: status >= 300 }),
       ),
   };
-}
-
-// A submission that gets its slot after the row's deadline would time out immediately.
-function refuseIfLate({ deadline }: CallOptions): void {
-  if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
-}
-
-function isLimit(status: number): boolean {
-  return status === 429 || status === 503;
 }

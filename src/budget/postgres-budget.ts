@@ -95,7 +95,8 @@ export class PostgresBudget implements Budget {
       ? { amount: parseDecimal(row.amount), ...(row.per && { per: row.per }) }
       : undefined;
     const limit = requestedLimit ?? recordedLimit;
-    return { limit, ...amountsOf(row?.held ?? '0', row?.kept ?? '0') };
+    const spent = parseDecimal(row?.kept ?? '0');
+    return { limit, spent, reserved: subtract(parseDecimal(row?.held ?? '0'), spent) };
   }
 
   async #tryToReserve({ id, amount, owner }: Charge, limit: Limit | undefined): Promise<Decision> {
@@ -229,11 +230,6 @@ export function openReservations(
   return database.query(
     `SELECT kind, budget AS name, id FROM ${database.table('reservations')} WHERE state = 'reserved'`,
   );
-}
-
-function amountsOf(held: string, kept: string): Pick<BudgetState, 'spent' | 'reserved'> {
-  const spent = parseDecimal(kept);
-  return { spent, reserved: subtract(parseDecimal(held), spent) };
 }
 
 // Returns the SQL for the current day or month. A budget's recorded day or month is never earlier than that of its

@@ -181,7 +181,7 @@ function holdsFor({ conditions }: Rate, body: JsonObject): 'yes' | 'no' | 'open'
   for (const { flag, value } of conditions) {
     const bodyValue = at(body, flag.field);
     if (bodyValue === undefined || bodyValue === null) result = 'open';
-    else if (!isSame(bodyValue, expectedValue(flag, value))) return 'no';
+    else if (plainText(bodyValue) !== plainText(expectedValue(flag, value))) return 'no';
   }
   return result;
 }
@@ -194,10 +194,6 @@ function expectedValue(flag: Flag, value: string): Json {
 }
 
 // Ignores letter case, because overlooking a rate would make the cost too low.
-function isSame(bodyValue: Json, value: Json): boolean {
-  return plainText(bodyValue) === plainText(value);
-}
-
 function plainText(value: Json): string {
   return (typeof value === 'string' ? value : JSON.stringify(value)).toLowerCase();
 }

@@ -175,7 +175,8 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
     if (event.attempt !== undefined && !charges.some(({ attempt }) => attempt === event.attempt))
       charges.push({ attempt: event.attempt, at: event.at, outcome: 'open', isLost: true });
   } else if (event.type === 'resolved' && event.how !== 'adopted') {
-    settle(charges, event.how === 'not-created' ? 'none' : 'doubt');
+    const outcome = event.how === 'not-created' ? 'none' : 'doubt';
+    for (const charge of charges) if (charge.outcome === 'open') charge.outcome = outcome;
   }
 }
 
@@ -186,8 +187,4 @@ function markAccepted(charges: AttemptCharge[]): void {
     charges.findLast(({ outcome }) => outcome === 'open') ??
     charges.findLast(({ outcome }) => outcome !== 'accepted');
   if (acceptedCharge !== undefined) acceptedCharge.outcome = 'accepted';
-}
-
-function settle(charges: AttemptCharge[], outcome: AttemptCharge['outcome']): void {
-  for (const charge of charges) if (charge.outcome === 'open') charge.outcome = outcome;
 }

@@ -159,7 +159,9 @@ function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] |
     case 'running':
       return fetched(job);
     case 'unknown':
-      return resolved(job);
+      return job.protocol === 'tts'
+        ? ['mgw', 'jobs', 'resolve', job.id, '--not-created']
+        : resolveCommand(job);
     case 'failed':
     case 'filtered':
     case 'rejected':
@@ -173,10 +175,6 @@ function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] |
 // Returns the command that gets the result. Speech must be made again, because the gateway does not store speech.
 function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
-}
-
-function resolved(job: Job): string[] {
-  return job.protocol === 'tts' ? ['mgw', 'jobs', 'resolve', job.id, '--not-created'] : resolveCommand(job);
 }
 
 function retried(job: Job): string[] {

@@ -1,15 +1,8 @@
 import { MgwError, usageError } from '../../errors.ts';
+import { textAt } from '../../json.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
-import {
-  type NamedRow,
-  fieldOf,
-  hashOf,
-  isSpeech,
-  needsFrame,
-  needsUrls,
-  type SpeechWork,
-} from '../planned-row.ts';
+import { type NamedRow, hashOf, isSpeech, needsFrame, needsUrls } from '../planned-row.ts';
 import { rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
@@ -192,13 +185,12 @@ function newRow(
     ? {
         ...sharedFields,
         kind: 'tts',
-        text: spokenText(work),
+        text: textAt(work.body, 'req_params.text') ?? '',
         flags: { ...flags, format: work.format.name },
         set,
         over,
       }
     : { ...sharedFields, kind: work.protocol.name, body: work.userBody, endpoint };
-  const entry = { id, hash: hashOf(work), row: queuedRow };
   const text = JSON.stringify(queuedRow);
   if (redact(text) !== text)
     throw usageError(
@@ -209,10 +201,5 @@ function newRow(
     throw usageError(
       `line ${row.line}: the row ${id} and its files take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
-  return { row: entry, size };
-}
-
-function spokenText(work: SpeechWork): string {
-  const spoken = fieldOf(work, 'prompt');
-  return typeof spoken === 'string' ? spoken : '';
+  return { row: { id, hash: hashOf(work), row: queuedRow }, size };
 }
