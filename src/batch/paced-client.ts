@@ -59,9 +59,7 @@ export function pacedClient(
     }
     await slot.acquire(signal);
     let window = await pace.waitToSubmit(signal);
-    // A submission that gets its slot after the row's deadline would time out immediately.
-    if (options.deadline?.remainingMs() === 0)
-      throw new TransportError('unsent', 'timeout', 'the deadline passed');
+    refuseIfLate(options);
     const pacedOptions: CallOptions = {
       ...options,
       onConnected: async () => {
@@ -100,4 +98,9 @@ export function pacedClient(
         ({ status, headers }) => ({ status, headers, text: '', complete: status >= 300 }),
       ),
   };
+}
+
+// A submission that gets its slot after the row's deadline would time out immediately.
+function refuseIfLate({ deadline }: CallOptions): void {
+  if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
 }
