@@ -106,11 +106,10 @@ export class Chains {
       const [asset] = assets[index] ?? [];
       return asset === undefined ? [] : [[ref, asset] as const];
     });
-    const isComplete = resolved.length === inputs.length;
-    const [missing] = inputs.filter((_, index) => assets[index]?.length === 0);
+    const missing = inputs.find((_, index) => assets[index]?.length === 0);
     if (missing !== undefined && this.#sources.get(missing.id)?.state === 'done')
       throw usageError(`${missing.part.label}: ${missing.id} has no saved video.`);
-    const work = isComplete ? await deps.workOf(named.row, new Map(resolved)) : named.work;
+    const work = missing === undefined ? await deps.workOf(named.row, new Map(resolved)) : named.work;
     const composed = { ...named, waitsFor, work };
     const status = await rowStatusOf(composed, deps);
     const paid = status.changes === undefined ? undefined : this.#withPaidInputs(named, status, inputs);

@@ -10,9 +10,8 @@ import { readBytes } from '../ledger/durable-file.ts';
 import { removeFile } from '../files/whole-file.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { makeFolder } from '../files/make-folder.ts';
-import { longName } from '../protocols/compose.ts';
 import { isLocalPath } from '../protocols/protocol.ts';
-import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
+import { assetFields, fieldName, fieldsOfFlags } from './manifest/fields.ts';
 import type { ManifestRecord, WrittenField } from './manifest/fields.ts';
 import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned-row.ts';
 import { mayRefer } from './row-graph.ts';
@@ -179,22 +178,7 @@ export function canBeCached(fields: readonly WrittenField[]): boolean {
   return fields.every(isSelfContained);
 }
 
-const fileFields = new Set([
-  'file',
-  ...kinds.flatMap((kind) =>
-    rowFlags(kind)
-      .filter((flag) => flag.kind === 'file')
-      .map(longName),
-  ),
-]);
-
-const assetFields = new Set(
-  kinds.flatMap((kind) =>
-    rowFlags(kind)
-      .filter((flag) => flag.isAsset)
-      .map(longName),
-  ),
-);
+const fileFields = fieldsOfFlags((flag) => flag.kind === 'file').add('file');
 
 function isSelfContained({ name, value }: WrittenField): boolean {
   const field = fieldName(name);

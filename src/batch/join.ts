@@ -76,16 +76,8 @@ async function trackOf(
   return { id, path: absoluteOutput(file.path), file, input };
 }
 
-/** A film's output. */
-export interface FilmTarget {
-  path: string;
-  /** Whether to replace an existing file. */
-  force: boolean;
-  deadline: Deadline;
-}
-
 /**
- * Joins clips into a file that appears only when it is complete.
+ * Joins clips into a file that appears only when it is complete. Replaces an existing file only if `force` is set.
  * @param pathOf returns the path of a local copy of a result
  * @param onPlan called before ffmpeg starts
  * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; exit 10
@@ -93,7 +85,7 @@ export interface FilmTarget {
  */
 export async function joinClips(
   clips: readonly Clip[],
-  { path, force, deadline }: FilmTarget,
+  { path, force, deadline }: { path: string; force: boolean; deadline: Deadline },
   deps: JobDeps,
   pathOf: (file: JobFile) => Promise<string>,
   onPlan: (film: Film) => void,

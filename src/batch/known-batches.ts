@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod/mini';
@@ -54,7 +54,7 @@ export async function recallBatch(folder: string, key: string): Promise<KnownBat
  * name is not a valid file name.
  */
 export function pathOfBatch(folder: string, key: string): string {
-  return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
+  return join(folder, 'batches', hash('sha256', key).slice(0, 32));
 }
 
 /**

@@ -54,7 +54,7 @@ export function pacedClient(
     if (options.onConnected === undefined) {
       await pace.waitToPoll(signal);
       const answer = await call(options);
-      if (isLimit(answer.status)) pace.delayPolls(pollHoldMs(answer));
+      if ([429, 503].includes(answer.status)) pace.delayPolls(pollHoldMs(answer));
       return answer;
     }
     await slot.acquire(signal);
@@ -103,8 +103,4 @@ export function pacedClient(
 // A submission that gets its slot after the row's deadline would time out immediately.
 function refuseIfLate({ deadline }: CallOptions): void {
   if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
-}
-
-function isLimit(status: number): boolean {
-  return status === 429 || status === 503;
 }

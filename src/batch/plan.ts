@@ -1,5 +1,6 @@
 import { MgwError, messageOf, usageError } from '../errors.ts';
-import { add, zero, type Decimal } from '../decimal.ts';
+import { Sum } from '../budget/spend.ts';
+import type { Decimal } from '../decimal.ts';
 import { checkNoSecret } from '../jobs/order.ts';
 import { pathExists, pathsAt, sameFileName, type OutputPlace } from '../jobs/output.ts';
 import { type ChainDeps, Chains } from './chains.ts';
@@ -47,15 +48,6 @@ export interface Batch {
   filesFrom?: string;
 }
 
-/** The cost of one model's rows that have not been paid for. */
-export interface ModelCost {
-  rows: number;
-  /** The sum of the known costs. */
-  known: Decimal;
-  /** The number of rows without a known price. */
-  unknown: number;
-}
-
 /** What a run will do, and its maximum cost. */
 export interface Plan {
   rows: number;
@@ -70,19 +62,22 @@ export interface Plan {
   repeated: Problem[];
   /** The dependencies between rows. */
   chains: Chains;
-  /** The maximum cost of the rows to pay for, by model. */
-  costs: Map<string, ModelCost>;
+  /** The maximum cost of the rows to pay for. */
+  cost: Sum;
+  /** The same, by model. */
+  costs: Map<string, Sum>;
 }
-
-/** Receives each valid row of a plan as it is read. */
-export type UseRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
  * Reads a manifest once, checks every row, and determines each row's state. Sends and writes nothing.
  * @param onRow receives each valid row that is not cached as done; rows that wait for others come last
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
-export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): Promise<Plan> {
+export async function planBatch(
+  batch: Batch,
+  deps: PlanDeps,
+  onRow: (planned: PlannedRow) => Promise<void> | void,
+): Promise<Plan> {
   const graph = await RowGraph.read(batch.manifest, batch.name);
   const planning = new Planning(batch, deps, new Chains(graph));
   const waiting = new Map<number, Row>();
@@ -94,13 +89,13 @@ export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): P
       // A row with `over` is not cached, because its content does not prove that the row it refers to exists.
       const cacheKey = row.over === undefined ? deps.known?.contentHash(record) : undefined;
       const planned = await planning.row(row, cacheKey);
-      if (planned !== undefined) await onRow?.(planned);
+      if (planned !== undefined) await onRow(planned);
     }
   }
   for (const index of graph.order) {
     const row = waiting.get(index);
     const planned = row && (await planning.row(row));
-    if (planned !== undefined) await onRow?.(planned);
+    if (planned !== undefined) await onRow(planned);
   }
   deps.known?.write();
   const { plan } = planning;
@@ -150,6 +145,7 @@ class Planning {
       known: 0,
       repeated: [],
       chains,
+      cost: new Sum(),
       costs: new Map(),
     };
   }
@@ -278,12 +274,9 @@ class Planning {
   #addCost(work: Work): void {
     const model = modelOf(work) ?? 'no model';
     const cost = this.#deps.costOf(work);
-    const earlier = this.plan.costs.get(model) ?? { rows: 0, known: zero, unknown: 0 };
-    this.plan.costs.set(model, {
-      rows: earlier.rows + 1,
-      known: cost === undefined ? earlier.known : add(earlier.known, cost),
-      unknown: earlier.unknown + (cost === undefined ? 1 : 0),
-    });
+    const ofModel = this.plan.costs.get(model) ?? new Sum();
+    this.plan.costs.set(model, ofModel);
+    for (const sum of [this.plan.cost, ofModel]) sum.add(cost);
   }
 }
 

@@ -5,7 +5,7 @@ import type { Job, JobKind } from '../job.ts';
 import type { Retry } from '../jobs/ref.ts';
 import { printableLine } from '../printable.ts';
 import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output.ts';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { ComposedVideo } from '../flows/compose-video.ts';
 import type { ComposedSpeech } from '../flows/speak.ts';
 import type { Order } from '../jobs/order.ts';
@@ -43,9 +43,7 @@ export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'use
 /** Returns the hash of a request. The hash does not depend on the row's name. */
 export function hashOf(work: Work): string {
   const { protocol, body, userBody = body, variant = '' } = submissionOf(work);
-  return createHash('sha256')
-    .update([protocol, canonicalJson(userBody), variant].join('\n'))
-    .digest('hex');
+  return hash('sha256', [protocol, canonicalJson(userBody), variant].join('\n'));
 }
 
 /** Returns a request's model; undefined if it has none. */
@@ -172,8 +170,8 @@ const hashDigits = 16;
  * @throws MgwError('usage') that names the problem with its output.
  */
 export function nameRow(row: Row, work: Work, name: string, place: OutputPlace): NamedRow {
-  const hash = hashOf(work);
-  const id = row.id ?? hash.slice(0, hashDigits);
+  const requestHash = hashOf(work);
+  const id = row.id ?? requestHash.slice(0, hashDigits);
   const prompt = fieldOf(work, 'prompt');
   const seed = fieldOf(work, 'seed');
   const values = {
@@ -196,7 +194,7 @@ export function nameRow(row: Row, work: Work, name: string, place: OutputPlace):
     throw usageError('{job} is not known before speech is sent; remove it');
   const root = place.root ?? place.folder;
   const finalPath = countOf(work) === 1 ? path.replaceAll('{n}', '1') : path;
-  return { row, work, id, key: `${name}/${id}`, hash, path: finalPath, root };
+  return { row, work, id, key: `${name}/${id}`, hash: requestHash, path: finalPath, root };
 }
 
 function pathOf(...args: Parameters<typeof outputPath>): string {

@@ -3,7 +3,7 @@ import { keyIn, partOf, type Part } from '../flows/earlier-job.ts';
 import { printableLine } from '../printable.ts';
 import { longName } from '../protocols/compose.ts';
 import { isEarlierJob } from '../protocols/protocol.ts';
-import { fieldName, kinds, rowFlags, rowId } from './manifest/fields.ts';
+import { assetFields, fieldName, rowFlags, rowId } from './manifest/fields.ts';
 import type { Manifest } from './manifest/manifest.ts';
 import type { ManifestRecord, WrittenField } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
@@ -163,14 +163,6 @@ function references({ kind, flags }: Row): { ref: string; field: string }[] {
       return values.filter(isEarlierJob).map((ref) => ({ ref, field }));
     });
 }
-
-const assetFields = new Set(
-  kinds.flatMap((kind) =>
-    rowFlags(kind)
-      .filter((flag) => flag.isAsset)
-      .map(longName),
-  ),
-);
 
 /** Whether a field may refer to a job. True for an asset field with a word that begins with `@`. */
 export function mayRefer({ name, value }: Pick<WrittenField, 'name' | 'value'>): boolean {

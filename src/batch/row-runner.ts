@@ -8,6 +8,7 @@ import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
+import type { RowSelection } from './row-selection.ts';
 import type { RowEnd } from './row-state.ts';
 
 /** Callbacks for a run's rows. */
@@ -42,7 +43,7 @@ export interface WorkerWatcher {
 export interface RunOptions extends RowOptions {
   pace: Pace;
   /** Returns the next retry of a row whose result is gone, if the command allows one. */
-  nextRetry: (planned: PlannedRow) => PlannedRow | undefined;
+  nextRetry?: RowSelection['nextRetry'];
 }
 
 /**
@@ -183,14 +184,9 @@ export class BatchRun {
       const onUpdate = (job: Job): void => this.#watcher.updated(planned, job);
       try {
         const deps = { ...this.#deps, signals: rowSignals.signals, note };
-        const delivered = await runRow(planned, deps, this.#options, { pace, slot, onPaid, onUpdate });
-        return {
-          planned,
-          job: delivered.job,
-          files: delivered.files,
-          isPaid,
-          delivered: delivered.delivered,
-        };
+        const result = await runRow(planned, deps, this.#options, { pace, slot, onPaid, onUpdate });
+        const { job, files, delivered } = result;
+        return { planned, job, files, isPaid, delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);
         // Nothing was sent for the row. If other rows make progress, the gateway has capacity again.
@@ -202,7 +198,7 @@ export class BatchRun {
         )
           continue;
         const nextTake =
-          error.exitCode === exitCodes.incomplete && !this.isOver ? nextRetry(planned) : undefined;
+          error.exitCode === exitCodes.incomplete && !this.isOver ? nextRetry?.(planned) : undefined;
         if (nextTake === undefined) return { planned, job: error.job, files: [], isPaid, error };
         planned = nextTake;
       } finally {
@@ -245,13 +241,6 @@ function rateLimitedError(ms: number): MgwError {
   return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
-/** One row's signals. */
-interface RowSignalHandle {
-  signals: Signals;
-  /** Removes the signals of a row that has ended. */
-  close(): void;
-}
-
 /**
  * Creates separate signals for each row of a run. There may be thousands of rows, and the more listeners a signal has,
  * the slower it is to add or remove one.
@@ -269,7 +258,8 @@ class RowSignals {
     source.hard.addEventListener('abort', this.#forward);
   }
 
-  open(): RowSignalHandle {
+  /** Returns a row's signals, and a function that removes them when the row has ended. */
+  open(): { signals: Signals; close: () => void } {
     const controllers = { soft: new AbortController(), hard: new AbortController() };
     this.#open.add(controllers);
     this.#forwardTo(controllers);

@@ -14,8 +14,11 @@ export interface RowSelection {
    * the plan.
    */
   rowToRun(planned: PlannedRow, before: number): PlannedRow | undefined;
-  /** Returns the next retry of a paid row whose result is gone; undefined if the row remains unchanged. */
-  nextRetry(planned: PlannedRow): PlannedRow | undefined;
+  /**
+   * Returns the next retry of a paid row whose result is gone; undefined if the row remains unchanged. Absent if the
+   * command never retries a row.
+   */
+  nextRetry?: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
 // Whether a run continues a row. It cannot continue a changed row, because the job in progress has another request.
@@ -29,7 +32,6 @@ const settledStates = new Set<RowState>(['done', 'failed', 'changed', 'stale']);
 export const everyRow: RowSelection = {
   isInScope: () => true,
   rowToRun: (planned) => (isOpen(planned) ? planned : undefined),
-  nextRetry: () => undefined,
 };
 
 /**
@@ -46,7 +48,6 @@ export function retryOfRated(maxRating: number): RowSelection {
       if (isStarted(planned)) return planned;
       return isPoor(planned) && planned.take.number === before ? withNextTakePath(planned) : undefined;
     },
-    nextRetry: () => undefined,
   };
 }
 

@@ -1,6 +1,6 @@
-import { statSync } from 'node:fs';
 import { parse } from 'node:path';
 import { MgwError, exitCodes } from '../errors.ts';
+import { stateBySize } from '../files/whole-file.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { differences } from '../jobs/differences.ts';
@@ -13,6 +13,7 @@ import { isObjectUrl } from '../store-url.ts';
 import { fleetStateOf } from './fleet/fleet-state.ts';
 import {
   countOf,
+  type NamedRow,
   type PlannedRow,
   retriedByKind,
   rowStates,
@@ -31,20 +32,14 @@ export interface RowStatusDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'acc
   isAnywhere?: boolean;
 }
 
-/** Identifies a row's jobs and files. */
-export interface RowIdentity {
-  /** The key of the row's jobs. */
-  key: string;
-  work: Work;
-  /** The path of the row's file. */
-  path: string;
-}
-
 /**
  * Determines a row's state. If the record of the row's job is lost, the state is `unknown`, because the row may have
  * been paid for.
  */
-export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowStatusDeps): Promise<RowStatus> {
+export async function rowStatusOf(
+  { key, work, path }: Pick<NamedRow, 'key' | 'work' | 'path'>,
+  deps: RowStatusDeps,
+): Promise<RowStatus> {
   const take = await latestRetry(deps.ledger, key).catch((error: unknown) => {
     if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
     throw error;
@@ -120,30 +115,21 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
  * skips the row.
  */
 export async function removeRowLeftovers(
-  { state, take, path, work }: CleanUpTarget,
+  { state, take, path, work }: PlannedRow,
   deps: Parameters<typeof removeJobLeftovers>[2],
 ): Promise<void> {
   const { job } = take;
-  if (job === undefined || isObjectUrl(path ?? '') || (state !== 'done' && state !== 'failed')) return;
+  if (job === undefined || isObjectUrl(path) || (state !== 'done' && state !== 'failed')) return;
   const count = Math.max(countOf(work), job.record.results ?? 0);
   await removeJobLeftovers(job, pathsAt(pathFor(path, job), count), deps);
 }
 
-type CleanUpTarget = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
-
-// Synchronous, because a batch checks all its files, which would take ten times as long in the thread pool.
 /**
  * Whether the path is a regular file of the given size. Always true for an object, because an object is recorded only
  * after it has been stored.
  */
-export function isPresent({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
-  if (isObjectUrl(path)) return true;
-  try {
-    const stats = statSync(path, { throwIfNoEntry: false });
-    return stats?.isFile() === true && stats.size === bytes;
-  } catch {
-    return false;
-  }
+export function isPresent(file: Pick<JobFile, 'path' | 'bytes'>): boolean {
+  return isObjectUrl(file.path) || stateBySize(file) === 'intact';
 }
 
 // A record whose beginning is lost does not contain the request. The row is then in doubt, not changed.

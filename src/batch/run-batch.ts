@@ -46,14 +46,9 @@ export async function readyRun(
   let needsFrames = false;
   const plan = await planBatch(batch, deps.plan, async (planned) => {
     if (!choice.isInScope(planned)) return;
-    const {
-      state,
-      id,
-      work,
-      take: { number },
-    } = planned;
-    const isChosen = choice.rowToRun(planned, number) !== undefined;
-    if (isChosen) chosen.set(planned.row.index, { id, take: number, state });
+    const { state, id, work, take } = planned;
+    const isChosen = choice.rowToRun(planned, take.number) !== undefined;
+    if (isChosen) chosen.set(planned.row.index, { id, take: take.number, state });
     needsFrames ||= isChosen && state !== 'running' && needsFrame(work);
     tally.count(state, isChosen);
     onRow(planned, isChosen);
@@ -197,7 +192,8 @@ function withTally(
   settle: (end: RowEnd, state: RowState) => Promise<void>,
 ): RunWatcher {
   return {
-    ...bindWatcher(watcher),
+    updated: (planned, job) => watcher.updated(planned, job),
+    note: (text) => watcher.note(text),
     began: (planned) => {
       tally.move(chosen.get(planned.row.index)?.state ?? planned.state, 'running');
       watcher.began(planned);
@@ -212,37 +208,27 @@ function withTally(
   };
 }
 
-function bindWatcher(watcher: BatchWatcher): RunWatcher {
-  return {
-    began: (planned) => watcher.began(planned),
-    updated: (planned, job) => watcher.updated(planned, job),
-    ended: (end: RowEnd) => watcher.ended(end),
-    note: (text) => watcher.note(text),
-  };
-}
-
 /** A row to run, with its state in the plan. */
-export interface ChosenRow {
+interface ChosenRow {
   id: string;
   take: number;
   state: RowState;
 }
 
 /** A chosen row, as read from the manifest. */
-export interface WaitingRow {
+interface WaitingRow {
   row: Row;
   chosen: ChosenRow;
   cacheKey: string | undefined;
 }
 
 /** Holds back a run's rows until the rows that they wait for have ended. */
-export class RunOrder {
+class RunOrder {
   readonly #graph: RowGraph;
   /** The ids of unfinished rows that others wait for. */
   readonly #awaited: Set<string>;
   readonly #waiting = new Map<string, WaitingRow[]>();
   readonly #ready: WaitingRow[] = [];
-  #count = 0;
 
   constructor(graph: RowGraph, chosen: Iterable<ChosenRow>) {
     this.#graph = graph;
@@ -251,14 +237,13 @@ export class RunOrder {
 
   /** Whether any rows are still held back. */
   get isOpen(): boolean {
-    return this.#count > 0;
+    return this.#waiting.size > 0 || this.#ready.length > 0;
   }
 
   /** Whether a row has to wait for another row. If so, holds the row back. A paid row does not wait. */
   hasToWait(row: WaitingRow): boolean {
     const id = row.chosen.state === 'running' ? undefined : this.#awaitedBy(row);
     if (id === undefined) return false;
-    this.#count += 1;
     this.#addWaiting(id, row);
     return true;
   }
@@ -277,9 +262,7 @@ export class RunOrder {
 
   /** Returns a row that no longer waits; undefined if there is none. */
   next(): WaitingRow | undefined {
-    const next = this.#ready.shift();
-    if (next !== undefined) this.#count -= 1;
-    return next;
+    return this.#ready.shift();
   }
 
   #awaitedBy({ row }: WaitingRow): string | undefined {

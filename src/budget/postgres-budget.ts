@@ -78,15 +78,12 @@ export class PostgresBudget implements Budget {
     this.#isCreated = false;
   }
 
-  state(): Promise<BudgetState> {
-    return this.#state();
-  }
-
   close(): Promise<void> {
     return Promise.resolve();
   }
 
-  async #state(requestedLimit?: Limit): Promise<BudgetState> {
+  /** Returns the state under `requestedLimit`, or else under the recorded limit. */
+  async state(requestedLimit?: Limit): Promise<BudgetState> {
     const window = (of: 'held' | 'kept'): string =>
       `trim_scale(${sumInWindow(of, 'coalesce($4, per)')})::text`;
     const [row] = await this.#run<{ amount: string | null; per: Per | null; held: string; kept: string }>(
@@ -98,7 +95,8 @@ export class PostgresBudget implements Budget {
       ? { amount: parseDecimal(row.amount), ...(row.per && { per: row.per }) }
       : undefined;
     const limit = requestedLimit ?? recordedLimit;
-    return { limit, ...amountsOf(row?.held ?? '0', row?.kept ?? '0') };
+    const spent = parseDecimal(row?.kept ?? '0');
+    return { limit, spent, reserved: subtract(parseDecimal(row?.held ?? '0'), spent) };
   }
 
   async #tryToReserve({ id, amount, owner }: Charge, limit: Limit | undefined): Promise<Decision> {
@@ -121,7 +119,7 @@ export class PostgresBudget implements Budget {
       if (isDuplicate(error)) return { fits: true };
       throw error;
     }
-    return { fits: false, state: await this.#state(limit) };
+    return { fits: false, state: await this.state(limit) };
   }
 
   // The statement locks the lease. A process that considers this one dead waits for the lock before it releases this
@@ -232,11 +230,6 @@ export function openReservations(
   return database.query(
     `SELECT kind, budget AS name, id FROM ${database.table('reservations')} WHERE state = 'reserved'`,
   );
-}
-
-function amountsOf(held: string, kept: string): Pick<BudgetState, 'spent' | 'reserved'> {
-  const spent = parseDecimal(kept);
-  return { spent, reserved: subtract(parseDecimal(held), spent) };
 }
 
 // Returns the SQL for the current day or month. A budget's recorded day or month is never earlier than that of its

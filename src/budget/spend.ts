@@ -175,7 +175,9 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
     if (event.attempt !== undefined && !charges.some(({ attempt }) => attempt === event.attempt))
       charges.push({ attempt: event.attempt, at: event.at, outcome: 'open', isLost: true });
   } else if (event.type === 'resolved' && event.how !== 'adopted') {
-    settle(charges, event.how === 'not-created' ? 'none' : 'doubt');
+    const outcome = event.how === 'not-created' ? 'none' : 'doubt';
+    for (const charge of charges)
+      if (charge.outcome === 'open' || charge.outcome === 'doubt') charge.outcome = outcome;
   }
 }
 
@@ -187,9 +189,4 @@ function markAccepted(charges: AttemptCharge[], isAdopted = false): void {
     (isAdopted ? charges.findLast(({ outcome }) => outcome === 'doubt') : undefined) ??
     charges.findLast(({ outcome }) => outcome !== 'accepted');
   if (acceptedCharge !== undefined) acceptedCharge.outcome = 'accepted';
-}
-
-function settle(charges: AttemptCharge[], outcome: AttemptCharge['outcome']): void {
-  const isUnsettled = ({ outcome: known }: AttemptCharge): boolean => known === 'open' || known === 'doubt';
-  for (const charge of charges) if (isUnsettled(charge)) charge.outcome = outcome;
 }

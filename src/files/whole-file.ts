@@ -1,5 +1,5 @@
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, constants, fstatSync, openSync, read, readSync, unlinkSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, read, readSync, statSync, unlinkSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { systemCode } from '../errors.ts';
 
@@ -18,6 +18,21 @@ export interface SealedFile extends WholeFile {
 
 /** The maximum number of bytes to read or write synchronously, because the thread pool would take longer. */
 export const maxSyncBytes = 64 * 1024;
+
+/** Whether a file has the recorded content. `changed` means that its path contains something else. */
+export type FileState = 'intact' | 'changed' | 'gone';
+
+// Synchronous, because a batch checks all its files, which would take ten times as long in the thread pool.
+/** Returns a file's state by checking only its size. A file that cannot be read is `gone`. */
+export function stateBySize({ path, bytes }: Pick<WholeFile, 'path' | 'bytes'>): FileState {
+  try {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found === undefined) return 'gone';
+    return found.isFile() && found.size === bytes ? 'intact' : 'changed';
+  } catch {
+    return 'gone';
+  }
+}
 
 /** Identifies a file, and its content at one point in time. */
 export interface FileVersion {

@@ -2,14 +2,15 @@ import { basename, dirname, extname } from 'node:path';
 import { expensesOf } from '../budget/spend.ts';
 import { formatDecimal } from '../decimal.ts';
 import type { Job, JobFile, RecordedEvent } from '../job.ts';
+import type { FileState } from '../files/whole-file.ts';
 import { fetchCommand, resolveCommand, showCommand } from '../jobs/errors.ts';
 import { deliveredText, mismatchTexts } from '../jobs/receipt.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
 import { requestedText, redoRow } from './redo.ts';
-import type { FileState } from './files.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
+import { mediaTypes } from './files.ts';
 
 /** Dependencies for building a page's items. */
 export interface CollectDeps {
@@ -34,7 +35,8 @@ export async function collectItems(
   ledger: Pick<Ledger, 'events'>,
   deps: CollectDeps,
 ): Promise<GalleryItem[]> {
-  const folders = [...new Set([...deps.folders, ...jobs.flatMap(foldersOf)])]
+  const files = jobs.flatMap((job) => job.files);
+  const folders = [...new Set([...deps.folders, ...files.map(({ path }) => dirname(path))])]
     .filter(({ length }) => length > 1)
     .sort((one, other) => other.length - one.length);
   const items: GalleryItem[] = [];
@@ -117,24 +119,9 @@ function reasonOf(
     return job.files.length === 0 ? 'The result was not saved.' : undefined;
   }
   if (job.error === undefined) return undefined;
-  return withoutPlaces(printable(redact(job.error.message), 1000), folders);
-}
-
-function withoutPlaces(text: string, folders: readonly string[]): string {
+  const text = printable(redact(job.error.message), 1000);
   return folders.reduce((shown, folder) => shown.replaceAll(folder, '…'), text);
 }
-
-const kinds: Record<string, GalleryFile['kind']> = {
-  '.mp4': 'video',
-  '.m4v': 'video',
-  '.mov': 'video',
-  '.webm': 'video',
-  '.mp3': 'audio',
-  '.wav': 'audio',
-  '.ogg': 'audio',
-  '.opus': 'audio',
-  '.m4a': 'audio',
-};
 
 async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
   const files: GalleryFile[] = [];
@@ -158,11 +145,9 @@ function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'd
 // Raw samples are treated as `other`, because browsers do not play samples without a header.
 function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind'] {
   if (mime === 'audio/L16') return 'other';
-  return kinds[extname(path).toLowerCase()] ?? (protocol === 'tts' ? 'other' : 'video');
-}
-
-function foldersOf(job: Job): string[] {
-  return job.files.map(({ path }) => dirname(path));
+  const type = mediaTypes[extname(path).toLowerCase()];
+  if (type === undefined) return protocol === 'tts' ? 'other' : 'video';
+  return type.startsWith('video/') ? 'video' : 'audio';
 }
 
 /** Returns the next command for a job, as an argument vector; undefined if there is nothing to do. */
@@ -174,7 +159,9 @@ function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] |
     case 'running':
       return fetched(job);
     case 'unknown':
-      return resolved(job);
+      return job.protocol === 'tts'
+        ? ['mgw', 'jobs', 'resolve', job.id, '--not-created']
+        : resolveCommand(job);
     case 'failed':
     case 'filtered':
     case 'rejected':
@@ -188,10 +175,6 @@ function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] |
 // Returns the command that gets the result. Speech must be made again, because the gateway does not store speech.
 function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
-}
-
-function resolved(job: Job): string[] {
-  return job.protocol === 'tts' ? ['mgw', 'jobs', 'resolve', job.id, '--not-created'] : resolveCommand(job);
 }
 
 function retried(job: Job): string[] {

@@ -1,3 +1,5 @@
+import type { JobState } from '../job.ts';
+
 /** The data embedded in a page as JSON. It contains no key, no signed URL and no absolute path. */
 export interface GalleryData {
   /** The version of mgw that made the page. */
@@ -12,16 +14,7 @@ export interface GalleryData {
 }
 
 /** A job's state on the page. `filtered` is a failure or refusal because of the content. */
-export type ShownState =
-  | 'prepared'
-  | 'sending'
-  | 'unknown'
-  | 'queued'
-  | 'running'
-  | 'succeeded'
-  | 'failed'
-  | 'rejected'
-  | 'filtered';
+export type ShownState = JobState | 'filtered';
 
 /** A job on the page. */
 export interface GalleryItem {

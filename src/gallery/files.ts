@@ -1,14 +1,22 @@
 import { execFile } from 'node:child_process';
-import { statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, parse, relative, sep } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { realPathOf } from '../files/make-folder.ts';
-import type { JobFile } from '../job.ts';
 import { loudness } from './data.ts';
 
-/** Whether a file has the recorded content. `changed` means that its path contains something else. */
-export type FileState = 'intact' | 'changed' | 'gone';
+/** The MIME types of the videos and sounds that browsers may play, by file extension. */
+export const mediaTypes: Readonly<Record<string, string>> = {
+  '.mp4': 'video/mp4',
+  '.m4v': 'video/mp4',
+  '.mov': 'video/quicktime',
+  '.webm': 'video/webm',
+  '.mp3': 'audio/mpeg',
+  '.wav': 'audio/wav',
+  '.ogg': 'audio/ogg',
+  '.opus': 'audio/ogg',
+  '.m4a': 'audio/mp4',
+};
 
 /** Builds files' URLs relative to a page's folder. */
 export class Links {
@@ -40,17 +48,6 @@ export class Links {
     const real = this.#folders.get(folder) ?? realPathOf(folder);
     this.#folders.set(folder, real);
     return real;
-  }
-}
-
-/** Returns a file's state by checking only its size, for a page whose files are hashed when they are served. */
-export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): FileState {
-  try {
-    const found = statSync(path, { throwIfNoEntry: false });
-    if (found === undefined) return 'gone';
-    return found.isFile() && found.size === bytes ? 'intact' : 'changed';
-  } catch {
-    return 'gone';
   }
 }
 

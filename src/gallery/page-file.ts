@@ -4,8 +4,7 @@ import { copyFile, link, mkdir, open, realpath, rename, rm } from 'node:fs/promi
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
 import { localError, MgwError } from '../errors.ts';
-import { stateBySize } from './files.ts';
-import { intactVersion } from '../files/whole-file.ts';
+import { intactVersion, stateBySize } from '../files/whole-file.ts';
 import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
 

@@ -16,8 +16,8 @@ type Redo = { row: JsonObject } | { why: string };
  * @param redact removes secrets and signatures from a string. A request that contains any has no row.
  */
 export function redoRow(job: Job, redact: (text: string) => string): Redo {
-  const request = requestOf(job);
-  if (request === undefined || job.record.elided) return { why: 'its body was too large to be recorded' };
+  const { request } = job;
+  if (!isObject(request) || job.record.elided) return { why: 'its body was too large to be recorded' };
   const text = JSON.stringify(request);
   if (redact(text) !== text) return { why: 'its body contains a URL that may be signed' };
   const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request);
@@ -31,12 +31,8 @@ const maxNameLength = 96;
 // Replaces the suffix of a row that was itself remade, so that ids do not grow.
 function redoId({ id, key }: Job): string {
   const name = key?.split('/')[1] ?? key;
-  const chance = id.slice(-8);
-  return name === undefined ? `again-${chance}` : `${bare(name)}-again-${chance}`;
-}
-
-function bare(name: string): string {
-  return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, maxNameLength);
+  const bare = name?.replace(/-again-[0-9a-z]{8}$/, '').slice(0, maxNameLength);
+  return `${bare === undefined ? '' : `${bare}-`}again-${id.slice(-8)}`;
 }
 
 // Converts a body's values to flags if the flags set exactly the same values. The rest remains in the body.
@@ -142,9 +138,4 @@ export function requestedText(job: Job, name: string): string | undefined {
   const value = requestedValue(job, name);
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   return typeof value === 'string' && value !== '' ? value : undefined;
-}
-
-/** Returns a job's recorded request body; undefined if there is none. */
-function requestOf({ request }: Job): JsonObject | undefined {
-  return isObject(request) ? request : undefined;
 }

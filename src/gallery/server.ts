@@ -15,6 +15,7 @@ import {
   type ServerResponse,
 } from '../sandbox/listener.ts';
 import type { GalleryData } from './data.ts';
+import { mediaTypes } from './files.ts';
 import { type GalleryRating, readRating } from '../jobs/view.ts';
 
 /** Dependencies of a served gallery. */
@@ -130,18 +131,6 @@ function refuse(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, { 'content-type': 'text/plain; charset=utf-8' }).end(`${text}\n`);
 }
 
-const types: Record<string, string> = {
-  '.mp4': 'video/mp4',
-  '.m4v': 'video/mp4',
-  '.mov': 'video/quicktime',
-  '.webm': 'video/webm',
-  '.mp3': 'audio/mpeg',
-  '.wav': 'audio/wav',
-  '.ogg': 'audio/ogg',
-  '.opus': 'audio/ogg',
-  '.m4a': 'audio/mp4',
-};
-
 /**
  * Sends a file, or the requested part of it. Responds with HTTP 404 if the file does not have the recorded content,
  * because an imported record may refer to any of the user's files.
@@ -165,7 +154,7 @@ async function sendFile(
     }
     const { start, end } = range === 'whole' ? { start: 0, end: size } : range;
     response.writeHead(range === 'whole' ? 200 : 206, {
-      'content-type': types[extname(path).toLowerCase()] ?? 'application/octet-stream',
+      'content-type': mediaTypes[extname(path).toLowerCase()] ?? 'application/octet-stream',
       'content-length': end - start,
       'accept-ranges': 'bytes',
       'cache-control': 'no-cache',

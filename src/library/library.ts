@@ -19,22 +19,7 @@ import type {
 } from './options.ts';
 
 export type { BodyA, BodyB, BodyC } from './bodies.ts';
-export type {
-  CallOptions,
-  ClientOptions,
-  Duration,
-  Fetched,
-  FetchOptions,
-  ModelsOptions,
-  ProtocolName,
-  SpeechOrder,
-  SpeechStreamOrder,
-  Spoken,
-  Submitted,
-  UncheckedVideo,
-  VideoOrder,
-  WaitOptions,
-} from './options.ts';
+export type * from './options.ts';
 export { exitCodes, MgwError, type Charged, type ErrorCode, type Retry } from '../errors.ts';
 export type { Job, JobFile, JobState } from '../job.ts';
 export type { Model } from '../exchange.ts';

@@ -61,7 +61,7 @@ export interface CallOptions {
 }
 
 /** Options of a call that pays. */
-export interface PayingOptions extends CallOptions {
+interface PayingOptions extends CallOptions {
   /** Permanently names the job: the same key never pays twice, in any process. */
   key?: string | undefined;
   /** If true, makes a deliberate second take, and pays for it even if the same request was submitted before. */
@@ -71,7 +71,7 @@ export interface PayingOptions extends CallOptions {
 }
 
 /** Options for an output file. */
-export interface OutputOptions {
+interface OutputOptions {
   /** If true, overwrites the output. */
   force?: boolean | undefined;
   /** If true, writes NAME.json next to each file, with the file's request, job, price and SHA-256. */
@@ -82,7 +82,7 @@ export interface OutputOptions {
 export type ProtocolName = 'a' | 'b' | 'c';
 
 /** An order for a video with one protocol. */
-export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOptions, OutputOptions {
+interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOptions, OutputOptions {
   protocol: Protocol;
   /** The request body, with the protocol's own field names. */
   body: Body;

@@ -27,7 +27,7 @@ import { speak } from '../flows/speak.ts';
 import type { Job } from '../job.ts';
 import type { JsonObject } from '../json.ts';
 import { absoluteOutput } from '../store-url.ts';
-import { composeSpeech, type SpeechFields } from '../speech/compose.ts';
+import { composeSpeech } from '../speech/compose.ts';
 
 const orderNames: Record<keyof UncheckedVideo, true> = {
   protocol: true,
@@ -52,21 +52,12 @@ const orderNames: Record<keyof UncheckedVideo, true> = {
 export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): Promise<Submitted> {
   return calls.run(order, async (call) => {
     checkOptionNames(order, orderNames, 'submit');
-    const {
-      key,
-      newTake: fresh = false,
-      force = false,
-      sidecar = false,
-      strict,
-      mark,
-      check,
-      endpoint,
-    } = order;
+    const { key, newTake: fresh = false, force = false, sidecar = false } = order;
+    const { strict, mark, check, endpoint } = order;
     checkKeyName(key, fresh);
     const target = targetOf(order.output, true);
-    if (sidecar && target === undefined) throw usageError('sidecar requires output.');
-    if (strict && target === undefined) throw usageError('strict requires output.');
-    if (mark && target === undefined) throw usageError('mark requires output.');
+    for (const [name, isOn] of Object.entries({ sidecar, strict, mark }))
+      if (isOn && target === undefined) throw usageError(`${name} requires output.`);
     const { session, deadline } = call;
     const parts = { body: jsonObject(order.body, 'body'), flags: {}, check, endpoint };
     const { video, defaults } = await composeVideo(session, protocolNamed(order.protocol), parts);
@@ -171,13 +162,7 @@ async function speakText(
   const { text, speaker, format, sampleRate, params = {}, check, key, newTake: fresh = false } = order;
   checkKeyName(key, fresh);
   if (typeof text !== 'string') throw usageError('text is required.');
-  const fields: SpeechFields = {
-    ...(speaker !== undefined && { speaker }),
-    ...(format !== undefined && { format }),
-    ...(sampleRate !== undefined && { sampleRate }),
-    ...(check !== undefined && { check }),
-    set: setsOf(jsonObject(params, 'params')),
-  };
+  const fields = { speaker, format, sampleRate, check, set: setsOf(jsonObject(params, 'params')) };
   const target = typeof output === 'string' ? output : undefined;
   const speech = composeSpeech(text, target, fields, settings);
   const { force = false, sidecar = false, mark }: Partial<SpeechOrder> = order;

@@ -98,11 +98,7 @@ export class Calls {
           await record(wasReceived).catch(() => undefined);
         }),
     };
-    const working = this.#work(call, work).finally(() => {
-      this.#inProgress.delete(working);
-      for (const each of unlink) each();
-    });
-    this.#inProgress.add(working);
+    const working = this.#track(this.#work(call, work), unlink);
     void this.#sendProgress(context, progress, answered.signal);
     try {
       const outcome = await Promise.race([working, this.#lateAnswer(lateAnswer, answered.signal)]);
@@ -121,11 +117,17 @@ export class Calls {
   background(work: (signals: Signals) => Promise<void>): void {
     const soft = new AbortController();
     const unlink = [abortWith(this.#closing.signal, soft), abortWith(this.#interrupted.soft, soft)];
-    const working = work({ soft: soft.signal, hard: this.#interrupted.hard }).finally(() => {
+    void this.#track(work({ soft: soft.signal, hard: this.#interrupted.hard }), unlink);
+  }
+
+  // Makes {@link end} wait for work. Calls `unlink` when the work has ended.
+  #track<T>(work: Promise<T>, unlink: readonly (() => void)[]): Promise<T> {
+    const working = work.finally(() => {
       this.#inProgress.delete(working);
       for (const each of unlink) each();
     });
     this.#inProgress.add(working);
+    return working;
   }
 
   /**

@@ -10,28 +10,25 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { randomBytes, randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
 import { printableLine } from '../printable.ts';
 import type { Answer } from './result.ts';
 
-/** A payment that the user is asked to confirm. The answer applies only to this payment. */
-export interface PaymentQuestion {
-  tool: string;
-  key: string;
-  /** A hash of the request. */
-  request: string;
-  /** The maximum cost, as an exact decimal. */
-  amount: string;
-}
-
-/** The signed state that a client returns with the user's answer. */
-const stateSchema = z.object({
-  id: z.string(),
+const questionSchema = z.object({
   tool: z.string(),
   key: z.string(),
+  /** A hash of the request. */
   request: z.string(),
+  /** The maximum cost, as an exact decimal. */
   amount: z.string(),
 });
+
+/** A payment that the user is asked to confirm. The answer applies only to this payment. */
+type PaymentQuestion = z.infer<typeof questionSchema>;
+
+/** The signed state that a client returns with the user's answer. */
+const stateSchema = questionSchema.extend({ id: z.string() });
 
 // The part of a client's request that declares whether the client can ask its user.
 const capabilitiesSchema = z.looseObject({
@@ -107,7 +104,7 @@ export class Confirmation {
     if (
       answer.kind === 'elicit' &&
       state.success &&
-      isSamePayment(state.data, question) &&
+      isDeepStrictEqual(questionSchema.parse(state.data), question) &&
       !this.#usedStates.has(state.data.id)
     ) {
       this.#usedStates.add(state.data.id);
@@ -147,13 +144,4 @@ function explainNoAnswer(error: unknown): string {
   return code === SdkErrorCode.RequestTimeout
     ? `The user did not answer within ${maxAnswerSeconds} s. To ask again, repeat the call.`
     : 'The client could not ask the user.';
-}
-
-function isSamePayment(state: PaymentQuestion, question: PaymentQuestion): boolean {
-  return (
-    state.tool === question.tool &&
-    state.key === question.key &&
-    state.request === question.request &&
-    state.amount === question.amount
-  );
 }

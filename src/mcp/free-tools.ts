@@ -131,7 +131,7 @@ export const freeTools = [
         z.boolean().describe('label an MP4 or MP3 as AI-generated (IPTC trainedAlgorithmicMedia)'),
       ),
     }),
-    run: (given, call, tools) => fetchJob(given, call, tools),
+    run: fetchJob,
   }),
 ];
 
@@ -190,7 +190,6 @@ interface WaitResult {
 
 function waitAnswer(results: readonly WaitResult[]): Answer {
   const open = results.filter(({ error }) => error?.code === 'pending' || error?.exitCode === 130);
-  const failed = results.filter((result) => result.error !== undefined && !open.includes(result));
   const jobs = results.map(({ ref: each, job, error }) => {
     const knownJob = job ?? error?.job;
     const shown = knownJob === undefined ? { ref: each } : agentView(knownJob);
@@ -202,8 +201,8 @@ function waitAnswer(results: readonly WaitResult[]): Answer {
     const refs = open.map(({ ref: each, error }) => error?.job?.id ?? each);
     return { ...pendingAnswer({ tool: 'wait', arguments: { refs } }), jobs };
   }
-  const [first] = failed;
-  if (first?.error !== undefined) return { ...errorAnswer(first.error, 'no'), jobs };
+  const failed = results.find(({ error }) => error !== undefined);
+  if (failed?.error !== undefined) return { ...errorAnswer(failed.error, 'no'), jobs };
   const [result] = results;
   return { ...freeSuccess, next: result?.job === undefined ? null : nextForJob(result.job), jobs };
 }
@@ -239,11 +238,7 @@ async function fetchJob(
   } catch (error) {
     if (!(error instanceof MgwError) || error.code !== 'pending') throw error;
     const job = error.job ?? planned.job;
-    const sameOptions = {
-      ...(output !== undefined && { output }),
-      ...(strict && { strict }),
-      ...(mark && { mark }),
-    };
+    const sameOptions = { output, ...(strict && { strict }), ...(mark && { mark }) };
     const next = { tool: 'fetch', arguments: { ref: job.id, ...sameOptions } };
     return { ...pendingAnswer(next), job: agentView(job) };
   }

@@ -17,9 +17,10 @@ function videoFields(): Record<string, z.ZodOptional> {
     list: z.optional(z.union([z.array(single), z.string(), z.number()])),
     other: z.optional(single),
   };
-  const fields = [...flagTexts()].map(([name, { kind, text }]) => {
+  const fields = [...allFlags()].map(([name, { kind, texts }]) => {
     const type = kind === 'switch' || kind === 'list' ? types[kind] : types.other;
-    return [name, type.describe(text)] as const;
+    const parts = [...texts].map(([text, protocols]) => `${protocols.join(', ')}: ${text}`);
+    return [name, type.describe(parts.join('; '))] as const;
   });
   return {
     protocol: z.optional(z.enum(protocolNames)).describe('the protocol that serves the model; see models'),
@@ -27,7 +28,8 @@ function videoFields(): Record<string, z.ZodOptional> {
   };
 }
 
-function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
+// Returns the kind of each flag, and the protocols for each of its descriptions.
+function allFlags(): Map<string, { kind: Flag['kind']; texts: Map<string, string[]> }> {
   const flags = new Map<string, { kind: Flag['kind']; texts: Map<string, string[]> }>();
   for (const protocol of protocolNames)
     for (const flag of protocolNamed(protocol).flags) {
@@ -38,12 +40,7 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
       known.texts.set(description, [...(known.texts.get(description) ?? []), protocol]);
       flags.set(longName(flag), { ...known, kind });
     }
-  return new Map(
-    [...flags].map(([name, { kind, texts }]) => {
-      const parts = [...texts].map(([text, names]) => `${names.join(', ')}: ${text}`);
-      return [name, { kind, text: parts.join('; ') }];
-    }),
-  );
+  return flags;
 }
 
 /** The tools that pay for a video or speech, and the `price` tool, which returns the cost. */
@@ -95,12 +92,7 @@ export const paidTools = [
         );
       const path = await root.file(output, 'output');
       const settings = await session.settings();
-      const fields = {
-        ...(speaker !== undefined && { speaker }),
-        ...(format !== undefined && { format }),
-        ...(sampleRate !== undefined && { sampleRate }),
-      };
-      const speech = composeSpeech(text, path, fields, settings);
+      const speech = composeSpeech(text, path, { speaker, format, sampleRate }, settings);
       const wanted = {
         output: path,
         force: false,

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
 import { MgwError } from '../errors.ts';
 import type { Delivered } from '../flows/deliver.ts';
@@ -93,9 +93,7 @@ async function confirm(
   const { cost, subject: what } = priceOf(order, await session.settings());
   if (cost !== undefined && compare(parseDecimal(cost.at_most), parseAmount(over)) <= 0) return undefined;
   const amount = cost?.at_most ?? 'unknown';
-  const request = createHash('sha256')
-    .update(canonicalJson([order.protocol, order.body] as Json))
-    .digest('hex');
+  const request = hash('sha256', canonicalJson([order.protocol, order.body] as Json));
   const message = `${what}: this may cost ${amount}, more than ${over}.`;
   const command = commandLine(tool, absoluteArgs, await authority.flags());
   return confirmation.ask({ tool, key, request, amount }, message, command, context);

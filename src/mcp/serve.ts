@@ -1,4 +1,4 @@
-import { McpServer, ResourceTemplate } from '@modelcontextprotocol/server';
+import { McpServer, type ReadResourceResult, ResourceTemplate } from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Readable, type Writable, Transform } from 'node:stream';
 import * as z from 'zod';
@@ -15,7 +15,7 @@ import { Calls } from './calls.ts';
 import { Confirmation } from './confirmation.ts';
 import { freeTools } from './free-tools.ts';
 import { paidTools } from './paid-tools.ts';
-import { toolResult } from './result.ts';
+import { freeSuccess, toolResult } from './result.ts';
 import { Root } from './tool.ts';
 import { addTool, type CheckBatch, type ReadFile, type Tools } from './tool.ts';
 
@@ -89,7 +89,6 @@ function serverOf(tools: Tools): McpServer {
     {
       instructions,
       enforceStrictCapabilities: true,
-
       ...(confirmation && { requestState: { verify: confirmation.verify } }),
     },
   );
@@ -101,11 +100,8 @@ function serverOf(tools: Tools): McpServer {
 }
 
 function addResources(server: McpServer, { session }: Tools): void {
-  const contents = (
-    uri: string,
-    value: object,
-  ): { contents: { uri: string; mimeType: string; text: string }[] } => {
-    const answer = { ok: true, charged: 'no', retry: 'safe', next: null, ...value } as const;
+  const contents = (uri: string, value: object): ReadResourceResult => {
+    const answer = { ...freeSuccess, next: null, ...value };
     const { structuredContent } = toolResult(answer, (text) => session.redact(text));
     return { contents: [{ uri, mimeType: 'application/json', text: JSON.stringify(structuredContent) }] };
   };

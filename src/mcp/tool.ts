@@ -94,11 +94,7 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   );
 }
 
-function parseArguments<Schema extends z.ZodObject>(
-  schema: Schema,
-  args: unknown,
-  tool: string,
-): z.infer<Schema> {
+function parseArguments(schema: z.ZodObject, args: unknown, tool: string): Record<string, unknown> {
   const { success, data, error } = schema.safeParse(args);
   if (success) return data;
   const problems = error.issues.map(({ path, message }) => [...path.map(String), message].join(': '));
@@ -184,12 +180,8 @@ export interface StartedRun {
 
 /** The root folder, which contains all files that an agent may read or write (design 16). */
 export class Root {
-  /** The folder's real path. */
-  readonly path: string;
-
-  private constructor(path: string) {
-    this.path = path;
-  }
+  /** @param path the folder's real path */
+  private constructor(readonly path: string) {}
 
   /** Opens the root folder. @throws MgwError('usage') if it does not exist. */
   static async open(folder: string): Promise<Root> {

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { deadlineIn } from '../clock.ts';
 import { usageError } from '../errors.ts';
-import { composeVideo } from '../flows/compose-video.ts';
+import { type ComposedVideo, composeVideo } from '../flows/compose-video.ts';
 import { type Listing, oneListing } from '../flows/models.ts';
 import { protocolOfModel } from '../flows/model-protocol.ts';
 import { type PriceQuery, priceOf } from '../flows/prices.ts';
@@ -29,9 +29,7 @@ export async function runSubmitVideo(
   call: Call,
   tools: Tools,
 ): Promise<ToolOutcome> {
-  const { video, defaults } = await composeFromArguments(tools, given);
-  call.notes.push(...[...video.advice, defaults ?? ''].filter(Boolean).map(agentText));
-  const { protocol, body } = video;
+  const { video, query } = await composeFromArguments(call, tools, given);
   const submission = {
     ask: 'accept',
     force: false,
@@ -45,8 +43,8 @@ export async function runSubmitVideo(
     tool: 'submit_video',
     key,
     args: { key, ...given },
-    absoluteArgs: { key, ...withAbsolutePaths(given, protocol, tools) },
-    order: { protocol: protocol.name, model: protocol.modelOf(body), body },
+    absoluteArgs: { key, ...withAbsolutePaths(given, video.protocol, tools) },
+    order: query,
     flow: (deps) => submitVideo(video, submission, deps),
     next: ({ id }) => ({ tool: 'wait', arguments: { refs: [id] } }),
   };
@@ -66,19 +64,19 @@ export async function runPrice(
       throw usageError('text cannot be combined with the arguments of submit_video.');
     query = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
   } else {
-    const { video, defaults } = await composeFromArguments(tools, given);
-    call.notes.push(...[...video.advice, defaults ?? ''].filter(Boolean).map(agentText));
-    query = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
+    query = (await composeFromArguments(call, tools, given)).query;
   }
   const { cost, subject: what } = priceOf(query, settings);
   return { ...freeSuccess, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
 }
 
-/** Composes a video from a tool's arguments. @throws MgwError('usage') that names every wrong argument. */
-export async function composeFromArguments(
+// Composes a video from a tool's arguments, and adds the notes about it to the call. Throws a usage error that names
+// every wrong argument.
+async function composeFromArguments(
+  call: Call,
   tools: Tools,
   { protocol: named, ...given }: Arguments,
-): ReturnType<typeof composeVideo> {
+): Promise<{ video: ComposedVideo; query: PriceQuery }> {
   const listing = oneListing(tools.session);
   const protocol = await chooseProtocol(tools, listing, named, given['model']);
   const flags: Record<string, FlagValue> = {};
@@ -92,7 +90,10 @@ export async function composeFromArguments(
     flags[name] = await flagValue(tools, flag, name, value);
   }
   const readLocalFile: ReadFile = (path, name) => readBelow(tools, path, name);
-  return composeVideo(tools.session, protocol, { flags, readLocalFile }, listing);
+  const { video, defaults } = await composeVideo(tools.session, protocol, { flags, readLocalFile }, listing);
+  call.notes.push(...[...video.advice, defaults ?? ''].filter(Boolean).map(agentText));
+  const { body } = video;
+  return { video, query: { protocol: video.protocol.name, model: video.protocol.modelOf(body), body } };
 }
 
 function withAbsolutePaths(given: Arguments, { flags }: Protocol, { root }: Tools): Arguments {

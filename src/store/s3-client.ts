@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { AwsV4Signer } from 'aws4fetch';
 import { MgwError, messageOf, systemCode } from '../errors.ts';
 import { bearer, type HttpRequest, type Reply } from '../exchange.ts';
@@ -22,7 +22,7 @@ const temporaryValidityMs = 3_600_000;
 const minValidMs = 60_000;
 
 /** One request to a bucket. */
-export interface S3Request {
+interface S3Request {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
   /** The object's key; '' for the bucket itself. */
   key: string;
@@ -80,9 +80,7 @@ export class S3Client {
     const url = new URL(this.#url(key));
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     const headers = {
-      'x-amz-content-sha256': createHash('sha256')
-        .update(body ?? '')
-        .digest('hex'),
+      'x-amz-content-sha256': hash('sha256', body ?? ''),
       ...request.headers,
     };
     const retryDeps = {
@@ -109,8 +107,7 @@ export class S3Client {
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnsupportedRequest) return error.reply;
-      const reason = error instanceof Error ? error.message : String(error);
-      throw storeError(`The store s3://${this.bucket} does not respond: ${reason}.`, true, error);
+      throw storeError(`The store s3://${this.bucket} does not respond: ${messageOf(error)}.`, true, error);
     }
     if (method !== 'HEAD' || ![301, 307, 400, 403].includes(reply.status)) return reply;
     // A response to HEAD has no body, so only a GET reveals the reason.
@@ -229,7 +226,7 @@ function bucketUrl(bucket: string, region: string, endpoint: string | undefined)
 }
 
 /** The credentials and region for an S3-compatible service. */
-export interface AwsAccount {
+interface AwsAccount {
   accessKeyId: string;
   secretAccessKey: string;
   /** Present only for temporary credentials. */
@@ -243,20 +240,15 @@ export interface AwsAccount {
  * Reads the credentials and region from the standard AWS variables, or else from the standard AWS files (design 17).
  * @throws MgwError('config'), exit 2, if there are no credentials; the message never contains a value.
  */
-export async function awsAccount(env: Env): Promise<AwsAccount> {
+async function awsAccount(env: Env): Promise<AwsAccount> {
   const [accessKey, secretKey] = [env['AWS_ACCESS_KEY_ID'], env['AWS_SECRET_ACCESS_KEY']];
   const configuredRegion = env['AWS_REGION'] || env['AWS_DEFAULT_REGION'];
   const sessionToken = env['AWS_SESSION_TOKEN'] || undefined;
   const expiry = Date.parse(env['AWS_CREDENTIAL_EXPIRATION'] ?? '');
   const expiresAt = sessionToken === undefined || Number.isNaN(expiry) ? undefined : expiry;
-  if (accessKey && secretKey && configuredRegion)
-    return {
-      accessKeyId: accessKey,
-      secretAccessKey: secretKey,
-      sessionToken,
-      expiresAt,
-      region: configuredRegion,
-    };
+  const own = accessKey &&
+    secretKey && { accessKeyId: accessKey, secretAccessKey: secretKey, sessionToken, expiresAt };
+  if (own && configuredRegion) return { ...own, region: configuredRegion };
   const profile = env['AWS_PROFILE'] || 'default';
   // An empty HOME must not lead to the current folder.
   const folder = join(env['HOME'] || homeFolder() || '/', '.aws');
@@ -265,8 +257,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
     section(env['AWS_CONFIG_FILE'] || join(folder, 'config'), [`profile ${profile}`, profile]),
   ]);
   const region = configuredRegion || config['region'] || 'us-east-1';
-  if (accessKey && secretKey)
-    return { accessKeyId: accessKey, secretAccessKey: secretKey, sessionToken, expiresAt, region };
+  if (own) return { ...own, region };
   const [sharedKey, sharedSecret] = [credentials['aws_access_key_id'], credentials['aws_secret_access_key']];
   if (sharedKey && sharedSecret)
     return {

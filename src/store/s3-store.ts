@@ -32,8 +32,9 @@ export async function openS3Store(
       return client.presigned(key, expiresMs);
     },
     describe: async (name) => {
-      const { status, headers, ...reply } = await client.call({ method: 'HEAD', key: keyOf(name) });
-      if (status !== 200) throw client.refusedError('look for', name, { status, headers, ...reply });
+      const reply = await client.call({ method: 'HEAD', key: keyOf(name) });
+      const { status, headers } = reply;
+      if (status !== 200) throw client.refusedError('look for', name, reply);
       return { mime: headers['content-type'] ?? '', bytes: Number(headers['content-length'] ?? 0) };
     },
     uploads: {
@@ -103,7 +104,8 @@ async function upload(
     throw usageError(
       `The store s3://${client.bucket} no longer contains ${name}. Run the original command with the file again.`,
     );
-  const headers = { 'content-type': typeOf(name), 'content-md5': md5(body, 'base64') };
+  const type = mimeTypes[extname(name)] ?? 'application/octet-stream';
+  const headers = { 'content-type': type, 'content-md5': md5(body, 'base64') };
   let isWrong = false;
   const send = (isCorrupt: boolean): Promise<Reply> => {
     isWrong = isCorrupt;
@@ -120,6 +122,7 @@ async function upload(
   if (reply.status < 200 || reply.status > 299) throw client.refusedError('upload', name, reply);
 }
 
+// Gateways may reject an image that is served with a wrong type.
 const mimeTypes: Record<string, string> = {
   '.png': 'image/png',
   '.jpg': 'image/jpeg',
@@ -132,11 +135,6 @@ const mimeTypes: Record<string, string> = {
   '.wav': 'audio/wav',
   '.m4a': 'audio/mp4',
 };
-
-// Returns a file's MIME type. Gateways may reject an image that is served with a wrong type.
-function typeOf(name: string): string {
-  return mimeTypes[extname(name)] ?? 'application/octet-stream';
-}
 
 /**
  * Stores results in buckets (design 17). Every method throws MgwError('store'): exit 6 if a retry may succeed, else 10.

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { extname } from 'node:path';
 import { type Clock, type Deadline, maxTimerMs } from '../clock.ts';
-import { MgwError, usageError } from '../errors.ts';
+import { messageOf, MgwError, usageError } from '../errors.ts';
 import type { Reply } from '../exchange.ts';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -194,12 +194,7 @@ export function openCommandStore(
       const content = await read();
       const url = await upload(name, content).catch((error: unknown) => {
         signal.throwIfAborted();
-        const isLate = deadline.remainingMs() <= 0;
-        const reason = isLate
-          ? 'the time limit passed'
-          : error instanceof Error
-            ? error.message
-            : String(error);
+        const reason = deadline.remainingMs() <= 0 ? 'the time limit passed' : messageOf(error);
         throw storeError(`store.command (${printableLine(program, 80)}) failed: ${reason}.`, false, error);
       });
       if (/^https?:\/\/[^\s\p{Cc}]+$/u.test(url) && URL.canParse(url)) return url;

@@ -1,16 +1,8 @@
 import { MgwError, usageError } from '../../errors.ts';
-import { at } from '../../json.ts';
+import { textAt } from '../../json.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
-import {
-  type NamedRow,
-  fieldOf,
-  hashOf,
-  isSpeech,
-  needsFrame,
-  needsUrls,
-  type SpeechWork,
-} from '../planned-row.ts';
+import { type NamedRow, hashOf, isSpeech, needsFrame, needsUrls, type SpeechWork } from '../planned-row.ts';
 import { rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
@@ -196,13 +188,12 @@ function newRow(
     ? {
         ...sharedFields,
         kind: 'tts',
-        text: spokenText(work),
+        text: textAt(work.body, 'req_params.text') ?? '',
         flags: { ...flags, ...voiceOf(work), format: work.format.name },
         set,
         over,
       }
     : { ...sharedFields, kind: work.protocol.name, body: work.userBody, defaults: work.defaults, endpoint };
-  const entry = { id, hash: hashOf(work), row: queuedRow };
   const text = JSON.stringify(queuedRow);
   if (redact(text) !== text)
     throw usageError(
@@ -213,16 +204,11 @@ function newRow(
     throw usageError(
       `line ${row.line}: the row ${id} and its files take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
-  return { row: entry, size };
+  return { row: { id, hash: hashOf(work), row: queuedRow }, size };
 }
 
 // The worker must not replace what this machine's configuration supplied, because the row was checked with it.
 function voiceOf({ body, sampleRate }: SpeechWork): { speaker?: string; 'sample-rate': string } {
-  const speaker = at(body, 'req_params.speaker');
-  return { ...(typeof speaker === 'string' && { speaker }), 'sample-rate': String(sampleRate) };
-}
-
-function spokenText(work: SpeechWork): string {
-  const spoken = fieldOf(work, 'prompt');
-  return typeof spoken === 'string' ? spoken : '';
+  const speaker = textAt(body, 'req_params.speaker');
+  return { ...(speaker !== undefined && { speaker }), 'sample-rate': String(sampleRate) };
 }

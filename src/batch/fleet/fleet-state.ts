@@ -1,16 +1,6 @@
 import { MgwError } from '../../errors.ts';
 import type { Ledger } from '../../ledger/ledger.ts';
-
-/** The part of the shared ledger's database that a fleet uses. */
-interface Database {
-  query<T extends Record<string, unknown>>(
-    text: string,
-    values?: readonly unknown[],
-    commit?: 'soon',
-  ): Promise<T[]>;
-  table(name: string): string;
-  combine: FleetState['combine'];
-}
+import type { Database } from '../../ledger/postgres/database.ts';
 
 /**
  * Runs a statement and returns its rows. `{name}` in the statement is replaced by the full name of the table `name`. A
@@ -27,7 +17,7 @@ export type Query = <T extends Record<string, unknown>>(
 export interface FleetState {
   query: Query;
   /** Combines calls into one statement; see `Database.combine`. */
-  combine: <K, V>(query: (keys: K[]) => Promise<Map<K, V>>) => (key: K) => Promise<V | undefined>;
+  combine: Database['combine'];
   /**
    * Returns the id of this process's lease on its rows and slots. When the lease ends, the rows and slots become free.
    * @throws MgwError('unreachable') if no lease can be acquired.

@@ -133,7 +133,7 @@ export async function queuedManifest(query: Query, name: string): Promise<Manife
   const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
   if (entry === undefined) return undefined;
   const { concurrency, budget } = parseHead(name, entry.head);
-  const head = { name, concurrency: String(concurrency), ...(budget && { budget }) };
+  const head = { name, concurrency: String(concurrency), budget };
   const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';
     let index = 0;

@@ -36,13 +36,6 @@ interface Released {
   why: string | undefined;
 }
 
-/** The result of adding rows to the queue. */
-export interface AddedRows {
-  added: number;
-  /** The ids of rows that were already queued with different content. The queue keeps the earlier content. */
-  changed: string[];
-}
-
 /**
  * The rows of enqueued batches, assigned to workers one by one. A row belongs to its worker's lease. When the lease
  * ends, another worker claims the row, and the earlier worker can no longer change it. A row is quarantined if five
@@ -169,8 +162,13 @@ export async function changeBatch(query: Query, name: string, given: Partial<Que
 /**
  * Adds rows to the queue in the given order. Leaves existing rows unchanged, but requeues rows in doubt, because the
  * ledger may now contain their handles.
+ * @returns the number of rows added, and the ids of rows that were already queued with different content
  */
-export async function addRows(query: Query, batch: string, rows: readonly NewRow[]): Promise<AddedRows> {
+export async function addRows(
+  query: Query,
+  batch: string,
+  rows: readonly NewRow[],
+): Promise<{ added: number; changed: string[] }> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
   const values = [batch, rows.map(({ id }) => id), rows.map(({ hash }) => hash), contents];
   const before = await query<{ id: string; is_same: boolean }>(insertRows, values);

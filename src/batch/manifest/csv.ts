@@ -155,28 +155,30 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     raw: true,
   });
   parser.on('error', () => undefined);
-  const takeRecords = (): CsvRecord[] =>
-    parser.parsed.splice(0).map(({ record, raw }) => {
+  const takeRecords = (): CsvRecord[] => {
+    const taken = parser.parsed.splice(0).map(({ record, raw }) => {
       const start = line + lineBreaks(leadingBreaks(raw));
       line += lineBreaks(raw);
       return { cells: record, line: start, lastLine: Math.max(start, line - 1) };
     });
+    return taken.filter((record) => isValidText(record, source));
+  };
   const feed = (bytes: Buffer, firstLine: number): Promise<void> => {
     checkWidth(bytes, firstLine, separator);
     return writeChunk(parser, bytes);
   };
   try {
     if (beginning !== '') await feed(Buffer.from(beginning), 1);
-    yield* takeRecords().filter((record) => isValidText(record, source));
+    yield* takeRecords();
     for await (const block of blocks) {
       await feed(block.bytes, block.line);
-      yield* takeRecords().filter((record) => isValidText(record, source));
+      yield* takeRecords();
     }
     parser.end();
     await finished(parser, { readable: false });
-    yield* takeRecords().filter((record) => isValidText(record, source));
+    yield* takeRecords();
   } catch (error) {
-    yield* takeRecords().filter((record) => isValidText(record, source));
+    yield* takeRecords();
     throw error instanceof CsvError ? unreadable(error, line) : error;
   } finally {
     parser.destroy();

@@ -16,6 +16,14 @@ export function rowFlags(kind: JobKind): readonly Flag[] {
   return kind === 'tts' ? speechFlags : protocolNamed(kind).flags;
 }
 
+/** Returns the names of the fields whose flags match, in rows of any kind. */
+export function fieldsOfFlags(isMatch: (flag: Flag) => boolean): Set<string> {
+  return new Set(kinds.flatMap((kind) => rowFlags(kind).filter(isMatch).map(longName)));
+}
+
+/** The names of the fields that accept assets. */
+export const assetFields = fieldsOfFlags((flag) => flag.isAsset === true);
+
 const names = new Map(kinds.map((kind) => [kind, namesOf(kind)]));
 const allNames = new Set([...names.values()].flatMap((each) => [...each]));
 

@@ -116,21 +116,12 @@ export function readRow(
 ): Row | undefined {
   const { defaults, columns: allowedColumns = new Set() } = reading;
   let isValid = true;
-  const reportFault = (line: number, message: string, field?: string): void => {
+  const fault = (problem: Problem): void => {
     isValid = false;
-    report({ line, message, ...(field !== undefined && { field }) });
+    report(problem);
   };
-  const reportStrayColumn = (line: number, column: string): void => {
-    isValid = false;
-    const printableName = printableLine(column, 60);
-    report({
-      line,
-      column,
-      message: `unknown field ${printableName}; to ignore a column, use --ignore-columns`,
-    });
-  };
-  const rowFields = uniqueFields(record, reportFault);
-  const kind = kindOf(rowFields, reading, record.line, reportFault);
+  const rowFields = uniqueFields(record, fault);
+  const kind = kindOf(rowFields, reading, record.line, fault);
   if (kind === undefined) return undefined;
   const allFields = new Map([...defaults, ...rowFields]);
   const templateNames = namesInTemplates(allFields);
@@ -141,15 +132,15 @@ export function readRow(
     if (isOutsideKind && (isColumn(field.name, allowedColumns) || templateNames.has(name)))
       columns.set(variableName(name), field);
     else if (message !== undefined && rowFields.has(name))
-      if (field.nameLine !== undefined && isStray(field.name)) reportStrayColumn(field.nameLine, field.name);
-      else reportFault(field.nameLine ?? field.line, message);
+      if (field.nameLine !== undefined && isStray(field.name)) fault(strayColumn(field.nameLine, field.name));
+      else fault({ line: field.nameLine ?? field.line, message });
   }
   const fields = fillTemplates(
     new Map([...allFields].filter(([, { name }]) => nameFault(name, kind) === undefined)),
     columns,
-    ({ line, name }, message) => reportFault(line || record.line, message, name),
+    ({ line, name }, message) => fault({ line: line || record.line, message, field: name }),
   );
-  const values = checkedValues(kind, fields, record.line, reportFault);
+  const values = checkedValues(kind, fields, record.line, fault);
   if (!isValid) return undefined;
   const set = [...fields].filter(([name]) => isPath(name)).map(([name, field]) => setEntry(name, field));
   const row = rowFrom({ index, line: record.line, kind }, values, set);
@@ -161,19 +152,26 @@ export function readRow(
     : { ...row, columns: Object.fromEntries(outputColumns) as Record<string, string> };
 }
 
-type Fault = (line: number, message: string, field?: string) => void;
+type Fault = (problem: Problem) => void;
+
+function strayColumn(line: number, column: string): Problem {
+  const message = `unknown field ${printableLine(column, 60)}; to ignore a column, use --ignore-columns`;
+  return { line, column, message };
+}
 
 function uniqueFields({ fields }: ManifestRecord, fault: Fault): Map<string, WrittenField> {
   const byName = new Map<string, WrittenField>();
   const [tooMany] = fields.slice(maxFields);
   if (tooMany !== undefined)
-    fault(tooMany.line, `the row has ${fields.length} fields; allowed: ${maxFields}`);
+    fault({ line: tooMany.line, message: `the row has ${fields.length} fields; allowed: ${maxFields}` });
   for (const field of fields.slice(0, maxFields)) {
     if (field.value === null) continue;
     const name = fieldName(field.name);
     const earlier = byName.get(name);
-    if (earlier !== undefined)
-      fault(field.line, `${shownValue(earlier.name)} and ${shownValue(field.name)} are the same field`);
+    if (earlier !== undefined) {
+      const message = `${shownValue(earlier.name)} and ${shownValue(field.name)} are the same field`;
+      fault({ line: field.line, message });
+    }
     byName.set(name, field);
   }
   return byName;
@@ -190,18 +188,11 @@ function kindOf(
   const kind = field === undefined ? inferred : kinds.find((one) => one === written);
   if (kind !== undefined) return kind;
   const allowedKinds = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1) ?? ''}`;
-  if (field === undefined)
-    fault(
-      line,
-      `missing; add a model, or set the protocol to ${allowedKinds} here or as a default`,
-      'protocol',
-    );
-  else
-    fault(
-      field.line || line,
-      `${shownValue(field.value)} is not allowed; allowed: ${allowedKinds}`,
-      'protocol',
-    );
+  const message =
+    field === undefined
+      ? `missing; add a model, or set the protocol to ${allowedKinds} here or as a default`
+      : `${shownValue(field.value)} is not allowed; allowed: ${allowedKinds}`;
+  fault({ line: field?.line || line, message, field: 'protocol' });
   return undefined;
 }
 
@@ -211,7 +202,7 @@ function checkedValues(
   line: number,
   fault: Fault,
 ): Record<string, unknown> {
-  const checkable = [...fields].filter(([name]) => !isPath(name) && nameFault(name, kind) === undefined);
+  const checkable = [...fields].filter(([name]) => !isPath(name));
   const result = z.safeParse(rowSchema(kind), {
     ...Object.fromEntries(checkable.map(([name, { value }]) => [name, value])),
     protocol: kind,
@@ -220,11 +211,8 @@ function checkedValues(
   for (const { path, message } of result.error.issues) {
     const field = fields.get(String(path[0]));
     // A default is not on the row's line, so its problems are reported for the row as a whole.
-    fault(
-      field?.line || line,
-      `${shownValue(field?.value)} is not allowed; allowed: ${message}`,
-      field?.name,
-    );
+    const text = `${shownValue(field?.value)} is not allowed; allowed: ${message}`;
+    fault({ line: field?.line || line, message: text, field: field?.name });
   }
   return {};
 }

@@ -180,8 +180,7 @@ const manifest = z.extend(headSchema, {
   rows: z.optional(z.array(row)),
 });
 
-/** The member names of a YAML manifest. */
-export const manifestNames = Object.keys(manifest.shape);
+const manifestNames = Object.keys(manifest.shape);
 
 /** Returns the JSON Schema of a YAML manifest. `$defs.row` is the schema of a line in JSON Lines. */
 export function manifestJsonSchema(): JsonObject {
@@ -217,17 +216,13 @@ export function readHead(fields: readonly WrittenField[], report: (problem: Prob
     if (value === null) continue;
     const result = z.safeParse(headSchema, { [name]: value });
     if (result.success) Object.assign(head, result.data);
-    else if (!manifestNames.includes(name)) report({ line, message: unknownName(name) });
-    else
-      report({
-        line,
-        field: name,
-        message: `${shownValue(value)} is not allowed; allowed: ${result.error.issues[0]?.message ?? ''}`,
-      });
+    else if (manifestNames.includes(name)) {
+      const message = `${shownValue(value)} is not allowed; allowed: ${result.error.issues[0]?.message ?? ''}`;
+      report({ line, field: name, message });
+    } else {
+      const message = `a manifest has no ${shownValue(name)}; ${nameHint(name, manifestNames)}`;
+      report({ line, message });
+    }
   }
   return head;
-}
-
-function unknownName(name: string): string {
-  return `a manifest has no ${shownValue(name)}; ${nameHint(name, manifestNames)}`;
 }

@@ -28,11 +28,7 @@ export class Source {
   readonly #report: (problem: Problem) => void;
   #line = 1;
 
-  constructor(
-    chunks: AsyncIterable<Buffer>,
-    report: (problem: Problem) => void,
-    encoding: Encoding = 'utf-8',
-  ) {
+  constructor(chunks: AsyncIterable<Buffer>, report: (problem: Problem) => void, encoding: Encoding) {
     this.#chunks = asUtf8(chunks, encoding);
     this.#report = report;
   }
@@ -50,7 +46,8 @@ export class Source {
       if (end === 0) {
         parts.push(chunk);
         bufferedBytes += chunk.length;
-        if (bufferedBytes > maxLineBytes) throw this.#tooLong();
+        if (bufferedBytes > maxLineBytes)
+          throw new Unreadable({ line: this.#line, message: 'the line is longer than 8 MiB' });
         continue;
       }
       yield this.#block(Buffer.concat([...parts, chunk.subarray(0, end)]), isAtStart);
@@ -60,10 +57,6 @@ export class Source {
     }
     const lastLine = Buffer.concat(parts);
     if (lastLine.length > 0) yield this.#block(lastLine, isAtStart);
-  }
-
-  #tooLong(): Unreadable {
-    return new Unreadable({ line: this.#line, message: 'the line is longer than 8 MiB' });
   }
 
   #block(bytes: Buffer, isAtStart: boolean): Block {

@@ -141,7 +141,7 @@ async function openQueued(
   const rows = await rowOptionsOf(context, { force, sidecar, mark });
   const onLimit = (limit: number): void => noteLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });
-  return { batch, plan, job, options: { ...rows, pace, nextRetry: () => undefined } };
+  return { batch, plan, job, options: { ...rows, pace } };
 }
 
 type NoteLimit = (batch: string, limit: number, concurrency: number) => void;

@@ -258,13 +258,12 @@ export class BatchReport {
   }
 
   // Returns the budget limit that the rest of the batch needs; undefined if no budget stopped the run.
-  #neededLimit({ costs }: Plan, stopError: MgwError | undefined): string | undefined {
+  #neededLimit({ cost }: Plan, stopError: MgwError | undefined): string | undefined {
     const { limit, spent, reserved, exceeded_by: excess } = stopError?.budget ?? {};
     if (limit === undefined || excess === undefined) return undefined;
     const committed = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
-    const planTotal = [...costs.values()].reduce((sum, { known }) => add(sum, known), committed);
     const forRow = add(parseDecimal(limit), parseDecimal(excess));
-    const forBatch = subtract(planTotal, this.#paidSincePlan);
+    const forBatch = subtract(add(committed, cost.known), this.#paidSincePlan);
     return formatDecimal(max(forRow, forBatch));
   }
 

@@ -1,5 +1,5 @@
 import { asField, problemText } from '../../batch/manifest/fields.ts';
-import { type Batch, type ModelCost, type Plan } from '../../batch/plan.ts';
+import { type Batch, type Plan } from '../../batch/plan.ts';
 import {
   existsText,
   isSpeech,
@@ -12,7 +12,6 @@ import {
   rowStates,
 } from '../../batch/planned-row.ts';
 import { pathFor } from '../../batch/row-state.ts';
-import { add, formatDecimal, zero } from '../../decimal.ts';
 import { usageError, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
@@ -84,18 +83,16 @@ export function planView(
   return {
     batch: { name, file: manifest.path, rows: plan.rows, states: plan.counts, bad: plan.bad },
     cost: {
-      at_most: sumOf([...plan.costs.values()]),
-      models: [...plan.costs].map(([model, cost]) => ({ model, rows: cost.rows, at_most: sumOf([cost]) })),
+      at_most: plan.cost.total,
+      models: [...plan.costs].map(([model, { charges, total }]) => ({
+        model,
+        rows: charges,
+        at_most: total,
+      })),
     },
     problems: plan.problems,
     repeated: plan.repeated,
   };
-}
-
-// Returns the sum of the costs; `unknown` if any cost is unknown.
-function sumOf(costs: readonly ModelCost[]): string {
-  if (costs.some(({ unknown }) => unknown > 0)) return 'unknown';
-  return formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero));
 }
 
 /** A row in the JSON document. */
@@ -257,10 +254,9 @@ function stateTable({ counts, bad }: Plan): string {
   return table(['state', 'rows'], [...states, ...(bad > 0 ? [['bad', String(bad)]] : [])]);
 }
 
-function costTable({ costs }: Plan, currency: string): string {
-  const rows = [...costs].map(([model, cost]) => [model, String(cost.rows), sumOf([cost])]);
-  const count = [...costs.values()].reduce((sum, cost) => sum + cost.rows, 0);
-  const total = costs.size > 1 ? [['total', String(count), sumOf([...costs.values()])]] : [];
+function costTable({ cost, costs }: Plan, currency: string): string {
+  const rows = [...costs].map(([model, { charges, total }]) => [model, String(charges), total]);
+  const total = costs.size > 1 ? [['total', String(cost.charges), cost.total]] : [];
   return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total]);
 }
 

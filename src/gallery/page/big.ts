@@ -1,5 +1,5 @@
 import type { GalleryFile, GalleryItem } from '../data.ts';
-import { foreign, make, mark, onKeys, ratingKeys, stars } from './dom.ts';
+import { button, foreign, make, mark, onKeys, ratingKeys, stars } from './dom.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
 import { lengthText, mismatchesOf, nameOf, priceText, promptOf, timeText } from './select.ts';
@@ -148,10 +148,6 @@ export class BigView {
   }
 }
 
-function button(text: string, title: string, onclick: () => void): HTMLButtonElement {
-  return make('button', { type: 'button', title, onclick }, text);
-}
-
 /** Creates a box with a command and a button that copies the command. */
 export function commandBox(command: string): HTMLElement {
   const copy = button('Copy', 'copy the command', () => {
@@ -173,13 +169,7 @@ function factList(item: GalleryItem): HTMLElement {
     ['seed', seed],
     ['duration', duration && lengthText(duration)],
     ['resolution', resolution],
-    [
-      'delivered',
-      files
-        .map(({ delivered }) => delivered)
-        .filter(Boolean)
-        .join('; '),
-    ],
+    ['delivered', files.flatMap(({ delivered }) => delivered || []).join('; ')],
     ['differs', mismatchesOf(item).join(', ')],
     ['price', priceText(item)],
     ['tags', tags?.join(', ')],

@@ -1,5 +1,5 @@
 import type { GalleryItem } from '../data.ts';
-import { foreign, make, mark, onKeys, ratingKeys, stars, type Stars } from './dom.ts';
+import { button, foreign, make, mark, onKeys, ratingKeys, stars, type Stars } from './dom.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
 import { factsOf, nameOf, promptOf } from './select.ts';
@@ -43,7 +43,7 @@ export class CompareView {
       event.preventDefault();
       close();
     });
-    this.#close = make('button', { type: 'button', title: 'close (Esc)', onclick: close }, '✕');
+    this.#close = button('✕', 'close (Esc)', close);
     onKeys(this.element, () => ({
       ' ': () => this.#toggle(),
       ArrowLeft: () => this.#point(this.#current - 1),

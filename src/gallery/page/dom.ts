@@ -20,15 +20,20 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
+/** Creates a button. */
+export function button(text: string, title: string, onclick: () => void): HTMLButtonElement {
+  return make('button', { type: 'button', title, onclick }, text);
+}
+
 /** Creates an element for text whose writing direction is unknown. */
 export function foreign(text: string, attributes: Attributes = {}): HTMLElement {
   return make('bdi', { dir: 'auto', ...attributes }, text);
 }
 
 /** Sets an attribute, or removes it. */
-export function mark(element: Element, name: string, value: string | boolean): void {
+export function mark(element: Element, name: string, value: string | false): void {
   if (value === false) element.removeAttribute(name);
-  else element.setAttribute(name, value === true ? '' : value);
+  else element.setAttribute(name, value);
 }
 
 /** Whether keys pressed in an element type text or choose an option. */

@@ -209,11 +209,11 @@ onKeys(document, () => {
   };
 });
 
-marks.onChange((id) => {
+marks.onChange = (id) => {
   grid.update(id);
   big.update(id);
   compareView.update(id);
-});
+};
 marks.onTrouble = (text) => {
   trouble.textContent = text;
 };

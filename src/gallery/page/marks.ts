@@ -17,12 +17,13 @@ export class Marks {
   readonly #items: Map<string, GalleryItem>;
   readonly #save: GalleryData['save'];
   readonly #kept = new Map<string, Kept>();
-  readonly #listeners: ((id: string) => void)[] = [];
   /**
    * Resolves when all ratings have been sent. Ratings are sent one after the other,
    * so that the latest one takes effect.
    */
   #sent: Promise<void> = Promise.resolve();
+  /** Called with an item's id when its marks have changed. */
+  onChange: (id: string) => void = () => undefined;
   /** Called with a message if a rating could not be stored. */
   onTrouble: (text: string) => void = () => undefined;
 
@@ -34,7 +35,7 @@ export class Marks {
       const id = key?.startsWith(prefix) ? key.slice(prefix.length) : '';
       if (!this.#items.has(id)) return;
       this.#read(id);
-      this.#tell(id);
+      this.onChange(id);
     });
   }
 
@@ -54,13 +55,9 @@ export class Marks {
     const kept: Kept = { rating, note, again, at: new Date().toISOString() };
     this.#kept.set(id, kept);
     this.#write(id, kept);
-    this.#tell(id);
+    this.onChange(id);
     if (rating !== before.rating || note !== before.note)
       this.#sent = this.#sent.then(() => this.#send(id, { rating, note }));
-  }
-
-  onChange(listener: (id: string) => void): void {
-    this.#listeners.push(listener);
   }
 
   /** Returns this page's ratings and notes, for `ratings.json`. */
@@ -72,10 +69,6 @@ export class Marks {
         ? []
         : [{ job: id, rating, note: note || undefined, at }];
     });
-  }
-
-  #tell(id: string): void {
-    for (const listener of this.#listeners) listener(id);
   }
 
   #read(id: string): void {

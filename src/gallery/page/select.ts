@@ -1,21 +1,5 @@
 import type { ExportedRating, GalleryItem } from '../data.ts';
 
-/** The filters and the view, as stored in the page's URL. An empty filter matches everything. */
-export interface View {
-  text: string;
-  state: string;
-  model: string;
-  protocol: string;
-  tag: string;
-  rating: string;
-  sort: string;
-  layout: string;
-  /** The id of the job in the big view. */
-  open: string;
-  /** The ids of the jobs that play side by side, separated by commas. */
-  compare: string;
-}
-
 /** The user's marks on an item. */
 export interface Mark {
   rating?: number;
@@ -25,7 +9,7 @@ export interface Mark {
 }
 
 /** The default view. */
-export const plainView: View = {
+export const plainView = {
   text: '',
   state: '',
   model: '',
@@ -34,21 +18,26 @@ export const plainView: View = {
   rating: '',
   sort: 'newest',
   layout: 'grid',
+  /** The id of the job in the big view. */
   open: '',
+  /** The ids of the jobs that play side by side, separated by commas. */
   compare: '',
 };
+
+/** The filters and the view, as stored in the page's URL. An empty filter matches everything. */
+export type View = typeof plainView;
 
 /** Parses a view from a URL fragment such as `#text=boat&rating=4`. */
 export function viewOf(hash: string): View {
   const params = new URLSearchParams(hash.replace(/^#/, ''));
-  const members = Object.entries(plainView).map(([name, value]) => [name, params.get(name) ?? String(value)]);
+  const members = Object.entries(plainView).map(([name, value]) => [name, params.get(name) ?? value]);
   return Object.fromEntries(members) as View;
 }
 
 /** Returns a view's URL fragment: its differences from {@link plainView}. */
 export function fragmentOf(view: View): string {
   const members = Object.entries(view).filter(([name, value]) => value !== plainView[name as keyof View]);
-  return String(new URLSearchParams(members as [string, string][]));
+  return String(new URLSearchParams(members));
 }
 
 /** The rating filters, by their value in the URL. */
@@ -180,14 +169,9 @@ export function timeText(iso: string): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
-/** The rows for `redo.jsonl`, and the items that cannot become rows. */
-interface RedoRows {
-  lines: string[];
-  without: GalleryItem[];
-}
-
 /**
- * Returns rows that remake the marked items and those rated `atMost` or less (0 for none).
+ * Returns rows for `redo.jsonl` that remake the marked items and those rated `atMost` or less (0 for none), and the items
+ * that cannot become rows.
  * @param hasSeeds if false, omits the seeds, because a model may make the same result again with the same seed
  */
 export function redoRows(
@@ -195,7 +179,7 @@ export function redoRows(
   getMark: (id: string) => Mark,
   atMost: number,
   hasSeeds: boolean,
-): RedoRows {
+): { lines: string[]; without: GalleryItem[] } {
   const wanted = items.filter(({ id }) => {
     const { again = false, rating = 9 } = getMark(id);
     return again || rating <= atMost;

@@ -1,5 +1,5 @@
 import type { GalleryItem } from '../data.ts';
-import { make, mark } from './dom.ts';
+import { button, make, mark } from './dom.ts';
 import { orders, plainView, ratings, type View } from './select.ts';
 
 /** Dependencies of the toolbar. */
@@ -106,8 +106,4 @@ export class Toolbar {
     select.hidden = options.length < 3 && name !== 'sort';
     return select;
   }
-}
-
-function button(text: string, title: string, onclick: () => void): HTMLButtonElement {
-  return make('button', { type: 'button', title, onclick }, text);
 }

@@ -20,7 +20,8 @@ async function read(bytes: Buffer | string, chunk = 7): Promise<Read> {
   );
   const records: ManifestRecord[] = [];
   try {
-    for await (const record of readCsv(new Source(chunks as never, report), report)) records.push(record);
+    for await (const record of readCsv(new Source(chunks as never, report, 'utf-8'), report))
+      records.push(record);
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
     problems.push(error.problem);

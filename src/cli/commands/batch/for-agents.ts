@@ -10,10 +10,9 @@ import {
   type RowState,
 } from '../../../batch/planned-row.ts';
 import type { RowEnd } from '../../../batch/row-state.ts';
-import { type Batch, type Plan, planBatch, type PlanDeps } from '../../../batch/plan.ts';
+import { type Batch, planBatch, type PlanDeps } from '../../../batch/plan.ts';
 import { readyRun, runBatch } from '../../../batch/run-batch.ts';
 import type { Row } from '../../../batch/manifest/row.ts';
-import { add, formatDecimal, zero } from '../../../decimal.ts';
 import { type Charged, type MgwError, usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
 import { type Listing, oneListing } from '../../../flows/models.ts';
@@ -89,7 +88,7 @@ export function batchChecker(context: Context): CheckBatch {
         ...(mismatched.length > 0 && { mismatched }),
       },
       differing,
-      atMost: maxCostOf(plan),
+      atMost: plan.cost.unpriced === 0 ? plan.cost.total : undefined,
       isOpen,
       advice: [...advice],
       refusal: plan.bad === 0 ? undefined : invalidRowsError(plan),
@@ -109,13 +108,6 @@ function hashOfAll(hashes: ReadonlySet<string>): string {
   return createHash('sha256')
     .update([...hashes].join('\n'))
     .digest('hex');
-}
-
-// Returns the maximum cost of the open rows, as an exact decimal; undefined if a price is unknown.
-function maxCostOf({ costs }: Plan): string | undefined {
-  const all = [...costs.values()];
-  if (all.some(({ unknown }) => unknown > 0)) return undefined;
-  return formatDecimal(all.reduce((sum, { known }) => add(sum, known), zero));
 }
 
 /** Jobs outside a batch that have the same request as one of the batch's rows. */
@@ -245,7 +237,7 @@ async function runChecked(
     perMinute: undefined,
     onLimit: () => undefined,
   });
-  const options = { ...rows, pace, nextRetry: () => undefined, isOfAgent: true };
+  const options = { ...rows, pace, isOfAgent: true };
   const watcher = {
     began: () => undefined,
     updated: () => undefined,

@@ -127,7 +127,7 @@ export async function paceOf(
 export async function rowOptionsOf(
   context: Context,
   rowOptions: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,
-): Promise<Omit<RunOptions, 'pace' | 'nextRetry'>> {
+): Promise<Omit<RunOptions, 'pace'>> {
   const { timeoutMs } = await context.settings();
   return { ...rowOptions, timeoutMs: timeoutMs.value };
 }

@@ -14,7 +14,7 @@ import {
   planText,
   reportProblems,
 } from '../../output/plan.ts';
-import { add, compare, formatDecimal, zero } from '../../../decimal.ts';
+import { compare, formatDecimal } from '../../../decimal.ts';
 import { remaindersFor } from '../../../flows/budgets.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -62,7 +62,7 @@ async function plan(
   rows.sort(byLine);
   await reportProblems(context, file, result);
   if (needsFrames) await checkFfmpeg();
-  const cost = [...result.costs.values()].reduce((sum, { known }) => add(sum, known), zero);
+  const cost = result.cost.known;
   const budget = budgetOf(context, options, opened);
   const exceeded = (await remaindersFor(context, batch.name, budget)).filter(
     ({ left }) => compare(cost, left) > 0,

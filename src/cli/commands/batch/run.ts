@@ -4,7 +4,7 @@ import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { problemsOf, problemText } from '../../../batch/manifest/fields.ts';
 import type { PlanDeps } from '../../../batch/plan.ts';
-import type { PlannedRow, RowState } from '../../../batch/planned-row.ts';
+import type { RowState } from '../../../batch/planned-row.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
@@ -92,7 +92,7 @@ export async function execute(
       perMinute: options.perMinute,
       onLimit: (limit) => display.note(`The gateway limits parallel tasks: at most ${limit} from now on.`),
     });
-    const runOptions = { ...rows, pace, nextRetry: (planned: PlannedRow) => choice.nextRetry(planned) };
+    const runOptions = { ...rows, pace, nextRetry: choice.nextRetry };
     const stopError = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
       () => pace.close(),
     );
