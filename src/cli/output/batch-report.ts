@@ -1,11 +1,12 @@
 import type { RowSelection } from '../../batch/row-selection.ts';
 import type { Batch, Plan } from '../../batch/plan.ts';
-import { labelOf, type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
+import { labelOf, type PlannedRow, type RowState } from '../../batch/planned-row.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
 import type { RowEnd } from '../../batch/row-state.ts';
 import { flagsAsTyped, type RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
+import { stateCounts } from './batch-display.ts';
 import { appendSummary, type Cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
@@ -136,11 +137,9 @@ export class BatchReport {
     stopError: MgwError | undefined,
     exitCode: number,
   ): Promise<Outcome> {
-    const states = rowStates.filter((state) => tally.counts[state] > 0);
-    const counts = states.map((state) => `${tally.counts[state]} ${state}`);
     const bad = tally.bad > 0 ? [`${tally.bad} skipped`] : [];
     const parts = [
-      `${batch.name}: ${[...counts, ...bad].join(', ') || 'no rows'}`,
+      `${batch.name}: ${[...stateCounts(tally.counts), ...bad].join(', ') || 'no rows'}`,
       `${counted(tally.files, 'file')} saved`,
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;

@@ -3,11 +3,11 @@ import { currencyOf } from '../../flows/prices.ts';
 import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/row-runner.ts';
 import type { Batch } from '../../batch/plan.ts';
-import { type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
+import type { PlannedRow, RowState } from '../../batch/planned-row.ts';
 import { Tally, type RowEnd } from '../../batch/row-state.ts';
 import type { Context } from '../context.ts';
 import { write } from '../io.ts';
-import { BatchDisplay, openResults, type Results } from './batch-display.ts';
+import { BatchDisplay, openResults, stateCounts, type Results } from './batch-display.ts';
 import { BatchReport } from './batch-report.ts';
 import { shellWord } from './human.ts';
 import type { Outcome } from './outcome.ts';
@@ -44,11 +44,8 @@ export class WorkerReport implements WorkerWatcher {
   ) {
     this.#currency = currency;
     this.#strict = strict;
-    const { io, globals, clock } = context;
-    const color = globals.color !== false && !io.env['NO_COLOR'];
-    const displayOptions = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
     this.#context = context;
-    this.#display = new BatchDisplay(displayOptions, this.#tally, () => '');
+    this.#display = new BatchDisplay(context.displayOptions, this.#tally, () => '');
     this.#results = results;
     this.#healthFile = healthFile;
   }
@@ -58,8 +55,7 @@ export class WorkerReport implements WorkerWatcher {
     context: Context,
     { results, healthFile, strict }: { results?: string; healthFile?: string; strict?: boolean },
   ): Promise<WorkerReport> {
-    const file =
-      results === undefined ? undefined : await openResults(results, (text) => context.redact(text));
+    const file = await openResults(results, (text) => context.redact(text));
     const currency = currencyOf(await context.settings());
     const report = new WorkerReport(context, file, { healthFile, currency, strict });
     context.progress.showNotesOnly();
@@ -94,12 +90,8 @@ export class WorkerReport implements WorkerWatcher {
     const line = `${name}/${report.logLine(end, state)}${isReturned ? ' (returned to the queue)' : ''}${next}`;
     this.#display.rowEnded(end.planned, state, this.#context.redact(line));
     if (globals.json || end.files.length === 0) return;
-    let written = Promise.resolve();
     const paths = end.files.map(({ path }) => `${path}\n`).join('');
-    this.#display.withSpinnerHidden(() => {
-      written = write(io.stdout, paths, 'yes');
-    });
-    await written;
+    await this.#display.withSpinnerHidden(() => write(io.stdout, paths, 'yes'));
   }
 
   skipped({ name }: Batch, planned: PlannedRow): void {
@@ -149,10 +141,9 @@ export class WorkerReport implements WorkerWatcher {
   outcome(stopError: MgwError | undefined, signalExitCode: number | undefined): Outcome {
     this.#display.stop();
     const { counts, files, rows } = this.#tally;
-    const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
     const returned = this.#returned.size > 0 ? `; ${this.#returned.size} returned to the queue` : '';
     const saved = `${counted(files, 'file')} saved`;
-    this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${returned}.`);
+    this.#context.progress.note(`${stateCounts(counts).join(', ') || 'no rows'}; ${saved}${returned}.`);
     if (this.#differing > 0)
       this.#context.progress.note(
         `${counted(this.#differing, 'row')} with a file that differs from the request: mgw jobs ls --mismatched`,
