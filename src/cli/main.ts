@@ -5,7 +5,7 @@ import type { Globals } from './options.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { wrap } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
-import { type Paint, paintOn, plain, withStates } from './output/human.ts';
+import { errorText, type Paint, paintOn, plain, withStates } from './output/human.ts';
 import { type Hint, withHint } from './output/next.ts';
 import { exitCodeOf, jsonDocument, type Outcome, unknownFields } from './output/outcome.ts';
 import { createProgram, type Program, wordsBeforeDashes } from './program.ts';
@@ -181,12 +181,10 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
     if (error === undefined && !globals.quiet) await warnOfFields(outcome, io, globals, redact);
     // Prints the handle on stderr as well, because the handle is the only reference to a paid task.
     if (error?.handle === undefined) return;
-    const { errorText } = await import('./output/human.ts');
     return write(io.stderr, redact(`${errorText(error)}\n`)).catch(() => undefined);
   }
   if (text) await write(io.stdout, redact(`${withStates(text, paintOf(io.stdout, io, globals))}\n`));
   if (error === undefined) return explainPartial(outcome, io);
-  const { errorText } = await import('./output/human.ts');
   const lines = [
     ...(help ? [help, ''] : []),
     coloured(errorText(error, columnsOf(io.stderr)), io, globals),
@@ -257,7 +255,6 @@ async function reportOutputError(
   redact: Redact,
 ): Promise<void> {
   const { onPrinted, text = '', paid, error: commandError } = outcome;
-  const { errorText } = await import('./output/human.ts');
   const { code, message } = toMgwError(outputError);
   const charged = paid ?? (onPrinted === undefined ? 'no' : 'yes');
   const retry = onPrinted !== undefined ? 'resume' : charged === 'no' ? 'safe' : 'never';

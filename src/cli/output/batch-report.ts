@@ -13,7 +13,7 @@ import { errorView, type Outcome } from './outcome.ts';
 import { type RepeatCommand, commandOf, commandsFor, planView, rowView, explainSkipped } from './plan.ts';
 import { add, type Decimal, formatDecimal, max, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
-import { globalArguments } from '../../flows/next.ts';
+import { commandWithGlobals } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
@@ -253,8 +253,8 @@ export class BatchReport {
     return formatDecimal(max(forRow, forBatch));
   }
 
-  #words([mgw = 'mgw', ...rest]: string[]): string {
-    return [mgw, ...globalArguments(this.#globals).flat(), ...rest].map(shellWord).join(' ');
+  #words(command: string[]): string {
+    return commandWithGlobals(command, this.#globals).map(shellWord).join(' ');
   }
 
   async #stepSummary(context: Context, summary: string, unfinished: readonly UnfinishedRow[]): Promise<void> {

@@ -1,4 +1,4 @@
-import { globalArguments } from '../../flows/next.ts';
+import { commandWithGlobals } from '../../flows/next.ts';
 import { currencyOf } from '../../flows/prices.ts';
 import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/row-runner.ts';
@@ -118,9 +118,9 @@ export class WorkerReport implements WorkerWatcher {
     );
   }
 
-  note(text: string, [mgw = '', ...rest]: string[] = []): void {
-    const next = [mgw, ...globalArguments(this.#context.globals).flat(), ...rest];
-    this.#printLine(mgw === '' ? text : `${text} → ${next.map(shellWord).join(' ')}`);
+  note(text: string, next: string[] = []): void {
+    const words = commandWithGlobals(next, this.#context.globals).map(shellWord);
+    this.#printLine(words.length === 0 ? text : `${text} → ${words.join(' ')}`);
   }
 
   alive(): void {
