@@ -12,13 +12,13 @@ import type { Context } from '../context.ts';
 import { single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { WorkerReport } from '../output/worker-report.ts';
-import { addWaitOptions, markOption, sidecarOption, type WaitOptions } from '../wait-options.ts';
+import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
 import { defaultConcurrency } from './batch/run.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
 import { paceOf, rowOptionsOf, strictRowsOption } from './batch/options.ts';
 
-interface WorkerOptions extends WaitOptions {
+interface WorkerOptions {
   output?: string;
   concurrency?: number;
   maxIdle?: number;

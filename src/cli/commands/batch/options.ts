@@ -5,13 +5,7 @@ import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
 import type { RunOptions } from '../../../batch/row-runner.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions, repeatable, single, wholeNumber } from '../../options.ts';
-import {
-  addWaitOptions,
-  markOption,
-  sidecarOption,
-  strictOption,
-  type WaitOptions,
-} from '../../wait-options.ts';
+import { addWaitOptions, markOption, sidecarOption, strictOption } from '../../wait-options.ts';
 
 /** Options shared by the batch commands. */
 export interface BatchOptions {
@@ -67,7 +61,8 @@ export function addBatchOptions(command: Command): void {
 }
 
 /** Options shared by commands that run rows. */
-export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOptions {
+export interface RunBatchOptions extends BatchOptions, BudgetOptions {
+  timeout?: string;
   concurrency?: number;
   perMinute?: number;
   skipBad?: boolean;
