@@ -230,9 +230,6 @@ function compareVersions(one: string, other: string): number {
 }
 
 function partsOf(text: string): [core: string, pre: string] {
-  const [withoutBuild = ''] = text.split('+');
-  const dashIndex = withoutBuild.indexOf('-');
-  return dashIndex < 0
-    ? [withoutBuild, '']
-    : [withoutBuild.slice(0, dashIndex), withoutBuild.slice(dashIndex + 1)];
+  const [, core = '', pre = ''] = /^([^+-]*)-?([^+]*)/.exec(text) ?? [];
+  return [core, pre];
 }
