@@ -74,6 +74,12 @@ export function wholeNumber(min: number, max = 999_999_999): (text: string) => n
   };
 }
 
+/** Checks an option's amount, and returns it unchanged. @throws Error that describes the allowed form. */
+export function amount(text: string): string {
+  parseAmount(text);
+  return text;
+}
+
 function parseValue(option: Option, value: string, parse: (text: string) => unknown): unknown {
   try {
     return parse(value);
@@ -104,10 +110,9 @@ export interface BudgetOptions {
 /** Returns the `--budget` and `--budget-name` options. `scope` describes what `--budget` covers. */
 export function budgetOptions(scope: string): Option[] {
   return [
-    single('--budget <amount>', `maximum to spend on ${scope}, across all its runs`, (text) => {
-      parseAmount(text);
-      return text;
-    }).helpGroup('Money:'),
+    single('--budget <amount>', `maximum to spend on ${scope}, across all its runs`, amount).helpGroup(
+      'Money:',
+    ),
     single('--budget-name <name>', "spend from this budget (default: the profile's)").helpGroup('Money:'),
   ];
 }
