@@ -11,6 +11,7 @@ import { protocolNamed } from '../../../protocols/registry.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { optionObject, decodeUtf8, readInputFile } from '../../input.ts';
+import { shellWord } from '../../output/human.ts';
 import { withFiles } from '../video/body.ts';
 import { realpath } from 'node:fs/promises';
 import { dirname, isAbsolute, join, parse, relative, resolve, sep } from 'node:path';
@@ -150,7 +151,7 @@ class RowFiles {
     // already permitted.
     const neededFolder = dirname((isPermitted && real) || requestedPath);
     throw usageError(
-      `${field}: ${shownPath} is outside the folders that this batch can read. To allow it: --allow-files ${quoteFolder(neededFolder)}`,
+      `${field}: ${shownPath} is outside the folders that this batch can read. To allow it: --allow-files ${shellWord(printableLine(neededFolder, 200))}`,
     );
   }
 
@@ -160,9 +161,4 @@ class RowFiles {
       return relativePath !== '' && !isAbsolute(relativePath) && relativePath.split(sep)[0] !== '..';
     });
   }
-}
-
-function quoteFolder(folder: string): string {
-  const shownFolder = printableLine(folder, 200);
-  return /^[\w./@:+-]+$/.test(shownFolder) ? shownFolder : `'${shownFolder.replaceAll("'", `'\\''`)}'`;
 }
