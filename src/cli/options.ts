@@ -1,4 +1,5 @@
 import { Option, type Command } from 'commander';
+import type { SettingFlags } from '../config/rules.ts';
 import { parseAmount } from '../decimal.ts';
 import { parseDuration } from '../clock.ts';
 import { messageOf, usageError } from '../errors.ts';
@@ -141,33 +142,18 @@ export function sinceTime(text: string, now: number): string {
 }
 
 /** The global flags (design 1), and the flags of individual commands that are also settings. */
-export interface Globals {
-  profile?: string;
-  baseUrl?: string;
-  sandbox?: boolean;
+export interface Globals extends SettingFlags {
   json?: boolean;
   /** `--fields`: the members of the JSON document to keep; implies `json`. */
   fields?: string[];
   quiet?: boolean;
   verbose?: boolean;
   color?: boolean;
-  input?: boolean;
-  allowHttp?: boolean;
-  trustOrigin?: string[];
-  /** The members from here to `retries` are flags of commands that wait. */
-  timeout?: string;
-  pollInterval?: string;
-  requestTimeout?: string;
-  retries?: string;
   /** `--notify`, for commands that wait. */
   notify?: boolean;
   /** `--on-done`: a shell command line. */
   onDone?: string;
   open?: boolean;
-  /** The value of `--budget-name`, for commands that pay. */
-  budgetName?: string;
-  /** The value of `--speaker`, for `mgw tts`. */
-  speaker?: string;
 }
 
 /** Adds the global flags to the program. The parser accepts them before and after any subcommand. */
