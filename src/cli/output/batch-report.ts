@@ -54,12 +54,12 @@ export class BatchReport {
   /** The number of rows with a file that differs from the request. */
   #differing = 0;
 
-  /** @param currency the currency name to print after amounts */
+  /** @param currency the currency name to print after amounts; not needed to report single rows */
   constructor(
     file: string,
     options: RunBatchOptions & Pick<RowSelection, 'ids'>,
     globals: Globals,
-    currency: string,
+    currency = '',
   ) {
     this.#currency = currency;
     this.#repeat = { file, flags: flagsAsTyped(options), isById: options.ids !== undefined };
@@ -266,12 +266,7 @@ export class BatchReport {
       cell(summary),
       ...(rows.length === 0 ? [] : ['', ...markdownTable(head, rows, cell)]),
     ];
-    const { io, progress } = context;
-    await appendSummary('mgw batch', lines, {
-      env: io.env,
-      redact: (text) => context.redact(text),
-      note: (text) => progress.note(text),
-    });
+    await appendSummary('mgw batch', lines, context);
   }
 }
 
