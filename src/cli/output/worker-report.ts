@@ -1,5 +1,4 @@
 import { commandWithGlobals } from '../../flows/next.ts';
-import { currencyOf } from '../../flows/prices.ts';
 import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/row-runner.ts';
 import type { Batch } from '../../batch/plan.ts';
@@ -22,10 +21,8 @@ export class WorkerReport implements WorkerWatcher {
   readonly #context: Context;
   readonly #display: BatchDisplay;
   readonly #tally = new Tally();
-  readonly #reports = new Map<string, BatchReport>();
   readonly #results: Results | undefined;
   readonly #healthFile: string | undefined;
-  readonly #currency: string;
   readonly #strict: boolean;
   readonly #rows: Record<string, unknown>[] = [];
   /** The number of done rows with a file that differs from the request. */
@@ -40,9 +37,8 @@ export class WorkerReport implements WorkerWatcher {
   private constructor(
     context: Context,
     results: Results | undefined,
-    { healthFile, currency, strict = false }: { healthFile?: string; currency: string; strict?: boolean },
+    { healthFile, strict = false }: { healthFile?: string; strict?: boolean },
   ) {
-    this.#currency = currency;
     this.#strict = strict;
     this.#context = context;
     this.#display = new BatchDisplay(context.displayOptions, this.#tally, () => '');
@@ -56,8 +52,7 @@ export class WorkerReport implements WorkerWatcher {
     { results, healthFile, strict }: { results?: string; healthFile?: string; strict?: boolean },
   ): Promise<WorkerReport> {
     const file = await openResults(results, (text) => context.redact(text));
-    const currency = currencyOf(await context.settings());
-    const report = new WorkerReport(context, file, { healthFile, currency, strict });
+    const report = new WorkerReport(context, file, { healthFile, strict });
     context.progress.showNotesOnly();
     await report.#display.start();
     return report;
@@ -75,13 +70,12 @@ export class WorkerReport implements WorkerWatcher {
 
   async ended({ name }: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void> {
     const { globals, io } = this.#context;
-    const report = this.#reportOf(name);
+    const report = new BatchReport(name, { strict: this.#strict }, globals);
     this.#tally.move(end.planned.state, state);
     this.#tally.ended += 1;
     this.#tally.files += end.files.length;
     if (isReturned) this.#returned.set(`${name}/${end.planned.id}`, state);
     if (state === 'done') this.#countMismatch(end.files);
-    report.addEnded(end, state);
     const result = report.resultLine(end, state);
     await this.#results?.add(result);
     if (globals.json && result['exit_code'] !== exitCodes.ok)
@@ -168,14 +162,6 @@ export class WorkerReport implements WorkerWatcher {
     if (state === undefined) return;
     this.#returned.delete(`${batch}/${id}`);
     this.#tally.counts[state] -= 1;
-  }
-
-  #reportOf(name: string): BatchReport {
-    const report =
-      this.#reports.get(name) ??
-      new BatchReport(name, { strict: this.#strict }, this.#context.globals, this.#currency);
-    this.#reports.set(name, report);
-    return report;
   }
 
   #countMismatch(files: readonly JobFile[]): void {
