@@ -16,19 +16,12 @@ import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
 import { defaultConcurrency } from './batch/run.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
-import { paceOf, rowOptionsOf, strictRowsOption } from './batch/options.ts';
+import { paceOf, rowOptionsOf, type RunBatchOptions, strictRowsOption } from './batch/options.ts';
 
-interface WorkerOptions {
-  output?: string;
-  concurrency?: number;
+interface WorkerOptions extends RunBatchOptions {
   maxIdle?: number;
   grace?: number;
   healthFile?: string;
-  results?: string;
-  sidecar?: boolean;
-  strict?: boolean;
-  mark?: boolean;
-  force?: boolean;
 }
 
 const defaultGraceMs = 25_000;
