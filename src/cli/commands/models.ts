@@ -1,5 +1,5 @@
 import { counted } from '../../printable.ts';
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { compare, type Decimal, parseDecimal } from '../../decimal.ts';
 import { MgwError } from '../../errors.ts';
 import { currencyOf, type ModelPrice, pricesOfModel } from '../../flows/prices.ts';
@@ -88,10 +88,10 @@ function clipOf(text: string): Clip {
     if (seconds !== undefined) return ['duration', seconds];
     if (shortSides(word) !== undefined) return ['resolution', word];
     if (ratioOf(word) !== undefined) return ['aspect-ratio', word];
-    throw new InvalidArgumentError(rule);
+    throw new Error(rule);
   });
   const clip = Object.fromEntries(entries);
-  if (Object.keys(clip).length < entries.length) throw new InvalidArgumentError(rule);
+  if (Object.keys(clip).length < entries.length) throw new Error(rule);
   return clip;
 }
 
