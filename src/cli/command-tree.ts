@@ -107,6 +107,11 @@ export function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
+/** Returns a command as the user types it: `mgw video c submit`. */
+export function typedName(command: Command): string {
+  return ['mgw', ...pathOf(command)].join(' ');
+}
+
 /** A topic of `mgw help`: a page of the packaged documentation. */
 export interface Topic {
   name: string;

@@ -1,7 +1,7 @@
 import type { Globals } from './options.ts';
 import { interruptions, type Io } from './io.ts';
 import { createProgress } from './output/create-progress.ts';
-import type { Progress } from './output/progress.ts';
+import type { Progress, ProgressOptions } from './output/progress.ts';
 import { systemClock } from '../clock.ts';
 import { openSession, type Session } from '../flows/session.ts';
 import type { GatewayClient } from '../http/client.ts';
@@ -11,6 +11,8 @@ export interface Context extends Session {
   readonly io: Io;
   readonly globals: Globals;
   readonly progress: Progress;
+  /** The options that `progress` was created with. */
+  readonly displayOptions: ProgressOptions;
 }
 
 /**
@@ -19,13 +21,14 @@ export interface Context extends Session {
  */
 export function createContext(io: Io, globals: Globals, startedAt?: number): Context {
   const clock = io.clock ?? systemClock;
-  const display = createProgress({
+  const displayOptions = {
     stderr: io.stderr,
     env: io.env,
     quiet: globals.quiet ?? false,
     color: globals.color !== false && !io.env['NO_COLOR'],
     clock,
-  });
+  };
+  const display = createProgress(displayOptions);
   const session = openSession({
     clock,
     settings: async () => (await import('../flows/settings.ts')).loadSettings(globals, io.env),
@@ -40,7 +43,7 @@ export function createContext(io: Io, globals: Globals, startedAt?: number): Con
     progress.stop();
     await session.close();
   };
-  return { ...session, io, globals, progress, close };
+  return { ...session, io, globals, progress, displayOptions, close };
 }
 
 /** Wraps a client so that each call is displayed until the head of its response arrives. */

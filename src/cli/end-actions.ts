@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import type { Context } from './context.ts';
 import { type Io, write } from './io.ts';
 import { exitCodeOf, type Outcome } from './output/outcome.ts';
+import type { Progress } from './output/progress.ts';
 import { messageOf } from '../errors.ts';
 import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
@@ -12,21 +13,16 @@ import { printableLine } from '../printable.ts';
  */
 export async function runEndActions(outcome: Outcome, context: Context): Promise<void> {
   const { io, globals, progress } = context;
-  const deps = {
-    env: io.env,
-    redact: (text: string) => context.redact(text),
-    note: (text: string) => progress.note(text),
-  };
   if (outcome.isRun) {
     const { reportToWorkflow } = await import('./output/github.ts');
-    await reportToWorkflow(outcome, deps);
+    await reportToWorkflow(outcome, context);
   }
   if (globals.notify) {
     const sequence = notification(notificationText(outcome), io);
     if (sequence !== undefined) await write(io.stderr, sequence).catch(() => undefined);
   }
   const files = (outcome.json['files'] as JobFile[] | undefined) ?? [];
-  if (globals.open && io.stderr.isTTY === true) await openFirst(files, deps.note);
+  if (globals.open && io.stderr.isTTY === true) await openFirst(files, progress);
 }
 
 /**
@@ -54,17 +50,17 @@ async function shellFailure(command: string, document: string, env: Io['env']): 
   });
 }
 
-function notificationText({ json, ...outcome }: Outcome): string {
-  const code = exitCodeOf({ json, ...outcome });
-  const { id } = (json['job'] as { id?: string } | undefined) ?? {};
+function notificationText(outcome: Outcome): string {
+  const code = exitCodeOf(outcome);
+  const { id } = (outcome.json['job'] as { id?: string } | undefined) ?? {};
   return `${id ?? 'mgw'}: ${code === 0 ? 'done' : `exited with ${code}`}`;
 }
 
-async function openFirst(files: readonly JobFile[], note: (text: string) => void): Promise<void> {
+async function openFirst(files: readonly JobFile[], progress: Progress): Promise<void> {
   const file = files.find(({ path }) => path !== '-');
   if (file === undefined) return;
   await openFile(file.path).catch((error: unknown) =>
-    note(`${file.path} cannot be opened: ${messageOf(error)}`),
+    progress.note(`${file.path} cannot be opened: ${messageOf(error)}`),
   );
 }
 

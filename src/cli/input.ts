@@ -12,15 +12,20 @@ const maxBytes = 64 * 1024 * 1024;
 export async function readStdin(io: Io): Promise<string> {
   // Report that mgw is waiting for input, so that it does not seem to hang.
   if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
-  const chunks: Uint8Array[] = [];
+  return decodeUtf8(await readStdinBytes(io), 'Standard input');
+}
+
+/** Reads all of standard input. @throws MgwError('usage') that ends with `advice` if it is larger than 64 MiB. */
+export async function readStdinBytes({ stdin }: Io, advice = ''): Promise<Buffer> {
+  const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of io.stdin) {
+  for await (const chunk of stdin) {
     const bytes = Buffer.from(chunk as Uint8Array);
     chunks.push(bytes);
     size += bytes.length;
-    if (size > maxBytes) throw usageError('Standard input is larger than 64 MiB.');
+    if (size > maxBytes) throw usageError(`Standard input is larger than 64 MiB.${advice}`);
   }
-  return decodeUtf8(Buffer.concat(chunks), 'Standard input');
+  return Buffer.concat(chunks);
 }
 
 /** Decodes UTF-8. @throws MgwError('usage') naming `what` if the bytes are not valid UTF-8. */
@@ -98,6 +103,15 @@ export function optionObject(source: OptionText, flag: string): JsonObject {
   const json = parseOption(source, flag, parseBodyJson);
   if (!isObject(json)) throw usageError(`${flag}: the JSON must be an object.`);
   return json;
+}
+
+/** Reads the value of `--body`; undefined without it. @throws MgwError('usage') if it is not a JSON object. */
+export async function bodyOption(
+  context: Context,
+  source: string | undefined,
+): Promise<JsonObject | undefined> {
+  if (source === undefined) return undefined;
+  return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
 // Returns a hint if the text looks like a file name without its `@`.

@@ -52,35 +52,30 @@ export function isClosed({ fd }: Io['stdout']): boolean {
  * Writes text, and resolves when the system has accepted it. A closed pipe (`mgw … | head`) is not an error.
  * @throws MgwError('local_io') with `charged` if the stream cannot be written (such as on a full disk).
  */
-export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {
-  return new Promise((resolve, reject) => {
-    stream.write(text, (error) => {
-      if (error && systemCode(error) !== 'EPIPE') reject(localError(error, 'standard output', charged));
-      else resolve();
-    });
-  });
+export async function write(
+  stream: Writable,
+  text: string | Uint8Array,
+  charged: Charged = 'no',
+): Promise<void> {
+  await isAccepted(stream, text, charged);
 }
 
 /**
  * Writes paid media, and resolves only if the system has accepted every byte.
  * @throws MgwError: exit 9 if the reader has closed the stream, 10 if the stream cannot be written.
  */
-export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
+export async function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
+  if (await isAccepted(stream, bytes, 'yes')) return;
+  const message = 'Standard output was closed before the result was completely written.';
+  throw new MgwError('result_unavailable', message, { charged: 'yes', retry: 'resume' });
+}
+
+// Returns false if the reader has closed the stream.
+function isAccepted(stream: Writable, data: string | Uint8Array, charged: Charged): Promise<boolean> {
   return new Promise((resolve, reject) => {
-    stream.write(bytes, (error) => {
-      if (!error) resolve();
-      else if (systemCode(error) !== 'EPIPE') reject(localError(error, 'standard output', 'yes'));
-      else
-        reject(
-          new MgwError(
-            'result_unavailable',
-            'Standard output was closed before the result was completely written.',
-            {
-              charged: 'yes',
-              retry: 'resume',
-            },
-          ),
-        );
+    stream.write(data, (error) => {
+      if (error && systemCode(error) !== 'EPIPE') reject(localError(error, 'standard output', charged));
+      else resolve(!error);
     });
   });
 }

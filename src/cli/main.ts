@@ -6,7 +6,7 @@ import type { Globals } from './options.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { wrap } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
-import { type Paint, paintOn, plain, withStates } from './output/human.ts';
+import { errorText, paintOn, withStates } from './output/human.ts';
 import { type Hint, withHint } from './output/next.ts';
 import { exitCodeOf, jsonDocument, type Outcome, unknownFields } from './output/outcome.ts';
 import { createProgram, type Program, wordsBeforeDashes } from './program.ts';
@@ -165,10 +165,10 @@ function wantsJson(argv: string[]): boolean {
 // Searches the command line for flags, because help is printed before flags are parsed.
 function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
   const flags = wordsBeforeDashes(argv);
-  const isPlain = flags.includes('--no-color') || wantsJson(argv);
+  const color = !flags.includes('--no-color') && !wantsJson(argv);
   const screenOf = (stream: Io['stdout']): Screen => ({
     width: columnsOf(stream) ?? 80,
-    paint: isPlain ? plain : paintOn(stream, env),
+    paint: paintOn(stream, env, color),
   });
   return { out: screenOf(stdout), err: screenOf(stderr) };
 }
@@ -183,12 +183,11 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
     if (error === undefined && !globals.quiet) await warnOfFields(outcome, io, globals, redact);
     // Prints the handle on stderr as well, because the handle is the only reference to a paid task.
     if (error?.handle === undefined) return;
-    const { errorText } = await import('./output/human.ts');
     return write(io.stderr, redact(`${errorText(error)}\n`)).catch(() => undefined);
   }
-  if (text) await write(io.stdout, redact(`${withStates(text, paintOf(io.stdout, io, globals))}\n`));
+  if (text)
+    await write(io.stdout, redact(`${withStates(text, paintOn(io.stdout, io.env, globals.color))}\n`));
   if (error === undefined) return explainPartial(outcome, io);
-  const { errorText } = await import('./output/human.ts');
   const lines = [
     ...(help ? [help, ''] : []),
     coloured(errorText(error, columnsOf(io.stderr)), io, globals),
@@ -227,12 +226,8 @@ async function annotate(
   await write(stderr, redact(`${text}\n`)).catch(() => undefined);
 }
 
-function paintOf(stream: Io['stdout'], { env }: Io, { color }: Globals): Paint {
-  return color === false ? plain : paintOn(stream, env);
-}
-
 function coloured(text: string, io: Io, globals: Globals): string {
-  const paint = paintOf(io.stderr, io, globals);
+  const paint = paintOn(io.stderr, io.env, globals.color);
   return text.replace(/^mgw:/, paint('red', 'mgw:')).replace(/^ {2}next:/m, paint('bold', '  next:'));
 }
 
@@ -259,7 +254,6 @@ async function reportOutputError(
   redact: Redact,
 ): Promise<void> {
   const { onPrinted, text = '', paid, error: commandError } = outcome;
-  const { errorText } = await import('./output/human.ts');
   const { code, message } = toMgwError(outputError);
   const charged = paid ?? (onPrinted === undefined ? 'no' : 'yes');
   const retry = onPrinted !== undefined ? 'resume' : charged === 'no' ? 'safe' : 'never';

@@ -1,4 +1,5 @@
 import { Option, type Command } from 'commander';
+import type { SettingFlags } from '../config/rules.ts';
 import { parseAmount } from '../decimal.ts';
 import { parseDuration } from '../clock.ts';
 import { messageOf, usageError } from '../errors.ts';
@@ -88,6 +89,12 @@ export function wholeNumber(min: number, max = 999_999_999): (text: string) => n
   };
 }
 
+/** Checks an option's amount, and returns it unchanged. @throws Error that describes the allowed form. */
+export function amount(text: string): string {
+  parseAmount(text);
+  return text;
+}
+
 function parseValue(option: Option, value: string, parse: (text: string) => unknown): unknown {
   try {
     return parse(value);
@@ -118,10 +125,9 @@ export interface BudgetOptions {
 /** Returns the `--budget` and `--budget-name` options. `scope` describes what `--budget` covers. */
 export function budgetOptions(scope: string): Option[] {
   return [
-    single('--budget <amount>', `maximum to spend on ${scope}, across all its runs`, (text) => {
-      parseAmount(text);
-      return text;
-    }).helpGroup('Money:'),
+    single('--budget <amount>', `maximum to spend on ${scope}, across all its runs`, amount).helpGroup(
+      'Money:',
+    ),
     single('--budget-name <name>', "spend from this budget (default: the profile's)").helpGroup('Money:'),
   ];
 }
@@ -150,33 +156,18 @@ export function sinceTime(text: string, now: number): string {
 }
 
 /** The global flags (design 1), and the flags of individual commands that are also settings. */
-export interface Globals {
-  profile?: string;
-  baseUrl?: string;
-  sandbox?: boolean;
+export interface Globals extends SettingFlags {
   json?: boolean;
   /** `--fields`: the members of the JSON document to keep; implies `json`. */
   fields?: string[];
   quiet?: boolean;
   verbose?: boolean;
   color?: boolean;
-  input?: boolean;
-  allowHttp?: boolean;
-  trustOrigin?: string[];
-  /** The members from here to `retries` are flags of commands that wait. */
-  timeout?: string;
-  pollInterval?: string;
-  requestTimeout?: string;
-  retries?: string;
   /** `--notify`, for commands that wait. */
   notify?: boolean;
   /** `--on-done`: a shell command line. */
   onDone?: string;
   open?: boolean;
-  /** The value of `--budget-name`, for commands that pay. */
-  budgetName?: string;
-  /** The value of `--speaker`, for `mgw tts`. */
-  speaker?: string;
 }
 
 /** Adds the global flags to the program. The parser accepts them before and after any subcommand. */

@@ -1,6 +1,6 @@
 import type { Command, CommanderError } from 'commander';
 import { usageError, type MgwError } from '../errors.ts';
-import { loadNested } from './command-tree.ts';
+import { allCommands, loadNested, pathOf, typedName } from './command-tree.ts';
 
 /** Converts a parser error to an mgw error, which names the flag or argument and suggests the help. */
 export function usageErrorOf(error: CommanderError, command: Command): MgwError {
@@ -9,7 +9,7 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
   const quoted = /'([^]*)'/.exec(text)?.[1] ?? '';
   switch (error.code) {
     case 'commander.help':
-      return errorWithHelp(command, `${pathOf(command)} needs a command: ${commandNames(command)}.`);
+      return errorWithHelp(command, `${typedName(command)} needs a command: ${commandNames(command)}.`);
     case 'commander.unknownCommand':
       return unknownCommand(command, quoted, hint);
     case 'commander.unknownOption':
@@ -65,14 +65,14 @@ const flagEquivalents = new Map([
  * lists all commands.
  */
 export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
-  const subject = parent.parent === null ? 'There is' : `${pathOf(parent)} has`;
-  const elsewhere = descendantsOf(parent).filter((command) => command.name() === name);
+  const subject = parent.parent === null ? 'There is' : `${typedName(parent)} has`;
+  const elsewhere = allCommands(parent).filter((command) => command !== parent && command.name() === name);
   const equivalent = commandEquivalents.get(name);
   const help =
     equivalent !== undefined
       ? equivalent[0]
       : elsewhere.length > 0
-        ? `Did you mean ${elsewhere.map(pathOf).join(', ')}?`
+        ? `Did you mean ${elsewhere.map(typedName).join(', ')}?`
         : hint === undefined
           ? `Available: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
@@ -80,10 +80,6 @@ export function unknownCommand(parent: Command, name: string, hint?: string): Mg
   return equivalent === undefined
     ? errorWithHelp(parent, message)
     : usageError(message, equivalent[1].split(' '));
-}
-
-function descendantsOf(command: Command): Command[] {
-  return command.commands.flatMap((child) => [child, ...descendantsOf(child)]);
 }
 
 function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {
@@ -99,14 +95,14 @@ function unknownFlag(command: Command, word: string, hint: string | undefined): 
   const hasRows = command.options.some(({ long }) => long === '--default');
   const field = hasRows ? ' For a field of every row: -d NAME=VALUE, such as -d model=vendor-h3.' : '';
   const help = suggestion === undefined ? field : ` Did you mean ${suggestion}`;
-  return errorWithHelp(command, `${pathOf(command)} has no flag ${quoteIfNeeded(flag)}.${help}`);
+  return errorWithHelp(command, `${typedName(command)} has no flag ${quoteIfNeeded(flag)}.${help}`);
 }
 
 function missingArgument(command: Command, name: string): MgwError {
   const argument = command.registeredArguments.find((one) => one.name() === name);
   const term = `<${name}${argument?.variadic ? '...' : ''}>`;
   const description = argument?.description ? `: ${argument.description}` : '';
-  return errorWithHelp(command, `${pathOf(command)} needs ${term}${description}.`);
+  return errorWithHelp(command, `${typedName(command)} needs ${term}${description}.`);
 }
 
 function invalidArgument(command: Command, text: string): MgwError {
@@ -125,21 +121,16 @@ function excessArguments(command: Command): MgwError {
   const isText = command.registeredArguments[0]?.required === false;
   const advice = isText ? ' Put text with spaces in quotes.' : '';
   const received = command.args.map(quoteIfNeeded).join(' ');
-  return errorWithHelp(command, `${pathOf(command)} takes ${allowed} but got ${received}.${advice}`);
+  return errorWithHelp(command, `${typedName(command)} takes ${allowed} but got ${received}.${advice}`);
 }
 
 function errorWithHelp(command: Command, message: string): MgwError {
-  return usageError(message, [...pathOf(command).split(' '), '--help']);
+  return usageError(message, ['mgw', ...pathOf(command), '--help']);
 }
 
 /** Returns the command line that prints the help of the command in `argv`. */
 export async function helpOf(root: Command, argv: readonly string[]): Promise<string[]> {
-  return [...pathOf(await loadNested(root, argv)).split(' '), '--help'];
-}
-
-/** Returns a command as the user types it: `mgw video c submit`. */
-function pathOf(command: Command): string {
-  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+  return ['mgw', ...pathOf(await loadNested(root, argv)), '--help'];
 }
 
 function commandNames(command: Command): string {

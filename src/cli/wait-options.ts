@@ -6,14 +6,6 @@ import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObjectUrl, sidecarMessage, parseObjectUrl } from '../store-url.ts';
 
-/** The flags for waiting. The settings module parses the values and sets the defaults. */
-export interface WaitOptions {
-  timeout?: string;
-  pollInterval?: string;
-  requestTimeout?: string;
-  retries?: string;
-}
-
 /** The flags that determine where and how a result is saved. */
 export interface OutputOptions {
   output?: string;
@@ -42,9 +34,17 @@ export function addWaitOptions(
         'minimum pause between polls (default 5s; shorter only on loopback)',
       ),
     )
-    .addOption(requestTimeoutOption(' (default 30s; 2m to submit)'));
-  addRetriesOption(command);
+    .addOption(requestTimeoutOption('30s; 2m to submit'))
+    .addOption(retriesOption());
   addEndOptions(command);
+}
+
+/** Adds the flags that limit a call. `requestTimeout` describes the default of `--request-timeout`. */
+export function addCallOptions(command: Command, requestTimeout: string): void {
+  command
+    .addOption(timeoutOption())
+    .addOption(requestTimeoutOption(requestTimeout))
+    .addOption(retriesOption());
 }
 
 /** Returns the `--timeout` option, described by `limit`. */
@@ -77,15 +77,14 @@ function commandLine(text: string): string {
   return text;
 }
 
-/** Returns the `--request-timeout` option, whose description ends with `defaults`. */
-export function requestTimeoutOption(defaults = ''): Option {
-  return waitingOption('--request-timeout <duration>', `time limit for one HTTP call${defaults}`);
+function requestTimeoutOption(defaults: string): Option {
+  return waitingOption('--request-timeout <duration>', `time limit for one HTTP call (default ${defaults})`);
 }
 
-/** Adds the `--retries` option. */
-export function addRetriesOption(command: Command): void {
-  command.addOption(
-    waitingOption('--retries <n>', 'maximum number of retries of a refused or unsent request (default 5)'),
+function retriesOption(): Option {
+  return waitingOption(
+    '--retries <n>',
+    'maximum number of retries of a refused or unsent request (default 5)',
   );
 }
 

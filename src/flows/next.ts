@@ -30,7 +30,8 @@ export function withGlobals(error: MgwError, globals: Globals): MgwError {
   return error.next === undefined ? error : error.with({ next: commandWithGlobals(error.next, globals) });
 }
 
-function commandWithGlobals(command: readonly string[], globals: Globals): string[] {
+/** Adds the flags for the same gateway and ledger to a command, unless it specifies its own gateway. */
+export function commandWithGlobals(command: readonly string[], globals: Globals): string[] {
   const [mgw, ...args] = command;
   // Ignore the arguments after `--`, which may look like flags.
   const flagArgs = args.includes('--') ? args.slice(0, args.indexOf('--')) : args;

@@ -51,7 +51,7 @@ async function completionsAt(context: Context, root: Command, place: Place): Pro
   if (option !== undefined) return completionsFor(context, place, option);
   if (allowsFlags && typed.startsWith('-')) return { words: flagsOf(command) };
   if (pathOf(command)[0] === 'help') return { words: await helpCandidates(root, place) };
-  const commands = place.position === 0 ? commandsOf(command) : [];
+  const commands = place.args.length === 0 ? commandsOf(command) : [];
   const ofArgument = argument === undefined ? {} : await completionsFor(context, place, argument);
   const words = [...commands, ...(ofArgument.words ?? [])];
   // For free text, only flags can be completed.

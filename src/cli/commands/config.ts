@@ -127,14 +127,8 @@ async function setSetting(context: Context, key: string, words: string[]): Promi
     ]);
   const path = keyPath(key);
   await checkNoKey(context, [key, ...words, context.globals.profile ?? '']);
-  if (path[0] === 'defaults') {
-    const { checkDefault } = await import('./edit-config.ts');
-    await checkDefault(path, words);
-  }
-  if (isPrice(path)) {
-    const { checkPrice } = await import('./edit-config.ts');
-    checkPrice(path, words);
-  }
+  if (path[0] === 'defaults') await (await import('./edit-config.ts')).checkDefault(path, words);
+  if (isPrice(path)) (await import('./edit-config.ts')).checkPrice(path, words);
   const { io } = context;
   const profile = profileName(context);
   const { changeProfile } = await import('../../config/store.ts');

@@ -5,7 +5,7 @@ import { attempt, type Check, fail, ok, warn } from '../doctor/local.ts';
 import { columnsOf } from '../io.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
-import { MgwError, toMgwError } from '../../errors.ts';
+import { MgwError } from '../../errors.ts';
 import { ledgerFolder, sharedLedger } from '../../flows/settings.ts';
 import type { Settings } from '../../config/resolve.ts';
 import type { StateUrl } from '../../state-url.ts';
@@ -40,27 +40,24 @@ async function runChecks(context: Context, update: boolean): Promise<Check[]> {
   const earlyChecks = [local.checkNode(), await local.checkConfigFile(context.io)];
   try {
     const settings = await context.settings();
-    const state = [await local.checkStateFolder(settings.stateDir.value)];
-    const unwritten = local.checkUnwritten(settings.stateDir.value);
-    if (unwritten !== undefined) state.push(unwritten);
-    const uploads = await local.checkUploads(ledgerFolder(settings));
-    if (uploads !== undefined) state.push(uploads);
+    const folder = settings.stateDir.value;
     const shared = sharedLedger(settings);
-    if (shared !== undefined) state.push(await checkDatabase(shared, context));
-    const store = await checkStore(context, settings);
-    // mgw checks for updates only with --update.
-    const updateChecks = update ? [await network.checkUpdate(settings)] : [];
-    return [
+    const checks = [
       ...earlyChecks,
-      ...state,
+      await local.checkStateFolder(folder),
+      local.checkUnwritten(folder),
+      await local.checkUploads(ledgerFolder(settings)),
+      shared && (await checkDatabase(shared, context)),
       ...(await network.checkNetwork(context, settings)),
-      ...store,
-      ...updateChecks,
+      await checkStore(context, settings),
+      // mgw checks for updates only with --update.
+      update ? await network.checkUpdate(settings) : undefined,
     ];
+    return checks.filter((check) => check !== undefined);
   } catch (error) {
     // If the config file is invalid, the earlier checks have already reported it.
     if (earlyChecks.some(({ status }) => status === 'fail')) return earlyChecks;
-    return [...earlyChecks, fail('settings', toMgwError(error), 'To list the settings: mgw config list')];
+    return [...earlyChecks, fail('settings', error, 'To list the settings: mgw config list')];
   }
 }
 
@@ -78,12 +75,15 @@ function overallError(checks: readonly Check[]): MgwError | undefined {
   });
 }
 
-/** Checks that the store for input files responds, and that the gateway can probably reach it. Uploads nothing. */
-async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Promise<Check[]> {
+/**
+ * Checks that the store for input files responds, and that the gateway can probably reach it. Uploads nothing.
+ * Undefined if there is no store.
+ */
+async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Promise<Check | undefined> {
   const url = storeUrl.value;
-  if (sandbox.value || url === undefined) return [];
+  if (sandbox.value || url === undefined) return undefined;
   const hint = 'Correct the store and store.endpoint settings (mgw config set), and the AWS variables.';
-  const check = await attempt('store', hint, async () => {
+  return attempt('store', hint, async () => {
     const { reachProblem } = await import('../../flows/open-stores.ts');
     const store = await context.objects();
     const probe = `${url.replace(/\/$/, '')}/mgw-doctor`;
@@ -93,7 +93,6 @@ async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Pr
     if (problem === undefined) return ok('store', `${url} at ${host} responds`);
     return warn('store', `${url} responds, but ${problem}`, 'Use a store that the gateway can reach.');
   });
-  return [check];
 }
 
 /** Checks that a shared ledger's database responds, has the tables, and stores data durably. */

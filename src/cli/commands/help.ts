@@ -12,7 +12,7 @@ import {
 import type { Context } from '../context.ts';
 import { renderMarkdown } from '../help/markdown.ts';
 import { columnsOf } from '../io.ts';
-import { paintOn, plain } from '../output/human.ts';
+import { paintOn } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { unknownCommand } from '../usage.ts';
 import { nearestName } from '../../nearest.ts';
@@ -59,7 +59,7 @@ async function pageNamed(root: Command, [name = '', ...rest]: string[]): Promise
 async function showPage(file: Topic['page'], { io, globals }: Context): Promise<Outcome> {
   const page = await readPage(file);
   if (file.endsWith('.yaml')) return { json: { help: page }, text: page.trimEnd() };
-  const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
+  const paint = paintOn(io.stdout, io.env, globals.color);
   const text = renderMarkdown(page, { width: columnsOf(io.stdout) ?? 80, paint });
   if (file !== 'exit-codes.md') return { json: { help: page }, text };
   const { exitCodeData } = await import('../help/command-data.ts');

@@ -1,5 +1,5 @@
 import type { Command, Option } from 'commander';
-import { loadAll, rootOf, type Run, topics, pathOf } from '../command-tree.ts';
+import { loadAll, rootOf, type Run, topics, typedName } from '../command-tree.ts';
 import { version } from '../../installation.ts';
 
 /** `mgw __man`: prints the man page, generated from the command tree. The build saves it to a file. */
@@ -41,9 +41,12 @@ function below(command: Command): Command[] {
 }
 
 function commandText(command: Command): string[] {
-  const name = ['mgw', ...pathOf(command)].join(' ');
   const usage = command.usage().replace(/\[(options|command)\] ?/g, '');
-  return [`.SS ${escaped(`${name} ${usage}`.trim())}`, escaped(command.description()), ...optionsOf(command)];
+  return [
+    `.SS ${escaped(`${typedName(command)} ${usage}`.trim())}`,
+    escaped(command.description()),
+    ...optionsOf(command),
+  ];
 }
 
 function optionsOf(command: Command): string[] {

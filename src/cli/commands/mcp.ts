@@ -1,10 +1,9 @@
 import type { Command } from 'commander';
-import { parseAmount } from '../../decimal.ts';
 import { exitCodes, usageError } from '../../errors.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { readInputFile } from '../input.ts';
-import { budgetOptions, single } from '../options.ts';
+import { amount, budgetOptions, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 
 interface McpOptions {
@@ -31,12 +30,7 @@ export function registerMcp(command: Command, run: Run): void {
   for (const option of budgetOptions('this root')) command.addOption(option);
   command
     .option('--new-budget', 'grant the amount of --budget again, in addition to what was spent')
-    .addOption(
-      single('--confirm-over <amount>', 'ask the user before a payment above this amount', (text) => {
-        parseAmount(text);
-        return text;
-      }),
-    )
+    .addOption(single('--confirm-over <amount>', 'ask the user before a payment above this amount', amount))
     .addHelpText('after', explanation)
     .action(() => run(command, (context) => serve(context, command.opts())));
 }

@@ -1,5 +1,5 @@
 import { counted } from '../../printable.ts';
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { compare, type Decimal, parseDecimal } from '../../decimal.ts';
 import { MgwError } from '../../errors.ts';
 import { currencyOf, type ModelPrice, pricesOfModel } from '../../flows/prices.ts';
@@ -9,7 +9,7 @@ import { protocolNames } from '../../protocols/registry.ts';
 import type { Model } from '../../exchange.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
-import { addRetriesOption, requestTimeoutOption, timeoutOption } from '../wait-options.ts';
+import { addCallOptions } from '../wait-options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { type Column, fittedTable } from '../output/table.ts';
 import type { Run } from '../command-tree.ts';
@@ -28,10 +28,8 @@ export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show only this model')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), protocolNames))
-    .addOption(single('--cost <clip>', 'sort by the price of a clip such as "5s 720p 16:9"', clipOf))
-    .addOption(timeoutOption())
-    .addOption(requestTimeoutOption(' (default 30s)'));
-  addRetriesOption(command);
+    .addOption(single('--cost <clip>', 'sort by the price of a clip such as "5s 720p 16:9"', clipOf));
+  addCallOptions(command, '30s');
   command
     .addHelpText(
       'after',
@@ -90,10 +88,10 @@ function clipOf(text: string): Clip {
     if (seconds !== undefined) return ['duration', seconds];
     if (shortSides(word) !== undefined) return ['resolution', word];
     if (ratioOf(word) !== undefined) return ['aspect-ratio', word];
-    throw new InvalidArgumentError(rule);
+    throw new Error(rule);
   });
   const clip = Object.fromEntries(entries);
-  if (Object.keys(clip).length < entries.length) throw new InvalidArgumentError(rule);
+  if (Object.keys(clip).length < entries.length) throw new Error(rule);
   return clip;
 }
 

@@ -12,23 +12,16 @@ import type { Context } from '../context.ts';
 import { outputOption, single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { WorkerReport } from '../output/worker-report.ts';
-import { addWaitOptions, markOption, sidecarOption, type WaitOptions } from '../wait-options.ts';
+import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
 import { defaultConcurrency } from './batch/run.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
-import { paceOf, rowOptionsOf, strictRowsOption } from './batch/options.ts';
+import { paceOf, rowOptionsOf, type RunBatchOptions, strictRowsOption } from './batch/options.ts';
 
-interface WorkerOptions extends WaitOptions {
-  output?: string;
-  concurrency?: number;
+interface WorkerOptions extends RunBatchOptions {
   maxIdle?: number;
   grace?: number;
   healthFile?: string;
-  results?: string;
-  sidecar?: boolean;
-  strict?: boolean;
-  mark?: boolean;
-  force?: boolean;
 }
 
 const defaultGraceMs = 25_000;

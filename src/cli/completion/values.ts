@@ -59,7 +59,7 @@ const sourcesByFlag: Record<string, Source> = {
   '--profile': async (context) => wordsOnly(await profileNames(context)),
   '--budget-name': async (context) => wordsOnly(await budgetNames(context)),
   '--batch': async (context) => wordsOnly(await batchNames(context)),
-  '--key': async (context) => ({ words: await keyCandidates(context, '') }),
+  '--key': async (context) => ({ words: keyCandidates(await newestJobs(context), '') }),
   '--fault': faultCompletions,
   '--body': () => Promise.resolve({ words: [{ word: '@-', about: 'standard input' }], files: 'at' }),
   '--ext-info': () => Promise.resolve({ files: 'at' }),
@@ -142,12 +142,10 @@ async function refCompletions(context: Context, place: Place): Promise<Completio
   const jobs = await newestJobs(context, place);
   if (jobs.length === 0) return { words: [] };
   const ids = jobs.map((job) => ({ word: job.id, about: aboutJob(job) }));
-  const keyRefs = await keyCandidates(context, '@', place);
-  return { words: [{ word: '@last', about: 'the newest job' }, ...keyRefs, ...ids] };
+  return { words: [{ word: '@last', about: 'the newest job' }, ...keyCandidates(jobs, '@'), ...ids] };
 }
 
-async function keyCandidates(context: Context, prefix: string, place?: Place): Promise<Candidate[]> {
-  const jobs = await newestJobs(context, place);
+function keyCandidates(jobs: readonly Job[], prefix: string): Candidate[] {
   return jobs.flatMap((job) =>
     job.key === undefined ? [] : [{ word: prefix + job.key, about: aboutJob(job) }],
   );
@@ -190,8 +188,6 @@ export interface Place {
   option?: Option;
   /** The argument that may be typed at the cursor. */
   argument?: Argument;
-  /** The number of arguments before the cursor. */
-  position: number;
   /** The arguments before the cursor. */
   args: string[];
   /** The values of the flags on the command line, by long name. */
@@ -205,14 +201,7 @@ export interface Place {
 /** Parses the words after `mgw`. The last word is the one being typed. */
 export async function placeOf(root: Command, words: readonly string[]): Promise<Place> {
   const typed = words.at(-1) ?? '';
-  const place: Place = {
-    command: root,
-    typed,
-    position: 0,
-    args: [],
-    flagValues: new Map(),
-    allowsFlags: true,
-  };
+  const place: Place = { command: root, typed, args: [], flagValues: new Map(), allowsFlags: true };
   let pending: Option | undefined;
   for (const [index, word] of words.slice(0, -1).entries()) {
     if (pending !== undefined) {
@@ -232,18 +221,16 @@ export async function placeOf(root: Command, words: readonly string[]): Promise<
 }
 
 function withTarget(place: Place, pending: Option | undefined): Place {
-  const { command, typed, allowsFlags, position } = place;
+  const { command, typed, allowsFlags } = place;
   if (pending !== undefined) return { ...place, option: pending };
   const [flag = '', ...value] = typed.split('=');
   const option =
     allowsFlags && typed.startsWith('--') && value.length > 0 ? findOption(command, flag) : undefined;
   if (option !== undefined) return { ...place, option, typed: value.join('=') };
-  const args = command.registeredArguments;
-  const lastArgument = args.at(-1);
-  return {
-    ...place,
-    argument: args[position] ?? (lastArgument?.variadic === true ? lastArgument : undefined),
-  };
+  const known = command.registeredArguments;
+  const lastArgument = known.at(-1);
+  const argument = known[place.args.length] ?? (lastArgument?.variadic === true ? lastArgument : undefined);
+  return { ...place, argument };
 }
 
 function consumeFlag(place: Place, word: string): Option | undefined {
@@ -262,13 +249,10 @@ function setFlagValue(place: Place, option: Option, value: string): void {
 
 async function consumeWord(place: Place, word: string): Promise<void> {
   const child = childOf(place.command, word);
-  if (child !== undefined && place.position === 0) {
+  if (child !== undefined && place.args.length === 0) {
     await loadCommand(child);
     place.command = child;
-  } else {
-    place.position += 1;
-    place.args.push(word);
-  }
+  } else place.args.push(word);
 }
 
 function findOption(command: Command, flag: string): Option | undefined {

@@ -230,11 +230,8 @@ function compareVersions(one: string, other: string): number {
 }
 
 function partsOf(text: string): [core: string, pre: string] {
-  const [withoutBuild = ''] = text.split('+');
-  const dashIndex = withoutBuild.indexOf('-');
-  return dashIndex < 0
-    ? [withoutBuild, '']
-    : [withoutBuild.slice(0, dashIndex), withoutBuild.slice(dashIndex + 1)];
+  const [, core = '', pre = ''] = /^([^+-]*)-?([^+]*)/.exec(text) ?? [];
+  return [core, pre];
 }
 
 /** Returns advice on an error of the connection to the gateway. @param now in ms since 1970 */

@@ -1,5 +1,5 @@
 import type { Argument, Command, Option } from 'commander';
-import { pathOf, loadAll, readPage } from '../command-tree.ts';
+import { typedName, loadAll, readPage } from '../command-tree.ts';
 import { isRepeatable } from '../options.ts';
 import { tableOf } from './markdown.ts';
 import { rules, type Rule } from '../../config/rules.ts';
@@ -42,7 +42,7 @@ function commandData(command: Command): Data {
   const flags = command.options.filter(({ hidden }) => !hidden);
   const children = command.createHelp().visibleCommands(command);
   return {
-    name: ['mgw', ...pathOf(command)].join(' '),
+    name: typedName(command),
     about: command.description(),
     ...(command.aliases().length > 0 && { aliases: command.aliases() }),
     arguments: command.registeredArguments.map(argumentData),

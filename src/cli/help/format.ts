@@ -1,4 +1,4 @@
-import { pathOf } from '../command-tree.ts';
+import { typedName } from '../command-tree.ts';
 import { Help, type Command, type HelpConfiguration, type Option } from 'commander';
 import { plain, type Paint } from '../output/human.ts';
 import { wrap, wrapCommand } from './wrap.ts';
@@ -129,7 +129,7 @@ function commandPage(command: Command, help: Help, screen: Screen, extent: HelpE
     `${screen.paint('bold', 'Usage:')} ${usage}`,
     wrap(help.commandDescription(command), screen.width),
     ...groupTexts(groups, screen),
-    hiddenCount === 0 ? '' : `${hiddenCount} more flags: mgw ${pathOf(command).join(' ')} --help-all`,
+    hiddenCount === 0 ? '' : `${hiddenCount} more flags: ${typedName(command)} --help-all`,
     wrap(`Global options (see mgw --help): ${['-h', ...globalNames].join(' ')}`, screen.width),
   ]);
 }

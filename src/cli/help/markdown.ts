@@ -1,9 +1,9 @@
 import type { Screen } from './format.ts';
+import { plain } from '../output/human.ts';
 import { wrap, wrapCommand } from './wrap.ts';
 
 type Block =
-  | { kind: 'heading' | 'text'; text: string }
-  | { kind: 'item'; text: string }
+  | { kind: 'heading' | 'text' | 'item'; text: string }
   | { kind: 'code'; language: string; lines: string[] }
   | { kind: 'table'; rows: string[][] };
 
@@ -112,16 +112,14 @@ function markEachWord(text: string): string {
     .replace(/\*\*([^*]+)\*\*/g, perWord('**'));
 }
 
-function styled(text: string, { paint }: Screen): string {
+function styled(text: string, { paint }: Pick<Screen, 'paint'>): string {
   return text
     .replace(/`([^`]+)`/g, (_, code: string) => paint('cyan', code))
     .replace(/\*\*([^*]+)\*\*/g, (_, bold: string) => paint('bold', bold));
 }
 
 function withoutMarkup(text: string): string {
-  return withoutLinks(text)
-    .replace(/`([^`]+)`/g, '$1')
-    .replace(/\*\*([^*]+)\*\*/g, '$1');
+  return styled(withoutLinks(text), { paint: plain });
 }
 
 function withoutLinks(text: string): string {
@@ -155,8 +153,7 @@ function columnWidths(naturalWidths: number[], maxWidth: number): number[] | und
 
 function rowText(row: string[], widths: number[], index: number, screen: Screen): string {
   const cells = row.map((cell, column) => {
-    const text = wrap(markEachWord(cell), widths[column] ?? 1, '', (part) => withoutMarkup(part).length);
-    return text.split('\n');
+    return wrapMarkup(cell, widths[column] ?? 1, '', (text) => text).split('\n');
   });
   const height = Math.max(...cells.map((cell) => cell.length));
   return Array.from({ length: height }, (_, at) => {

@@ -85,14 +85,13 @@ export class BatchDisplay {
   }
 
   /** Hides the block while `action` writes to the terminal. */
-  withSpinnerHidden(action: () => void): void {
+  withSpinnerHidden<T>(action: () => T): T {
     const spinner = this.#spinner;
-    if (spinner?.isSpinning !== true) action();
-    else {
-      spinner.stop();
-      action();
-      spinner.start(this.#blockText());
-    }
+    if (spinner?.isSpinning !== true) return action();
+    spinner.stop();
+    const result = action();
+    spinner.start(this.#blockText());
+    return result;
   }
 
   stop(): void {
@@ -121,12 +120,11 @@ export class BatchDisplay {
 
   #summary(): string {
     const { counts, ended } = this.#tally;
-    const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
     const ms = this.#options.clock.monotonic() - this.#startedAt;
     const rate = ended === 0 ? '' : `, ${rateText((ended * 60_000) / Math.max(1, ms))} a minute`;
     const remaining = this.#remainingText(ms);
     const money = this.#money();
-    return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${remaining}${money === '' ? '' : `; ${money}`}`;
+    return `${stateCounts(counts).join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${remaining}${money === '' ? '' : `; ${money}`}`;
   }
 
   // Estimates the remaining time. Rows that run concurrently end in waves, and the rate is unreliable before the first
@@ -137,6 +135,11 @@ export class BatchDisplay {
     const lastEndMs = this.#lastEndMs ?? ms;
     return `, about ${elapsed(Math.max(0, (lastEndMs / ended) * (chosen - ended) - (ms - lastEndMs)))} left`;
   }
+}
+
+/** Returns the number of rows in each state that has rows, such as `3 done`. */
+export function stateCounts(counts: Tally['counts']): string[] {
+  return rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
 }
 
 function rateText(rate: number): string {
@@ -151,11 +154,15 @@ export interface Results {
 }
 
 /**
- * Opens the `--results` file or pipe for appending. Only its owner can read it. `redact` removes the key from each line, and
- * signatures are removed from URLs.
+ * Opens the `--results` file or pipe for appending. Only its owner can read it. `redact` removes the key from each
+ * line, and signatures are removed from URLs. Undefined without a path.
  * @throws MgwError('local_io'), exit 10, if the file cannot be opened.
  */
-export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {
+export async function openResults(
+  path: string | undefined,
+  redact: (text: string) => string,
+): Promise<Results | undefined> {
+  if (path === undefined) return undefined;
   const file = await open(path, 'a', 0o600).catch((error: unknown) => {
     throw localError(error, resolve(path), 'no');
   });

@@ -1,11 +1,12 @@
 import type { RowSelection } from '../../batch/row-selection.ts';
 import type { Batch, Plan } from '../../batch/plan.ts';
-import { labelOf, type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
+import { labelOf, type PlannedRow, type RowState } from '../../batch/planned-row.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
 import type { RowEnd } from '../../batch/row-state.ts';
 import { flagsAsTyped, type RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
+import { stateCounts } from './batch-display.ts';
 import { appendSummary, type Cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
@@ -22,7 +23,7 @@ import {
 } from './plan.ts';
 import { add, type Decimal, formatDecimal, max, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
-import { globalArguments } from '../../flows/next.ts';
+import { commandWithGlobals } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
@@ -63,12 +64,12 @@ export class BatchReport {
   /** The number of rows with a file that differs from the request. */
   #differing = 0;
 
-  /** @param currency the currency name to print after amounts */
+  /** @param currency the currency name to print after amounts; not needed to report single rows */
   constructor(
     file: string,
     options: RunBatchOptions & Pick<RowSelection, 'ids'>,
     globals: Globals,
-    currency: string,
+    currency = '',
   ) {
     this.#currency = currency;
     this.#repeat = { file, flags: flagsAsTyped(options), isById: options.ids !== undefined };
@@ -146,11 +147,9 @@ export class BatchReport {
     stopError: MgwError | undefined,
     exitCode: number,
   ): Promise<Outcome> {
-    const states = rowStates.filter((state) => tally.counts[state] > 0);
-    const counts = states.map((state) => `${tally.counts[state]} ${state}`);
     const bad = tally.bad > 0 ? [`${tally.bad} skipped`] : [];
     const parts = [
-      `${batch.name}: ${[...counts, ...bad].join(', ') || 'no rows'}`,
+      `${batch.name}: ${[...stateCounts(tally.counts), ...bad].join(', ') || 'no rows'}`,
       `${counted(tally.files, 'file')} saved`,
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
@@ -267,8 +266,8 @@ export class BatchReport {
     return formatDecimal(max(forRow, forBatch));
   }
 
-  #words([mgw = 'mgw', ...rest]: string[]): string {
-    return [mgw, ...globalArguments(this.#globals).flat(), ...rest].map(shellWord).join(' ');
+  #words(command: string[]): string {
+    return commandWithGlobals(command, this.#globals).map(shellWord).join(' ');
   }
 
   async #stepSummary(context: Context, summary: string, unfinished: readonly UnfinishedRow[]): Promise<void> {
@@ -280,12 +279,7 @@ export class BatchReport {
       cell(summary),
       ...(rows.length === 0 ? [] : ['', ...markdownTable(head, rows, cell)]),
     ];
-    const { io, progress } = context;
-    await appendSummary('mgw batch', lines, {
-      env: io.env,
-      redact: (text) => context.redact(text),
-      note: (text) => progress.note(text),
-    });
+    await appendSummary('mgw batch', lines, context);
   }
 }
 

@@ -16,8 +16,7 @@ import {
 } from './progress.ts';
 import { printableLine } from '../../printable.ts';
 import type { Ora } from 'ora';
-import type * as TextWidth from '../help/wrap.ts';
-import { wrap, type Measure } from '../help/wrap.ts';
+import { cutToWidth, widthOf, wrap, type Measure } from '../help/wrap.ts';
 
 /** Creates the progress display: a spinner and a bar on a terminal, otherwise plain lines without control codes. */
 export function createProgress(options: ProgressOptions): Progress {
@@ -123,7 +122,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
   let showsNotesOnly = false;
   const lines = (): readonly string[] =>
     linesOf(activity, [...jobs.values()], [...calls], clock.monotonic() - (startedAt ?? 0), clock.now());
-  const line = spinningLine(options, (widths) => fittingLine(lines(), columns() - reservedColumns, widths));
+  const line = spinningLine(options, () => fittingLine(lines(), columns() - reservedColumns));
   const show = (atOnce = false): void => {
     if (showsNotesOnly) return;
     if (activity === undefined && jobs.size === 0 && calls.size === 0) {
@@ -174,7 +173,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
   };
 }
 
-// A note may be printed before the character widths are loaded, so non-Latin characters are treated as wide.
+// Treats non-Latin characters as wide, because measuring them would load the character widths for every note.
 const maxWidthOf: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
@@ -206,15 +205,12 @@ function showAfterDelay(what: string, calls: Set<string>, show: () => void): () 
 }
 
 // Returns the first line that fits. Later lines are shorter and less detailed.
-function fittingLine(lines: readonly string[], maxWidth: number, { widthOf, cutToWidth }: Widths): string {
+function fittingLine(lines: readonly string[], maxWidth: number): string {
   const plain = lines.map((line) => printableLine(line));
   return (
     plain.find((line) => widthOf(line) <= maxWidth) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, maxWidth))
   );
 }
-
-/** The functions that measure text, loaded when there is something to display. */
-type Widths = Pick<typeof TextWidth, 'widthOf' | 'cutToWidth'>;
 
 interface SpinningLine {
   prepare(): void;
@@ -227,9 +223,8 @@ interface SpinningLine {
 
 // Loads ora when there is something to display. Starts the spinner once ora is loaded, unless nothing is left to
 // display.
-function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
+function spinningLine({ stderr, color }: ProgressOptions, text: () => string): SpinningLine {
   let spinner: Ora | undefined;
-  let text = (): string => '';
   let loading: Promise<void> | undefined;
   let isShown = false;
   let redrawTimer: NodeJS.Timeout | undefined;
@@ -242,8 +237,7 @@ function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Width
     }, redrawMs).unref();
   };
   const load = async (): Promise<void> => {
-    const [{ default: ora }, widths] = await Promise.all([import('ora'), import('../help/wrap.ts')]);
-    text = () => textOf(widths);
+    const { default: ora } = await import('ora');
     spinner = ora({ stream: stderr, isEnabled: true, discardStdin: false, color: color ? 'cyan' : false });
     startSpinner();
   };

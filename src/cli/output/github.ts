@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { appendFile } from 'node:fs/promises';
+import type { Context } from '../context.ts';
 import { shellWord } from './human.ts';
 import { exitCodeOf, type Outcome } from './outcome.ts';
 import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
@@ -7,11 +8,10 @@ import type { JobFile } from '../../job.ts';
 import { printable, printableLine } from '../../printable.ts';
 import { withoutSignatures } from '../../redact.ts';
 
-/** The dependencies for reporting to a workflow. */
-interface WorkflowDeps {
-  env: NodeJS.ProcessEnv;
-  redact: (text: string) => string;
-  note: (text: string) => void;
+/** The parts of a context that are needed to report to a workflow. */
+export interface WorkflowContext extends Pick<Context, 'redact'> {
+  io: Pick<Context['io'], 'env'>;
+  progress: Pick<Context['progress'], 'note'>;
 }
 
 interface JobView {
@@ -31,12 +31,12 @@ interface JobView {
  * …) and a table in the step's summary, if the runner provides files for them. Never throws, because the command has
  * already done its work.
  */
-export async function reportToWorkflow(outcome: Outcome, deps: WorkflowDeps): Promise<void> {
+export async function reportToWorkflow(outcome: Outcome, context: WorkflowContext): Promise<void> {
   const { json } = outcome;
   const jobs = jobsOf(json);
   const files = (json['files'] as JobFile[] | undefined) ?? [];
-  await appendTo('GITHUB_OUTPUT', outputsText(jobs, files, exitCodeOf(outcome)), deps);
-  await appendSummary('mgw', (cell) => summaryLines(outcome, jobs, files, cell), deps);
+  await appendTo('GITHUB_OUTPUT', outputsText(jobs, files, exitCodeOf(outcome)), context);
+  await appendSummary('mgw', (cell) => summaryLines(outcome, jobs, files, cell), context);
 }
 
 function jobsOf(json: Outcome['json']): JobView[] {
@@ -113,23 +113,23 @@ export function markdownTable(
 export async function appendSummary(
   title: string,
   lines: (cell: Cell) => readonly string[],
-  deps: WorkflowDeps,
+  context: WorkflowContext,
 ): Promise<void> {
   // Redacts before escaping, because an escaped secret is not recognized.
   const cell: Cell = (text) =>
-    printableLine(withoutSignatures(deps.redact(text)), 1000).replace(/[|\\`<>&*_~[\]]/g, '\\$&');
-  await appendTo('GITHUB_STEP_SUMMARY', [`### ${title}`, '', ...lines(cell), '', ''].join('\n'), deps);
+    printableLine(withoutSignatures(context.redact(text)), 1000).replace(/[|\\`<>&*_~[\]]/g, '\\$&');
+  await appendTo('GITHUB_STEP_SUMMARY', [`### ${title}`, '', ...lines(cell), '', ''].join('\n'), context);
 }
 
 async function appendTo(
   name: 'GITHUB_OUTPUT' | 'GITHUB_STEP_SUMMARY',
   text: string,
-  { env, redact, note }: WorkflowDeps,
+  context: WorkflowContext,
 ): Promise<void> {
-  const path = env[name];
+  const path = context.io.env[name];
   if (!path) return;
-  await appendFile(path, withoutSignatures(redact(text))).catch((error: unknown) =>
-    note(`${name} cannot be written: ${messageOf(error)}`),
+  await appendFile(path, withoutSignatures(context.redact(text))).catch((error: unknown) =>
+    context.progress.note(`${name} cannot be written: ${messageOf(error)}`),
   );
 }
 

@@ -97,10 +97,11 @@ type Terminal = Writable & { isTTY?: boolean; columns?: number };
 export const plain: Paint = (_, text) => text;
 
 /**
- * Returns a stream's colours: none if it is not a terminal, does not support colours, or the user has disabled them.
+ * Returns a stream's colours: none if it is not a terminal, does not support colours, or the user has disabled them,
+ * for example by `--no-color` (`color`).
  */
-export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
-  const isSupported = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
+export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv, color = true): Paint {
+  const isSupported = color && isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
   return isSupported ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;
 }
 

@@ -67,9 +67,12 @@ function pickFields(value: unknown, fields: readonly string[]): unknown {
 /**
  * Compares the names in `--fields` with the members of the document. If the document has any of the names, the others
  * may be optional members, so no name is reported as unknown. The same applies if the document has an empty list,
- * because any name may be a member of the list's entries.
+ * because any name may be a member of the list's entries. `known` contains the names of the document's members.
  */
-export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
+export function unknownFields(
+  json: Record<string, unknown>,
+  fields: readonly string[],
+): { unknown: readonly string[]; known: readonly string[] } {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
   const isEmpty = Object.values(json).some((value) => Array.isArray(value) && value.length === 0);
   const known = new Set([
@@ -78,12 +81,6 @@ export function unknownFields(json: Record<string, unknown>, fields: readonly st
   ]);
   const isKnown = isEmpty || fields.some((name) => known.has(name));
   return { unknown: isKnown ? [] : fields, known: [...known] };
-}
-
-/** The names in `--fields` that are not in a document, and the names that the document contains. */
-export interface UnknownFields {
-  unknown: readonly string[];
-  known: readonly string[];
 }
 
 /** Returns the JSON representation of an error. */

@@ -15,7 +15,7 @@ import { pathFor } from '../../batch/row-state.ts';
 import { usageError, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
-import { globalArguments } from '../../flows/next.ts';
+import { commandWithGlobals } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
 import { isObjectUrl } from '../../store-url.ts';
 import type { Context } from '../context.ts';
@@ -138,8 +138,7 @@ export function nextOf(planned: PlannedRow, globals: Globals): string[] | undefi
   const isUnfinished = state === 'running' && changes !== undefined;
   if (state !== 'unknown' && !isUnfinished) return undefined;
   const command = isUnfinished ? fetchTo(take.job, pathFor(path, take.job)) : resolveCommand(take.job);
-  const [mgw = 'mgw', ...rest] = command;
-  return [mgw, ...globalArguments(globals).flat(), ...rest];
+  return commandWithGlobals(command, globals);
 }
 
 /** The batch command to repeat, with all its flags. Without `--budget`, for example, there would be no limit. */

@@ -1,13 +1,12 @@
-import { globalArguments } from '../../flows/next.ts';
-import { currencyOf } from '../../flows/prices.ts';
+import { commandWithGlobals } from '../../flows/next.ts';
 import { writeFile } from 'node:fs/promises';
 import type { WorkerWatcher } from '../../batch/row-runner.ts';
 import type { Batch } from '../../batch/plan.ts';
-import { type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
+import type { PlannedRow, RowState } from '../../batch/planned-row.ts';
 import { Tally, type RowEnd } from '../../batch/row-state.ts';
 import type { Context } from '../context.ts';
 import { write } from '../io.ts';
-import { BatchDisplay, openResults, type Results } from './batch-display.ts';
+import { BatchDisplay, openResults, stateCounts, type Results } from './batch-display.ts';
 import { BatchReport } from './batch-report.ts';
 import { shellWord } from './human.ts';
 import type { Outcome } from './outcome.ts';
@@ -22,10 +21,8 @@ export class WorkerReport implements WorkerWatcher {
   readonly #context: Context;
   readonly #display: BatchDisplay;
   readonly #tally = new Tally();
-  readonly #reports = new Map<string, BatchReport>();
   readonly #results: Results | undefined;
   readonly #healthFile: string | undefined;
-  readonly #currency: string;
   readonly #strict: boolean;
   readonly #rows: Record<string, unknown>[] = [];
   /** The number of done rows with a file that differs from the request. */
@@ -40,15 +37,11 @@ export class WorkerReport implements WorkerWatcher {
   private constructor(
     context: Context,
     results: Results | undefined,
-    { healthFile, currency, strict = false }: { healthFile?: string; currency: string; strict?: boolean },
+    { healthFile, strict = false }: { healthFile?: string; strict?: boolean },
   ) {
-    this.#currency = currency;
     this.#strict = strict;
-    const { io, globals, clock } = context;
-    const color = globals.color !== false && !io.env['NO_COLOR'];
-    const displayOptions = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
     this.#context = context;
-    this.#display = new BatchDisplay(displayOptions, this.#tally, () => '');
+    this.#display = new BatchDisplay(context.displayOptions, this.#tally, () => '');
     this.#results = results;
     this.#healthFile = healthFile;
   }
@@ -58,10 +51,8 @@ export class WorkerReport implements WorkerWatcher {
     context: Context,
     { results, healthFile, strict }: { results?: string; healthFile?: string; strict?: boolean },
   ): Promise<WorkerReport> {
-    const file =
-      results === undefined ? undefined : await openResults(results, (text) => context.redact(text));
-    const currency = currencyOf(await context.settings());
-    const report = new WorkerReport(context, file, { healthFile, currency, strict });
+    const file = await openResults(results, (text) => context.redact(text));
+    const report = new WorkerReport(context, file, { healthFile, strict });
     context.progress.showNotesOnly();
     await report.#display.start();
     return report;
@@ -79,13 +70,12 @@ export class WorkerReport implements WorkerWatcher {
 
   async ended({ name }: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void> {
     const { globals, io } = this.#context;
-    const report = this.#reportOf(name);
+    const report = new BatchReport(name, { strict: this.#strict }, globals);
     this.#tally.move(end.planned.state, state);
     this.#tally.ended += 1;
     this.#tally.files += end.files.length;
     if (isReturned) this.#returned.set(`${name}/${end.planned.id}`, state);
     if (state === 'done') this.#countMismatch(end.files);
-    report.addEnded(end, state);
     const result = report.resultLine(end, state);
     await this.#results?.add(result);
     if (globals.json && result['exit_code'] !== exitCodes.ok)
@@ -94,12 +84,8 @@ export class WorkerReport implements WorkerWatcher {
     const line = `${name}/${report.logLine(end, state)}${isReturned ? ' (returned to the queue)' : ''}${next}`;
     this.#display.rowEnded(end.planned, state, this.#context.redact(line));
     if (globals.json || end.files.length === 0) return;
-    let written = Promise.resolve();
     const paths = end.files.map(({ path }) => `${path}\n`).join('');
-    this.#display.withSpinnerHidden(() => {
-      written = write(io.stdout, paths, 'yes');
-    });
-    await written;
+    await this.#display.withSpinnerHidden(() => write(io.stdout, paths, 'yes'));
   }
 
   skipped({ name }: Batch, planned: PlannedRow): void {
@@ -126,9 +112,9 @@ export class WorkerReport implements WorkerWatcher {
     );
   }
 
-  note(text: string, [mgw = '', ...rest]: string[] = []): void {
-    const next = [mgw, ...globalArguments(this.#context.globals).flat(), ...rest];
-    this.#printLine(mgw === '' ? text : `${text} → ${next.map(shellWord).join(' ')}`);
+  note(text: string, next: string[] = []): void {
+    const words = commandWithGlobals(next, this.#context.globals).map(shellWord);
+    this.#printLine(words.length === 0 ? text : `${text} → ${words.join(' ')}`);
   }
 
   alive(): void {
@@ -149,10 +135,9 @@ export class WorkerReport implements WorkerWatcher {
   outcome(stopError: MgwError | undefined, signalExitCode: number | undefined): Outcome {
     this.#display.stop();
     const { counts, files, rows } = this.#tally;
-    const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
     const returned = this.#returned.size > 0 ? `; ${this.#returned.size} returned to the queue` : '';
     const saved = `${counted(files, 'file')} saved`;
-    this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${returned}.`);
+    this.#context.progress.note(`${stateCounts(counts).join(', ') || 'no rows'}; ${saved}${returned}.`);
     if (this.#differing > 0)
       this.#context.progress.note(
         `${counted(this.#differing, 'row')} with a file that differs from the request: mgw jobs ls --mismatched`,
@@ -177,14 +162,6 @@ export class WorkerReport implements WorkerWatcher {
     if (state === undefined) return;
     this.#returned.delete(`${batch}/${id}`);
     this.#tally.counts[state] -= 1;
-  }
-
-  #reportOf(name: string): BatchReport {
-    const report =
-      this.#reports.get(name) ??
-      new BatchReport(name, { strict: this.#strict }, this.#context.globals, this.#currency);
-    this.#reports.set(name, report);
-    return report;
   }
 
   #countMismatch(files: readonly JobFile[]): void {

@@ -48,7 +48,7 @@ it.skipIf(process.platform === 'win32')('--results can be a named pipe', async (
   execFileSync('mkfifo', [pipe]);
   const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
   const results = await openResults(pipe, (text) => text);
-  await results.add({ id: 'a' });
-  await results.close();
+  await results?.add({ id: 'a' });
+  await results?.close();
   expect(readFileSync(reader, 'utf8')).toBe('{"id":"a"}\n');
 });

@@ -7,8 +7,10 @@ import { WorkerReport } from '../../../src/cli/output/worker-report.ts';
 import { systemClock } from '../../../src/clock.ts';
 import { MgwError } from '../../../src/errors.ts';
 
+const io = { stdout: new PassThrough(), stderr: new PassThrough(), env: {} };
 const context = {
-  io: { stdout: new PassThrough(), stderr: new PassThrough(), env: {} },
+  io,
+  displayOptions: { ...io, quiet: false, color: false, clock: systemClock },
   globals: { json: true },
   clock: systemClock,
   progress: { showNotesOnly: () => undefined, note: () => undefined },

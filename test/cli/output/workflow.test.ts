@@ -23,7 +23,11 @@ beforeEach(() => {
 
 function tell(outcome: Parameters<typeof reportToWorkflow>[0]): Promise<void> {
   const redact = (text: string): string => text.replaceAll('sk_secret', '[redacted]');
-  return reportToWorkflow(outcome, { env, redact, note: (text) => void notes.push(text) });
+  return reportToWorkflow(outcome, {
+    io: { env },
+    redact,
+    progress: { note: (text) => void notes.push(text) },
+  });
 }
 
 // Parses the output file as GitHub's runner does.

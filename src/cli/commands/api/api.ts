@@ -5,9 +5,9 @@ import { optionJson, optionText } from '../../input.ts';
 import { interruptions } from '../../io.ts';
 import { oneOf, repeatable, single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { addRetriesOption, requestTimeoutOption, timeoutOption } from '../../wait-options.ts';
+import { addCallOptions } from '../../wait-options.ts';
 import { MgwError, usageError } from '../../../errors.ts';
-import { type AuthScheme, bearer, type Exchange, xApiKey } from '../../../exchange.ts';
+import { bearer, type Exchange, xApiKey } from '../../../exchange.ts';
 import type { GatewayClient } from '../../../http/client.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { interruptionError } from '../../../payment/errors.ts';
@@ -29,12 +29,10 @@ export function registerApi(command: Command, run: Run): void {
     .addOption(single('--body <json>', 'the body: JSON, @FILE, or - for stdin'))
     .addOption(repeatable('--header <line>', "a header: 'Name: value'"))
     .addOption(
-      oneOf(single('--auth <how>', 'how to send the key (default bearer)'), ['bearer', 'x-api-key', 'none']),
+      oneOf(single('--auth <how>', 'how to send the key (default bearer)'), Object.keys(authSchemes)),
     )
-    .option('--include', 'print the status and headers before the body')
-    .addOption(timeoutOption())
-    .addOption(requestTimeoutOption(' (default 2m)'));
-  addRetriesOption(command);
+    .option('--include', 'print the status and headers before the body');
+  addCallOptions(command, '2m');
   command
     .addHelpText('after', examples)
     .action((method: string, path: string) =>
@@ -111,15 +109,12 @@ async function keylessClient(context: Context): Promise<GatewayClient> {
 interface ApiOptions {
   body?: string;
   header?: string[];
-  auth?: ApiAuth;
+  auth?: keyof typeof authSchemes;
   include?: boolean;
 }
 
-/** How the key is sent; `none` if it is not sent. */
-type ApiAuth = 'bearer' | 'x-api-key' | 'none';
-
 /** The scheme for each value of `--auth`. With `none`, the client has no key to send. */
-const authSchemes: Record<ApiAuth, AuthScheme> = { bearer, 'x-api-key': xApiKey, none: bearer };
+const authSchemes = { bearer, 'x-api-key': xApiKey, none: bearer };
 
 /** Builds the exchange for a raw call. @throws MgwError('usage') if an argument or flag is invalid. */
 async function apiRequest(

@@ -2,17 +2,15 @@ import { counted } from '../../../printable.ts';
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { readStdin } from '../../input.ts';
 import { interruptions } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { readHidden, readLine } from '../../input.ts';
+import { readHidden, readLine, readStdin } from '../../input.ts';
 import { baseUrlRule, parseBaseUrl } from '../../../config/base-url.ts';
-import { resolveNoInput } from '../../../config/resolve.ts';
 import { checkKey, keyOfFile } from '../../../config/key.ts';
 import { withValue } from '../../../config/setting-names.ts';
 import { badSetting, type Layers, lookUp, namedProfile } from '../../../config/layers.ts';
 import { configPath, readConfig } from '../../../config/read.ts';
-import { resolveSettings, type Settings } from '../../../config/resolve.ts';
+import { resolveNoInput, resolveSettings, type Settings } from '../../../config/resolve.ts';
 import type { ConfigFile, Profile } from '../../../config/schema.ts';
 import { type ErrorCode, messageOf, MgwError, toMgwError, usageError } from '../../../errors.ts';
 import { isLoopbackHost } from '../../../exchange.ts';
@@ -227,7 +225,7 @@ async function removeKey(context: Context): Promise<Outcome> {
 }
 
 /** Returns the setting layers and the config file. The chosen profile need not exist. */
-async function readLayers({ io, globals }: Context): Promise<Layers & { file: ConfigFile }> {
+async function readLayers({ io, globals }: Context): Promise<LoginLayers> {
   const file = await readConfig(io.env);
   const profileName = namedProfile(globals.profile, io.env, file);
   const { value: name } = profileName;

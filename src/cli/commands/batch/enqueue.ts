@@ -7,7 +7,7 @@ import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './run.ts';
 import { type NamedBatch, openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { addBatchOptions, type BatchOptions } from './options.ts';
+import { addBatchOptions, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -16,12 +16,7 @@ import { sidecarOption } from '../../wait-options.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
 import { counted, printableLine } from '../../../printable.ts';
 
-interface EnqueueOptions extends BatchOptions {
-  concurrency?: number;
-  perMinute?: number;
-  budget?: string;
-  sidecar?: boolean;
-  skipBad?: boolean;
+interface EnqueueOptions extends RunBatchOptions {
   again?: boolean;
 }
 

@@ -1,6 +1,5 @@
 import { resolve } from 'node:path';
-import type { Command } from 'commander';
-import { Option } from 'commander';
+import { type Command, Option } from 'commander';
 import type { Film } from '../../../batch/film.ts';
 import { type JoinPlan, planJoin, joinClips } from '../../../batch/join.ts';
 import { exitCodes, type MgwError, usageError } from '../../../errors.ts';
@@ -8,7 +7,7 @@ import { savedFile } from '../../../flows/earlier-job.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import { copiesIn } from '../../../flows/local-copies.ts';
 import type { JobFile } from '../../../job.ts';
-import { globalArguments } from '../../../flows/next.ts';
+import { commandWithGlobals } from '../../../flows/next.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Run } from '../../command-tree.ts';
@@ -113,11 +112,7 @@ function commandsToMake({ missing }: JoinPlan, repeat: RepeatCommand, globals: G
     state: row.state,
     next: commandOf(row, row.state, repeat),
   }));
-  return commandsFor(rows, repeat).map(([mgw = 'mgw', ...rest]) => [
-    mgw,
-    ...globalArguments(globals).flat(),
-    ...rest,
-  ]);
+  return commandsFor(rows, repeat).map((command) => commandWithGlobals(command, globals));
 }
 
 function filmPath(output: string | undefined): string {

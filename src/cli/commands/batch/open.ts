@@ -1,4 +1,3 @@
-import type { Readable } from 'node:stream';
 import { basename, dirname, extname, parse, relative, resolve, sep } from 'node:path';
 import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
@@ -11,6 +10,7 @@ import { kindOf, modelOf, type Work } from '../../../batch/planned-row.ts';
 import type { BatchOptions } from './options.ts';
 import { readableFolders, rowComposer } from './row-work.ts';
 import type { Context } from '../../context.ts';
+import { readStdinBytes } from '../../input.ts';
 import { type Decimal, parseDecimal } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { recordedAssets } from '../../../flows/earlier-job.ts';
@@ -41,7 +41,7 @@ export async function openBatch(
   const manifest = await openManifest(file, {
     commandDefaults: parseDefaults(options.default ?? [], columns),
     format: options.format,
-    content: file === '-' ? await readManifest(context.io.stdin) : undefined,
+    content: file === '-' ? await readStdinBytes(context.io, stdinAdvice) : undefined,
     columns,
     kindOf: async (model) => (await protocolOfModel(context, model, listing, { dryRun: true })).name,
   });
@@ -60,25 +60,7 @@ export async function openBatch(
   };
 }
 
-/**
- * The maximum size of a manifest on standard input, in bytes. The manifest is kept in memory, because it is read more
- * than once.
- */
-const maxStdinBytes = 64 * 1024 * 1024;
-
-async function readManifest(stdin: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of stdin as AsyncIterable<Buffer>) {
-    chunks.push(Buffer.from(chunk));
-    size += chunk.length;
-    if (size > maxStdinBytes)
-      throw usageError(
-        'Standard input is larger than 64 MiB. Save the manifest to a file, and use the file.',
-      );
-  }
-  return Buffer.concat(chunks);
-}
+const stdinAdvice = ' Save the manifest to a file, and use the file.';
 
 // A manifest may be untrusted, so its output must be below the current folder or the manifest's folder. `root` also
 // prevents the output from leading elsewhere through a symbolic link.

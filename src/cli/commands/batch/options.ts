@@ -12,13 +12,7 @@ import {
   single,
   wholeNumber,
 } from '../../options.ts';
-import {
-  addWaitOptions,
-  markOption,
-  sidecarOption,
-  strictOption,
-  type WaitOptions,
-} from '../../wait-options.ts';
+import { addWaitOptions, markOption, sidecarOption, strictOption } from '../../wait-options.ts';
 
 /** Options shared by the batch commands. */
 export interface BatchOptions {
@@ -74,7 +68,8 @@ export function addBatchOptions(command: Command): void {
 }
 
 /** Options shared by commands that run rows. */
-export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOptions {
+export interface RunBatchOptions extends BatchOptions, BudgetOptions {
+  timeout?: string;
   concurrency?: number;
   perMinute?: number;
   skipBad?: boolean;

@@ -1,5 +1,4 @@
-import type { Command } from 'commander';
-import { Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { retryOf, retryOfRated, type RowSelection } from '../../../batch/row-selection.ts';
 import { usageError } from '../../../errors.ts';
 import type { Context } from '../../context.ts';

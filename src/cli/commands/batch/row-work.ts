@@ -7,11 +7,12 @@ import { composeVideo } from '../../../flows/compose-video.ts';
 import { type Listing, oneListing } from '../../../flows/models.ts';
 import { fixedExtension } from '../../../jobs/output.ts';
 import type { JsonObject } from '../../../json.ts';
-import { fileNamedBy, longName, type FlagValue } from '../../../protocols/compose.ts';
 import { protocolNamed } from '../../../protocols/registry.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
 import { optionObject, decodeUtf8, readInputFile } from '../../input.ts';
+import { shellWord } from '../../output/human.ts';
+import { withFiles } from '../video/body.ts';
 import { realpath } from 'node:fs/promises';
 import { dirname, isAbsolute, join, parse, relative, resolve, sep } from 'node:path';
 import { printableLine } from '../../../printable.ts';
@@ -32,7 +33,7 @@ export function rowComposer(
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
-    const { flags, fromFiles } = await readFlags(row, files);
+    const { flags, fromFiles } = await withFiles(rowFlags(row.kind), row.flags, files);
     const body = await readBody(row.body, files);
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
@@ -43,28 +44,6 @@ export function rowComposer(
     // Advice may quote values, and a manifest may refer to files of other people (design 13).
     return fromFiles.length === 0 ? video : { ...video, advice: [] };
   };
-}
-
-// Reads the files that flag values refer to. `fromFiles` names the flags whose text came from a file, because that text
-// must not be interpreted as a file name.
-async function readFlags(
-  { kind, flags: flagValues }: Row,
-  files: RowFiles,
-): Promise<{ flags: Record<string, FlagValue>; fromFiles: string[] }> {
-  const flags: Record<string, FlagValue> = { ...flagValues };
-  const fromFiles: string[] = [];
-  for (const flag of rowFlags(kind)) {
-    const name = longName(flag);
-    const value = flagValues[name];
-    const file = value === undefined ? undefined : fileNamedBy(flag, value);
-    if (file === undefined) continue;
-    if (flag.kind === 'file') flags[name] = await files.bytes(file, name);
-    else {
-      flags[name] = withoutLineEnd(await files.text(file, name));
-      fromFiles.push(name);
-    }
-  }
-  return { flags, fromFiles };
 }
 
 async function readBody(source: Row['body'], files: RowFiles): Promise<JsonObject | undefined> {
@@ -84,7 +63,7 @@ async function speechWork(
   if (text === undefined && file === undefined) throw usageError('text or file is required');
   const hasFile = file !== undefined;
   const speechText = hasFile
-    ? withoutLineEnd(await files.text(file, 'file')).replace(/^\ufeff/, '')
+    ? (await files.text(file, 'file')).replace(/\r?\n$/, '').replace(/^\ufeff/, '')
     : (text ?? '');
   const rate = flags['sample-rate'];
   const fields = {
@@ -101,10 +80,6 @@ async function speechWork(
     ...composeSpeech(speechText, target, fields, await context.settings()),
     isFromFile,
   };
-}
-
-function withoutLineEnd(text: string): string {
-  return text.replace(/\r?\n$/, '');
 }
 
 /**
@@ -176,7 +151,7 @@ class RowFiles {
     // already permitted.
     const neededFolder = dirname((isPermitted && real) || requestedPath);
     throw usageError(
-      `${field}: ${shownPath} is outside the folders that this batch can read. To allow it: --allow-files ${quoteFolder(neededFolder)}`,
+      `${field}: ${shownPath} is outside the folders that this batch can read. To allow it: --allow-files ${shellWord(printableLine(neededFolder, 200))}`,
     );
   }
 
@@ -186,9 +161,4 @@ class RowFiles {
       return relativePath !== '' && !isAbsolute(relativePath) && relativePath.split(sep)[0] !== '..';
     });
   }
-}
-
-function quoteFolder(folder: string): string {
-  const shownFolder = printableLine(folder, 200);
-  return /^[\w./@:+-]+$/.test(shownFolder) ? shownFolder : `'${shownFolder.replaceAll("'", `'\\''`)}'`;
 }

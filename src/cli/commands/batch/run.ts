@@ -79,7 +79,8 @@ export async function execute(
   // A run that found only changed rows, for instance because of a wrong -d, must not change the options of later runs.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await rememberOptions(context, batch, options);
-  const [results, display] = [await resultsOf(context, options), displayOf(context, ready, report)];
+  const results = await openResults(options.results, (text) => context.redact(text));
+  const display = new BatchDisplay(context.displayOptions, ready.tally, () => report.money());
   context.progress.showNotesOnly();
   if (ready.tally.chosen > 0) await display.start();
   try {
@@ -118,10 +119,6 @@ async function queueUpdaterOf(
   return queueUpdater(name, deps, fleet.query, (text) => display.note(context.redact(text)));
 }
 
-async function resultsOf(context: Context, { results }: RunBatchOptions): Promise<Results | undefined> {
-  return results === undefined ? undefined : openResults(results, (text) => context.redact(text));
-}
-
 // Reports done rows that will be remade, because the user may have selected them by mistake.
 function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
   const ids = [...chosen.values()].flatMap(({ id, state }) => (paidStates.includes(state) ? [id] : []));
@@ -133,13 +130,6 @@ function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
 
 const paidStates: readonly RowState[] = ['done', 'failed', 'changed', 'stale'];
 const maxNamed = 10;
-
-function displayOf(context: Context, { tally }: ReadyRun, report: BatchReport): BatchDisplay {
-  const { io, globals, clock } = context;
-  const color = globals.color !== false && !io.env['NO_COLOR'];
-  const displayOptions = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
-  return new BatchDisplay(displayOptions, tally, () => report.money());
-}
 
 function watcherOf(
   context: Context,
@@ -177,11 +167,7 @@ function watcherOf(
       );
       if (globals.json || end.files.length === 0) return;
       const paths = end.files.map(({ path }) => `${path}\n`).join('');
-      let written = Promise.resolve();
-      display.withSpinnerHidden(() => {
-        written = write(io.stdout, paths, 'yes');
-      });
-      await written;
+      await display.withSpinnerHidden(() => write(io.stdout, paths, 'yes'));
     },
   };
 }

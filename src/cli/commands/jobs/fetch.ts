@@ -2,10 +2,9 @@ import type { Command } from 'commander';
 import { toMgwError } from '../../../errors.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import type { Run } from '../../command-tree.ts';
-import { handleModelOption, handleProtocol } from '../video/status.ts';
+import { examplesFor, handleModelOption, handleProtocol, wordsOf } from '../video/status.ts';
 import type { Context } from '../../context.ts';
-import type { Outcome } from '../../output/outcome.ts';
-import { runForRefs, withOwnSignals } from '../../output/outcome.ts';
+import { type Outcome, runForRefs, withOwnSignals } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { addFetchOptions, checkStdout, targetOf, type OutputOptions } from '../../wait-options.ts';
 import { withOutput } from '../../../flows/next.ts';
@@ -47,21 +46,12 @@ export function registerFetchOf(command: Command, protocol: Protocol | undefined
   if (protocol === undefined) command.addOption(handleModelOption());
   addFetchOptions(command, 'JOB.mp4');
   const examples = ['@last -o out.mp4', '@last -o clips/', '@last --json --timeout 10m'];
-  command
-    .addHelpText(
-      'after',
-      `\nExamples:${examples.map((rest) => `\n  $ ${['mgw', ...wordsOf(protocol), rest].join(' ')}`).join('')}`,
-    )
-    .action((refs: string[]) =>
-      run(command, async (context) => {
-        const chosenProtocol = protocol ?? (await handleProtocol(context, command.opts()));
-        return fetchJobs(context, refs, command.opts(), wordsOf(chosenProtocol), chosenProtocol);
-      }),
-    );
-}
-
-function wordsOf(protocol: Protocol | undefined): string[] {
-  return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'fetch'];
+  command.addHelpText('after', examplesFor(wordsOf('fetch', protocol), examples)).action((refs: string[]) =>
+    run(command, async (context) => {
+      const chosenProtocol = protocol ?? (await handleProtocol(context, command.opts()));
+      return fetchJobs(context, refs, command.opts(), wordsOf('fetch', chosenProtocol), chosenProtocol);
+    }),
+  );
 }
 
 // The maximum number of jobs in progress. High enough that a few slow jobs do not block the others; low enough that a

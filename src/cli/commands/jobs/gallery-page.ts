@@ -4,7 +4,7 @@ import { interruptions, write } from '../../io.ts';
 import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { thisHost } from '../../../config/places.ts';
-import { globalArguments } from '../../../flows/next.ts';
+import { commandWithGlobals } from '../../../flows/next.ts';
 import { currencyOf } from '../../../flows/prices.ts';
 import { type CollectDeps, collectItems } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
@@ -38,8 +38,8 @@ async function galleryHtml(
 ): Promise<string> {
   const settings = await context.settings();
   const secrets = settings.key === undefined ? [] : [settings.key.read()];
-  const withGlobals = ([mgw = '', ...rest]: readonly string[]): string =>
-    [mgw, ...globalArguments(context.globals).flat(), ...rest].map(shellWord).join(' ');
+  const withGlobals = (command: readonly string[]): string =>
+    commandWithGlobals(command, context.globals).map(shellWord).join(' ');
   const { home, cwd } = thisHost();
   const redact = redactor(secrets);
   const deps: CollectDeps = {

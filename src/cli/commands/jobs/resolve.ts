@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions, single } from '../../options.ts';
+import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import {
   addOutputOptions,
@@ -13,7 +14,7 @@ import {
 import { readLine } from '../../input.ts';
 import { type ErrorDetails, MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
-import { globalArguments, withKeptFlags, withOutput } from '../../../flows/next.ts';
+import { commandWithGlobals, withKeptFlags, withOutput } from '../../../flows/next.ts';
 import type { Resolution } from '../../../flows/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
@@ -81,18 +82,13 @@ async function promptForResolution(
   ref: string,
   options: ResolveOptions,
 ): Promise<Resolution> {
-  const [{ findDoubt }, { shellWord }] = await Promise.all([
-    import('../../../flows/resolve.ts'),
-    import('../../output/human.ts'),
-  ]);
+  const { findDoubt } = await import('../../../flows/resolve.ts');
   const { job, ways } = await findDoubt(context, ref).catch((error: unknown) => {
     throw error instanceof MgwError ? withOutput(error, options) : error;
   });
   const { possibleHandle } = job.record;
-  const globals = globalArguments(context.globals).flat();
   const lines = ways.map(({ command, meaning }, index) => {
-    const [mgw = '', ...rest] = withKeptFlags(command, options);
-    const words = [mgw, ...globals, ...rest];
+    const words = commandWithGlobals(withKeptFlags(command, options), context.globals);
     return `  ${index + 1}. ${meaning}\n     ${words.map(shellWord).join(' ')}`;
   });
   const text = `Job ${job.id} may have been accepted and charged.`;

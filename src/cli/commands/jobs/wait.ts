@@ -1,15 +1,12 @@
 import { toMgwError } from '../../../errors.ts';
 import type { Command } from 'commander';
-import { type Deadline } from '../../../clock.ts';
-import type { Job } from '../../../job.ts';
+import type { Deadline } from '../../../clock.ts';
 import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Context } from '../../context.ts';
 import { columnsOf, write } from '../../io.ts';
-import { paintOn, plain, withStates } from '../../output/human.ts';
-import { jobLine } from '../../output/human.ts';
-import type { Outcome } from '../../output/outcome.ts';
+import { jobLine, paintOn, withStates } from '../../output/human.ts';
+import { isInterruption, type Outcome, runForRefs, withOwnSignals } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { isInterruption, runForRefs, withOwnSignals } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 
@@ -49,7 +46,7 @@ async function wait(context: Context, refArguments: string[]): Promise<Outcome> 
 // Prints each job as it ends, because the next one may take an hour.
 async function printOutcome(context: Context, { text, ...outcome }: Outcome): Promise<Outcome> {
   const { io, globals, progress } = context;
-  const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
+  const paint = paintOn(io.stdout, io.env, globals.color);
   const line = context.redact(`${withStates(text ?? '', paint)}\n`);
   if (text && !globals.json) await progress.withSpinnerHidden(() => write(io.stdout, line, 'yes'));
   return outcome;
@@ -72,12 +69,9 @@ async function waitForOne(
     const outcome = await deliveredOutcome(context, {}, () =>
       waitFor(found, deadline, deps, hooksOf(context)),
     );
-    return withLine((await deps.ledger.read(job.id)) ?? job, outcome, context);
+    const latest = (await deps.ledger.read(job.id)) ?? job;
+    return { ...outcome, text: jobLine(latest, columnsOf(context.io.stdout)) };
   } catch (error) {
     return { json: {}, error: toMgwError(error) };
   }
-}
-
-function withLine(job: Job, outcome: Outcome, { io }: Context): Outcome {
-  return { ...outcome, text: jobLine(job, columnsOf(io.stdout)) };
 }

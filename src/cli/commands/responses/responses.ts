@@ -1,17 +1,11 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { optionObject, optionText } from '../../input.ts';
+import { bodyOption, optionText } from '../../input.ts';
 import { interruptions, write } from '../../io.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import {
-  addRetriesOption,
-  bodyOptions,
-  requestOptions,
-  requestTimeoutOption,
-  timeoutOption,
-} from '../../wait-options.ts';
+import { addCallOptions, bodyOptions, requestOptions } from '../../wait-options.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { bearer } from '../../../exchange.ts';
 import type { JsonObject } from '../../../json.ts';
@@ -34,10 +28,8 @@ export function registerResponses(command: Command, run: Run): void {
     .addOption(single('-m, --model <name>', 'model (to list the models: mgw models)'))
     .option('--stream', 'print the text as it arrives')
     .addOption(single('--instructions <text>', 'how the model should answer'))
-    .addOption(single('--file <file>', 'read the input from this file; - reads it from stdin'))
-    .addOption(timeoutOption())
-    .addOption(requestTimeoutOption(' (default 10m)'));
-  addRetriesOption(command);
+    .addOption(single('--file <file>', 'read the input from this file; - reads it from stdin'));
+  addCallOptions(command, '10m');
   for (const option of requestOptions('max_output_tokens=200', ...bodyOptions())) command.addOption(option);
   command
     .addHelpText('after', examples)
@@ -105,12 +97,8 @@ async function responsesBody(
 ): Promise<JsonObject> {
   const { model, instructions, stream } = options;
   const inputText = await inputOf(context, input, options);
-  const base =
-    options.body === undefined
-      ? {}
-      : optionObject(await optionText(context, options.body, '--body'), '--body');
   const body: JsonObject = {
-    ...base,
+    ...(await bodyOption(context, options.body)),
     ...(model !== undefined && { model }),
     ...(inputText !== undefined && { input: inputText }),
     ...(instructions !== undefined && { instructions }),

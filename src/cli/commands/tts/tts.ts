@@ -5,8 +5,8 @@ import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import {
+  addCallOptions,
   addOutputOptions,
-  addRetriesOption,
   checkFileOptions,
   checkNoTemplate,
   checkStdout,
@@ -15,9 +15,7 @@ import {
   noCheckOption,
   addEndOptions,
   requestOptions,
-  requestTimeoutOption,
   sidecarOption,
-  timeoutOption,
 } from '../../wait-options.ts';
 import { xApiKey } from '../../../exchange.ts';
 import { checkKeyName } from '../../../jobs/ref.ts';
@@ -43,8 +41,7 @@ function addTtsOptions(command: Command): void {
     );
   addOutputOptions(command);
   command.addOption(sidecarOption()).addOption(markOption());
-  command.addOption(timeoutOption()).addOption(requestTimeoutOption(' (default 2m)'));
-  addRetriesOption(command);
+  addCallOptions(command, '2m');
   addEndOptions(command);
   const moreOptions = [
     ...jobOptions(),

@@ -1,12 +1,11 @@
 import { type Command, Option } from 'commander';
 import type { Context } from '../../context.ts';
-import { optionObject, optionText, readInputFile, readInputText, readStdin } from '../../input.ts';
+import { bodyOption, readInputFile, readInputText, readLine, readStdin } from '../../input.ts';
 import { repeatable, single } from '../../options.ts';
-import { readLine } from '../../input.ts';
 import { usageError } from '../../../errors.ts';
 import { type BodyParts, composeVideo } from '../../../flows/compose-video.ts';
 import type { Listing } from '../../../flows/models.ts';
-import { type JsonObject, parseJson } from '../../../json.ts';
+import { parseJson } from '../../../json.ts';
 import { compose, fileNamedBy, type FlagValue, longName } from '../../../protocols/compose.ts';
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';
 import type { Settings } from '../../../config/resolve.ts';
@@ -44,7 +43,7 @@ export async function composeFromOptions(
     throw usageError('PROMPT and --body cannot both be standard input.');
   if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
   const { set, check, dryRun, endpoint, checkAssets } = options;
-  const body = await bodyFromOptions(context, options.body);
+  const body = await bodyOption(context, options.body);
   if (options.body?.startsWith('@') && options.body !== '@-') fromFiles.push('body');
   const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => readInputFile(path, `--${flag}`);
   const parts = { body, flags, set, fromFiles, check, dryRun, endpoint, checkAssets, readLocalFile };
@@ -81,15 +80,6 @@ async function promptFromStdin(context: Context): Promise<string> {
   return text;
 }
 
-/** Reads the value of `--body`. @throws MgwError('usage') if it is not a JSON object. */
-export async function bodyFromOptions(
-  context: Context,
-  source: string | undefined,
-): Promise<JsonObject | undefined> {
-  if (source === undefined) return undefined;
-  return optionObject(await optionText(context, source, '--body'), '--body');
-}
-
 /** Adds protocol flags to `submit`. */
 export function addFlags(command: Command, flags: readonly Flag[]): void {
   for (const flag of flags) {
@@ -104,29 +94,54 @@ function optionsFor(flag: Flag): Option[] {
   return [new Option(`--${name}`, flag.description), new Option(`--no-${name}`, `the opposite of --${name}`)];
 }
 
-/**
- * Returns the values of the protocol's flags by long name, with the content of files in place of their names. Also
- * returns the names of the flags whose text came from a file.
- */
-async function readFlags(
-  protocol: Protocol,
-  options: Record<string, unknown>,
-): Promise<{ flags: Record<string, FlagValue>; fromFiles: string[] }> {
-  const flags: Record<string, FlagValue> = {};
-  const fromFiles: string[] = [];
-  for (const flag of protocol.flags) {
-    const name = longName(flag);
+/** The values of flags, and the names of the flags whose text came from a file. */
+interface FlagContents {
+  flags: Record<string, FlagValue>;
+  fromFiles: string[];
+}
+
+function readFlags(protocol: Protocol, options: Record<string, unknown>): Promise<FlagContents> {
+  const values: Record<string, FlagValue> = {};
+  for (const name of protocol.flags.map(longName)) {
     const value = options[camelCase(name)] as FlagValue | undefined;
-    if (value === undefined) continue;
-    const file = fileNamedBy(flag, value);
-    if (file === undefined) flags[name] = value;
-    else if (flag.kind === 'file') flags[name] = await readInputFile(file, `--${name}`);
+    if (value !== undefined) values[name] = value;
+  }
+  return withFiles(protocol.flags, values, {
+    bytes: (path, name) => readInputFile(path, `--${name}`),
+    text: (path, name) => readInputText(path, `--${name}`),
+  });
+}
+
+/** Reads the files that flags refer to. */
+interface FileReader {
+  bytes: (path: string, flag: string) => Promise<Uint8Array>;
+  text: (path: string, flag: string) => Promise<string>;
+}
+
+/**
+ * Returns the values of flags by long name, with the content of files in place of their names. `fromFiles` names the
+ * flags whose text came from a file, because that text must not be interpreted as a file name.
+ * @throws MgwError('usage') as `reader` does.
+ */
+export async function withFiles(
+  flags: readonly Flag[],
+  values: Readonly<Record<string, FlagValue>>,
+  reader: FileReader,
+): Promise<FlagContents> {
+  const contents = { ...values };
+  const fromFiles: string[] = [];
+  for (const flag of flags) {
+    const name = longName(flag);
+    const value = values[name];
+    const file = value === undefined ? undefined : fileNamedBy(flag, value);
+    if (file === undefined) continue;
+    if (flag.kind === 'file') contents[name] = await reader.bytes(file, name);
     else {
-      flags[name] = (await readInputText(file, `--${name}`)).replace(/\r?\n$/, '');
+      contents[name] = (await reader.text(file, name)).replace(/\r?\n$/, '');
       fromFiles.push(name);
     }
   }
-  return { flags, fromFiles };
+  return { flags: contents, fromFiles };
 }
 
 /** Returns the property name that commander uses for an option: `aspectRatio`. */

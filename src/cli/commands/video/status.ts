@@ -22,10 +22,7 @@ export function registerStatus(command: Command, protocol: Protocol | undefined,
   if (protocol === undefined) command.addOption(handleModelOption());
   command
     .addOption(timeoutOption())
-    .addHelpText(
-      'after',
-      `\nExamples:${['@last', '@last --json', '-q @last'].map((rest) => `\n  $ ${['mgw', ...wordsOf(protocol), rest].join(' ')}`).join('')}`,
-    )
+    .addHelpText('after', examplesFor(wordsOf('status', protocol), ['@last', '@last --json', '-q @last']))
     .action((refs: string[]) =>
       run(command, async (context) =>
         status(context, protocol ?? (await handleProtocol(context, command.opts())), refs),
@@ -33,8 +30,14 @@ export function registerStatus(command: Command, protocol: Protocol | undefined,
     );
 }
 
-function wordsOf(protocol: Protocol | undefined): string[] {
-  return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'status'];
+/** Returns the words of a video command after `mgw`: `video c status`, or `video status` without a protocol. */
+export function wordsOf(verb: string, protocol: Protocol | undefined): string[] {
+  return ['video', ...(protocol === undefined ? [] : [protocol.name]), verb];
+}
+
+/** Returns help text with an example for each of `endings`. */
+export function examplesFor(words: readonly string[], endings: readonly string[]): string {
+  return `\nExamples:${endings.map((ending) => `\n  $ mgw ${words.join(' ')} ${ending}`).join('')}`;
 }
 
 interface QueryResult {
@@ -73,7 +76,7 @@ async function queryOnce(
       import('../../../flows/find-job.ts'),
       import('../../../flows/fetch.ts'),
     ]);
-    const found = await findJobHere(ref, deps, wordsOf(protocol), protocol);
+    const found = await findJobHere(ref, deps, wordsOf('status', protocol), protocol);
     ({ job } = found);
     if (found.protocol === undefined) throw usageError(`${ref} is a ${job.protocol} job.`, showCommand(job));
     return await queryJob(job, found.protocol, deps);

@@ -14,7 +14,6 @@ import {
   missingPrompt,
   type BodyOptions,
   camelCase,
-  bodyFromOptions,
   dryRun,
   withCost,
 } from './body.ts';
@@ -36,12 +35,11 @@ import {
   markOption,
   strictOption,
   targetOf,
-  type WaitOptions,
 } from '../../wait-options.ts';
 import { oneListing, type Listing } from '../../../flows/models.ts';
 import { checkKeyName } from '../../../jobs/ref.ts';
 import type { Protocol, Flag } from '../../../protocols/protocol.ts';
-import { readLine } from '../../input.ts';
+import { bodyOption, readLine } from '../../input.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { nearestName } from '../../../nearest.ts';
 import { printableLine } from '../../../printable.ts';
@@ -49,7 +47,7 @@ import { compose, longName } from '../../../protocols/compose.ts';
 import { protocolNamed, protocolNames } from '../../../protocols/registry.ts';
 import { shownValue } from '../../../protocols/violations.ts';
 
-interface SubmitOptions extends ChoiceOptions, WaitOptions, OutputOptions, BudgetOptions {
+interface SubmitOptions extends ChoiceOptions, OutputOptions, BudgetOptions {
   wait?: boolean;
   key?: string;
   new?: boolean;
@@ -232,7 +230,7 @@ async function modelOfBody(
 ): Promise<string | undefined> {
   if (source === '@-' || source === '-')
     throw usageError('--body @- requires --model, which determines the protocol.');
-  const body = await bodyFromOptions(context, source);
+  const body = await bodyOption(context, source);
   const models = allProtocols.map((protocol) =>
     protocol.modelOf(protocol.normalise(compose(protocol, { body, flags: {}, set }))),
   );
