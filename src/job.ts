@@ -143,7 +143,6 @@ export type JobEvent =
       key?: string;
       /** Distinguishes jobs with the same body; see `Order.variant`. */
       variant?: string;
-      /** The tags from the job's row in a batch. */
       tags?: string[];
       request?: unknown;
       /** True if the body was too large or contained the API key. It cannot be sent again from the record. */

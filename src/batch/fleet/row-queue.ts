@@ -154,7 +154,7 @@ export async function addBatch(
   );
 }
 
-/** Changes the given options of an enqueued batch. Workers use a new budget when they next start the batch. */
+/** Changes the given options of an enqueued batch. Workers open the batch again once their rows in progress have ended. */
 export async function changeBatch(query: Query, name: string, given: Partial<QueuedHead>): Promise<void> {
   await query(updateBatch, [name, JSON.stringify(given)]);
 }

@@ -8,6 +8,7 @@ import type { RunOptions, RunWatcher, WorkerWatcher } from '../row-runner.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
+import { IdleTime } from './idle-time.ts';
 import { isValidElsewhere, parseRow } from './queued-row.ts';
 import { retryDelayMs, defaultRetryMs, stuckRetryMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
@@ -44,45 +45,39 @@ const [minPauseMs, maxPauseMs] = [200, 2000];
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
+  readonly #idle: IdleTime;
   readonly #activeBatches = new Map<string, Promise<void>>();
   /** Wakes batches that have no available row. They wait for a new row, or for one of their rows in progress to end. */
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** Batches that cannot continue until, for example, the budget is raised. Their retries count as idle time. */
-  readonly #stuckBatches = new Set<string>();
+  /** The options of each batch, as JSON, according to the last search. */
+  readonly #latestHeads = new Map<string, string>();
   /** The output path of each row in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();
   #claimedCount = 0;
   /** Wakes batches that wait until this worker has fewer rows in progress. */
   readonly #awaitingCapacity: (() => void)[] = [];
   #searchMs = minPauseMs;
-  #idleSince: number;
   #wake: () => void = () => undefined;
   #fatalError: MgwError | undefined;
 
   constructor(options: WorkerOptions, watcher: WorkerWatcher) {
     this.#options = options;
     this.#watcher = watcher;
-    this.#idleSince = options.clock.monotonic();
+    this.#idle = new IdleTime(options.clock, options.maxIdleMs);
   }
 
   /** Runs rows until its signal is aborted or it has been idle for `maxIdleMs`. Returns any error that stopped it. */
   async run(): Promise<MgwError | undefined> {
     this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
-    while (!this.#isOver && !this.#isIdle()) await this.#search();
+    while (!this.#isOver && !this.#idle.isOver(this.#activeBatches.keys())) await this.#search();
     while (this.#activeBatches.size > 0) await Promise.race(this.#activeBatches.values());
     return this.#fatalError;
   }
 
   get #isOver(): boolean {
     return this.#options.signal.aborted || this.#fatalError !== undefined;
-  }
-
-  #isIdle(): boolean {
-    const { clock, maxIdleMs = Infinity } = this.#options;
-    for (const name of this.#activeBatches.keys()) this.#postponeIdle(0, name);
-    return clock.monotonic() - this.#idleSince >= maxIdleMs;
   }
 
   async #search(): Promise<void> {
@@ -96,7 +91,7 @@ export class Worker {
       const error = toMgwError(thrown);
       if (error.code === 'config') this.#fatalError ??= error;
       // A database that does not respond may contain rows, so waiting for the database is not idle time.
-      this.#postponeIdle(0);
+      this.#idle.postpone(0);
       this.#watcher.note(`${error.message} Retrying.`);
     }
     if (this.#isOver) return;
@@ -110,7 +105,9 @@ export class Worker {
 
   #startBatch(queued: QueuedBatch): boolean {
     const { name, retryMs } = queued;
-    if (retryMs !== undefined) this.#postponeIdle(retryMs, name);
+    this.#latestHeads.set(name, JSON.stringify(queued.head));
+    // A worker with rows that wait for a retry is not idle.
+    if (retryMs !== undefined) this.#idle.postpone(retryMs, name);
     const pausedUntil = retryMs === undefined ? (this.#pausedUntil.get(name) ?? 0) : Infinity;
     if (pausedUntil > this.#options.clock.monotonic()) return false;
     this.#wakeBatch.get(name)?.();
@@ -126,7 +123,7 @@ export class Worker {
   }
 
   async #work(queued: QueuedBatch): Promise<void> {
-    const opened = await this.#options.open(queued);
+    const opened = { ...(await this.#options.open(queued)), queued };
     const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
     // Called after the ledger has recorded the job's end, because no worker claims a row that has ended.
@@ -134,7 +131,7 @@ export class Worker {
       this.#release(planned.id, rows, (row) => this.#options.queue.recordEnd(row, 'done'));
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
     try {
-      while (!this.#isOver && !run.isOver) {
+      while (!this.#isOver && !run.isOver && !this.#isOutdated(queued)) {
         if (this.#claimedCount >= this.#options.concurrency) {
           await new Promise<void>((resolve) => this.#awaitingCapacity.push(resolve));
           continue;
@@ -190,7 +187,7 @@ export class Worker {
   async #start(
     taken: ClaimedRow,
     slot: Slot | undefined,
-    { batch, plan }: OpenedBatch,
+    { batch, plan, queued }: OpenedBatch & { queued: QueuedBatch },
     run: BatchRun,
     rows: Rows,
   ): Promise<void> {
@@ -200,7 +197,7 @@ export class Worker {
       return this.#release(taken.id, rows, record);
     };
     const refuse = (why: string, isReturned: boolean): Promise<void> => {
-      if (isReturned) this.#stuckBatches.add(batch.name);
+      if (isReturned) this.#idle.mark(batch.name, true);
       this.#watcher.bad(batch, taken.id, why, isReturned);
       return release(() =>
         isReturned ? queue.returnToQueue(taken, stuckRetryMs, why) : queue.recordEnd(taken, 'bad', why),
@@ -220,7 +217,8 @@ export class Worker {
       this.#watcher.skipped(batch, planned);
       return release(() => queue.recordEnd(taken, planned.state, planned.take.job?.error?.message));
     }
-    if (slot === undefined || run.isOver) return release(() => queue.returnToQueue(taken, 0));
+    if (slot === undefined || run.isOver || this.#isOutdated(queued))
+      return release(() => queue.returnToQueue(taken, 0));
     const path = sameFileName(rowToRun.path);
     if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))
       return refuse(`${rowToRun.path} is also the output of another row in progress.`, true);
@@ -233,7 +231,7 @@ export class Worker {
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
-        if (job.state !== 'succeeded') this.#stuckBatches.delete(batch.name);
+        if (job.state !== 'succeeded') this.#idle.mark(batch.name, false);
         this.#watcher.updated(planned, job);
       },
       note: (text) => this.#watcher.note(text),
@@ -245,8 +243,8 @@ export class Worker {
           return this.#release(planned.id, rows, (row) => queue.recordEnd(row, 'bad', error.message));
         }
         const delayMs = error === undefined ? undefined : retryDelayMs(error);
-        if (delayMs === stuckRetryMs) this.#stuckBatches.add(batch.name);
-        else this.#postponeIdle(delayMs ?? 0);
+        if (delayMs === stuckRetryMs) this.#idle.mark(batch.name, true);
+        else this.#idle.postpone(delayMs ?? 0);
         await this.#watcher.ended(batch, end, state, delayMs !== undefined);
         if (error === undefined) return;
         await this.#release(planned.id, rows, (row) =>
@@ -265,7 +263,7 @@ export class Worker {
     rows.delete(id);
     this.#outputs.delete(row);
     this.#freeCapacity(1);
-    this.#postponeIdle(0, row.batch);
+    this.#idle.postpone(0, row.batch);
     try {
       await record(row);
     } catch (error) {
@@ -274,10 +272,9 @@ export class Worker {
     }
   }
 
-  // A worker with rows that wait for a retry is not idle.
-  #postponeIdle(ms: number, name?: string): void {
-    if (name === undefined || !this.#stuckBatches.has(name))
-      this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);
+  // A batch whose options have changed is opened again, once its rows in progress have ended.
+  #isOutdated({ name, head }: QueuedBatch): boolean {
+    return this.#latestHeads.get(name) !== JSON.stringify(head);
   }
 
   #freeCapacity(count: number): void {
@@ -293,8 +290,8 @@ export class Worker {
     if (!isSpent && !mayPass) return void (this.#fatalError = error);
     const delayMs = isSpent ? stuckRetryMs : defaultRetryMs;
     this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
-    if (isSpent) this.#stuckBatches.add(name);
-    else this.#postponeIdle(delayMs);
+    if (isSpent) this.#idle.mark(name, true);
+    else this.#idle.postpone(delayMs);
     this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`, error.next);
   }
 }

@@ -455,6 +455,27 @@ describeFleet('in a fleet,', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1]);
   });
 
+  it('a worker keeps to a budget that is lowered while it runs the batch', async () => {
+    const user = machines.machine();
+    await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    await runHereAs(user, ['batch', 'enqueue', machines.manifest(6), '--budget', '50', '--concurrency', '1']);
+    let answer = (): void => undefined;
+    const until = new Promise<void>((resolve) => (answer = resolve));
+    let count = 0;
+    gateway.judge = () => ((count += 1) === 2 ? { kind: 'wait', until } : undefined);
+    const worker = runHereAs(user, ['worker', ...machines.output, ...quick]);
+    await expect.poll(() => gateway.posts().length).toBe(2);
+    await runHereAs(user, ['batch', 'enqueue', 'clips', '--again', '--budget', '2']);
+    // The search that finds the other batch also finds the new budget.
+    const other = join(machines.shared, 'other.csv');
+    writeFileSync(other, clips(['x', 'another boat']));
+    await runHereAs(user, ['batch', 'enqueue', other]);
+    await expect.poll(() => gateway.posts().length).toBe(3);
+    answer();
+    expect((await worker).code).toBe(11);
+    expect(gateway.posts()).toHaveLength(3);
+  });
+
   it('a batch keeps its budget and limits if another machine enqueues its file, and --again changes only those that are given', async () => {
     const file = machines.manifest(2);
     const headAfter = async (user: User, ...args: string[]): Promise<unknown> => {

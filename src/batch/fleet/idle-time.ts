@@ -1,0 +1,35 @@
+import type { Clock } from '../../clock.ts';
+
+/** Measures how long a worker has had nothing to do. */
+export class IdleTime {
+  readonly #clock: Clock;
+  readonly #maxMs: number;
+  /** Batches that cannot continue until, for example, the budget is raised. Their retries count as idle time. */
+  readonly #stuckBatches = new Set<string>();
+  #sinceMs: number;
+
+  /** Starts with no idle time. `maxMs` is the idle time in ms after which {@link isOver} is true. */
+  constructor(clock: Clock, maxMs = Infinity) {
+    this.#clock = clock;
+    this.#maxMs = maxMs;
+    this.#sinceMs = clock.monotonic();
+  }
+
+  /** Whether the worker has been idle for too long. It is not idle while one of the `active` batches is not stuck. */
+  isOver(active: Iterable<string>): boolean {
+    for (const batch of active) this.postpone(0, batch);
+    return this.#clock.monotonic() - this.#sinceMs >= this.#maxMs;
+  }
+
+  /** Counts idle time only from `ms` from now. Has no effect if it is only because of a batch that is stuck. */
+  postpone(ms: number, batch?: string): void {
+    if (batch === undefined || !this.#stuckBatches.has(batch))
+      this.#sinceMs = Math.max(this.#sinceMs, this.#clock.monotonic() + ms);
+  }
+
+  /** Marks a batch that cannot continue, or that can continue again. */
+  mark(batch: string, isStuck: boolean): void {
+    if (isStuck) this.#stuckBatches.add(batch);
+    else this.#stuckBatches.delete(batch);
+  }
+}
