@@ -128,6 +128,8 @@ export interface ErrorDetails {
   lacks?: readonly string[];
   /** The value that a flag of the typed command should have, for example if it is misspelt. */
   correction?: { flags: readonly string[]; value: string };
+  /** A typed text that is the name of a file, and the flag that reads a file; without a flag, stdin is read with `-`. */
+  fileName?: { text: string; path: string; flag?: string };
   cause?: unknown;
 }
 
@@ -148,6 +150,7 @@ export class MgwError extends Error {
   readonly protocols: readonly string[] | undefined;
   readonly lacks: readonly string[] | undefined;
   readonly correction: ErrorDetails['correction'];
+  readonly fileName: ErrorDetails['fileName'];
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -165,14 +168,15 @@ export class MgwError extends Error {
     this.protocols = details.protocols;
     this.lacks = details.lacks;
     this.correction = details.correction;
+    this.fileName = details.fileName;
   }
 
   /** Returns a copy of the error with the given details and, if given, another message. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, cause } = this;
-    const { lacks, correction } = this;
-    const places = { parts, path, protocols, lacks, correction, cause };
+    const { lacks, correction, fileName } = this;
+    const places = { parts, path, protocols, lacks, correction, fileName, cause };
     const currentDetails = { exit, charged, retry, next, requestId, job, handle, budget, ...places };
     return new MgwError(this.code, message, { ...currentDetails, ...details });
   }

@@ -1,9 +1,10 @@
 import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
+import { lstat, open } from 'node:fs/promises';
 import type { Context } from './context.ts';
 import { type Io, write } from './io.ts';
 import { messageOf, systemCode, usageError, MgwError } from '../errors.ts';
 import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '../json.ts';
+import { printableLine } from '../printable.ts';
 import { createInterface } from 'node:readline/promises';
 
 const maxBytes = 64 * 1024 * 1024;
@@ -71,6 +72,23 @@ function explainUnreadable(error: unknown): string {
  */
 export async function readInputText(path: string, flag: string): Promise<string> {
   return decodeUtf8(await readInputFile(path, flag), `${flag} @${path}`);
+}
+
+/**
+ * Returns a text from the command line. Refuses the name of a file (also after an `@`): the user probably means the
+ * file's content, and would pay for its name.
+ * @param flag the command's flag that reads a file; undefined if it has none
+ * @throws MgwError('usage') with the `fileName`.
+ */
+export async function typedText(text: string, flag?: string): Promise<string> {
+  const path = text.replace(/^@/, '');
+  if (!/^\S{1,255}$/.test(path)) return text;
+  const stat = await lstat(path).catch(() => undefined);
+  if (!stat?.isFile() && !stat?.isSymbolicLink()) return text;
+  const advice = 'To send the name itself as text, pass it on standard input, with - as the argument.';
+  throw usageError(`${printableLine(path)} is the name of a file, not its content. ${advice}`).with({
+    fileName: { text, path, ...(flag !== undefined && { flag }) },
+  });
 }
 
 /** An option's text. If the text came from a file, errors do not quote it. */

@@ -94,6 +94,10 @@ function unknownFlag(command: Command, word: string, hint: string | undefined): 
   const suggestion = equivalent !== undefined && isSupported ? `${equivalent}?` : hint;
   const hasRows = command.options.some(({ long }) => long === '--default');
   const field = hasRows ? ' For a field of every row: -d NAME=VALUE, such as -d model=vendor-h3.' : '';
+  if (['--file', '--prompt-file'].includes(flag) && command.options.some(({ long }) => long === '--prompt')) {
+    const advice = `To read the prompt from a file: ${typedName(command)} - < FILE`;
+    return errorWithHelp(command, `${typedName(command)} has no flag ${flag}. ${advice}`);
+  }
   const help = suggestion === undefined ? field : ` Did you mean ${suggestion}`;
   return errorWithHelp(command, `${typedName(command)} has no flag ${quoteIfNeeded(flag)}.${help}`);
 }

@@ -33,6 +33,8 @@ export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hi
   if (choice !== undefined && others.length > 0) return withChoices(error, [choice, ...others]);
   const corrected = choice ?? correctedCommand(error, argv);
   if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
+  const reading = commandReadingFile(error, argv);
+  if (reading !== undefined) return error.with({ next: reading });
   if (error.next !== undefined) return error;
   const unpaidNext: Partial<Record<ErrorCode, string[]>> = {
     usage: help,
@@ -64,6 +66,26 @@ function correctedCommand(error: MgwError, argv: readonly string[]): string[] | 
   return withCorrectedFlag(argv, ['--budget'], () =>
     formatDecimal(add(parseDecimal(limit), parseDecimal(excess))),
   );
+}
+
+// Returns the typed command with the content of a file in place of the file's name; undefined if the name is ambiguous,
+// or the command needs a shell that is not available.
+function commandReadingFile({ fileName }: MgwError, argv: readonly string[]): string[] | undefined {
+  if (fileName === undefined) return undefined;
+  const { text, path, flag } = fileName;
+  const [index, ...others] = argv.flatMap((word, at) =>
+    word === text || word === `--prompt=${text}` ? [at] : [],
+  );
+  if (index === undefined || others.length > 0) return undefined;
+  const start = argv[index - 1] === '--prompt' ? index - 1 : index;
+  const rest = argv.slice(index + 1);
+  if (flag !== undefined) {
+    const at = Math.min(start, optionsEnd(argv));
+    return ['mgw', ...argv.slice(0, at), flag, path, ...argv.slice(at, start), ...rest];
+  }
+  if (process.platform === 'win32') return undefined;
+  const command = ['mgw', ...argv.slice(0, start), '-', ...rest].map(shellWord).join(' ');
+  return ['sh', '-c', `${command} < ${shellWord(path)}`];
 }
 
 // Returns the typed command for each protocol that accepts it; an empty list if the command is not a video command.

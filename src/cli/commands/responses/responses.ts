@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { bodyOption, optionText } from '../../input.ts';
+import { bodyOption, optionText, typedText } from '../../input.ts';
 import { interruptions, write } from '../../io.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -122,7 +122,7 @@ async function inputOf(
   if (source === undefined) return undefined;
   if (source === '-' && (body === '-' || body === '@-'))
     throw usageError('The input and --body cannot both be standard input.');
-  if (file === undefined && source !== '-') return source;
+  if (file === undefined && source !== '-') return typedText(source, '--file');
   return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 

@@ -1,5 +1,5 @@
 import type { Context } from '../../context.ts';
-import { readInputText, readStdin } from '../../input.ts';
+import { readInputText, readStdin, typedText } from '../../input.ts';
 import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';
@@ -112,7 +112,7 @@ async function textOf(
   const { file } = options;
   if (textArgument !== undefined && file !== undefined)
     throw usageError('TEXT cannot be combined with --file.');
-  if (textArgument !== undefined && textArgument !== '-') return textArgument;
+  if (textArgument !== undefined && textArgument !== '-') return typedText(textArgument, '--file');
   const text =
     textArgument === '-' || file === '-'
       ? await readStdin(context.io)

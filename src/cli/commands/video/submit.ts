@@ -39,7 +39,7 @@ import {
 import { oneListing, type Listing } from '../../../flows/models.ts';
 import { checkKeyName } from '../../../jobs/ref.ts';
 import type { Protocol, Flag } from '../../../protocols/protocol.ts';
-import { bodyOption, readLine } from '../../input.ts';
+import { bodyOption, readLine, typedText } from '../../input.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { nearestName } from '../../../nearest.ts';
 import { printableLine } from '../../../printable.ts';
@@ -48,6 +48,7 @@ import { protocolNamed, protocolNames } from '../../../protocols/registry.ts';
 import { shownValue } from '../../../protocols/violations.ts';
 
 interface SubmitOptions extends ChoiceOptions, OutputOptions, BudgetOptions {
+  prompt?: string;
   wait?: boolean;
   key?: string;
   new?: boolean;
@@ -103,6 +104,7 @@ async function submitCommand(
   checkStdout(context, typedOptions);
   checkNoTemplate(typedOptions, true);
   checkFileOptions(typedOptions);
+  for (const text of [prompt, typedOptions.prompt]) if (text !== undefined) await typedText(text);
   const settings = await context.settings();
   // On a terminal, starts the deadline only after the prompts, so that the time that the user takes to answer is not
   // counted.
