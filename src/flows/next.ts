@@ -105,7 +105,9 @@ export function withKeptFlags(command: readonly string[], flags: KeptFlags): str
     ...(budgetName === undefined ? [] : [['--budget-name', budgetName]]),
   ];
   const missingBudgetFlags = canPay ? budgetFlags.filter(([name = '']) => !command.includes(name)) : [];
-  return [...command, ...outputFlags.flat(), ...missingBudgetFlags.flat()];
+  const end = command.includes('--') ? command.indexOf('--') : command.length;
+  const keptFlags = [...outputFlags, ...missingBudgetFlags].flat();
+  return [...command.slice(0, end), ...keptFlags, ...command.slice(end)];
 }
 
 /**

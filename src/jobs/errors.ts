@@ -25,6 +25,14 @@ export function fetchCommand(job: { id: string; protocol: JobKind }): string[] {
   return ['mgw', 'video', job.protocol, 'fetch', job.id];
 }
 
+/**
+ * Returns the command that fetches the result of a task by its handle. A handle that begins with `-` is put after `--`,
+ * so that it is not read as a flag.
+ */
+export function fetchHandleCommand(protocol: JobKind, handle: string): string[] {
+  return ['mgw', 'video', protocol, 'fetch', ...(handle.startsWith('-') ? ['--'] : []), handle];
+}
+
 /** Returns the command that shows a job. */
 export function showCommand(job: { id: string }): string[] {
   return ['mgw', 'jobs', 'show', job.id];
@@ -137,7 +145,7 @@ export function unrecordedHandleError(handle: string, job: Job, cause: unknown):
   return new MgwError('local_io', text, {
     charged: 'yes',
     retry: 'never',
-    next: ['mgw', 'video', job.protocol, 'fetch', handle],
+    next: fetchHandleCommand(job.protocol, handle),
     cause,
     job,
     handle,
@@ -153,7 +161,7 @@ export function removedJobError(error: MgwError, job: Job): MgwError {
   if (handle === undefined || protocol === 'tts' || error.handle !== undefined) return error.with({ job });
   const reason = systemCode(error) === 'ENOENT' ? '' : `${asSentence(error.message)} `;
   const text = `${reason}Job ${id} was removed while this command ran. Its task is ${handle}.`;
-  const next = ['mgw', 'video', protocol, 'fetch', handle];
+  const next = fetchHandleCommand(protocol, handle);
   return error.with({ charged: 'yes', retry: 'never', next, job, handle }, text);
 }
 
