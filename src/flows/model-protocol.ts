@@ -14,8 +14,9 @@ type ListedModel = Pick<Model, 'id' | 'protocols'>;
 /**
  * Finds the one protocol that serves a model (design 1).
  * @param dryRun whether to skip the listing if the protocol is known without it
- * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known, or with a
- * similar model from the listing; exit 3 or 6 if the listing is needed and could not be fetched.
+ * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known, with a
+ * similar model from the listing, or with the command for a speech or text model; exit 3 or 6 if the listing is needed
+ * and could not be fetched.
  */
 export async function protocolOfModel(
   session: Session,
@@ -35,6 +36,7 @@ export async function protocolOfModel(
       first,
       ...others,
     ]);
+  refuseOtherKind(models?.find(({ id }) => id === model));
   const ids = (models ?? []).map(({ id }) => id);
   const suggestion = nearestName(model, ids);
   const text = `No protocol is known for the model ${shownValue(model)}.`;
@@ -42,6 +44,25 @@ export async function protocolOfModel(
   throw usageError(`${text} Did you mean ${shownValue(suggestion)}?`, ['mgw', 'models']).with({
     correction: { flags: ['-m', '--model'], value: suggestion },
   });
+}
+
+// Refuses a model that the listing marks as a speech or text model, and not as a video model.
+function refuseOtherKind(model: Pick<Model, 'id' | 'endpoints'> | undefined): void {
+  const isMarked = (mark: RegExp): boolean =>
+    model?.endpoints.some((endpoint) => mark.test(endpoint)) === true;
+  const id = shownValue(model?.id ?? '');
+  if (isMarked(/tts|speech/i))
+    throw usageError(`${id} is a speech model. To speak text: mgw tts TEXT -o FILE`, [
+      'mgw',
+      'tts',
+      '--help',
+    ]);
+  if (isMarked(/response|chat|completion/i))
+    throw usageError(`${id} is a text model. To send it text: mgw responses INPUT -m MODEL`, [
+      'mgw',
+      'responses',
+      '--help',
+    ]);
 }
 
 /**

@@ -43,6 +43,8 @@ describe('the command line', () => {
       { id: 'both', protocols: ['a', 'c'] },
       { id: 'vendor-h4', protocol: 'c' },
       { id: 'Video-B', model_versions: ['1.0'] },
+      { id: 'speech-tts-2.0', supported_endpoint_types: ['tts', 'speech'] },
+      { id: 'text-1', supported_endpoint_types: ['openai-response'] },
     ];
     server = await httpServer((seen, response) => {
       if (seen.path === '/v1/models') says({ data })(seen, response);
@@ -72,6 +74,15 @@ describe('the command line', () => {
   ])("submits a job for the model %s through the model's protocol", async (model, path) => {
     expect(await json('video', 'submit', 'a boat', '-m', model, '-d', '5')).toMatchObject({ exit_code: 0 });
     expect(posts).toEqual([path]);
+  });
+
+  it.each([
+    ['speech-tts-2.0', ['tts'], 'speech-tts-2.0 is a speech model. To speak text: mgw tts TEXT -o FILE'],
+    ['text-1', ['responses'], 'text-1 is a text model. To send it text: mgw responses INPUT -m MODEL'],
+  ])('refuses the model %s, and suggests the command for it', async (model, command, text) => {
+    const refused = await json('video', 'submit', 'a boat', '-m', model, '-d', '5');
+    expect(refused).toMatchObject({ exit_code: 2, error: { next: ['mgw', ...command, '--help'] } });
+    expect(refused.error?.message).toBe(text);
   });
 
   it("queries and saves a job through the job's protocol", async () => {
