@@ -3,12 +3,11 @@ import { MgwError, exitCodes } from '../errors.ts';
 import { stateBySize } from '../files/whole-file.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
-import { differences } from '../jobs/differences.ts';
+import { changesFrom } from '../jobs/changes.ts';
 import { latestRetry } from '../jobs/ref.ts';
-import { type JobDeps, fingerprintOf, recordedBody } from '../jobs/order.ts';
+import { type JobDeps, fingerprintOf } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { isSameOutput, pathsAt } from '../jobs/output.ts';
-import type { Json } from '../json.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { fleetStateOf } from './fleet/fleet-state.ts';
 import {
@@ -138,9 +137,7 @@ function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefi
   const submission = submissionOf(work);
   const isSame = fingerprint === fingerprintOf(submission, deps.gateway) && variant === submission.variant;
   if (fingerprint === lostFingerprint || isSame) return undefined;
-  const all = differences(job.request as Json, recordedBody(submission.body).request, work.isFromFile);
-  const changes = all.slice(0, 8);
-  return changes.length > 0 ? changes : ['the gateway, the protocol or the format differs'];
+  return changesFrom(job, submission, deps.gateway, work.isFromFile);
 }
 
 /** Counts a run's rows in each state. */

@@ -16,6 +16,7 @@ import {
   type UncertainRuns,
 } from './liveness.ts';
 import { type Began, continueRun } from './run.ts';
+import { changesFrom } from './changes.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { shownState } from './reconcile.ts';
 
@@ -257,7 +258,7 @@ async function lookUpLink(
   key: string,
   fingerprint: string,
   order: Submission,
-  { ledger }: Deps,
+  { ledger, gateway }: Deps,
 ): Promise<LookupResult | undefined> {
   const newClaim = { name, id: holder.job };
   if (fate === 'removed') return undefined;
@@ -274,6 +275,6 @@ async function lookUpLink(
   const isLost = job.record.fingerprint === lostFingerprint;
   const recordedFingerprint = isLost ? holder.fingerprint : job.record.fingerprint;
   if (recordedFingerprint !== fingerprint || (!isLost && job.record.variant !== order.variant))
-    throw keyConflict(key, job, order.body);
+    throw keyConflict(key, job, changesFrom(job, order, gateway));
   return { job, newClaim };
 }

@@ -5,11 +5,9 @@ import { jobIdPattern, type Ids } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printableLine } from '../printable.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
-import { isSameGateway, type JobDeps, recordedBody } from './order.ts';
+import { isSameGateway, type JobDeps } from './order.ts';
 import { query, recordObservation } from './observe.ts';
-import type { Json } from '../json.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
-import { differences } from './differences.ts';
 import { noSuchJob, resolveCommand, showCommand } from './errors.ts';
 
 const keyPattern = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
@@ -99,10 +97,8 @@ export function lostClaim(name: string, key?: string): MgwError {
 /**
  * Returns the error (exit 2) for a key that belongs to a job with a different request. The error lists the differences.
  */
-export function keyConflict(key: string, job: Job, body: Json): MgwError {
-  const changes = differences(job.request as Json, recordedBody(body).request).slice(0, 8);
-  const changeText = changes.length > 0 ? changes.join('; ') : 'the gateway, the protocol or the file format';
-  const text = `The key ${key} belongs to job ${job.id}, which was submitted with a different request: ${changeText}. A key permanently names one submission. Choose another key.`;
+export function keyConflict(key: string, job: Job, changes: readonly string[]): MgwError {
+  const text = `The key ${key} belongs to job ${job.id}, which was submitted with a different request: ${changes.join('; ')}. A key permanently names one submission. Choose another key.`;
   return new MgwError('conflict', text, { next: showCommand(job), job });
 }
 

@@ -317,6 +317,26 @@ describe('a row that was changed after it was paid for', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
+  it('is printed with both gateways if the base URL was changed', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    await scene.batch('run', file);
+    const url = 'https://gateway.example/prefix';
+    const { rows } = await scene.read('plan', file, '--base-url', url);
+    const changes = [`the gateway was ${scene.gateway.url}, is ${url}`];
+    expect(rows).toMatchObject([{ state: 'changed', changes }]);
+  });
+
+  it('is printed with both formats or protocols if only they were changed', async () => {
+    const speech = (format: string): string =>
+      scene.file('s.csv', `id,protocol,text,format\na,tts,a boat,${format}\n`);
+    await scene.batch('run', speech('wav'));
+    const { rows } = await scene.read('plan', speech('pcm'));
+    expect(rows).toMatchObject([{ state: 'changed', changes: ['the format was wav, is pcm'] }]);
+    const clip = scene.file('s.csv', clips(['a', 'a boat']));
+    const [row] = (await scene.read('plan', clip)).rows;
+    expect(row?.changes?.[0]).toBe('the protocol was tts, is c');
+  });
+
   it('is not paid for again, even by retry, while its job is in doubt', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     once('a boat', { kind: 'lose' });
