@@ -180,10 +180,11 @@ export async function listedModels(session: Session, use: ListingUse): Promise<M
   }
 }
 
-// Checks do not require the listing. But if the certificate is invalid, the submission would fail too.
+// Checks do not require the listing. But after a permanent error, such as an invalid certificate, the submission would
+// fail too.
 function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
   if (use !== 'check') return code === 'auth' || exitCode === exitCodes.unavailable;
-  return cause instanceof TransportError && cause.reason === 'certificate';
+  return cause instanceof TransportError && cause.isPermanent;
 }
 
 function explain(error: MgwError, use: ListingUse): MgwError {

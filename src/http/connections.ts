@@ -2,15 +2,23 @@ import type { buildConnector, Client, Dispatcher, Pool } from 'undici';
 import type { Readable } from 'node:stream';
 import { messageOf, systemCode } from '../errors.ts';
 import { startLimit, type CallLimit } from './deadline.ts';
-import { hostOf, proxyFor, isAddress, isWithinReach, lookupWithin, privateAddressError } from './reach.ts';
+import {
+  hostOf,
+  isAddress,
+  isWithinReach,
+  lookupWithin,
+  privateAddressError,
+  proxyFor,
+  type ProxySetting,
+} from './reach.ts';
 import type * as ProxyAgent from './proxy-agent.ts';
 import { reuseBuffers } from '../media/buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
 type Connector = buildConnector.connector;
-/** A proxy's address, and the agent that connects through it. */
-type ProxyRoute = { address: string; agent: typeof ProxyAgent.proxyAgent };
+/** A proxy, and the agent that connects through it. */
+type ProxyRoute = ProxySetting & { agent: typeof ProxyAgent.proxyAgent };
 
 /** An open TCP connection, with or without TLS. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
@@ -40,17 +48,12 @@ export interface ConnectionOptions {
 /**
  * Prepares connections to a URL's origin. The first request opens a connection. If the environment sets a proxy,
  * connections go through a tunnel, except to loopback. For https, the server's certificate is verified.
- * @throws TransportError `unsent` if the environment's proxy cannot be used.
  */
 export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
-  try {
-    // Loaded on demand, because local commands do not need undici and few commands need a proxy.
-    const address = proxyFor(url);
-    const agent = address && (await import('./proxy-agent.ts')).proxyAgent;
-    return new Connections(await import('./undici.ts'), agent ? { address, agent } : undefined, url, options);
-  } catch (error) {
-    throw TransportError.unsent(error, url);
-  }
+  // Loaded on demand, because local commands do not need undici and few commands need a proxy.
+  const proxy = proxyFor(url);
+  const route = proxy && { ...proxy, agent: (await import('./proxy-agent.ts')).proxyAgent };
+  return new Connections(await import('./undici.ts'), route, url, options);
 }
 
 /** The connections to one origin. */
@@ -64,6 +67,8 @@ export class Connections {
   first: Promise<Socket> | undefined;
   /** The proxy, or '' for none; set when the first connection is started. */
   proxy = '';
+  /** The error if the proxy cannot be used; set when the first connection is started. */
+  proxyProblem: Error | undefined;
   readonly #undici: typeof Undici;
   readonly #proxyRoute: ProxyRoute | undefined;
   readonly #url: URL;
@@ -158,11 +163,13 @@ export class Connections {
   // Returns the function that undici calls to open a connection. For a direct connection, `connect` is an object of
   // options. For a tunnel, `connect` is the function that opens the tunnel.
   #openerFor(connect: Pool.Options['connect']): Connector {
-    const isTunnel = typeof connect === 'function';
-    if (isTunnel) this.proxy = this.#proxyRoute?.address ?? '';
-    const connector = isTunnel ? connect : this.#track(this.#undici.buildConnector(connect));
+    const route = typeof connect === 'function' ? this.#proxyRoute : undefined;
+    this.proxy = route?.address ?? '';
+    this.proxyProblem = route?.problem;
+    const connector =
+      typeof connect === 'function' ? connect : this.#track(this.#undici.buildConnector(connect));
     return (target, callback) => {
-      const opening = this.#open(connector, target);
+      const opening = this.#open(route?.problem ? refuseWith(route.problem) : connector, target);
       this.first ??= opening;
       opening.then(
         (socket) => callback(null, socket),
@@ -230,6 +237,11 @@ export class Connections {
       : status && `the proxy ${new URL(this.proxy).host} refused the tunnel with HTTP ${status}`;
     return TransportError.unsent(message ? new Error(message, { cause: error }) : error, this.#url);
   }
+}
+
+// A host in NO_PROXY does not use the proxy, so the proxy's problem is an error only if a tunnel is opened.
+function refuseWith(problem: Error): Connector {
+  return (_target, callback) => callback(problem, null);
 }
 
 const hasExcess = ({ errored }: Socket): boolean => errored?.message === 'bad response';

@@ -129,17 +129,40 @@ export function isLoopback(host: string): boolean {
   return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
 }
 
+/** A proxy that the environment sets. */
+export interface ProxySetting {
+  /** The proxy's URL. */
+  address: string;
+  /** The error if the proxy cannot be used; `address` is then a placeholder. */
+  problem?: Error;
+}
+
 /**
- * Returns the environment's proxy for a URL; '' if there is none or the host is loopback. The caller applies NO_PROXY.
- * @throws Error if its protocol is not http or https.
+ * Returns the environment's proxy for a URL; undefined if there is none or the host is loopback. The caller applies
+ * NO_PROXY.
  */
-export function proxyFor(url: URL): string {
+export function proxyFor(url: URL): ProxySetting | undefined {
   // undici itself would use the http proxy for https too, and accept proxies that do not support tunnels.
-  const name = url.protocol.replace(':', '_proxy');
-  const value = isLoopback(hostOf(url)) ? '' : process.env[name] || process.env[name.toUpperCase()] || '';
-  if (value === '' || /^https?:\/\//i.test(value)) return value;
-  if (!value.includes('://')) return `http://${value}`;
-  throw new Error(
-    `the proxy in the environment uses ${value.split(':')[0] ?? ''}; only http and https are supported`,
-  );
+  const lowerCase = url.protocol.replace(':', '_proxy');
+  const name = process.env[lowerCase] ? lowerCase : lowerCase.toUpperCase();
+  const value = isLoopback(hostOf(url)) ? '' : process.env[name] || '';
+  if (value === '') return undefined;
+  const address = value.includes('://') ? value : `http://${value}`;
+  const problem = proxyProblem(address);
+  if (problem === undefined) return { address };
+  const error = Object.assign(new Error(`${name} ${problem}`), { code: 'MGW_PROXY' });
+  return { address: 'http://proxy.invalid', problem: error };
+}
+
+// Does not quote the address, because it may contain a password.
+function proxyProblem(address: string): string | undefined {
+  if (!/^https?:\/\//i.test(address))
+    return `is a proxy of the kind ${address.split(':')[0] ?? ''}; mgw supports only http and https`;
+  try {
+    const { username, password } = new URL(address);
+    decodeURIComponent(`${username}:${password}`);
+    return undefined;
+  } catch {
+    return 'is not a valid URL; special characters in its user name or password must be percent-encoded';
+  }
 }

@@ -55,7 +55,7 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
     return { reply, problem: message, floorMs: retryAfterMs, isPermanent };
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
-    return { problem: error.message, isPermanent: error.reason === 'certificate', cause: error };
+    return { problem: error.message, isPermanent: error.isPermanent, cause: error };
   }
 }
 

@@ -6,6 +6,7 @@ export type TransportReason =
   | 'unreachable'
   | 'certificate'
   | 'private_address'
+  | 'proxy'
   | 'timeout'
   | 'interrupted'
   | 'broken'
@@ -24,6 +25,11 @@ export class TransportError extends Error {
     super(message, { cause });
     this.phase = phase;
     this.reason = reason;
+  }
+
+  /** Whether the same call would fail again for the same reason. */
+  get isPermanent(): boolean {
+    return ['certificate', 'private_address', 'proxy'].includes(this.reason);
   }
 
   /** Returns the error for a connection that could not be made. */
@@ -62,6 +68,7 @@ const certificateCode =
 function reasonOf(cause: unknown): TransportReason {
   const code = systemCode(cause) ?? '';
   if (certificateCode.test(code)) return 'certificate';
+  if (code === 'MGW_PROXY') return 'proxy';
   return code === 'MGW_PRIVATE' ? 'private_address' : 'unreachable';
 }
 

@@ -237,8 +237,7 @@ function failureBeforeSending(error: unknown, hasBegun: boolean, { signals }: Pa
   if (hasBegun || (isTransport && error.phase === 'sent')) return undefined;
   if (signals.soft.aborted) throw interruptionError(signals.soft, 'no');
   if (!isTransport) throw error;
-  if (error.reason === 'certificate' || error.reason === 'private_address')
-    throw unsentError(error.message, error);
+  if (error.isPermanent) throw unsentError(error.message, error);
   return { code: 'unreachable', message: error.message };
 }
 

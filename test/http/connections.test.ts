@@ -335,11 +335,29 @@ describe('a proxy set in the environment', () => {
     });
   });
 
-  it('leaves the request unsent if the proxy is of an unsupported kind or has invalid credentials', async () => {
-    for (const address of ['socks5://127.0.0.1:9', 'http://%ff:x@127.0.0.1:9']) {
+  const unusable = [
+    'socks5://127.0.0.1:9',
+    'http://%ff:x@127.0.0.1:9',
+    'http://u:p%zz@127.0.0.1:9',
+    'http://[',
+  ];
+  it.each(unusable)(
+    'leaves the request unsent, and is not tried again, if it cannot be used: %s',
+    async (address) => {
       vi.stubEnv('HTTPS_PROXY', address);
-      expect(await failure(open('https://gateway.test'))).toMatchObject({ phase: 'unsent' });
-    }
+      const error = await failure(open('https://gateway.test'));
+      expect(error).toMatchObject({ phase: 'unsent', reason: 'proxy', isPermanent: true });
+      expect(error.message).toMatch(/^cannot reach gateway\.test: HTTPS_PROXY is /);
+      expect(error.message).not.toContain('p%zz');
+    },
+  );
+
+  it.each(unusable)('has no effect on a host in NO_PROXY, even if it cannot be used: %s', async (address) => {
+    vi.stubEnv('HTTP_PROXY', address);
+    vi.stubEnv('NO_PROXY', 'gateway.test');
+    const error = await failure(open('http://gateway.test', { timeoutMs: 100 }));
+    expect(error).toMatchObject({ reason: 'unreachable', isPermanent: false });
+    expect(error.message).not.toContain('HTTP_PROXY');
   });
 
   it('is not used if its certificate is invalid, even with NODE_TLS_REJECT_UNAUTHORIZED=0', async () => {

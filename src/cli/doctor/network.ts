@@ -50,15 +50,14 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
 }
 
 async function checkRoute(url: URL): Promise<Check[]> {
-  let connections: Connections;
-  try {
-    connections = await openConnections(url, { timeoutMs, maxConnections: 1 });
-  } catch (error) {
-    const proxyError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
-    return [fail('proxy', proxyError, 'Correct HTTPS_PROXY or HTTP_PROXY.')];
-  }
+  const connections = await openConnections(url, { timeoutMs, maxConnections: 1 });
   const pendingConnection = tryConnection(connections);
-  const { proxy } = connections;
+  const { proxy, proxyProblem: cause } = connections;
+  if (cause !== undefined) {
+    await pendingConnection;
+    const proxyError = new MgwError('unreachable', `${cause.message}.`, { retry: 'safe', cause });
+    return [fail('proxy', proxyError, 'Correct it, or add the host to NO_PROXY.')];
+  }
   const hasHostName = proxy === '' && !ipaddr.isValid(hostOf(url));
   const dns = hasHostName ? [await checkDns(hostOf(url))] : [];
   const hasNoAddress = dns.some(({ status }) => status === 'fail');

@@ -90,9 +90,9 @@ function retryLater(code: ErrorCode, message: string): Attempt {
 // private address.
 function reasonOf(error: unknown): string {
   if (!(error instanceof TransportError)) return printableLine(messageOf(error), 300);
-  const { reason, message } = error;
-  if (reason !== 'certificate' && reason !== 'private_address') return message;
-  const code = reason === 'certificate' ? 'unreachable' : 'result_unavailable';
+  const { reason, message, isPermanent } = error;
+  if (!isPermanent) return message;
+  const code = reason === 'private_address' ? 'result_unavailable' : 'unreachable';
   throw new MgwError(code, message, { charged: 'yes', retry: 'resume', cause: error });
 }
 
