@@ -123,7 +123,9 @@ function excessArguments(command: Command): MgwError {
   const allowed = ['no argument', 'one argument'][maxCount] ?? `${maxCount} arguments`;
   // If the first argument is optional, it is free text that may need quotes. REFs are required arguments.
   const isText = command.registeredArguments[0]?.required === false;
-  const advice = isText ? ' Put text with spaces in quotes.' : '';
+  // The parser leaves a flag among the arguments only after --.
+  const hasFlag = command.args.some((word) => /^-{1,2}[a-z]/i.test(word));
+  const advice = hasFlag ? ' Put flags before --.' : isText ? ' Put text with spaces in quotes.' : '';
   const received = command.args.map(quoteIfNeeded).join(' ');
   return errorWithHelp(command, `${typedName(command)} takes ${allowed} but got ${received}.${advice}`);
 }
