@@ -71,8 +71,10 @@ describe('a batch run with --output, --name and -d', () => {
 
   it('is not confused with a batch of the same name from another file', async () => {
     const other = scene.file('other.csv', clips(['a', 'a fox']));
-    const { stdout } = await batch('plan', other, '--name', 'film', '--json');
+    const { stdout, stderr } = await batch('plan', other, '--name', 'film', '--json');
     expect(stdout).not.toContain(scene.at('out'));
+    expect(stderr).toContain(`The batch film was last run from a different file, ${file}.`);
+    expect((await batch('plan', file)).stderr).not.toContain('a different file');
   });
 });
 

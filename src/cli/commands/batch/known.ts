@@ -98,23 +98,29 @@ export function budgetOf(
   return options.budget ?? batch.manifest.head.budget;
 }
 
+/** Prints a note if the batch's last run was of a different file. */
+export async function noteOtherFile(context: Context, { manifest, name }: Batch): Promise<void> {
+  const previous = await recallBatch(ledgerFolder(await context.settings()), name);
+  if (manifest.path === '-' || previous === undefined || previous.file === resolve(manifest.path)) return;
+  context.progress.note(
+    `The batch ${name} was last run from a different file, ${previous.file}. Rows with the same id are the same jobs.`,
+  );
+}
+
 /** Records the options of a run, which {@link openNamed} uses as defaults. */
 export async function rememberOptions(
   context: Context,
-  { manifest, name, place, isPlaceGiven }: Batch & { isPlaceGiven?: boolean },
+  batch: Batch & { isPlaceGiven?: boolean },
   options: BatchOptions,
 ): Promise<void> {
+  const { manifest, name, place, isPlaceGiven } = batch;
   if (manifest.path === '-') return;
+  await noteOtherFile(context, batch);
   const [file, output] = [
     resolve(manifest.path),
     isObjectUrl(place.folder) ? `${place.folder}${place.template}` : join(place.folder, place.template),
   ];
   const folder = ledgerFolder(await context.settings());
-  const previous = await recallBatch(folder, name);
-  if (previous !== undefined && previous.file !== file)
-    context.progress.note(
-      `The batch ${name} was last run from a different file, ${previous.file}. Rows with the same id are the same jobs.`,
-    );
   const record = {
     name,
     isNamed: options.name !== undefined,

@@ -19,7 +19,7 @@ import { remaindersFor } from '../../../flows/budgets.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { budgetOf, openNamed } from './known.ts';
+import { budgetOf, noteOtherFile, openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions, flagsAsTyped } from './options.ts';
 import { currencyOf } from '../../../flows/prices.ts';
@@ -47,6 +47,7 @@ async function plan(
 ): Promise<Outcome> {
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch } = opened;
+  await noteOtherFile(context, batch);
   const rows: RowView[] = [];
   const reportedRows: PlannedRow[] = [];
   let needsFrames = false;
