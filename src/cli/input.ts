@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { lstat, open } from 'node:fs/promises';
+import { lstat, open, type FileHandle } from 'node:fs/promises';
 import type { Context } from './context.ts';
 import { type Io, write } from './io.ts';
 import { messageOf, systemCode, usageError, MgwError } from '../errors.ts';
@@ -7,24 +7,29 @@ import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '
 import { printableLine } from '../printable.ts';
 import { createInterface } from 'node:readline/promises';
 
-const maxBytes = 64 * 1024 * 1024;
+/** The maximum size of an input that is read as a whole, in bytes: 64 MiB. */
+export const maxInputBytes = 64 * 1024 * 1024;
+
+/** Yields standard input as it arrives. */
+export async function* stdinChunks({ stdin, stderr }: Io): AsyncGenerator<Buffer> {
+  // Report that mgw is waiting for input, so that it does not seem to hang.
+  if (stdin.isTTY === true) await write(stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
+  for await (const chunk of stdin) yield Buffer.from(chunk as Uint8Array);
+}
 
 /** Reads all of standard input as text. @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB. */
 export async function readStdin(io: Io): Promise<string> {
-  // Report that mgw is waiting for input, so that it does not seem to hang.
-  if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
   return decodeUtf8(await readStdinBytes(io), 'Standard input');
 }
 
 /** Reads all of standard input. @throws MgwError('usage') that ends with `advice` if it is larger than 64 MiB. */
-export async function readStdinBytes({ stdin }: Io, advice = ''): Promise<Buffer> {
+export async function readStdinBytes(io: Io, advice = ''): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of stdin) {
-    const bytes = Buffer.from(chunk as Uint8Array);
+  for await (const bytes of stdinChunks(io)) {
     chunks.push(bytes);
     size += bytes.length;
-    if (size > maxBytes) throw usageError(`Standard input is larger than 64 MiB.${advice}`);
+    if (size > maxInputBytes) throw usageError(`Standard input is larger than 64 MiB.${advice}`);
   }
   return Buffer.concat(chunks);
 }
@@ -43,17 +48,32 @@ export function decodeUtf8(bytes: Uint8Array, what: string): string {
  * @throws MgwError('usage') naming the flag if the file does not exist, is not a regular file, or is over 64 MiB.
  */
 export async function readInputFile(path: string, flag: string): Promise<Uint8Array> {
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
-    throw usageError(`${flag}: cannot read ${path}: ${explainUnreadable(error)}.`);
-  });
+  const { file, size } = await openInput(path, flag);
   try {
-    const stat = await file.stat();
-    if (!stat.isFile()) throw usageError(`${flag}: ${path} is not a file.`);
-    if (stat.size > maxBytes) throw usageError(`${flag}: ${path} is larger than 64 MiB.`);
+    if (size > maxInputBytes) throw usageError(`${flag}: ${path} is larger than 64 MiB.`);
     return await file.readFile();
   } finally {
     await file.close();
   }
+}
+
+/**
+ * Yields the content of a file of any size, without waiting for a FIFO.
+ * @throws MgwError('usage') naming the flag if the file does not exist or is not a regular file.
+ */
+export async function* inputFileChunks(path: string, flag: string): AsyncGenerator<Buffer> {
+  const { file } = await openInput(path, flag);
+  yield* file.createReadStream() as AsyncIterable<Buffer>;
+}
+
+async function openInput(path: string, flag: string): Promise<{ file: FileHandle; size: number }> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
+    throw usageError(`${flag}: cannot read ${path}: ${explainUnreadable(error)}.`);
+  });
+  const stat = await file.stat();
+  if (stat.isFile()) return { file, size: stat.size };
+  await file.close();
+  throw usageError(`${flag}: ${path} is not a file.`);
 }
 
 function explainUnreadable(error: unknown): string {

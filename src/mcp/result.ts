@@ -82,13 +82,21 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
     ...(command && { command }),
     error: {
       code,
-      message: agentText(message),
+      message: agentText(message) + (asksForSettings(error) ? restartText : ''),
       exit_code: exitCode,
       ...(requestId !== undefined && { request_id: requestId }),
     },
     ...(budget && { budget }),
     ...(job && { job: agentView(job) }),
   };
+}
+
+// A server reads the settings once, because its calls and batches in progress must not change their gateway or ledger.
+const restartText = ' This server uses changed settings only after a restart.';
+
+// Whether an error suggests that the user changes a setting or the key.
+function asksForSettings({ message, next = [] }: MgwError): boolean {
+  return /\bmgw (?:auth (?:login|status)|config (?:set|unset))\b/.test(`${message} ${next.join(' ')}`);
 }
 
 // Flags that only the user who starts the server can set.

@@ -197,4 +197,46 @@ describe('jobs export and import', () => {
     expect((await other.run([...submit.slice(0, -1), 'lost'])).code).toBe(7);
     expect(gateway.submissions).toHaveLength(posts);
   });
+
+  it('transfer the document of --json, whatever its format', async () => {
+    await user.run([...submit, '--key', 'boat']);
+    await user.run([...submit, '--key', 'ship']);
+    const { json, stdout } = await user.run(['jobs', 'export', '--json']);
+    const ids = (json.jobs as { id: string }[]).map(({ id }) => id);
+    for (const document of [stdout, JSON.stringify(json)]) {
+      const other = userHere(gateway.url);
+      writeFileSync(join(other.cwd, 'jobs.json'), document);
+      const taken = await other.run(['jobs', 'import', 'jobs.json', '--json']);
+      expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: ids });
+      expect((await other.run(['jobs', 'export'])).stdout).toBe((await user.run(['jobs', 'export'])).stdout);
+    }
+  });
+
+  it.each(['a file', 'standard input'])('transfer more than 64 MiB through %s', async (input) => {
+    await user.run([...submit, '--key', 'boat']);
+    const exported = (await user.run(['jobs', 'export'])).stdout;
+    const text = exported.replaceAll('"a paper boat"', JSON.stringify('a paper boat '.repeat(300_000)));
+    const ids = Array.from({ length: 10 }, (_, index) => `a${index}`);
+    const copies = ids.map((id) => text.replaceAll(/(job_\w{12})\w\w/g, `$1${id}`)).join('');
+    expect(copies.length).toBeGreaterThan(64 * 1024 * 1024);
+    const other = userHere(gateway.url);
+    writeFileSync(join(other.cwd, 'jobs.jsonl'), copies);
+    const taken =
+      input === 'a file'
+        ? await other.run(['jobs', 'import', 'jobs.jsonl', '--json'])
+        : await other.run(['jobs', 'import', '-', '--json'], { stdin: copies });
+    expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 10 } });
+  });
+
+  it('change nothing if one of several jobs is invalid', async () => {
+    await user.run([...submit, '--key', 'boat']);
+    const exported = (await user.run(['jobs', 'export'])).stdout;
+    const other = userHere(gateway.url);
+    const taken = await other.run(['jobs', 'import', '-'], { stdin: `${exported}\n{"id":"job_1"}\n` });
+    expect([taken.code, taken.stderr]).toEqual([
+      2,
+      expect.stringContaining('Line 3 is not an exported job: id is missing or malformed.'),
+    ]);
+    expect((await other.run(['jobs', 'ls', '-q'])).stdout).toBe('');
+  });
 });

@@ -1,11 +1,15 @@
 import { expect, it } from 'vitest';
 import type { JobEvent, RecordedEvent } from '../../src/job.ts';
 import { exportedEvents } from '../../src/ledger/event-schema.ts';
+import { foldJob } from '../../src/ledger/fold.ts';
 import { deadOwner } from '../jobs/harness.ts';
 
 const at = '2026-01-02T03:04:05.678Z';
 const error = { code: 'server_error', message: 'no', native_code: '500' };
-const events: JobEvent[] = [
+
+// The compiler reports an event that lacks a member.
+type Complete<Event> = Event extends JobEvent ? Required<Event> : never;
+const events: Complete<JobEvent>[] = [
   {
     type: 'prepared',
     protocol: 'a',
@@ -18,6 +22,7 @@ const events: JobEvent[] = [
     tags: ['blue'],
     request: { prompt: 'a boat' },
     elided: true,
+    endpoint: 'videos',
   },
   { type: 'began', run: 'r1', owner: deadOwner(), command: 'submit', ask: 'file', output: 'boat.mp4' },
   {
@@ -41,7 +46,7 @@ const events: JobEvent[] = [
   },
   { type: 'rejected', attempt: 1, error },
   { type: 'unknown', attempt: 1, error, handle: 'task_1' },
-  { type: 'observed', state: 'running', native_status: 'run', progress: 50 },
+  { type: 'observed', state: 'running', native_status: 'run', progress: 50, revokes: true },
   {
     type: 'finished',
     state: 'failed',
@@ -56,6 +61,7 @@ const events: JobEvent[] = [
     type: 'file',
     file: {
       path: 'boat.mp4',
+      sample: 2,
       bytes: 5,
       sha256: '0'.repeat(64),
       mime: 'video/mp4',
@@ -76,6 +82,40 @@ const events: JobEvent[] = [
 it('every member of every event passes the check of an imported job unchanged', () => {
   const recorded = events.map((event): RecordedEvent => ({ ...event, at }));
   expect(exportedEvents.parse([...recorded, null])).toEqual([...recorded, null]);
+});
+
+const prepared: JobEvent = {
+  type: 'prepared',
+  protocol: 'a',
+  base_url: 'https://gateway.example',
+  fingerprint: 'f1',
+  account: 'a1',
+};
+const resent: JobEvent[] = [
+  { type: 'sending', attempt: 1, owner: deadOwner() },
+  { type: 'unknown', attempt: 1, error },
+  { type: 'resolved', attempt: 1, how: 'resubmit' },
+];
+
+it.each<[string, JobEvent[], object]>([
+  [
+    'an endpoint and a doubt about an earlier attempt',
+    [{ ...prepared, endpoint: 'videos' }, ...resent],
+    { state: 'unknown', record: { endpoint: 'videos', hasEarlierDoubt: true } },
+  ],
+  [
+    'neither, like the records of earlier versions',
+    [prepared],
+    { state: 'rejected', record: { endpoint: undefined } },
+  ],
+])('an imported job whose last attempt was rejected has %s', (_, first, expected) => {
+  const rejected: JobEvent = { type: 'rejected', attempt: 2, error };
+  const exported = [...first, { type: 'sending', attempt: 2, owner: deadOwner() }, rejected].map((event) => ({
+    ...event,
+    at,
+  }));
+  const imported = exportedEvents.parse(JSON.parse(JSON.stringify(exported))) as unknown as RecordedEvent[];
+  expect(foldJob('job_1', imported)).toMatchObject(expected);
 });
 
 it.each<[string, object]>([

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { canaryKey, newUser } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, clients, connect, connectProcess } from './client.ts';
 import { gateway, userOf, video, withoutPrefix } from './gateway.ts';
@@ -85,6 +86,23 @@ describe('an agent', () => {
     expect(new Set(answers.map(({ job }) => job?.id)).size).toBe(1);
     expect(answers.map(({ ok }) => ok)).toEqual(calls.map(() => true));
     expect(answers.filter(({ charged }) => charged === 'yes')).toHaveLength(1);
+    expect(server.posts()).toBe(1);
+  });
+
+  test('is told that the suggested command takes effect after a restart of the server', async () => {
+    const server = await gateway();
+    const user = userHere(server.url);
+    const args = ['mcp', '--budget', '100'];
+    const agent = await connect('v1', user, args);
+    const answer = await agent.call('submit_video', { key: 'one', ...video });
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
+    expect(answer.error?.message).toMatch(/ This server uses changed settings only after a restart\.$/);
+    const [mgw, ...words] = withoutPrefix(user, answer.command);
+    expect(mgw).toBe('mgw');
+    expect((await user.run(words.map((word) => word.replace('AMOUNT', '1')))).code).toBe(0);
+    expect(await agent.call('submit_video', { key: 'one', ...video })).toEqual(answer);
+    const restarted = await connect('v1', user, args);
+    expect(await restarted.call('submit_video', { key: 'one', ...video })).toMatchObject({ charged: 'yes' });
     expect(server.posts()).toBe(1);
   });
 

@@ -1,4 +1,5 @@
 import { isUtf8, isAscii } from 'node:buffer';
+import { lineBlocks } from '../../files/line-blocks.ts';
 import type { Problem } from './fields.ts';
 
 /** A block of complete lines from a file. */
@@ -38,25 +39,13 @@ export class Source {
    * @throws Unreadable if a line is longer than 8 MiB.
    */
   async *blocks(): AsyncGenerator<Block> {
-    let parts: Buffer[] = [];
-    let bufferedBytes = 0;
     let isAtStart = true;
-    for await (const chunk of this.#chunks) {
-      const end = chunk.lastIndexOf(newline) + 1;
-      if (end === 0) {
-        parts.push(chunk);
-        bufferedBytes += chunk.length;
-        if (bufferedBytes > maxLineBytes)
-          throw new Unreadable({ line: this.#line, message: 'the line is longer than 8 MiB' });
-        continue;
-      }
-      yield this.#block(Buffer.concat([...parts, chunk.subarray(0, end)]), isAtStart);
+    const tooLong = (): Error =>
+      new Unreadable({ line: this.#line, message: 'the line is longer than 8 MiB' });
+    for await (const bytes of lineBlocks(this.#chunks, maxLineBytes, tooLong)) {
+      yield this.#block(bytes, isAtStart);
       isAtStart = false;
-      parts = [chunk.subarray(end)];
-      bufferedBytes = chunk.length - end;
     }
-    const lastLine = Buffer.concat(parts);
-    if (lastLine.length > 0) yield this.#block(lastLine, isAtStart);
   }
 
   #block(bytes: Buffer, isAtStart: boolean): Block {

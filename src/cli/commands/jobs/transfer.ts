@@ -2,7 +2,7 @@ import { isAbsolute, join, relative, sep, win32 } from 'node:path';
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { decodeUtf8, readInputFile, readRefs, readStdin } from '../../input.ts';
+import { inputFileChunks, readRefs, stdinChunks } from '../../input.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { usageError } from '../../../errors.ts';
 import { realPathOf } from '../../../files/make-folder.ts';
@@ -10,12 +10,13 @@ import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { noSuchJob } from '../../../jobs/errors.ts';
 import { namedJob, findJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
-import { isObject, type Json, type JsonObject, tryParseJson } from '../../../json.ts';
+import { isObject, type Json, type JsonObject } from '../../../json.ts';
 import { enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
 import { escapeControls, printable } from '../../../printable.ts';
+import { JobSpool, readExport, type SpooledJob } from './exported-jobs.ts';
 import { isObjectUrl, parseObjectUrl } from '../../../store-url.ts';
 
 /** `mgw jobs export [REF...]`: prints jobs as JSON Lines, for another machine. */
@@ -49,7 +50,7 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
 /** `mgw jobs import FILE|-`: imports exported jobs. Existing jobs are unchanged. */
 export function registerImport(command: Command, run: Run): void {
   command
-    .argument('<file>', 'a JSON Lines file, or - for stdin')
+    .argument('<file>', 'the output of jobs export, or - for stdin')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw jobs import job.jsonl\n  $ mgw jobs import job.jsonl --json\n  $ cat job.jsonl | mgw jobs import -',
@@ -58,21 +59,37 @@ export function registerImport(command: Command, run: Run): void {
 }
 
 async function importJobs(context: Context, file: string): Promise<Outcome> {
-  const text =
-    file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, 'FILE'), file);
-  const ledger = await context.ledger();
+  const { io } = context;
   // Loads the key, so that `redact` removes it from the records.
   await context.hideKey();
-  const lines = context
-    .redact(text)
-    .split('\n')
-    .filter((line) => line.trim() !== '');
   const { exportedEvents: schema } = await import('../../../ledger/event-schema.ts');
-  const entries = lines.map((line, index) => importable(tryParseJson(line), index + 1, schema));
+  const isStdin = file === '-';
+  const chunks = isStdin ? stdinChunks(io) : inputFileChunks(file, 'FILE');
+  const exported = readExport(chunks, isStdin ? 'Standard input' : file, (text) => context.redact(text));
+  const spool = await JobSpool.open();
+  try {
+    const entries: Entry[] = [];
+    for await (const { value, place } of exported) {
+      const { id, key } = importable(value, place, schema);
+      entries.push({ id, key, place, spooled: await spool.add(value ?? null) });
+    }
+    const eventsOf = async ({ place, spooled }: Entry): Promise<Importable['events']> =>
+      importable(await spool.get(spooled), place, schema).events;
+    return await importAll(context, entries, eventsOf);
+  } finally {
+    await spool.close();
+  }
+}
+
+type EventsOf = (entry: Entry) => Promise<Importable['events']>;
+
+// Imports jobs that have all been checked.
+async function importAll(context: Context, entries: readonly Entry[], eventsOf: EventsOf): Promise<Outcome> {
+  const ledger = await context.ledger();
   const created = new Set<string>();
   const { owner } = await ledger.lease();
   // Makes a job's claims even if the job existed, because an interrupted import may not have made them.
-  await enrolAll(ledger, createAll(ledger, entries, created), owner);
+  await enrolAll(ledger, createAll(ledger, entries, eventsOf, created), owner);
   for (const { id, key } of entries) {
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
     if (holder !== undefined && holder.id !== id)
@@ -85,26 +102,34 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
 // Creates the jobs that do not exist, oldest first, and yields all of them.
 async function* createAll(
   ledger: Ledger,
-  entries: readonly Importable[],
+  entries: readonly Entry[],
+  eventsOf: EventsOf,
   created: Set<string>,
 ): AsyncGenerator<Job> {
-  for (const { id, events } of [...entries].sort((one, other) => (one.id < other.id ? -1 : 1))) {
-    if (await ledger.create(id, events, true)) created.add(id);
+  for (const entry of [...entries].sort((one, other) => (one.id < other.id ? -1 : 1))) {
+    const { id } = entry;
+    if (await ledger.create(id, await eventsOf(entry), true)) created.add(id);
     const job = await ledger.read(id);
     if (job !== undefined) yield job;
   }
 }
 
+/** A checked job that is stored in the spool. */
+interface Entry extends Pick<Importable, 'id' | 'key'> {
+  place: string;
+  spooled: SpooledJob;
+}
+
 interface Importable {
   id: string;
-  key?: string;
+  key?: string | undefined;
   /** The job's events; `undefined` for each line that was unreadable on the other machine. */
   events: (JobEvent | RecordedEvent | undefined)[];
 }
 
-function importable(value: Json | undefined, line: number, schema: typeof exportedEvents): Importable {
+function importable(value: Json | undefined, place: string, schema: typeof exportedEvents): Importable {
   const reject = (what: string): never => {
-    throw usageError(`Line ${line} is not an exported job: ${what}.`);
+    throw usageError(`${place} is not an exported job: ${what}.`);
   };
   if (!isObject(value)) return reject('it is not a JSON object');
   const { id, key, events } = value;
