@@ -276,8 +276,7 @@ export function isSameGoal(one: Goal, other: Goal): boolean {
 
 /**
  * Whether a command with this goal continues the job instead of paying for a new one (design 4). If the job has this
- * goal, it must not have been achieved. If the job has only other goals, at least one of them must not have been
- * achieved.
+ * goal, it must not have been achieved. If the job has only other goals, at least one must not have been achieved.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;

@@ -8,6 +8,7 @@ import { deliveredText, mismatchTexts } from '../jobs/receipt.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
+import { isObjectUrl } from '../store-url.ts';
 import { requestedText, redoRow } from './redo.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 import { mediaTypes } from './files.ts';
@@ -51,11 +52,7 @@ async function itemOf(
 ): Promise<GalleryItem> {
   const state = stateOf(job);
   const files = await filesOf(job, deps);
-  const next = nextCommand(
-    job,
-    state,
-    job.files.some((file) => deps.fileState(file) === 'intact'),
-  );
+  const next = nextCommand(job, state, deps);
   const redo = redoRow(job, deps.redact);
   const prompt = requestedText(job, 'prompt');
   return {
@@ -110,8 +107,11 @@ function reasonOf(
   { redact, folders, hrefOf, fileState }: CollectDeps,
 ): string | undefined {
   if (state === 'succeeded') {
-    const lost = job.files.find((file) => fileState(file) !== 'intact');
-    const far = job.files.find((_, index) => hrefOf(job, index) === undefined);
+    const objects = objectsOf(job, fileState).map(({ path }) => printable(redact(path), 1000));
+    if (objects.length > 0)
+      return `The result was saved in a bucket, so this page does not show it: ${objects.join(', ')}`;
+    const lost = job.files.find((file) => !isObjectUrl(file.path) && fileState(file) !== 'intact');
+    const far = job.files.find((file, index) => !isObjectUrl(file.path) && hrefOf(job, index) === undefined);
     if (lost !== undefined)
       return `${basename(lost.path)} ${fileState(lost) === 'gone' ? 'is gone' : 'has changed since it was saved'}.`;
     if (far !== undefined)
@@ -121,6 +121,12 @@ function reasonOf(
   if (job.error === undefined) return undefined;
   const text = printable(redact(job.error.message), 1000);
   return folders.reduce((shown, folder) => shown.replaceAll(folder, '…'), text);
+}
+
+// Returns the objects that contain a job's result; none if a file on this machine contains it too.
+function objectsOf({ files }: Job, fileState: CollectDeps['fileState']): JobFile[] {
+  if (files.some((file) => fileState(file) === 'intact')) return [];
+  return files.filter(({ path }) => isObjectUrl(path));
 }
 
 async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
@@ -151,10 +157,13 @@ function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind']
 }
 
 /** Returns the next command for a job, as an argument vector; undefined if there is nothing to do. */
-function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] | undefined {
+function nextCommand(job: Job, state: ShownState, { fileState }: CollectDeps): string[] | undefined {
   switch (state) {
-    case 'succeeded':
-      return hasFiles ? undefined : fetched(job);
+    case 'succeeded': {
+      if (job.files.some((file) => fileState(file) === 'intact')) return undefined;
+      const [object] = objectsOf(job, fileState);
+      return object === undefined ? fetched(job) : copied(job, object);
+    }
     case 'queued':
     case 'running':
       return fetched(job);
@@ -175,6 +184,11 @@ function nextCommand(job: Job, state: ShownState, hasFiles: boolean): string[] |
 // Returns the command that gets the result. Speech must be made again, because the gateway does not store speech.
 function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
+}
+
+// Returns the command that copies speech from its bucket. For a video there is none: mgw fetches it from the gateway.
+function copied({ id, protocol }: Job, { path }: JobFile): string[] | undefined {
+  return protocol === 'tts' ? ['mgw', 'jobs', 'fetch', id, '-o', `${id}${extname(path)}`] : undefined;
 }
 
 function retried(job: Job): string[] {

@@ -5,7 +5,7 @@ import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
 import { localError, MgwError } from '../errors.ts';
 import { intactVersion, stateBySize } from '../files/whole-file.ts';
-import type { Job } from '../job.ts';
+import type { Job, JobFile } from '../job.ts';
 import type { GalleryData } from './data.ts';
 
 /** Returns the page's absolute path. `given` is a folder, or a file whose name ends in `.html`. */
@@ -67,17 +67,17 @@ async function isOwn(path: string): Promise<boolean> {
 const mediaFolder = 'media';
 
 /**
- * Copies a job's files to a folder next to a page, as hard links if possible. Returns a map from the old paths to the
- * new paths. Skips a file that does not have the recorded content, because an imported record may refer to any of the
- * user's files.
+ * Copies a job's files to a folder next to a page, as hard links if possible. Returns the copies' paths. Skips a file
+ * that does not have the recorded content, because an imported record may refer to any of the user's files.
  * @throws MgwError('local_io'), exit 10.
  */
-export async function copyFiles(job: Job, page: string): Promise<Map<string, string>> {
-  const copies = new Map<string, string>();
-  for (const file of job.files) {
+export async function copyFiles(job: Job, page: string): Promise<Map<JobFile, string>> {
+  const copies = new Map<JobFile, string>();
+  for (const [index, file] of job.files.entries()) {
     const { path } = file;
     if (stateBySize(file) !== 'intact') continue;
-    const copy = join(dirname(page), mediaFolder, `${job.id}-${basename(path)}`);
+    // The number tells apart files of the same name in different folders.
+    const copy = join(dirname(page), mediaFolder, `${job.id}-${index + 1}-${basename(path)}`);
     try {
       if ((await intactVersion({ ...file, path: copy })) === undefined) {
         await mkdir(dirname(copy), { recursive: true });
@@ -86,7 +86,7 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
         await link(await realpath(path), copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
       }
       // Verify the copy, not the source, because the source may be replaced during the copy.
-      if ((await intactVersion({ ...file, path: copy })) !== undefined) copies.set(path, copy);
+      if ((await intactVersion({ ...file, path: copy })) !== undefined) copies.set(file, copy);
       else await rm(copy, { force: true });
     } catch (error) {
       throw localError(error, copy, 'no');

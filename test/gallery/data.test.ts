@@ -83,6 +83,29 @@ describe('a gallery item', () => {
     expect(item?.reason).toContain('https://cdn.example.com/a.png?X-Sig=[redacted]&e=1');
   });
 
+  it.each<[JobKind, string, string | undefined]>([
+    ['c', 'boat.mp4', undefined],
+    ['tts', 'boat.mp3', `mgw jobs fetch ${id} -o ${id}.mp3`],
+  ])(
+    'of Protocol %s says that its result is in a bucket, and not that it is gone',
+    async (protocol, name, command) => {
+      const accepted: JobEvent = { type: 'accepted', handle: 't' };
+      const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: 'x' };
+      const object = { path: `s3://clips/${name}`, bytes: 4, sha256: '0'.repeat(64) };
+      const job = jobOf(protocol, { prompt: 'a boat' }, [accepted, finished, { type: 'file', file: object }]);
+      const [item] = await collectItems(
+        [job],
+        { events: () => Promise.resolve([]) },
+        deps(new Links('/review')),
+      );
+      expect(item).toMatchObject({ state: 'succeeded', files: [] });
+      expect(item?.reason).toBe(
+        `The result was saved in a bucket, so this page does not show it: s3://clips/${name}`,
+      );
+      expect(item?.command).toBe(command);
+    },
+  );
+
   it('has no link if the link would require an absolute path', () => {
     const links = new Links('/proc/self/nowhere');
     expect(links.to('/usr/share/film.mp4')).toBeUndefined();

@@ -102,16 +102,17 @@ export async function writeGallery(
 ): Promise<Outcome> {
   if (jobs.length === 0) context.progress.note('There are no jobs, so the page is empty.');
   const path = pagePath(output);
-  const copies = new Map<string, string>();
+  // By file, not by path, because several jobs may have saved to one path.
+  const copies = new Map<JobFile, string>();
   if (copy) for (const job of jobs) for (const [from, to] of await copyFiles(job, path)) copies.set(from, to);
   const links = new Links(dirname(path));
   const hrefOf = ({ files }: Job, index: number): string | undefined => {
-    const file = files[index]?.path;
-    return file === undefined ? undefined : links.to(copies.get(file) ?? file);
+    const file = files[index];
+    return file === undefined ? undefined : links.to(copies.get(file) ?? file.path);
   };
   const intact = new Set<JobFile>();
   for (const file of jobs.flatMap(({ files }) => files))
-    if (copy ? copies.has(file.path) : await isIntact(file)) intact.add(file);
+    if (copy ? copies.has(file) : await isIntact(file)) intact.add(file);
   const fileState = (file: JobFile): FileState => {
     if (intact.has(file)) return 'intact';
     return stateBySize(file) === 'gone' ? 'gone' : 'changed';
