@@ -193,6 +193,16 @@ describe('a batch run', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 
+  it('continues with the other rows if the key may not use the model of a row, but stops if the key is refused', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a kite']));
+    const run = (): Promise<BatchJson> => scene.read('run', file, '--concurrency', '1');
+    let message = 'user is banned';
+    scene.gateway.judge = (prompt) => (prompt === 'a boat' ? { kind: 'forbid', message } : undefined);
+    expect((await run()).batch.states).toMatchObject({ rejected: 1, new: 2 });
+    message = 'This token has no access to model vendor-h3';
+    expect(await run()).toMatchObject({ exit_code: 11, batch: { states: { rejected: 1, done: 2 } } });
+  });
+
   it('writes a result line for each row when it ends', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a cat', { kind: 'doom' });
