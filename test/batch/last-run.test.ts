@@ -135,6 +135,17 @@ it('a batch can be specified by a name that contains a dot, even if a folder has
   });
 });
 
+it.each(['--changed --stale', '--rated 2', '--id a --id b'])(
+  'batch retry %s suggests itself with --ignore-columns if a column is unknown',
+  async (selection) => {
+    const text = clips(['a', 'a boat']).replace('id,', 'Owner,id,').replace('\na,', '\nme,a,');
+    const file = scene.file('shots.csv', text);
+    const typed = ['retry', file, ...selection.split(' '), '--concurrency', '8', '--timeout', '5m'];
+    const { json } = await batch(...typed, '--json');
+    expect(json.error?.next).toEqual(['mgw', 'batch', ...typed, '--ignore-columns', 'Owner']);
+  },
+);
+
 it('the error for an unknown batch name suggests mgw batch ls', async () => {
   const { json } = await batch('status', 'nope', '--json');
   expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });
