@@ -26,6 +26,8 @@ export interface DoneRow {
   hash: string;
   /** The row's output path in the plan. */
   path: string;
+  /** The path of the latest retry's file, if it differs from `path`. */
+  retryPath?: string | undefined;
   /** The number of files that the row requests. */
   count: number;
   take: number;
@@ -143,6 +145,7 @@ export async function rememberRow(
     isNamed,
     hash,
     path: rowPath,
+    retryPath: path === rowPath ? undefined : path,
     count: countOf(work),
     take: take.number,
     version,

@@ -66,6 +66,8 @@ export interface Plan {
   cost: Sum;
   /** The same, by model. */
   costs: Map<string, Sum>;
+  /** The line of each path that belongs to a row, normalized by `sameFileName`. */
+  paths: Map<string, number>;
 }
 
 /**
@@ -126,9 +128,8 @@ class Planning {
   readonly plan: Plan;
   readonly #batch: Batch;
   readonly #deps: PlanDeps;
-  /** The line on which each id, path and request first appears. */
+  /** The line on which each id and request first appears. */
   readonly #ids = new Map<string, number>();
-  readonly #paths = new Map<string, number>();
   readonly #hashes = new Map<string, number>();
   /** The messages already reported. A wrong value in a matrix affects many rows but is reported once. */
   readonly #reported = new Set<string>();
@@ -147,6 +148,7 @@ class Planning {
       chains,
       cost: new Sum(),
       costs: new Map(),
+      paths: new Map(),
     };
   }
 
@@ -180,12 +182,12 @@ class Planning {
   /** Returns the row with its state; undefined if the row is invalid. `cacheKey` is the row's key in the cache. */
   async row(row: Row, cacheKey?: string): Promise<PlannedRow | undefined> {
     const work = await this.#workOf(row);
-    const named = work && this.#named(row, work);
-    if (named === undefined) return undefined;
-    const namedRow = { ...named, cacheKey };
+    const namedRow = work && this.#named(row, work, cacheKey);
+    if (namedRow === undefined) return undefined;
     const planned = await this.#refuseOnError(row, () => this.#stateOf(namedRow));
-    if (planned === undefined || planned.state !== 'new' || this.#isPathFree(planned))
-      return planned && this.#count(planned);
+    const retry = planned?.rowPath && planned.path;
+    if (planned === undefined || !this.#ownsPath(retry, countOf(planned.work), row.line)) return undefined;
+    if (planned.state !== 'new' || this.#isPathFree(planned)) return this.#count(planned);
     // The existing file may belong to this row, because another process may have just finished it.
     const recheck = await this.#stateOf(namedRow);
     if (recheck.state !== 'new') return this.#count(recheck);
@@ -219,12 +221,12 @@ class Planning {
     }
   }
 
-  #named(row: Row, work: Work): NamedRow | undefined {
+  #named(row: Row, work: Work, cacheKey?: string): NamedRow | undefined {
     try {
       const namedRow = nameRow(row, work, this.#batch.name, this.#batch.place);
       checkNoSecret('the path', namedRow.path, this.#deps.redact);
       const named = { ...namedRow, isNamed: row.id !== undefined, count: countOf(work) };
-      return this.#isUnique(named, row.line) ? namedRow : undefined;
+      return this.#isUnique(named, row.line) ? { ...namedRow, cacheKey } : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);
@@ -236,9 +238,6 @@ class Planning {
     const { id, isNamed, hash, path, count } = row;
     const sameRequest = earlierLine(this.#hashes, hash, line);
     const sameId = earlierLine(this.#ids, id, line);
-    const paths = pathsAt(path, count);
-    const pathLines = paths.map((each) => earlierLine(this.#paths, sameFileName(each), line));
-    const index = pathLines.findIndex((earlier) => earlier !== undefined);
     if (sameId !== undefined) {
       const message = isNamed
         ? `duplicate id "${id}" (also on line ${sameId})`
@@ -246,15 +245,21 @@ class Planning {
       this.refuse([{ line, field: isNamed ? 'id' : undefined, message }]);
       return false;
     }
-    if (index >= 0) {
-      this.refuse([
-        { line, field: 'output', message: `${paths[index]} is also the output of line ${pathLines[index]}` },
-      ]);
-      return false;
-    }
+    if (!this.#ownsPath(path, count, line) || !this.#ownsPath(row.retryPath, count, line)) return false;
     if (sameRequest !== undefined)
       this.plan.repeated.push({ line, message: `same request as line ${sameRequest}; both are paid for` });
     return true;
+  }
+
+  // Records the paths of a row's files, if any. If one of them belongs to an earlier row, refuses the row.
+  #ownsPath(path: string | undefined, count: number, line: number): boolean {
+    const paths = path === undefined ? [] : pathsAt(path, count);
+    const lines = paths.map((each) => earlierLine(this.plan.paths, sameFileName(each), line));
+    const index = lines.findIndex((earlier) => earlier !== undefined);
+    if (index < 0) return true;
+    const message = `${paths[index]} is also the output of line ${lines[index]}`;
+    this.refuse([{ line, field: 'output', message }]);
+    return false;
   }
 
   #isPathFree({ path, work }: NamedRow): boolean {

@@ -9,7 +9,7 @@ import type { Pace } from './pace.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
 import type { RowSelection } from './row-selection.ts';
-import type { RowEnd } from './row-state.ts';
+import { isKeyRefused, type RowEnd } from './row-state.ts';
 
 /** Callbacks for a run's rows. */
 export interface RunWatcher {
@@ -214,7 +214,7 @@ export class BatchRun {
     else this.#failuresInARow = 0;
     if (error === undefined) return;
     const isFatal =
-      (error.code === 'auth' && error.charged === 'no') ||
+      isKeyRefused(error) ||
       error.code === 'balance' ||
       error.code === 'budget' ||
       error.code === 'internal' ||

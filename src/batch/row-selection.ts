@@ -1,5 +1,6 @@
-import { pathExists, pathsAt } from '../jobs/output.ts';
+import { pathExists, pathsAt, sameFileName } from '../jobs/output.ts';
 import { keyOfRetry } from '../jobs/ref.ts';
+import type { Plan } from './plan.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
 import { filesOf, pathFor, pathOfTake } from './row-state.ts';
 
@@ -11,9 +12,9 @@ export interface RowSelection {
   isInScope(planned: PlannedRow): boolean;
   /**
    * Returns the row to run; undefined if the row remains unchanged. `before` is the number of the row's latest take in
-   * the plan.
+   * the plan. A retry saves to none of the plan's `paths`.
    */
-  rowToRun(planned: PlannedRow, before: number): PlannedRow | undefined;
+  rowToRun(planned: PlannedRow, before: number, paths?: Plan['paths']): PlannedRow | undefined;
   /**
    * Returns the next retry of a paid row whose result is gone; undefined if the row remains unchanged. Absent if the
    * command never retries a row.
@@ -44,9 +45,9 @@ export function retryOfRated(maxRating: number): RowSelection {
   const isStarted = (planned: PlannedRow): boolean => planned.take.number > 1 && isOpen(planned);
   return {
     isInScope: (planned) => isPoor(planned) || isStarted(planned),
-    rowToRun: (planned, before) => {
+    rowToRun: (planned, before, paths) => {
       if (isStarted(planned)) return planned;
-      return isPoor(planned) && planned.take.number === before ? withNextTakePath(planned) : undefined;
+      return isPoor(planned) && planned.take.number === before ? withNextTakePath(planned, paths) : undefined;
     },
   };
 }
@@ -81,14 +82,14 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
         (take.number > 1 && !settledStates.has(state))
       );
     },
-    rowToRun: (planned, before) => {
+    rowToRun: (planned, before, paths) => {
       const { state, take } = planned;
       if (isOpen(planned)) return planned;
       const isSelected = ids === undefined ? isOfKind(state) : settledStates.has(state);
       // If another process has retried the row since the plan was made, do not retry it again: the user requested one
       // retry.
       if (!isSelected || take.number !== before) return undefined;
-      return !force && isOccupied(planned) ? withNextTakePath(planned) : withNextTake(planned);
+      return !force && isOccupied(planned) ? withNextTakePath(planned, paths) : withNextTake(planned);
     },
     // Retries the row only once, even if the result of the retry is gone too.
     nextRetry: (planned) =>
@@ -103,9 +104,16 @@ function isOccupied({ take: { job }, path, work }: PlannedRow): boolean {
   return filesOf(job, path, count) !== undefined || pathsAt(pathFor(path, job), count).some(pathExists);
 }
 
-function withNextTakePath(planned: PlannedRow): PlannedRow {
+// The number in the file name exceeds the take's number if that name is another row's output or already exists.
+function withNextTakePath(planned: PlannedRow, paths: Plan['paths'] = new Map()): PlannedRow {
   const next = withNextTake(planned);
-  return { ...next, path: pathOfTake(planned.rowPath ?? planned.path, next.take.number) };
+  const { path, rowPath = path, work } = planned;
+  if (rowPath.includes('{job}')) return { ...next, path: rowPath };
+  const isFree = (file: string): boolean => !pathExists(file) && !paths.has(sameFileName(file));
+  for (let { number } = next.take; ; number += 1) {
+    const takePath = pathOfTake(rowPath, number);
+    if (pathsAt(takePath, countOf(work)).every(isFree)) return { ...next, path: takePath };
+  }
 }
 
 function withNextTake(planned: PlannedRow): PlannedRow {

@@ -1,6 +1,7 @@
 import { parse } from 'node:path';
 import { MgwError, exitCodes } from '../errors.ts';
 import { stateBySize } from '../files/whole-file.ts';
+import { deniesModelOrVoice } from '../http/failures.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { changesFrom } from '../jobs/changes.ts';
@@ -213,6 +214,11 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
       ? planned.before
       : planned.state;
   return state === 'prepared' ? 'new' : 'running';
+}
+
+/** Whether the gateway refused the key itself before anything was charged. It would refuse every other row too. */
+export function isKeyRefused({ code, charged, message }: MgwError): boolean {
+  return code === 'auth' && charged === 'no' && !deniesModelOrVoice(message);
 }
 
 /** Returns a run's exit code. */

@@ -4,7 +4,6 @@ import type { RowSelection } from './row-selection.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
 import { rememberRow } from './done-row-cache.ts';
 import { type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
-import type { Chains } from './chains.ts';
 import { BatchRun, type RunOptions, type RunWatcher } from './row-runner.ts';
 import { removeRowLeftovers, stateAfter, Tally, type RowEnd } from './row-state.ts';
 import { problemsOf } from './manifest/fields.ts';
@@ -88,7 +87,7 @@ export async function runBatch(
     await settle(end, 'done');
   });
   const begin = async (waiting: WaitingRow): Promise<void> => {
-    const next = await planChosen(waiting, batch, chains, choice, deps.plan).catch((error: unknown) => {
+    const next = await planChosen(waiting, batch, plan, choice, deps.plan).catch((error: unknown) => {
       recordBad(ready, waiting, error, watcher);
       order.settle(waiting.chosen.id);
     });
@@ -172,14 +171,14 @@ function recordBad(
 async function planChosen(
   { row, chosen, cacheKey }: WaitingRow,
   batch: Batch,
-  chains: Chains,
+  { chains, paths }: Plan,
   choice: RowSelection,
   deps: PlanDeps,
 ): Promise<{ planned: PlannedRow; isChosen: boolean }> {
   const planned = { ...(await planRow(row, batch, deps, chains)), cacheKey };
   const because = chosen.state === 'running' ? undefined : chains.blockerOf(row);
   if (because === undefined) {
-    const toRun = choice.rowToRun(planned, chosen.take);
+    const toRun = choice.rowToRun(planned, chosen.take, paths);
     return { planned: toRun ?? planned, isChosen: toRun !== undefined };
   }
   const isUnpaid = ['new', 'rejected', 'blocked'].includes(planned.state);

@@ -123,6 +123,23 @@ const authWords =
 const invalidWords =
   /invalid[_ -]?(request|param|argument|duration|resolution|ratio|image|api_platform|prompt|value)|bad[_ ]request|unprocessable|model_(price_error|mapping_failed)|is required|missing required|^(120[0-3]|2013) /i;
 
+// Both orders of a noun and a denial. `model.request` and `api.model.read` are scopes of a key.
+const modelOrVoice = '\\b(?:model|speaker|voice)s?\\b(?!\\.\\w)';
+const denial =
+  'no access|not have access|permission|denied|forbidden|unauthori[sz]ed|unsupported|mismatched|not (?:granted|authori[sz]ed|allowed|permitted|supported)';
+const oneModelWords = new RegExp(
+  `(?:${denial}).{0,80}${modelOrVoice}|${modelOrVoice}.{0,80}(?:${denial})|requested resource not granted|无权.{0,40}(?:模型|音色)|(?:模型|音色|发音人|声音).{0,40}(?:授权|权限|无权|不支持)`,
+  'i',
+);
+
+/**
+ * Whether the message of an `auth` error denies access only to a model or a voice. If so, the gateway may accept the
+ * same key for other requests.
+ */
+export function deniesModelOrVoice(message: string): boolean {
+  return oneModelWords.test(message.slice(0, maxMessageLength));
+}
+
 const codeByStatus: Record<number, ErrorCode> = {
   401: 'auth',
   402: 'balance',

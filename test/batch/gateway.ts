@@ -15,6 +15,8 @@ export type Deed =
   | { kind: 'doom' }
   /** Responds with 400. */
   | { kind: 'refuse' }
+  /** Responds with 403 and a message. */
+  | { kind: 'forbid'; message: string }
   /** Accepts the task, and responds later. */
   | { kind: 'wait'; until: Promise<void> };
 
@@ -76,6 +78,10 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     }
     if (deed?.kind === 'refuse') {
       json(response, { error: { code: 'invalid_request', message: 'no such thing' } }, 400);
+      return;
+    }
+    if (deed?.kind === 'forbid') {
+      json(response, { error: { message: deed.message } }, 403);
       return;
     }
     charge(prompt);

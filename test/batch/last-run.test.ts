@@ -126,6 +126,26 @@ it('batch plan reports that a batch exceeds its budget, and creates no budget fi
   ]);
 });
 
+it('a batch can be specified by a name that contains a dot, even if a folder has the same name', async () => {
+  const file = scene.file('promo.v2.csv', clips(['a', 'a boat']));
+  const output = scene.at('promo.v2/{id}.{ext}');
+  expect(await batch('run', file, '-o', output)).toMatchObject({ code: 0 });
+  expect(await scene.user.run(['batch', 'status', 'promo.v2', '--json'])).toMatchObject({
+    json: { exit_code: 0, batch: { name: 'promo.v2', file, states: { done: 1 } } },
+  });
+});
+
+it.each(['--changed --stale', '--rated 2', '--id a --id b'])(
+  'batch retry %s suggests itself with --ignore-columns if a column is unknown',
+  async (selection) => {
+    const text = clips(['a', 'a boat']).replace('id,', 'Owner,id,').replace('\na,', '\nme,a,');
+    const file = scene.file('shots.csv', text);
+    const typed = ['retry', file, ...selection.split(' '), '--concurrency', '8', '--timeout', '5m'];
+    const { json } = await batch(...typed, '--json');
+    expect(json.error?.next).toEqual(['mgw', 'batch', ...typed, '--ignore-columns', 'Owner']);
+  },
+);
+
 it('the error for an unknown batch name suggests mgw batch ls', async () => {
   const { json } = await batch('status', 'nope', '--json');
   expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });

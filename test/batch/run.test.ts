@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Running } from '../support/cli.ts';
@@ -193,6 +201,16 @@ describe('a batch run', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 
+  it('continues with the other rows if the key may not use the model of a row, but stops if the key is refused', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a kite']));
+    const run = (): Promise<BatchJson> => scene.read('run', file, '--concurrency', '1');
+    let message = 'user is banned';
+    scene.gateway.judge = (prompt) => (prompt === 'a boat' ? { kind: 'forbid', message } : undefined);
+    expect((await run()).batch.states).toMatchObject({ rejected: 1, new: 2 });
+    message = 'This token has no access to model vendor-h3';
+    expect(await run()).toMatchObject({ exit_code: 11, batch: { states: { rejected: 1, done: 2 } } });
+  });
+
   it('writes a result line for each row when it ends', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a cat', { kind: 'doom' });
@@ -255,6 +273,37 @@ describe('mgw batch retry', () => {
     });
     expect(charges()).toEqual({ 'a boat': 3, 'a cat': 1 });
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
+  });
+
+  it("saves to a file that is neither another row's output nor an existing file", async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    await scene.batch('run', file);
+    scene.file('m.csv', clips(['a', 'a boat'], ['a.2', 'a cat']));
+    writeFileSync(scene.at('a.3.mp4'), 'my own');
+    for (const [number, flag] of ['--id a', '--id a', '--rated 2'].entries()) {
+      await runHereAs(scene.user, ['jobs', 'rate', '@m/a', '2']);
+      const retried = await scene.batch('retry', file, ...flag.split(' '));
+      expect(retried).toMatchObject({ code: 0, stdout: `${scene.at(`a.${4 + number}.mp4`)}\n` });
+    }
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
+    expect(charges()).toEqual({ 'a boat': 4, 'a cat': 1 });
+  });
+
+  it('keeps its file if a row with the same output is added, even if the row is cached or --force is given', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    await scene.batch('run', file);
+    await scene.batch('retry', file, '--id', 'a');
+    for (const args of [[], ['--force']]) {
+      scene.file('m.csv', clips(['a', 'a boat'], ['a.2', 'a cat']));
+      const problem = {
+        line: 3,
+        message: expect.stringMatching(/a\.2\.mp4 is also the output of line 2$/) as string,
+      };
+      expect(await scene.read('run', file, ...args)).toMatchObject({ exit_code: 2, problems: [problem] });
+      scene.file('m.csv', clips(['a', 'a boat']));
+      expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
+    }
+    expect(charges()).toEqual({ 'a boat': 2 });
   });
 
   it('refuses an unknown id', async () => {
@@ -513,6 +562,9 @@ describe('output file names of a batch', () => {
       batch: { states: { done: 1 } },
     });
     expect(charges()).toEqual({ 'a boat': 1 });
+    const retry = ['retry', file, '--id', 'one', '-o', scene.at('out/{job}-{n}.{ext}')];
+    expect(await scene.batch(...retry)).toMatchObject({ code: 0 });
+    expect(readdirSync(scene.at('out'))).toHaveLength(4);
   });
 
   it('may contain the number in the name of a folder', async () => {

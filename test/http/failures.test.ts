@@ -5,6 +5,7 @@ import type { Reply } from '../../src/exchange.ts';
 import {
   bodyOf,
   classify,
+  deniesModelOrVoice,
   messageIn,
   nativeCodeIn,
   readFailure,
@@ -240,6 +241,31 @@ describe('bodyOf', () => {
     expect(bodyOf(reply(200, [{ id: 'x' }]))).toEqual([{ id: 'x' }]);
     expect(bodyOf(reply(400, [{ error: 1 }, { error: 2 }]))).toHaveLength(2);
     expect(bodyOf({ ...reply(200, undefined), text: '<html>' })).toBeUndefined();
+  });
+});
+
+describe('deniesModelOrVoice', () => {
+  it.each([
+    'This token has no access to model vendor-h3',
+    'Project x does not have access to model `vendor-h3`',
+    '该令牌无权访问模型 vendor-h3',
+    'speaker permission denied: get resource id: access denied',
+    'resource ID is mismatched with speaker related resource',
+    '[resource_id=speech-tts-2.0] requested resource not granted',
+  ])('is true for %s', (message) => {
+    expect(deniesModelOrVoice(message)).toBe(true);
+  });
+
+  it.each([
+    'Invalid token (request id: 2026)',
+    'This token has expired',
+    'user is banned',
+    'IP not allowed',
+    '无权访问 vip 分组',
+    'The caller does not have permission',
+    'You have insufficient permissions for this operation. Missing scopes: model.request, api.model.read',
+  ])('is false for a refusal of the key: %s', (message) => {
+    expect(deniesModelOrVoice(message)).toBe(false);
   });
 });
 

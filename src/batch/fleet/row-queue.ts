@@ -1,4 +1,5 @@
 import { exitCodes, messageOf, MgwError } from '../../errors.ts';
+import { isKeyRefused } from '../row-state.ts';
 import { isLive, type Query, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -200,7 +201,7 @@ export function retryDelayMs(error: MgwError): number | undefined {
     case exitCodes.budget:
       return stuckRetryMs;
     case exitCodes.auth:
-      return error.charged === 'no' ? defaultRetryMs : undefined;
+      return isKeyRefused(error) ? defaultRetryMs : undefined;
     default:
       if (error.code === 'output_exists') return stuckRetryMs;
       return ['balance', 'local_io', 'store'].includes(error.code) ? defaultRetryMs : undefined;

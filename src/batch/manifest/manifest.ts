@@ -63,10 +63,13 @@ export interface OpenOptions {
   kindOf?: ((model: string) => Promise<JobKind>) | undefined;
 }
 
+/** Returns the format that a file's extension specifies; undefined if it specifies none. */
+export const formatOf = (path: string): Format | undefined => formats[extname(path).toLowerCase()];
+
 /** Opens a manifest. @throws MgwError('usage') if the file does not exist, or its format is unknown or unsupported. */
 export async function openManifest(path: string, opening: OpenOptions = {}): Promise<Manifest> {
   const { content, commandDefaults = [] } = opening;
-  const format = opening.format ?? formats[extname(path).toLowerCase()];
+  const format = opening.format ?? formatOf(path);
   if (format === undefined) throw unknownFormatError(path);
   const initialStat = content === undefined ? await statOf(path) : undefined;
   const readChunks = (): AsyncIterable<Buffer> => (content === undefined ? bytesOf(path) : inChunks(content));

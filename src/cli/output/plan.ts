@@ -71,7 +71,7 @@ function correctionOf(
   const names = columns.every((name) => name !== undefined && !name.includes(',')) ? columns.join(',') : '';
   if (names !== '') return ['--ignore-columns', names];
   if (!problems.every(({ message }) => message.endsWith(existsText))) return undefined;
-  if (hasValidRows && command[1] === 'run') return ['--skip-bad'];
+  if (hasValidRows && command[1] !== 'plan') return ['--skip-bad'];
   return command.includes('-o') ? undefined : ['-o', '{name}/{id}.{ext}'];
 }
 

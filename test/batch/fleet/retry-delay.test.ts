@@ -18,6 +18,13 @@ it('a worker does not return a row to the queue if no other worker can change it
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
 });
 
+it('a worker returns a row to the queue if the key is refused, but ends a row whose model or voice the key may not use', () => {
+  const delayAfter = (message: string): number | undefined => retryDelayMs(new MgwError('auth', message));
+  expect(delayAfter('Invalid token')).toBe(defaultRetryMs);
+  for (const message of ['This token has no access to model vendor-h3', 'speaker permission denied'])
+    expect(delayAfter(message)).toBeUndefined();
+});
+
 it("a worker returns a row to the queue if the output exists on the worker's machine, because another worker can save the row", () => {
   for (const job of [undefined, accepted])
     expect(retryDelayMs(new MgwError('output_exists', 'x.mp4 exists.', { job }))).toBe(stuckRetryMs);

@@ -484,10 +484,15 @@ describeFleet('in a fleet,', {}, (place) => {
     };
     const limits = { concurrency: 2, perMinute: 10, budget: '0.7' };
     const flags = ['--concurrency', '2', '--per-minute', '10', '--budget', '0.7'];
-    expect(await headAfter(here, file, ...flags)).toMatchObject(limits);
-    expect(await headAfter(machines.machine(), file)).toMatchObject(limits);
-    expect(await headAfter(here, file, '--concurrency', '3')).toMatchObject({ ...limits, concurrency: 3 });
-    const again = await headAfter(machines.machine(), 'clips', '--again', '--per-minute', '20', '--sidecar');
+    const named = [file, '--name', 'promo.v2'];
+    expect(await headAfter(here, ...named, ...flags)).toMatchObject(limits);
+    expect(await headAfter(machines.machine(), ...named)).toMatchObject(limits);
+    expect(await headAfter(here, ...named, '--concurrency', '3')).toMatchObject({
+      ...limits,
+      concurrency: 3,
+    });
+    const changes = ['--per-minute', '20', '--sidecar'];
+    const again = await headAfter(machines.machine(), 'promo.v2', '--again', ...changes);
     expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
   });
 

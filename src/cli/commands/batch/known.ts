@@ -2,8 +2,11 @@ import { extname, join, resolve } from 'node:path';
 import { type KnownBatch, recallBatch, rememberBatch } from '../../../batch/known-batches.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { fieldName } from '../../../batch/manifest/fields.ts';
+import { formatOf } from '../../../batch/manifest/manifest.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { messageOf, usageError } from '../../../errors.ts';
+import { isFolder } from '../../../files/make-folder.ts';
+import { pathExists } from '../../../jobs/output.ts';
 import { printableLine } from '../../../printable.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { isObjectUrl } from '../../../store-url.ts';
@@ -47,8 +50,10 @@ export async function openNamed<T extends BatchOptions>(
   return { file, options, batch: await openBatch(context, file, options, known), isQueued: false };
 }
 
+// A batch's name may contain a dot, and the batch's outputs may be in a folder of that name.
 function isPath(nameOrFile: string): boolean {
-  return nameOrFile === '-' || extname(nameOrFile) !== '' || /[\\/]/.test(nameOrFile);
+  if (nameOrFile === '-' || /[\\/]/.test(nameOrFile) || formatOf(nameOrFile) !== undefined) return true;
+  return extname(nameOrFile) !== '' && pathExists(nameOrFile) && !isFolder(nameOrFile);
 }
 
 async function recallNamed(

@@ -44,7 +44,17 @@ export function registerRetry(command: Command, run: Run): void {
 }
 
 function retry(context: Context, nameOrFile: string, options: RetryOptions): Promise<Outcome> {
-  return execute(context, nameOrFile, options, choiceOf(options));
+  return execute(context, nameOrFile, options, choiceOf(options), selectionFlags(options));
+}
+
+function selectionFlags({ failed, changed, stale, rated, id = [] }: RetryOptions): string[] {
+  return [
+    ...(failed ? ['--failed'] : []),
+    ...(changed ? ['--changed'] : []),
+    ...(stale ? ['--stale'] : []),
+    ...(rated === undefined ? [] : ['--rated', String(rated)]),
+    ...id.flatMap((each) => ['--id', each]),
+  ];
 }
 
 function choiceOf({ rated, id: ids, force = false, ...kinds }: RetryOptions): RowSelection {

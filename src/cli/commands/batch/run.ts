@@ -44,6 +44,7 @@ export const defaultConcurrency = 4;
 
 /**
  * Plans a batch, and runs the rows that a command selects.
+ * @param selection the flags with which `batch retry` selects the rows; absent for `batch run`
  * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if the ledger cannot be written (see
  * `context.jobDeps`).
  */
@@ -52,6 +53,7 @@ export async function execute(
   nameOrFile: string,
   typedOptions: RunBatchOptions,
   choice: RowSelection,
+  selection?: string[],
 ): Promise<Outcome> {
   const opened = await openNamed(context, nameOrFile, typedOptions);
   const { file, options, batch, isQueued } = opened;
@@ -68,12 +70,13 @@ export async function execute(
     else if (planned.state !== 'running') printAdvice(planned);
   });
   await reportProblems(context, file, ready.plan);
+  if (ready.plan.bad > 0 && !options.skipBad) {
+    const command = selection === undefined ? ['run', file] : ['retry', file, ...selection];
+    const typed = ['batch', ...command, ...flagsAsTyped(options)];
+    return { json: planView(batch, ready.plan), error: invalidRowsError(ready.plan, typed) };
+  }
   const [badId] = missing;
   if (badId !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(badId, 100)}.`);
-  if (ready.plan.bad > 0 && !options.skipBad) {
-    const command = ['batch', choice === everyRow ? 'run' : 'plan', file, ...flagsAsTyped(options)];
-    return { json: planView(batch, ready.plan), error: invalidRowsError(ready.plan, command) };
-  }
   if (ready.needsFrames) await checkFfmpeg();
   noteRemade(context, ready);
   // A run that found only changed rows, for instance because of a wrong -d, must not change the options of later runs.
