@@ -4,7 +4,6 @@ import { messageOf, usageError, MgwError } from '../errors.ts';
 import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job } from '../job.ts';
 import { newTakeFlag, showCommand } from '../jobs/errors.ts';
-import { isSameGateway } from '../jobs/order.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
 import { beginRun } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
@@ -52,10 +51,7 @@ export async function resolve(
   }
   const protocol = withSettings(protocolOf(recorded), settings);
   const job = await reconcile(ledger, recorded, (reply, body) => protocol.readSubmission(reply, body));
-  if (resolution.how === 'adopted') {
-    checkHandle(resolution.handle, job, protocol);
-    await refuseOtherHolder(ledger, job, resolution.handle);
-  }
+  if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
   if (resolution.how === 'resubmit') {
     const budgets = recordedBudgets(await ledger.events(job.id));
     return submitAgain(job, protocol, options, session, hooks, budgets).catch((error: unknown) => {
@@ -141,18 +137,6 @@ function checkHandle(handle: string, job: Job, protocol: Protocol): void {
     protocol.query(handle, job.model);
   } catch (error) {
     throw usageError(`--adopt: this is not a handle of Protocol ${protocol.name}: ${messageOf(error)}`);
-  }
-}
-
-// Refuses the handle of another submission, which cannot have created the same task. A job without an attempt was
-// imported by its handle, for example to find out whether the task exists.
-async function refuseOtherHolder(ledger: Ledger, job: Job, handle: string): Promise<void> {
-  if (job.handle === handle) return;
-  for (const id of await ledger.lookup('handle', handle)) {
-    const other = id === job.id ? undefined : await ledger.read(id);
-    if (other?.handle !== handle || other.protocol !== job.protocol || other.record.attempts === 0) continue;
-    if (!isSameGateway(other.base_url, job.base_url)) continue;
-    throw usageError(`--adopt: ${handle} is already the handle of job ${other.id}.`, showCommand(other));
   }
 }
 

@@ -197,29 +197,6 @@ describe('a video in doubt', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  it('cannot adopt the task of another submission, except in another protocol', async () => {
-    const session = sessionIn(freshFolder());
-    const ledger = await session.ledger();
-    const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
-    const owner = await jobWith(ledger, 'c', sending, accepted);
-    const { id } = await jobWith(ledger, 'c', sending, unknown);
-    await expect(decide(session, id, adopted)).rejects.toMatchObject({
-      ...{ code: 'usage', next: ['mgw', 'jobs', 'show', owner.id] },
-      message: `--adopt: task_1 is already the handle of job ${owner.id}.`,
-    });
-    expect((await ledger.read(id))?.state).toBe('unknown');
-    const other = await jobWith(ledger, 'b', sending, unknown);
-    expect((await decide(session, other.id, adopted)).job.handle).toBe('task_1');
-  });
-
-  it('can adopt a task that was imported by its handle', async () => {
-    const session = sessionIn(freshFolder());
-    const ledger = await session.ledger();
-    await jobWith(ledger, 'c', { type: 'accepted', handle: 'task_1' });
-    const { id } = await jobWith(ledger, 'c', sending, unknown);
-    expect((await decide(session, id, adopted)).job).toMatchObject({ state: 'queued', handle: 'task_1' });
-  });
-
   it('is resolved without a protocol if its protocol is lost, and is not fetched', async () => {
     const session = sessionIn(freshFolder());
     const ledger = await session.ledger();
