@@ -101,7 +101,11 @@ test('a speech submission in doubt blocks every variant of its request, and the 
   await deps.ledger.append(String(lost['job']), { type: 'resolved', how: 'not-created' });
   await (await run({ variant: 'wav', key: 'k' })).delivered();
   expect(await failure(run({ key: 'k' }))).toMatchObject({
-    ...{ code: 'conflict', exitCode: 2, message: expect.stringContaining('file format') as string },
+    ...{
+      code: 'conflict',
+      exitCode: 2,
+      message: expect.stringContaining('the format was wav, is pcm') as string,
+    },
   });
   expect(server.requests).toHaveLength(2);
 });
