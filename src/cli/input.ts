@@ -102,7 +102,8 @@ export async function readInputText(path: string, flag: string): Promise<string>
  */
 export async function typedText(text: string, flag?: string): Promise<string> {
   const path = text.replace(/^@/, '');
-  if (!/^\S{1,255}$/.test(path)) return text;
+  // A single word is a text, even if a folder contains a file of that name, such as the command's own output.
+  if (!/^\S{1,255}$/.test(path) || !/^@|[./\\]/.test(text)) return text;
   const stat = await lstat(path).catch(() => undefined);
   if (!stat?.isFile() && !stat?.isSymbolicLink()) return text;
   const advice = 'To send the name itself as text, pass it on standard input, with - as the argument.';

@@ -53,9 +53,15 @@ describe('a text that is the name of a file', () => {
 
   it('is refused if the file is a symbolic link, but not if it is a folder', async () => {
     const shell = shellWithFile();
-    symlinkSync('nowhere', join(shell.home, 'link'));
-    expect((await shell.run('mgw tts link -o a.mp3 --dry-run')).code).toBe(2);
+    symlinkSync('nowhere', join(shell.home, 'link.txt'));
+    expect((await shell.run('mgw tts link.txt -o a.mp3 --dry-run')).code).toBe(2);
     expect((await shell.run('mgw tts .bin -o a.mp3 --dry-run')).code).toBe(0);
+  });
+
+  it('is sent as text if it is a word without a dot, such as that of the output', async () => {
+    const shell = shellWithFile();
+    writeFileSync(join(shell.home, 'hello'), 'audio');
+    expect((await shell.run('mgw tts hello -o hello --force --dry-run')).code).toBe(0);
   });
 
   it('is not replaced if the name occurs twice in the command', async () => {
