@@ -4,7 +4,7 @@ import { stateBySize } from '../files/whole-file.ts';
 import { deniesModelOrVoice } from '../http/failures.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
-import { changesFrom } from '../jobs/changes.ts';
+import { changesFrom } from '../jobs/differences.ts';
 import { latestRetry } from '../jobs/ref.ts';
 import { type JobDeps, fingerprintOf } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';

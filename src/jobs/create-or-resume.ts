@@ -16,7 +16,7 @@ import {
   type UncertainRuns,
 } from './liveness.ts';
 import { type Began, continueRun } from './run.ts';
-import { changesFrom } from './changes.ts';
+import { changesFrom } from './differences.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { shownState } from './reconcile.ts';
 

@@ -16,7 +16,6 @@ import type { CallOptions, ClientOptions, Duration } from './options.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
-import { refuseInfinite } from './copy-order.ts';
 import { parseAmount } from '../decimal.ts';
 import { printableLine } from '../printable.ts';
 import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
@@ -268,4 +267,10 @@ export function jsonObject(value: object, name: string): JsonObject {
   }
   if (!isObject(json)) throw usageError(`${name} must be an object.`);
   return json;
+}
+
+/** A replacer for JSON.stringify, which would convert these numbers to null. @throws RangeError */
+export function refuseInfinite(_name: string, value: unknown): unknown {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`it contains ${value}`);
+  return value;
 }

@@ -1,9 +1,10 @@
 // mgw's public interface, imported from 'mgw'.
+import { isAbsolute, join } from 'node:path';
 import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
 import type { Model } from '../exchange.ts';
-import { Calls } from './calls.ts';
-import { copyOrder } from './copy-order.ts';
+import { isObjectUrl } from '../store-url.ts';
+import { Calls, refuseInfinite } from './calls.ts';
 import type {
   ClientOptions,
   Fetched,
@@ -96,4 +97,33 @@ async function* watch(calls: Calls, ref: string, callOptions?: WaitOptions): Asy
 
 async function* speakStream(calls: Calls, order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void> {
   return yield* (await import('./paid-calls.ts')).speakStream(calls, order);
+}
+
+// Copies an order when its call is made: the program may change and reuse the order, or change the current folder,
+// before the call reads it. Leaves invalid values for the call to refuse.
+function copyOrder<Order extends object>(order: Order): Order {
+  if (typeof order !== 'object' || (order as Order | null) === null) return order;
+  // Keeps inherited options.
+  const copy = Object.assign(Object.create(Object.getPrototypeOf(order) as object | null) as object, order);
+  for (const name of ['body', 'params']) if (Object.hasOwn(copy, name)) change(copy, name, copyJson);
+  if (Object.hasOwn(copy, 'output')) change(copy, 'output', absolutePath);
+  return copy;
+}
+
+function change(copy: object, name: string, by: (value: unknown) => unknown): void {
+  Reflect.set(copy, name, by(Reflect.get(copy, name)));
+}
+
+function copyJson(value: unknown): unknown {
+  try {
+    return JSON.parse(JSON.stringify(value, refuseInfinite)) as unknown;
+  } catch {
+    return value;
+  }
+}
+
+// Keeps a slash at the end, which makes the path a folder.
+function absolutePath(output: unknown): unknown {
+  if (typeof output !== 'string' || output === '' || output === '-') return output;
+  return isObjectUrl(output) || isAbsolute(output) ? output : join(process.cwd(), output);
 }
