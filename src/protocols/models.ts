@@ -136,20 +136,24 @@ function createdOf(entry: JsonObject): number | undefined {
 
 /** Merges entries with the same id, because some listings contain one entry for each version. */
 export function mergeById(models: Model[]): Model[] {
-  const byId = new Map<string, Model>();
+  const byId = new Map<string, Model[]>();
   for (const model of models) {
-    const earlier = byId.get(model.id);
-    byId.set(model.id, earlier === undefined ? model : merge(earlier, model));
+    const entries = byId.get(model.id);
+    if (entries === undefined) byId.set(model.id, [model]);
+    else entries.push(model);
   }
-  return [...byId.values()];
+  return [...byId.values()].map(mergeSame);
 }
 
-function merge(one: Model, other: Model): Model {
+// Merges all entries at once: merging them one by one would take quadratic time.
+function mergeSame(entries: Model[]): Model {
+  const [first] = entries as [Model];
+  if (entries.length === 1) return first;
   return {
-    ...one,
-    protocols: unique([...one.protocols, ...other.protocols]).sort(),
-    endpoints: unique([...one.endpoints, ...other.endpoints]),
-    model_versions: unique([...one.model_versions, ...other.model_versions]),
+    ...first,
+    protocols: unique(entries.flatMap((model) => model.protocols)).sort(),
+    endpoints: unique(entries.flatMap((model) => model.endpoints)),
+    model_versions: unique(entries.flatMap((model) => model.model_versions)),
   };
 }
 
