@@ -122,7 +122,7 @@ export class BatchRun {
       if (!this.isOver) return slots;
       for (const slot of slots) slot.leave();
     } catch (error) {
-      if (!soft.aborted) this.#fatalError ??= toMgwError(error);
+      if (!soft.aborted) this.stop(toMgwError(error));
     }
     return [];
   }
@@ -163,7 +163,7 @@ export class BatchRun {
       await end.delivered?.();
       if (end.error === undefined) await this.#onDone(end);
     } catch (error) {
-      this.#fatalError ??= error instanceof MgwError ? error : new MgwError('local_io', messageOf(error));
+      this.stop(error instanceof MgwError ? error : new MgwError('local_io', messageOf(error)));
     }
   }
 
@@ -221,10 +221,10 @@ export class BatchRun {
       (error.code === 'local_io' && error.job === undefined && !isOwnOutputError(planned, error)) ||
       // The store would refuse the other rows' videos too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable);
-    if (isFatal) this.#fatalError ??= error;
+    if (isFatal) this.stop(error);
     if (this.#failuresInARow < maxFailuresInARow) return;
     const text = `The run stopped after ${maxFailuresInARow} rows in a row with this problem: ${error.message}`;
-    this.#fatalError ??= error.with({}, text);
+    this.stop(error.with({}, text));
   }
 }
 

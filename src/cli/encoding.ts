@@ -8,14 +8,17 @@ import { usageError } from '../errors.ts';
  * @throws MgwError('usage').
  */
 export function requireUtf8(argv: readonly string[]): void {
-  if (argv.some(isDoubtful)) {
+  if (argv.some(hasReplacementCharacter)) {
     const damaged = invalidArgument(
       argv,
       readBytes(() => readFileSync('/proc/self/cmdline')),
     );
     if (damaged !== undefined) throw usageError(`Argument ${damaged} is not valid UTF-8.`);
   }
-  if (isDoubtful(currentFolder()) && !isUtf8(readBytes(() => readlinkSync('/proc/self/cwd', 'buffer'))))
+  if (
+    hasReplacementCharacter(currentFolder()) &&
+    !isUtf8(readBytes(() => readlinkSync('/proc/self/cwd', 'buffer')))
+  )
     throw usageError("The current folder's name is not valid UTF-8.");
 }
 
@@ -30,7 +33,7 @@ export function invalidArgument(argv: readonly string[], commandLine: Buffer): n
   return index < 0 ? undefined : index + 1;
 }
 
-function isDoubtful(text: string): boolean {
+function hasReplacementCharacter(text: string): boolean {
   return text.includes('\ufffd');
 }
 

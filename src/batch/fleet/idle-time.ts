@@ -21,14 +21,14 @@ export class IdleTime {
     return this.#clock.monotonic() - this.#sinceMs >= this.#maxMs;
   }
 
-  /** Counts idle time only from `ms` from now. Has no effect if it is only because of a batch that is stuck. */
+  /** Lets idle time begin `ms` from now at the earliest. Has no effect if `batch` is given and is stuck. */
   postpone(ms: number, batch?: string): void {
     if (batch === undefined || !this.#stuckBatches.has(batch))
       this.#sinceMs = Math.max(this.#sinceMs, this.#clock.monotonic() + ms);
   }
 
-  /** Marks a batch that cannot continue, or that can continue again. */
-  mark(batch: string, isStuck: boolean): void {
+  /** Records that a batch cannot continue, or that it can continue again. */
+  setStuck(batch: string, isStuck: boolean): void {
     if (isStuck) this.#stuckBatches.add(batch);
     else this.#stuckBatches.delete(batch);
   }

@@ -144,7 +144,7 @@ export class RowQueue {
 export async function addBatch(
   query: Query,
   { name, head }: QueuedBatch,
-  given: Partial<QueuedHead> = {},
+  given: Partial<QueuedHead>,
 ): Promise<QueuedHead> {
   const values = [name, head.gateway, JSON.stringify(head), JSON.stringify(given)];
   const [existing] = await query<{ gateway: string; head: string }>(insertBatch, values);
@@ -155,7 +155,7 @@ export async function addBatch(
   );
 }
 
-/** Changes the given options of an enqueued batch. Workers open the batch again once their rows in progress have ended. */
+/** Changes the given options of an enqueued batch. Workers reopen it once their rows in progress have ended. */
 export async function changeBatch(query: Query, name: string, given: Partial<QueuedHead>): Promise<void> {
   await query(updateBatch, [name, JSON.stringify(given)]);
 }

@@ -3,6 +3,7 @@ import { exitCodes, messageOf, toMgwError, type MgwError } from '../../errors.ts
 import type { FlowDeps } from '../../flows/settings.ts';
 import { everyRow } from '../row-selection.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
+import type { PlannedRow } from '../planned-row.ts';
 import { BatchRun, isOwnOutputError } from '../row-runner.ts';
 import type { RunOptions, RunWatcher, WorkerWatcher } from '../row-runner.ts';
 import { sameFileName } from '../../jobs/output.ts';
@@ -197,13 +198,13 @@ export class Worker {
       return this.#release(taken.id, rows, record);
     };
     const refuse = (why: string, isReturned: boolean): Promise<void> => {
-      if (isReturned) this.#idle.mark(batch.name, true);
+      if (isReturned) this.#idle.setStuck(batch.name, true);
       this.#watcher.bad(batch, taken.id, why, isReturned);
       return release(() =>
         isReturned ? queue.returnToQueue(taken, stuckRetryMs, why) : queue.recordEnd(taken, 'bad', why),
       );
     };
-    let planned: Awaited<ReturnType<typeof planRow>>;
+    let planned: PlannedRow;
     try {
       planned = await planRow(parseRow(taken.id, taken.content), batch, plan);
     } catch (thrown) {
@@ -231,7 +232,7 @@ export class Worker {
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
-        if (job.state !== 'succeeded') this.#idle.mark(batch.name, false);
+        if (job.state !== 'succeeded') this.#idle.setStuck(batch.name, false);
         this.#watcher.updated(planned, job);
       },
       note: (text) => this.#watcher.note(text),
@@ -243,7 +244,7 @@ export class Worker {
           return this.#release(planned.id, rows, (row) => queue.recordEnd(row, 'bad', error.message));
         }
         const delayMs = error === undefined ? undefined : retryDelayMs(error);
-        if (delayMs === stuckRetryMs) this.#idle.mark(batch.name, true);
+        if (delayMs === stuckRetryMs) this.#idle.setStuck(batch.name, true);
         else this.#idle.postpone(delayMs ?? 0);
         await this.#watcher.ended(batch, end, state, delayMs !== undefined);
         if (error === undefined) return;
@@ -282,7 +283,8 @@ export class Worker {
     for (const wake of this.#awaitingCapacity.splice(0)) wake();
   }
 
-  // A spent budget, an unreachable server, or many rows in doubt only pause the batch. Any other error that ends a run stops the worker.
+  // A spent budget, an unreachable server, or many rows in doubt only pause the batch. Any other error that ends a run
+  // stops the worker.
   #handleError(name: string, error: MgwError): void {
     if (this.#isOver) return;
     const isSpent = error.code === 'budget';
@@ -290,7 +292,7 @@ export class Worker {
     if (!isSpent && !mayPass) return void (this.#fatalError = error);
     const delayMs = isSpent ? stuckRetryMs : defaultRetryMs;
     this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
-    if (isSpent) this.#idle.mark(name, true);
+    if (isSpent) this.#idle.setStuck(name, true);
     else this.#idle.postpone(delayMs);
     this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`, error.next);
   }

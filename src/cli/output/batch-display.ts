@@ -148,7 +148,7 @@ function rateText(rate: number): string {
 
 /** A file with one JSON line for each row that has ended. */
 export interface Results {
-  /** Appends a line, and resolves when it is on disk or in the pipe. @throws MgwError('local_io') if it cannot be written. */
+  /** Appends a line, and resolves when it is on disk or in the pipe. @throws MgwError('local_io') if that fails. */
   add(result: Record<string, unknown>): Promise<void>;
   close(): Promise<void>;
 }

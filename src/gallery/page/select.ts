@@ -170,8 +170,8 @@ export function timeText(iso: string): string {
 }
 
 /**
- * Returns rows for `redo.jsonl` that remake the marked items and those rated `atMost` or less (0 for none), and the items
- * that cannot become rows.
+ * Returns rows for `redo.jsonl` that remake the marked items and those rated `atMost` or less (0 for none), and the
+ * items that cannot become rows.
  * @param hasSeeds if false, omits the seeds, because a model may make the same result again with the same seed
  */
 export function redoRows(
