@@ -126,9 +126,9 @@ export interface ErrorDetails {
   protocols?: readonly string[];
   /** The words to insert into the typed command to correct it. */
   lacks?: readonly string[];
-  /** The value that a flag of the typed command should have, for example if it is misspelt. */
+  /** The correct value of a flag whose value in the typed command is wrong, such as misspelt. */
   correction?: { flags: readonly string[]; value: string };
-  /** A typed text that is the name of a file, and the flag that reads a file; without a flag, stdin is read with `-`. */
+  /** A text argument that names a file, and the flag that reads a file. Without `flag`, a `-` argument reads stdin. */
   fileName?: { text: string; path: string; flag?: string };
   cause?: unknown;
 }

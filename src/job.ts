@@ -75,7 +75,7 @@ export interface Owner {
   start: string;
   /** Identifies the machine, its boot and the process namespace. */
   host: string;
-  /** A random value that distinguishes the process from a later one with the same id, and its threads. */
+  /** A random value that distinguishes a process from a later one with the same id, and threads from each other. */
   instance?: string;
   /** The process's lease in a shared ledger. */
   lease?: string;

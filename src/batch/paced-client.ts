@@ -29,8 +29,8 @@ export class Slot {
   }
 }
 
-// Returns how long to delay polls, in ms: at most one minute, because the wait for a job has its own deadline.
-function pollHoldMs({ headers }: Pick<Reply, 'headers'>): number {
+// Returns the delay before the next poll, in ms: at most one minute, because the wait for a job has its own deadline.
+function pollDelayMs({ headers }: Pick<Reply, 'headers'>): number {
   return Math.min(retryAfter(headers) ?? 0, 60_000);
 }
 
@@ -54,7 +54,7 @@ export function pacedClient(
     if (options.onConnected === undefined) {
       await pace.waitToPoll(signal);
       const answer = await call(options);
-      if ([429, 503].includes(answer.status)) pace.delayPolls(pollHoldMs(answer));
+      if ([429, 503].includes(answer.status)) pace.delayPolls(pollDelayMs(answer));
       return answer;
     }
     await slot.acquire(signal);

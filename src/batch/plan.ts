@@ -64,9 +64,9 @@ export interface Plan {
   chains: Chains;
   /** The maximum cost of the rows to pay for. */
   cost: Sum;
-  /** The same, by model. */
+  /** The maximum cost for each model. */
   costs: Map<string, Sum>;
-  /** The line of each path that belongs to a row, normalized by `sameFileName`. */
+  /** The line of the row that owns each output path. Paths are normalized by `sameFileName`. */
   paths: Map<string, number>;
 }
 
@@ -251,7 +251,7 @@ class Planning {
     return true;
   }
 
-  // Records the paths of a row's files, if any. If one of them belongs to an earlier row, refuses the row.
+  // Records the paths of a row's files, if any. If an earlier row owns one of them, refuses the row and returns false.
   #ownsPath(path: string | undefined, count: number, line: number): boolean {
     const paths = path === undefined ? [] : pathsAt(path, count);
     const lines = paths.map((each) => earlierLine(this.plan.paths, sameFileName(each), line));

@@ -109,8 +109,8 @@ export interface RowStatus {
   state: RowState;
   take: Retry;
   /**
-   * The differences from the row's job, if the row was changed. The state is then `changed`, or that of a job in doubt or
-   * in progress.
+   * The differences from the job's request, if the row was changed. The state is then `changed`, or, for a job in doubt
+   * or in progress, `unknown` or `running`.
    */
   changes?: string[];
   /** The path of the retry's file, if it differs from `rowPath`, the path of the row's own file. */

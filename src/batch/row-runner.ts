@@ -51,7 +51,7 @@ export interface RunOptions extends RowOptions {
  */
 const maxInParallel = 8;
 /** The run stops after this number of consecutive rows that could not reach the gateway or are in doubt. */
-const maxFailuresInARow = 5;
+const maxConsecutiveFailures = 5;
 
 /**
  * Runs many rows concurrently. Starts each row as soon as a slot is free, and removes it from memory when it has ended.
@@ -67,7 +67,7 @@ export class BatchRun {
   #onEnd: (() => void) | undefined;
   /** The number of rows that have ended. A refused row may be retried after this number has increased. */
   #endedCount = 0;
-  #failuresInARow = 0;
+  #consecutiveFailures = 0;
   #fatalError: MgwError | undefined;
 
   /** @param onDone called for each done row after its last event is recorded */
@@ -210,8 +210,8 @@ export class BatchRun {
   #checkFatal({ planned, error }: RowEnd): void {
     const isUnreachable = error?.exitCode === exitCodes.unavailable && error.code === 'unreachable';
     const isInDoubt = error?.exitCode === exitCodes.unknown && error.charged === 'maybe';
-    if (isUnreachable || isInDoubt) this.#failuresInARow += 1;
-    else this.#failuresInARow = 0;
+    if (isUnreachable || isInDoubt) this.#consecutiveFailures += 1;
+    else this.#consecutiveFailures = 0;
     if (error === undefined) return;
     const isFatal =
       isKeyRefused(error) ||
@@ -222,8 +222,8 @@ export class BatchRun {
       // The store would refuse the other rows' videos too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable);
     if (isFatal) this.stop(error);
-    if (this.#failuresInARow < maxFailuresInARow) return;
-    const text = `The run stopped after ${maxFailuresInARow} rows in a row with this problem: ${error.message}`;
+    if (this.#consecutiveFailures < maxConsecutiveFailures) return;
+    const text = `The run stopped after ${maxConsecutiveFailures} consecutive failures. The last one: ${error.message}`;
     this.stop(error.with({}, text));
   }
 }

@@ -12,7 +12,7 @@ export interface RowSelection {
   isInScope(planned: PlannedRow): boolean;
   /**
    * Returns the row to run; undefined if the row remains unchanged. `before` is the number of the row's latest take in
-   * the plan. A retry saves to none of the plan's `paths`.
+   * the plan. A retry never saves to one of the plan's `paths`.
    */
   rowToRun(planned: PlannedRow, before: number, paths?: Plan['paths']): PlannedRow | undefined;
   /**
@@ -22,7 +22,7 @@ export interface RowSelection {
   nextRetry?: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
-// Whether a run continues a row. It cannot continue a changed row, because the job in progress has another request.
+// Whether a run continues a row. It cannot continue a changed row, because the job in progress has a different request.
 const isOpen = ({ state, changes }: PlannedRow): boolean =>
   changes === undefined && ['new', 'running', 'rejected'].includes(state);
 
@@ -104,7 +104,7 @@ function isOccupied({ take: { job }, path, work }: PlannedRow): boolean {
   return filesOf(job, path, count) !== undefined || pathsAt(pathFor(path, job), count).some(pathExists);
 }
 
-// The number in the file name exceeds the take's number if that name is another row's output or already exists.
+// If the file name with the take's number exists or is another row's output, uses the next free number.
 function withNextTakePath(planned: PlannedRow, paths: Plan['paths'] = new Map()): PlannedRow {
   const next = withNextTake(planned);
   const { path, rowPath = path, work } = planned;

@@ -165,7 +165,7 @@ export class Tally {
     this.counts[to] += 1;
   }
 
-  /** Moves a chosen row that needs no work any more from the count of state `from` to the count of state `to`. */
+  /** Moves a chosen row that no longer needs work from the count of state `from` to the count of state `to`. */
   skip(from: RowState, to: RowState): void {
     this.move(from, to);
     this.chosen -= 1;
@@ -182,7 +182,7 @@ export class Tally {
     return Object.values(this.counts).reduce((sum, count) => sum + count, this.bad);
   }
 
-  /** Whether every row has its file, and every row to run has ended. A done row may have to be remade. */
+  /** Whether every row has its file, and every row to run has ended. `retry` also runs rows that are done. */
   get isDone(): boolean {
     return this.counts.done === this.rows && this.ended === this.chosen;
   }

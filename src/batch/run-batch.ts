@@ -117,8 +117,8 @@ export async function runBatch(
   return run.stoppedBy;
 }
 
-/** The rows of a run that wait, the run itself, and the cache of done rows. */
-interface Pass {
+/** A run, its waiting rows, and the cache of done rows. */
+interface RunParts {
   order: RunOrder;
   run: BatchRun;
   known: PlanDeps['known'];
@@ -129,7 +129,7 @@ interface Pass {
 async function beginInOrder(
   { manifest }: Batch,
   { chosen }: ReadyRun,
-  { order, run, known }: Pass,
+  { order, run, known }: RunParts,
   begin: (waiting: WaitingRow) => Promise<void>,
 ): Promise<void> {
   let unread = chosen.size;

@@ -82,7 +82,7 @@ export class PostgresBudget implements Budget {
     return Promise.resolve();
   }
 
-  /** Returns the state under `requestedLimit`, or else under the recorded limit. */
+  /** Returns the budget's state, with `requestedLimit` or else with the recorded limit. */
   async state(requestedLimit?: Limit): Promise<BudgetState> {
     const window = (of: 'held' | 'kept'): string =>
       `trim_scale(${sumInWindow(of, 'coalesce($4, per)')})::text`;

@@ -181,8 +181,8 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
   }
 }
 
-// Marks the newest attempt that may have been accepted: an open attempt, or else an attempt that seemed to have been
-// refused. The user adopts a handle of an attempt in doubt, and not of one that was refused.
+// Marks the newest open attempt as accepted, or else the newest attempt in doubt or that seemed to have been refused.
+// For a handle that the user adopts, an attempt in doubt takes precedence over a refused one.
 function markAccepted(charges: AttemptCharge[], isAdopted = false): void {
   const acceptedCharge =
     charges.findLast(({ outcome }) => outcome === 'open') ??

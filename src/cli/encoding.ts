@@ -3,17 +3,17 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { usageError } from '../errors.ts';
 
 /**
- * Refuses arguments and a current folder that are not UTF-8. Node replaces their invalid bytes by U+FFFD, so that mgw
- * would pay for another text and write other files. Without /proc, accepts them, because they may contain a real U+FFFD.
+ * Refuses an argument or a current folder that is not valid UTF-8. Node replaces invalid bytes with U+FFFD, so mgw
+ * would pay for a different text or write different files. Without /proc, accepts it, because the U+FFFD may be real.
  * @throws MgwError('usage').
  */
 export function requireUtf8(argv: readonly string[]): void {
   if (argv.some(hasReplacementCharacter)) {
-    const damaged = invalidArgument(
+    const position = invalidArgument(
       argv,
       readBytes(() => readFileSync('/proc/self/cmdline')),
     );
-    if (damaged !== undefined) throw usageError(`Argument ${damaged} is not valid UTF-8.`);
+    if (position !== undefined) throw usageError(`Argument ${position} is not valid UTF-8.`);
   }
   if (
     hasReplacementCharacter(currentFolder()) &&
@@ -27,7 +27,7 @@ export function requireUtf8(argv: readonly string[]): void {
  * @param commandLine the process's command line, which ends with the arguments, with a NUL byte after each
  */
 export function invalidArgument(argv: readonly string[], commandLine: Buffer): number | undefined {
-  // Latin-1 keeps each byte.
+  // Latin-1 preserves every byte.
   const words = commandLine.toString('latin1').split('\0').slice(0, -1).slice(-argv.length);
   const index = words.findIndex((word) => !isUtf8(Buffer.from(word, 'latin1')));
   return index < 0 ? undefined : index + 1;

@@ -22,7 +22,7 @@ export async function readStdin(io: Io): Promise<string> {
   return decodeUtf8(await readStdinBytes(io), 'Standard input');
 }
 
-/** Reads all of standard input. @throws MgwError('usage') that ends with `advice` if it is larger than 64 MiB. */
+/** Reads all of standard input. @throws MgwError('usage') whose message ends with `advice` if it is over 64 MiB. */
 export async function readStdinBytes(io: Io, advice = ''): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -102,7 +102,7 @@ export async function readInputText(path: string, flag: string): Promise<string>
  */
 export async function typedText(text: string, flag?: string): Promise<string> {
   const path = text.replace(/^@/, '');
-  // A single word is a text, even if a folder contains a file of that name, such as the command's own output.
+  // A word without a dot or slash is text, even if it is the name of a file, such as the command's own output.
   if (!/^\S{1,255}$/.test(path) || !/^@|[./\\]/.test(text)) return text;
   const stat = await lstat(path).catch(() => undefined);
   if (!stat?.isFile() && !stat?.isSymbolicLink()) return text;

@@ -57,7 +57,7 @@ export async function write(
   text: string | Uint8Array,
   charged: Charged = 'no',
 ): Promise<void> {
-  await isAccepted(stream, text, charged);
+  await tryWrite(stream, text, charged);
 }
 
 /**
@@ -65,13 +65,13 @@ export async function write(
  * @throws MgwError: exit 9 if the reader has closed the stream, 10 if the stream cannot be written.
  */
 export async function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
-  if (await isAccepted(stream, bytes, 'yes')) return;
+  if (await tryWrite(stream, bytes, 'yes')) return;
   const message = 'Standard output was closed before the result was completely written.';
   throw new MgwError('result_unavailable', message, { charged: 'yes', retry: 'resume' });
 }
 
-// Returns false if the reader has closed the stream.
-function isAccepted(stream: Writable, data: string | Uint8Array, charged: Charged): Promise<boolean> {
+// Writes data. Resolves to false if the reader has closed the stream.
+function tryWrite(stream: Writable, data: string | Uint8Array, charged: Charged): Promise<boolean> {
   return new Promise((resolve, reject) => {
     stream.write(data, (error) => {
       if (error && systemCode(error) !== 'EPIPE') reject(localError(error, 'standard output', charged));

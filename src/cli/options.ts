@@ -18,14 +18,14 @@ export function single(flags: string, description: string, parse?: (text: string
 }
 
 /**
- * Creates an option for a local output path. Refuses a `~`, which the shell expands only outside quotes: otherwise, the
- * folder would be named `~`.
+ * Creates an option for an output path or URL. Refuses a path that begins with a `~` that the shell has not expanded,
+ * because mgw would create a folder named `~`.
  */
 export function outputOption(flags: string, description: string): Option {
   return single(flags, description, (path) => {
     if (/^~([^/]*\/|$)/.test(path))
       throw new Error(
-        `a path without ~, because the shell has not expanded it; ./${path} is in a folder named ~`,
+        `a path without ~, which the shell has not expanded; for a folder named ~, use ./${path}`,
       );
     return path;
   }).helpGroup('Output:');

@@ -124,7 +124,7 @@ export function boolean(given: unknown): boolean {
   throw new Error('true or false');
 }
 
-// Returns a parser that keeps the text that `check` accepts.
+// Returns a parser that returns the text unchanged if `check` accepts it.
 function checkedBy(check: (text: string) => unknown): (given: unknown) => string {
   return (given) => {
     check(String(given));

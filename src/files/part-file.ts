@@ -18,7 +18,7 @@ const syncMs = 2000;
  * method throws MgwError('local_io') if the disk fails.
  */
 export class PartFile {
-  /** The size of the whole file, if a response contained it. */
+  /** The size of the whole file, if a response has stated it. */
   total: number | undefined;
   readonly #file: HashedFile;
   readonly #lock: OutputLock;

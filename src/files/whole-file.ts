@@ -19,7 +19,7 @@ export interface SealedFile extends WholeFile {
 /** The maximum number of bytes to read or write synchronously, because the thread pool would take longer. */
 export const maxSyncBytes = 64 * 1024;
 
-/** Whether a file has the recorded content. `changed` means that its path contains something else. */
+/** Whether a file has the recorded content. `changed` means that something else is at its path. */
 export type FileState = 'intact' | 'changed' | 'gone';
 
 // Synchronous, because a batch checks all its files, which would take ten times as long in the thread pool.

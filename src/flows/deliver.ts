@@ -24,8 +24,8 @@ export interface DeliveryOptions {
   strict?: boolean | undefined;
   /** Whether to mark each MP4 as AI-generated. */
   mark?: boolean | undefined;
-  /** The results that have been saved elsewhere, in order. They are not fetched. */
-  saved?: readonly (JobFile | undefined)[];
+  /** The file of each result, in order, if it was saved elsewhere. Such a result is not fetched. */
+  savedFiles?: readonly (JobFile | undefined)[];
   deadline: Deadline;
 }
 
@@ -73,8 +73,8 @@ export async function deliver(
   if (options.target?.kind === 'file' && isObjectUrl(options.target.path)) {
     const { deliverToObjects } = await import('./object-output.ts');
     const output = { url: options.target.path, requested: fileCount(job, protocol) };
-    return deliverToObjects(job, output, options, deps, (path, saved, ownDeps) => {
-      const ownOptions = { ...options, target: { kind: 'file', path }, saved, force: true } as const;
+    return deliverToObjects(job, output, options, deps, (path, savedFiles, ownDeps) => {
+      const ownOptions = { ...options, target: { kind: 'file', path }, savedFiles, force: true } as const;
       return deliver(job, protocol, ownOptions, ownDeps, hooks);
     });
   }
@@ -99,7 +99,7 @@ export async function deliver(
 async function waitAndSave(
   job: Job,
   protocol: Protocol,
-  { ask, target, saved, force, deadline, mark }: DeliveryOptions,
+  { ask, target, savedFiles, force, deadline, mark }: DeliveryOptions,
   deps: FlowDeps,
   { isResumed, onUpdate, onProgress, toStdout = refuseStdout }: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
@@ -118,7 +118,7 @@ async function waitAndSave(
   };
   if (target !== undefined) {
     const { key, trustedOrigins } = deps;
-    const saveOptions = { target, saved, force, mark, key, trustedOrigins, toStdout, onProgress };
+    const saveOptions = { target, savedFiles, force, mark, key, trustedOrigins, toStdout, onProgress };
     return fetchResults(job, protocol, deps, { ...watchOptions, ...saveOptions });
   }
   if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, watchOptions);

@@ -19,7 +19,7 @@ import { type Session, transferDeadline } from './session.ts';
 export interface EarlierAsset {
   /**
    * `sha256:HEX.mp4`, with the hash of the job's first recorded file of this video. The name never changes: it is part
-   * of the fingerprint of the request that uses the asset, and a later download or `--mark` may add a file with a
+   * of the fingerprint of the request that uses the asset, and a later download or `--mark` may add a file with
    * different content. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend on ffmpeg.
    */
   name: string;

@@ -14,9 +14,9 @@ type ListedModel = Pick<Model, 'id' | 'protocols'>;
 /**
  * Finds the one protocol that serves a model (design 1).
  * @param dryRun whether to skip the listing if the protocol is known without it
- * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known, with a
- * similar model from the listing, or with the command for a speech or text model; exit 3 or 6 if the listing is needed
- * and could not be fetched.
+ * @throws MgwError('usage') with the `protocols` to choose from if several serve the model or none is known; with a
+ * `correction` if the listing contains a similar model; with the command to use if the model makes speech or text.
+ * Exit 3 or 6 if the listing is needed and could not be fetched.
  */
 export async function protocolOfModel(
   session: Session,
@@ -52,13 +52,13 @@ function refuseOtherKind(model: Pick<Model, 'id' | 'endpoints'> | undefined): vo
     model?.endpoints.some((endpoint) => mark.test(endpoint)) === true;
   const id = shownValue(model?.id ?? '');
   if (isMarked(/tts|speech/i))
-    throw usageError(`${id} is a speech model. To speak text: mgw tts TEXT -o FILE`, [
+    throw usageError(`${id} is a speech model. To convert text to speech: mgw tts TEXT -o FILE`, [
       'mgw',
       'tts',
       '--help',
     ]);
   if (isMarked(/response|chat|completion/i))
-    throw usageError(`${id} is a text model. To send it text: mgw responses INPUT -m MODEL`, [
+    throw usageError(`${id} is a text model. To send it a prompt: mgw responses INPUT -m MODEL`, [
       'mgw',
       'responses',
       '--help',

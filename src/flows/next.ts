@@ -25,12 +25,15 @@ export function globalArguments(globals: Globals): string[][] {
   ];
 }
 
-/** Adds the flags for the same gateway and ledger to an error's `next` command, unless it specifies its own gateway. */
+/** Adds the flags for the same gateway and ledger to an error's `next` command; see {@link commandWithGlobals}. */
 export function withGlobals(error: MgwError, globals: Globals): MgwError {
   return error.next === undefined ? error : error.with({ next: commandWithGlobals(error.next, globals) });
 }
 
-/** Adds the flags for the same gateway and ledger to a command, unless it specifies its own gateway. */
+/**
+ * Adds the flags for the same gateway and ledger to a command. Adds only `--profile` if the command specifies its own
+ * gateway.
+ */
 export function commandWithGlobals(command: readonly string[], globals: Globals): string[] {
   const [mgw, ...args] = command;
   // Ignore the arguments after `--`, which may look like flags.
@@ -137,7 +140,7 @@ const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);
-  // The command line refuses such a path.
+  // The command line refuses a path that begins with `~`.
   if (error.code === 'usage' && output.startsWith('~/')) return join(homeFolder(), output.slice(2));
   if (error.path === undefined || !unusablePathCodes.includes(systemCode(error.cause) ?? ''))
     return undefined;
@@ -164,7 +167,7 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
 function freePath(existingPath: string): string | undefined {
   const { dir, name, ext } = parse(existingPath);
   const isObject = isObjectUrl(existingPath);
-  // A template for several objects is numbered like one object. `{n}` is replaced later.
+  // An object URL may contain `{n}`, which is replaced later.
   const checkedPath = isObject ? existingPath.replaceAll('{n}', 'n') : existingPath;
   if (/[{}]|[\\/]$/.test(checkedPath) || /^\.{0,2}$/.test(name)) return undefined;
   if (isObject) {

@@ -35,8 +35,8 @@ interface ObjectOutput {
 
 /**
  * Saves a job's results as objects (design 17). Each result is first completed and verified in a local file, which is
- * kept until the upload succeeds. A rerun uploads the kept files before it asks the gateway.
- * @param save saves the results at a local path, except those in `saved`, which is in the results' order
+ * kept until the upload succeeds. A rerun uploads the kept files before it queries the gateway.
+ * @param save saves the results at a local path, except those in `savedFiles`, which is in the results' order
  * @throws MgwError as `save` does; 'store' or 'output_exists' if the results cannot be uploaded, charged 'yes'.
  */
 export async function deliverToObjects(
@@ -44,18 +44,19 @@ export async function deliverToObjects(
   { url, requested }: ObjectOutput,
   options: UploadOptions & { mark?: boolean | undefined },
   deps: FlowDeps,
-  save: (path: string, saved: readonly (JobFile | undefined)[], deps: FlowDeps) => Promise<unknown>,
+  save: (path: string, savedFiles: readonly (JobFile | undefined)[], deps: FlowDeps) => Promise<unknown>,
 ): Promise<JobFile[]> {
   // The name does not depend on the URL, so that a rerun with another URL finds the file.
   const path = await localPath(`${job.id}-{n}.mp4`, deps);
   const uploadAll = (): Promise<(JobFile | undefined)[]> =>
     uploadResults(job, { url, requested }, { ...options, jobOutput: url }, deps);
-  const saved = await uploadAll();
-  if (options.mark && saved.some((file) => file && !file.provenance?.includes('xmp'))) deps.note(savedText);
-  const ended = isComplete(saved) ? saved : await saveAndUpload();
-  for (const each of pathsAt(path, ended.length)) await removeUploaded(job, each, deps);
-  await removeJobLeftovers(job, pathsAt(path, ended.length), deps);
-  return ended;
+  const firstObjects = await uploadAll();
+  if (options.mark && firstObjects.some((file) => file && !file.provenance?.includes('xmp')))
+    deps.note(savedText);
+  const objects = isComplete(firstObjects) ? firstObjects : await saveAndUpload();
+  for (const each of pathsAt(path, objects.length)) await removeUploaded(job, each, deps);
+  await removeJobLeftovers(job, pathsAt(path, objects.length), deps);
+  return objects;
 
   async function saveAndUpload(): Promise<JobFile[]> {
     // Notes must name the object, not the local file that is uploaded to it.
@@ -63,7 +64,7 @@ export async function deliverToObjects(
     const objectName = (_: string, number: string): string =>
       basename(numberedPath(url, Number(number) - 1, requested));
     const note = (text: string): void => deps.note(text.replace(localName, objectName));
-    const loss = await save(path, saved, { ...deps, note }).then(
+    const loss = await save(path, firstObjects, { ...deps, note }).then(
       () => undefined,
       (error: unknown) => {
         if (isLoss(error)) return error;

@@ -150,7 +150,7 @@ async function urlOf(store: Store | undefined, name: string, files: LocalFiles):
   const read = files.get(name);
   const isFrame = name.includes('#');
   if (read === undefined && !isFrame) return store.url(name);
-  // The name in the body is that of an earlier job's video. A frame of it, or another copy, has its own content.
+  // The name in the body identifies an earlier job's video. A frame of it, or another copy, has different bytes.
   const content = await frameOf(name, read);
   const path = isFrame ? 'frame.png' : name;
   return store.url(storedName(path, content), () => Promise.resolve(content));

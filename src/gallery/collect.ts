@@ -162,7 +162,7 @@ function nextCommand(job: Job, state: ShownState, { fileState }: CollectDeps): s
     case 'succeeded': {
       if (job.files.some((file) => fileState(file) === 'intact')) return undefined;
       const [object] = objectsOf(job, fileState);
-      return object === undefined ? fetched(job) : copied(job, object);
+      return object === undefined ? fetched(job) : copyCommand(job, object);
     }
     case 'queued':
     case 'running':
@@ -186,8 +186,8 @@ function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
 }
 
-// Returns the command that copies speech from its bucket. For a video there is none: mgw fetches it from the gateway.
-function copied({ id, protocol }: Job, { path }: JobFile): string[] | undefined {
+// Returns the command that copies speech from its bucket; undefined for a video, which only the gateway provides.
+function copyCommand({ id, protocol }: Job, { path }: JobFile): string[] | undefined {
   return protocol === 'tts' ? ['mgw', 'jobs', 'fetch', id, '-o', `${id}${extname(path)}`] : undefined;
 }
 

@@ -76,7 +76,7 @@ export async function copyFiles(job: Job, page: string): Promise<Map<JobFile, st
   for (const [index, file] of job.files.entries()) {
     const { path } = file;
     if (stateBySize(file) !== 'intact') continue;
-    // The number tells apart files of the same name in different folders.
+    // The number distinguishes files of the same name in different folders.
     const copy = join(dirname(page), mediaFolder, `${job.id}-${index + 1}-${basename(path)}`);
     try {
       if ((await intactVersion({ ...file, path: copy })) === undefined) {

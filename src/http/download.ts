@@ -85,7 +85,7 @@ export async function download(
   }
 }
 
-/** The server delivers a corrupt file, which is discarded. */
+/** The server delivered a corrupt file, which is discarded. */
 interface BrokenFile {
   kind: 'broken';
   error: MgwError;

@@ -123,7 +123,7 @@ const authWords =
 const invalidWords =
   /invalid[_ -]?(request|param|argument|duration|resolution|ratio|image|api_platform|prompt|value)|bad[_ ]request|unprocessable|model_(price_error|mapping_failed)|is required|missing required|^(120[0-3]|2013) /i;
 
-// Both orders of a noun and a denial. `model.request` and `api.model.read` are scopes of a key.
+// Matches a noun and a denial in either order. `model.request` and `api.model.read` are scopes of a key, not models.
 const modelOrVoice = '\\b(?:model|speaker|voice)s?\\b(?!\\.\\w)';
 const denial =
   'no access|not have access|permission|denied|forbidden|unauthori[sz]ed|unsupported|mismatched|not (?:granted|authori[sz]ed|allowed|permitted|supported)';

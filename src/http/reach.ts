@@ -138,8 +138,8 @@ export interface ProxySetting {
 }
 
 /**
- * Returns the environment's proxy for a URL; undefined if there is none or the host is loopback. The caller applies
- * NO_PROXY.
+ * Returns the environment's proxy for a URL; undefined if there is none or the host is loopback. Ignores NO_PROXY,
+ * which the proxy agent applies.
  */
 export function proxyFor(url: URL): ProxySetting | undefined {
   // undici itself would use the http proxy for https too, and accept proxies that do not support tunnels.
@@ -157,7 +157,7 @@ export function proxyFor(url: URL): ProxySetting | undefined {
 // Does not quote the address, because it may contain a password.
 function proxyProblem(address: string): string | undefined {
   if (!/^https?:\/\//i.test(address))
-    return `is a proxy of the kind ${address.split(':')[0] ?? ''}; mgw supports only http and https`;
+    return `is a ${address.split(':')[0] ?? ''} proxy; mgw supports only http and https proxies`;
   try {
     const { username, password } = new URL(address);
     decodeURIComponent(`${username}:${password}`);

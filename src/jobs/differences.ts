@@ -32,8 +32,8 @@ function shownGateway(gateway: string): string {
 }
 
 /**
- * Returns the differences between two bodies, one line per field: `duration was 5, is 8`. Of long values, shows the text
- * around the first difference. Omits the values of fields for which `isHidden` returns true.
+ * Returns the differences between two bodies, one line per field: `duration was 5, is 8`. Shows only the text around
+ * the first difference of long values. Omits the values of fields for which `isHidden` returns true.
  */
 export function differences(
   before: Json | undefined,
@@ -59,7 +59,7 @@ const maxWhole = 80;
 const [shownBefore, shownAfter] = [20, 40];
 
 // White space and invisible characters, except the first of several spaces.
-const hidden =
+const invisible =
   /(?<= ) |[^\S ]|[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 const nonAscii = /(?<= ) |[^ -~]/gu;
 
@@ -70,8 +70,8 @@ function formatPair(before: Json | undefined, now: Json | undefined): [was: stri
   const from = isShort ? 0 : Math.max(0, firstDifference(a, b) - shownBefore);
   const until = isShort ? maxWhole : from + shownBefore + shownAfter;
   const format = (value: Json | undefined, escaped: RegExp): string => excerpt(value, from, until, escaped);
-  const pair: [string, string] = [format(before, hidden), format(now, hidden)];
-  // The same letter may have several encodings, such as é and e with an accent.
+  const pair: [string, string] = [format(before, invisible), format(now, invisible)];
+  // The same text may have several encodings: é is one code point, or an e and an accent.
   return pair[0].normalize('NFKC') === pair[1].normalize('NFKC')
     ? [format(before, nonAscii), format(now, nonAscii)]
     : pair;

@@ -25,8 +25,8 @@ import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
 /** Options for fetching results: the target, and how to wait and save. */
 export interface FetchOptions extends WatchOptions, SaveOptions {
   target: Target;
-  /** The results that have been saved elsewhere, in order. They are neither fetched nor returned. */
-  saved?: readonly (JobFile | undefined)[] | undefined;
+  /** The file of each result, in order, if it was saved elsewhere. Such a result is neither fetched nor returned. */
+  savedFiles?: readonly (JobFile | undefined)[] | undefined;
   /** Writes bytes to standard output, in order. */
   toStdout: (bytes: Uint8Array) => Promise<void>;
 }
@@ -165,7 +165,7 @@ async function saveAll(
   watched: WatchedJob,
   protocol: Protocol,
   deps: JobDeps,
-  options: Parameters<typeof saveResult>[4] & Pick<FetchOptions, 'saved'>,
+  options: Parameters<typeof saveResult>[4] & Pick<FetchOptions, 'savedFiles'>,
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
   const requested = requestedCount(job, protocol);
@@ -176,7 +176,7 @@ async function saveAll(
   const files: JobFile[] = [];
   const losses: MgwError[] = [];
   for (const [index, path] of paths.entries()) {
-    if (options.saved?.[index] !== undefined) continue;
+    if (options.savedFiles?.[index] !== undefined) continue;
     try {
       const place = { index, path, sample: isNumbered ? index + 1 : undefined };
       files.push(await saveResult(watched, place, protocol, deps, options));

@@ -9,8 +9,8 @@ import type { Milestone, Goal, Job, JobFile } from '../job.ts';
 export type Target = { kind: 'file'; path: string } | { kind: 'stdout' };
 
 /**
- * Returns the path of the n-th of a job's files: `{n}.mp4` becomes `1.mp4`, and `clip.mp4` becomes `clip-1.mp4` if there
- * are several (design 6).
+ * Returns the path of the n-th of a job's files: `{n}.mp4` becomes `1.mp4`. If there are several, `clip.mp4` becomes
+ * `clip-1.mp4` (design 6).
  */
 export function numberedPath(path: string, index: number, count: number): string {
   if (path.includes('{n}')) return path.replaceAll('{n}', String(index + 1));
@@ -51,7 +51,7 @@ export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record
 
 /**
  * Returns those of a job's files that contain its result `number`, counted from 1, in the given order. Their contents
- * may differ, because of `--mark` or another download. The records of earlier versions lack the result's number. Then
+ * may differ, because of `--mark` or another download. Records of earlier versions lack the result's number: for them,
  * the job's output determines the file, or else the number at the end of the file's name.
  * @param count the job's number of results
  */

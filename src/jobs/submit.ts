@@ -122,7 +122,7 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
 
 const exitsInDoubt = new Set<number>([exitCodes.auth, exitCodes.rejected, exitCodes.unavailable]);
 
-// If the user sent the job again, a refusal proves nothing about the earlier attempt: the job is in doubt as before.
+// If the user sent the job again, a refusal proves nothing about the earlier attempt, so the job is still in doubt.
 async function withEarlierDoubt(error: unknown, job: Job, order: Order, deps: JobDeps): Promise<unknown> {
   if (!(error instanceof MgwError)) return error;
   if (!job.record.hasEarlierDoubt || error.charged !== 'no') return error.with({ job });

@@ -49,7 +49,7 @@ export function lifeOf(owner: Owner): Life {
   if (start === 'ended') return 'dead';
   if (start === undefined || owner.start === '') return 'unknown';
   if (start !== owner.start) return 'dead';
-  // Either another thread of this process, or a process before a snapshot was restored.
+  // The owner is another thread of this process, or a process from before a snapshot was restored.
   return isThisPid && owner.instance !== undefined ? 'unknown' : 'alive';
 }
 

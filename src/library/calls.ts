@@ -269,7 +269,7 @@ export function jsonObject(value: object, name: string): JsonObject {
   return json;
 }
 
-/** A replacer for JSON.stringify, which would convert these numbers to null. @throws RangeError */
+/** A replacer for JSON.stringify that refuses NaN and infinite numbers, which would become null. @throws RangeError */
 export function refuseInfinite(_name: string, value: unknown): unknown {
   if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError(`it contains ${value}`);
   return value;

@@ -57,7 +57,7 @@ export class Calls {
 
   /**
    * @param interrupted the process's signals
-   * @param flags the server's flags, which are added to commands for the user, like its environment
+   * @param flags the server's flags, which are added to commands for the user, as are settings from `env`
    */
   constructor(session: Session, interrupted: Signals, flags: ServerFlags = {}, env: NodeJS.ProcessEnv = {}) {
     this.#session = session;

@@ -94,7 +94,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
 // A server reads the settings once, because its calls and batches in progress must not change their gateway or ledger.
 const restartText = ' This server uses changed settings only after a restart.';
 
-// Whether an error suggests that the user changes a setting or the key.
+// Whether an error suggests changing a setting or the key.
 function asksForSettings({ message, next = [] }: MgwError): boolean {
   return /\bmgw (?:auth (?:login|status)|config (?:set|unset))\b/.test(`${message} ${next.join(' ')}`);
 }

@@ -122,7 +122,7 @@ export interface CheckedBatch {
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
-  /** Advice about the rows, each piece once. */
+  /** Advice about the rows, without duplicates. */
   advice: readonly string[];
   /** The error to report if invalid rows prevent a run. */
   refusal: MgwError | undefined;

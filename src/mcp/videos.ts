@@ -71,7 +71,7 @@ export async function runPrice(
 }
 
 // Composes a video from a tool's arguments, and adds the notes about it to the call. Throws a usage error that names
-// every wrong argument.
+// the wrong arguments.
 async function composeFromArguments(
   call: Call,
   tools: Tools,

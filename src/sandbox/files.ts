@@ -15,17 +15,17 @@ export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): 
   const { stateDir, now, take } = call.gateway;
   const bytes = videoOf(task, sample);
   const total = bytes.length;
-  const part = (status: number, headers: Record<string, string>, start = 0, end = total): Reply => ({
+  const respond = (status: number, headers: Record<string, string>, start = 0, end = total): Reply => ({
     status,
     headers,
     body: bytes.subarray(start, end),
     ended: (sent) =>
       note(stateDir, { kind: 'fetched', at: now(), task: task.id, sample, start, end: start + sent, total }),
   });
-  if (take('download-no-range')) return part(200, { 'Content-Type': 'video/mp4' });
+  if (take('download-no-range')) return respond(200, { 'Content-Type': 'video/mp4' });
   const headers = headersOf(bytes, madeAt);
   const span = rangeCounts(call, headers) ? parseRange(call.headers.range ?? '', total) : 'whole';
-  if (span === 'whole') return part(200, headers);
+  if (span === 'whole') return respond(200, headers);
   if (span === 'beyond') {
     return {
       status: 416,
@@ -34,7 +34,7 @@ export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): 
     };
   }
   const { start, end } = span;
-  return part(206, { ...headers, 'Content-Range': `bytes ${start}-${end - 1}/${total}` }, start, end);
+  return respond(206, { ...headers, 'Content-Range': `bytes ${start}-${end - 1}/${total}` }, start, end);
 }
 
 /** Returns the offset of a response's body in the whole file, and the file's length, both in bytes. */
@@ -77,7 +77,7 @@ export function videoOf({ prompt, seconds, width, height, audio }: Task, sample 
   };
   const name = JSON.stringify(options);
   const bytes = kept.get(name) ?? renderVideo(options);
-  // The videos are in order of use.
+  // The videos are in order of use, the least recent first.
   kept.delete(name);
   kept.set(name, bytes);
   for (const oldest of [...kept.keys()].slice(0, -KEPT)) kept.delete(oldest);

@@ -268,8 +268,8 @@ async function openFolder(folder: string): Promise<void> {
 }
 
 /**
- * Removes the pieces, and leftovers of killed and broken runs. The folder may also contain the user's own files, so only
- * names with the hash of the order are removed.
+ * Removes the pieces, and leftovers of runs that were killed or failed. The folder may also contain the user's own
+ * files, so only names with the hash of the order are removed.
  * @throws file system errors.
  */
 async function removePieces(targets: readonly string[], claimant: Claimant): Promise<void> {

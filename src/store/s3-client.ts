@@ -246,9 +246,9 @@ async function awsAccount(env: Env): Promise<AwsAccount> {
   const sessionToken = env['AWS_SESSION_TOKEN'] || undefined;
   const expiry = Date.parse(env['AWS_CREDENTIAL_EXPIRATION'] ?? '');
   const expiresAt = sessionToken === undefined || Number.isNaN(expiry) ? undefined : expiry;
-  const own = accessKey &&
+  const accountOfEnv = accessKey &&
     secretKey && { accessKeyId: accessKey, secretAccessKey: secretKey, sessionToken, expiresAt };
-  if (own && configuredRegion) return { ...own, region: configuredRegion };
+  if (accountOfEnv && configuredRegion) return { ...accountOfEnv, region: configuredRegion };
   const profile = env['AWS_PROFILE'] || 'default';
   // An empty HOME must not lead to the current folder.
   const folder = join(env['HOME'] || homeFolder() || '/', '.aws');
@@ -257,7 +257,7 @@ async function awsAccount(env: Env): Promise<AwsAccount> {
     section(env['AWS_CONFIG_FILE'] || join(folder, 'config'), [`profile ${profile}`, profile]),
   ]);
   const region = configuredRegion || config['region'] || 'us-east-1';
-  if (own) return { ...own, region };
+  if (accountOfEnv) return { ...accountOfEnv, region };
   const [sharedKey, sharedSecret] = [credentials['aws_access_key_id'], credentials['aws_secret_access_key']];
   if (sharedKey && sharedSecret)
     return {

@@ -21,7 +21,7 @@ function charges(): Record<string, number> {
 }
 
 describe('a batch run whose manifest is changed while rows are in progress', () => {
-  it('ends normally if every row that it runs was read', async () => {
+  it('ends normally if it has already read every row that it runs', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     during('a boat', () => appendFileSync(file, 'c,c,vendor-h3-mini,5,a dog\n'));
     const { exit_code, error, batch } = await scene.read('run', file, '--concurrency', '1');
@@ -36,7 +36,7 @@ describe('a batch run whose manifest is changed while rows are in progress', () 
   const ids = Array.from({ length: 40 }, (_, index) => `r${100 + index}`);
   const [first = '', second = '', secondLast = '', last = ''] = [...ids.slice(0, 2), ...ids.slice(-2)];
 
-  it('remakes no row that another row has moved to the position of, and reports what it has paid for', async () => {
+  it('does not remake a row whose position another row now has, and reports what it has paid for', async () => {
     const file = scene.file('big.csv', long([first, second, secondLast, last]));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     writeFileSync(file, long(ids));

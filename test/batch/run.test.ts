@@ -289,7 +289,7 @@ describe('mgw batch retry', () => {
     expect(charges()).toEqual({ 'a boat': 4, 'a cat': 1 });
   });
 
-  it('keeps its file if a row with the same output is added, even if the row is cached or --force is given', async () => {
+  it('keeps the file of an earlier retry if a row with the same output is added, even if the retried row is cached or --force is given', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     await scene.batch('retry', file, '--id', 'a');
@@ -327,7 +327,7 @@ it('a batch run removes the leftovers of killed runs next to the files of done a
 });
 
 describe('a gateway that loses the responses', () => {
-  it('gets no more rows after five rows in a row are in doubt', async () => {
+  it('gets no more rows after five consecutive rows are in doubt', async () => {
     const file = scene.file(
       'm.csv',
       clips(...Array.from({ length: 12 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`])),
@@ -336,7 +336,7 @@ describe('a gateway that loses the responses', () => {
     const { code, stderr } = await scene.batch('run', file, '--concurrency', '1');
     expect([code, stderr]).toEqual([
       11,
-      expect.stringContaining('The run stopped after 5 rows in a row with this problem'),
+      expect.stringContaining('The run stopped after 5 consecutive failures. The last one:'),
     ]);
     expect(scene.gateway.posts()).toHaveLength(5);
     scene.gateway.judge = () => undefined;

@@ -58,7 +58,7 @@ describe('a text that is the name of a file', () => {
     expect((await shell.run('mgw tts .bin -o a.mp3 --dry-run')).code).toBe(0);
   });
 
-  it('is sent as text if it is a word without a dot, such as that of the output', async () => {
+  it('is sent as text if it has no dot or slash, such as the name of the output', async () => {
     const shell = shellWithFile();
     writeFileSync(join(shell.home, 'hello'), 'audio');
     expect((await shell.run('mgw tts hello -o hello --force --dry-run')).code).toBe(0);

@@ -198,7 +198,7 @@ describe('jobs export and import', () => {
     expect(gateway.submissions).toHaveLength(posts);
   });
 
-  it('transfer the document of --json, whatever its format', async () => {
+  it('transfer jobs through the document of --json, whatever its layout', async () => {
     await user.run([...submit, '--key', 'boat']);
     await user.run([...submit, '--key', 'ship']);
     const { json, stdout } = await user.run(['jobs', 'export', '--json']);
@@ -206,8 +206,8 @@ describe('jobs export and import', () => {
     for (const document of [stdout, JSON.stringify(json)]) {
       const other = userHere(gateway.url);
       writeFileSync(join(other.cwd, 'jobs.json'), document);
-      const taken = await other.run(['jobs', 'import', 'jobs.json', '--json']);
-      expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: ids });
+      const imported = await other.run(['jobs', 'import', 'jobs.json', '--json']);
+      expect(imported.json, imported.stderr).toMatchObject({ ok: true, imported: ids });
       expect((await other.run(['jobs', 'export'])).stdout).toBe((await user.run(['jobs', 'export'])).stdout);
     }
   });
@@ -221,19 +221,19 @@ describe('jobs export and import', () => {
     expect(copies.length).toBeGreaterThan(64 * 1024 * 1024);
     const other = userHere(gateway.url);
     writeFileSync(join(other.cwd, 'jobs.jsonl'), copies);
-    const taken =
+    const imported =
       input === 'a file'
         ? await other.run(['jobs', 'import', 'jobs.jsonl', '--json'])
         : await other.run(['jobs', 'import', '-', '--json'], { stdin: copies });
-    expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 10 } });
+    expect(imported.json, imported.stderr).toMatchObject({ ok: true, imported: { length: 10 } });
   });
 
   it('change nothing if one of several jobs is invalid', async () => {
     await user.run([...submit, '--key', 'boat']);
     const exported = (await user.run(['jobs', 'export'])).stdout;
     const other = userHere(gateway.url);
-    const taken = await other.run(['jobs', 'import', '-'], { stdin: `${exported}\n{"id":"job_1"}\n` });
-    expect([taken.code, taken.stderr]).toEqual([
+    const refused = await other.run(['jobs', 'import', '-'], { stdin: `${exported}\n{"id":"job_1"}\n` });
+    expect([refused.code, refused.stderr]).toEqual([
       2,
       expect.stringContaining('Line 3 is not an exported job: id is missing or malformed.'),
     ]);

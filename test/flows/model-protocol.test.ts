@@ -77,8 +77,12 @@ describe('the command line', () => {
   });
 
   it.each([
-    ['speech-tts-2.0', ['tts'], 'speech-tts-2.0 is a speech model. To speak text: mgw tts TEXT -o FILE'],
-    ['text-1', ['responses'], 'text-1 is a text model. To send it text: mgw responses INPUT -m MODEL'],
+    [
+      'speech-tts-2.0',
+      ['tts'],
+      'speech-tts-2.0 is a speech model. To convert text to speech: mgw tts TEXT -o FILE',
+    ],
+    ['text-1', ['responses'], 'text-1 is a text model. To send it a prompt: mgw responses INPUT -m MODEL'],
   ])('refuses the model %s, and suggests the command for it', async (model, command, text) => {
     const refused = await json('video', 'submit', 'a boat', '-m', model, '-d', '5');
     expect(refused).toMatchObject({ exit_code: 2, error: { next: ['mgw', ...command, '--help'] } });

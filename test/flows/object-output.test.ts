@@ -126,7 +126,7 @@ describe('results saved as objects', () => {
     await expect(deliverToObjects(made, output, options, deps, never)).rejects.toThrow('made again');
   });
 
-  it('are uploaded from the files that an earlier run kept, at any output, even if the gateway no longer has them', async () => {
+  it('are uploaded from the files that an earlier run kept, to any output, even if the gateway no longer has them', async () => {
     const { deps, objects, left, job } = await scene();
     const made = await job(success(2));
     const saveTwo = maker(deps, made, 1, 2);

@@ -743,25 +743,28 @@ describe('a repeated command', () => {
     ['is refused for now', [says('{}', 429)], 7, 2],
     ['cannot be sent', [], 7, 1],
     ['is accepted after a refusal', [says('{}', 429)], 0, 3],
-  ])('remains in doubt after --resubmit unless the new attempt is accepted: it %s', async (_, ...given) => {
-    const [answers, exit, requests] = given;
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push((_, response) => response.destroy(), ...answers);
-    const { job } = await run(await depsFor(server.url, state));
-    if (job === undefined) throw new Error('no job');
-    const url = answers.length > 0 ? server.url : `http://127.0.0.1:${await closedPort()}`;
-    const deps = await depsFor(url, state, { retries: exit === 0 ? 1 : 0 });
-    await resolveJob(deps.ledger, job, { how: 'resubmit' });
-    const again = await run(deps);
-    expect([again.exit, server.requests.length]).toEqual([exit, requests]);
-    if (exit === 0) return;
-    expect(again).toMatchObject({ job: { state: 'unknown' }, error: { charged: 'maybe', retry: 'never' } });
-    expect(await removeJob(deps.ledger, job, false, () => Promise.resolve([]))).toBe('open');
-    const seen = (await deps.ledger.read(job.id)) ?? job;
-    expect((await resolveJob(deps.ledger, seen, { how: 'adopted', handle: 't' })).handle).toBe('t');
-  });
+  ])(
+    'leaves its job in doubt after --resubmit unless the new attempt is accepted: it %s',
+    async (_, ...given) => {
+      const [answers, exit, requests] = given;
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push((_, response) => response.destroy(), ...answers);
+      const { job } = await run(await depsFor(server.url, state));
+      if (job === undefined) throw new Error('no job');
+      const url = answers.length > 0 ? server.url : `http://127.0.0.1:${await closedPort()}`;
+      const deps = await depsFor(url, state, { retries: exit === 0 ? 1 : 0 });
+      await resolveJob(deps.ledger, job, { how: 'resubmit' });
+      const again = await run(deps);
+      expect([again.exit, server.requests.length]).toEqual([exit, requests]);
+      if (exit === 0) return;
+      expect(again).toMatchObject({ job: { state: 'unknown' }, error: { charged: 'maybe', retry: 'never' } });
+      expect(await removeJob(deps.ledger, job, false, () => Promise.resolve([]))).toBe('open');
+      const seen = (await deps.ledger.read(job.id)) ?? job;
+      expect((await resolveJob(deps.ledger, seen, { how: 'adopted', handle: 't' })).handle).toBe('t');
+    },
+  );
 
-  it('can be resolved, but not removed, if the process that was to send it again died before it did', async () => {
+  it('has a job that can be resolved, but not removed, if a process died before it sent the job again', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((_, response) => response.destroy());
     const deps = await depsFor(server.url, state);

@@ -50,16 +50,16 @@ export function checkRows(
 /**
  * Enqueues the valid rows of a batch. Memory use does not grow with their number. Rows that are already queued are not
  * added again, so an interrupted call can be repeated.
- * @param options the options of a new batch, and those to change if the batch is already in the queue
+ * @param options `head`: the options of a new batch; `overrides`: those to change if the batch is already in the queue
  * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway; MgwError('unreachable').
  */
 export async function enqueue(
   batch: Batch,
-  options: { head: QueuedHead; given: Partial<QueuedHead> },
+  options: { head: QueuedHead; overrides: Partial<QueuedHead> },
   deps: EnqueueDeps,
   query: Query,
 ): Promise<Enqueued> {
-  const head = await addBatch(query, { name: batch.name, head: options.head }, options.given);
+  const head = await addBatch(query, { name: batch.name, head: options.head }, options.overrides);
   const chunk: { row: NewRow; planned: NamedRow }[] = [];
   let bytes = 0;
   const result = { added: 0, replaced: 0, changed: [] as string[] };
@@ -207,7 +207,7 @@ function newRow(
   return { row: { id, hash: hashOf(work), row: queuedRow }, size };
 }
 
-// The worker must not replace what this machine's configuration supplied, because the row was checked with it.
+// The row was checked with this machine's configured values, so a worker must not replace them with its own.
 function voiceOf({ body, sampleRate }: SpeechWork): { speaker?: string; 'sample-rate': string } {
   const speaker = textAt(body, 'req_params.speaker');
   return { ...(speaker !== undefined && { speaker }), 'sample-rate': String(sampleRate) };

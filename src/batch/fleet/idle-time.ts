@@ -15,13 +15,13 @@ export class IdleTime {
     this.#sinceMs = clock.monotonic();
   }
 
-  /** Whether the worker has been idle for too long. It is not idle while one of the `active` batches is not stuck. */
+  /** Whether the worker has been idle for too long. It is busy while any of the `active` batches is not stuck. */
   isOver(active: Iterable<string>): boolean {
     for (const batch of active) this.postpone(0, batch);
     return this.#clock.monotonic() - this.#sinceMs >= this.#maxMs;
   }
 
-  /** Lets idle time begin `ms` from now at the earliest. Has no effect if `batch` is given and is stuck. */
+  /** Delays the start of idle time to `ms` from now or later. Has no effect if `batch` is stuck. */
   postpone(ms: number, batch?: string): void {
     if (batch === undefined || !this.#stuckBatches.has(batch))
       this.#sinceMs = Math.max(this.#sinceMs, this.#clock.monotonic() + ms);

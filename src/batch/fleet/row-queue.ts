@@ -137,16 +137,16 @@ export class RowQueue {
 /**
  * Adds a batch to the queue, or changes the options of a batch that is already in the queue.
  * @param head the options of a new batch
- * @param given the options to change if the batch is already in the queue; its other options are kept
+ * @param overrides the options to change if the batch is already in the queue; its other options are kept
  * @returns the batch's options
  * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway.
  */
 export async function addBatch(
   query: Query,
   { name, head }: QueuedBatch,
-  given: Partial<QueuedHead>,
+  overrides: Partial<QueuedHead>,
 ): Promise<QueuedHead> {
-  const values = [name, head.gateway, JSON.stringify(head), JSON.stringify(given)];
+  const values = [name, head.gateway, JSON.stringify(head), JSON.stringify(overrides)];
   const [existing] = await query<{ gateway: string; head: string }>(insertBatch, values);
   if (existing?.gateway === head.gateway) return parseHead(name, existing.head);
   throw new MgwError(
@@ -155,9 +155,9 @@ export async function addBatch(
   );
 }
 
-/** Changes the given options of an enqueued batch. Workers reopen it once their rows in progress have ended. */
-export async function changeBatch(query: Query, name: string, given: Partial<QueuedHead>): Promise<void> {
-  await query(updateBatch, [name, JSON.stringify(given)]);
+/** Changes options of an enqueued batch. Workers reopen it once their rows in progress have ended. */
+export async function changeBatch(query: Query, name: string, overrides: Partial<QueuedHead>): Promise<void> {
+  await query(updateBatch, [name, JSON.stringify(overrides)]);
 }
 
 /**

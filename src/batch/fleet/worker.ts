@@ -52,7 +52,7 @@ export class Worker {
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** The options of each batch, as JSON, according to the last search. */
+  /** The options of each batch, as JSON, that the last search found. */
   readonly #latestHeads = new Map<string, string>();
   /** The output path of each row in progress. */
   readonly #outputs = new Map<ClaimedRow, string>();
@@ -288,8 +288,8 @@ export class Worker {
   #handleError(name: string, error: MgwError): void {
     if (this.#isOver) return;
     const isSpent = error.code === 'budget';
-    const mayPass = error.code === 'unreachable' || error.exitCode === exitCodes.unknown;
-    if (!isSpent && !mayPass) return void (this.#fatalError = error);
+    const isTemporary = error.code === 'unreachable' || error.exitCode === exitCodes.unknown;
+    if (!isSpent && !isTemporary) return void (this.#fatalError = error);
     const delayMs = isSpent ? stuckRetryMs : defaultRetryMs;
     this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
     if (isSpent) this.#idle.setStuck(name, true);

@@ -155,13 +155,13 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     raw: true,
   });
   parser.on('error', () => undefined);
-  const takeRecords = (): CsvRecord[] => {
-    const taken = parser.parsed.splice(0).map(({ record, raw }) => {
+  const dequeueRecords = (): CsvRecord[] => {
+    const records = parser.parsed.splice(0).map(({ record, raw }) => {
       const start = line + lineBreaks(leadingBreaks(raw));
       line += lineBreaks(raw);
       return { cells: record, line: start, lastLine: Math.max(start, line - 1) };
     });
-    return taken.filter((record) => isValidText(record, source));
+    return records.filter((record) => isValidText(record, source));
   };
   const feed = (bytes: Buffer, firstLine: number): Promise<void> => {
     checkWidth(bytes, firstLine, separator);
@@ -169,16 +169,16 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
   };
   try {
     if (beginning !== '') await feed(Buffer.from(beginning), 1);
-    yield* takeRecords();
+    yield* dequeueRecords();
     for await (const block of blocks) {
       await feed(block.bytes, block.line);
-      yield* takeRecords();
+      yield* dequeueRecords();
     }
     parser.end();
     await finished(parser, { readable: false });
-    yield* takeRecords();
+    yield* dequeueRecords();
   } catch (error) {
-    yield* takeRecords();
+    yield* dequeueRecords();
     throw error instanceof CsvError ? unreadable(error, line) : error;
   } finally {
     parser.destroy();

@@ -77,7 +77,7 @@ function overallError(checks: readonly Check[]): MgwError | undefined {
 
 /**
  * Checks that the store for input files responds, and that the gateway can probably reach it. Uploads nothing.
- * Undefined if there is no store.
+ * Returns undefined if there is no store.
  */
 async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Promise<Check | undefined> {
   const url = storeUrl.value;

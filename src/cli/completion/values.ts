@@ -227,9 +227,10 @@ function withTarget(place: Place, pending: Option | undefined): Place {
   const option =
     allowsFlags && typed.startsWith('--') && value.length > 0 ? findOption(command, flag) : undefined;
   if (option !== undefined) return { ...place, option, typed: value.join('=') };
-  const known = command.registeredArguments;
-  const lastArgument = known.at(-1);
-  const argument = known[place.args.length] ?? (lastArgument?.variadic === true ? lastArgument : undefined);
+  const allArguments = command.registeredArguments;
+  const lastArgument = allArguments.at(-1);
+  const argument =
+    allArguments[place.args.length] ?? (lastArgument?.variadic === true ? lastArgument : undefined);
   return { ...place, argument };
 }
 

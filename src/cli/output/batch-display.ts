@@ -155,7 +155,7 @@ export interface Results {
 
 /**
  * Opens the `--results` file or pipe for appending. Only its owner can read it. `redact` removes the key from each
- * line, and signatures are removed from URLs. Undefined without a path.
+ * line, and signatures are removed from URLs. Returns undefined without a path.
  * @throws MgwError('local_io'), exit 10, if the file cannot be opened.
  */
 export async function openResults(

@@ -18,7 +18,7 @@ import {
   rowView,
   explainSkipped,
   withBudget,
-  exceeds,
+  isOverBudget,
   failureText,
 } from './plan.ts';
 import { add, type Decimal, formatDecimal, max, parseDecimal, subtract, zero } from '../../decimal.ts';
@@ -106,7 +106,7 @@ export class BatchReport {
     }
     const next = commandOf(planned, state, this.#repeat, error);
     const reason = failureText(error);
-    this.#addRow(planned, { state, reason, next, isOverBudget: exceeds(error), isShown: true });
+    this.#addRow(planned, { state, reason, next, isOverBudget: isOverBudget(error), isShown: true });
   }
 
   /** Returns a row's line for the `--results` file. */

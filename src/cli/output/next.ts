@@ -33,8 +33,8 @@ export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hi
   if (choice !== undefined && others.length > 0) return withChoices(error, [choice, ...others]);
   const corrected = choice ?? correctedCommand(error, argv);
   if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
-  const reading = commandReadingFile(error, argv);
-  if (reading !== undefined) return error.with({ next: reading });
+  const withFile = commandReadingFile(error, argv);
+  if (withFile !== undefined) return error.with({ next: withFile });
   if (error.next !== undefined) return error;
   const unpaidNext: Partial<Record<ErrorCode, string[]>> = {
     usage: help,
@@ -68,8 +68,8 @@ function correctedCommand(error: MgwError, argv: readonly string[]): string[] | 
   );
 }
 
-// Returns the typed command with the content of a file in place of the file's name; undefined if the name is ambiguous,
-// or the command needs a shell that is not available.
+// Returns the typed command with the content of a file in place of the file's name; undefined if the name occurs
+// more than once, or the command needs a shell that is not available.
 function commandReadingFile({ fileName }: MgwError, argv: readonly string[]): string[] | undefined {
   if (fileName === undefined) return undefined;
   const { text, path, flag } = fileName;

@@ -218,13 +218,13 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
 }
 
 /** Whether an error reports that a submission would exceed a budget. */
-export function exceeds({ budget }: MgwError): boolean {
+export function isOverBudget({ budget }: MgwError): boolean {
   return budget?.exceeded_by !== undefined;
 }
 
 /** Returns the reason why a row ended with an error. */
 export function failureText(error: MgwError): string {
-  return exceeds(error) ? 'over the budget' : error.message;
+  return isOverBudget(error) ? 'over the budget' : error.message;
 }
 
 /** Returns a command with the given `--budget`; unchanged if `amount` is undefined. */

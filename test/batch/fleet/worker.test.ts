@@ -476,7 +476,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.posts()).toHaveLength(3);
   });
 
-  it('a batch keeps its budget and limits if another machine enqueues its file, and --again changes only those that are given', async () => {
+  it('a batch keeps its budget and limits if another machine enqueues its file, and --again changes only the given ones', async () => {
     const file = machines.manifest(2);
     const headAfter = async (user: User, ...args: string[]): Promise<unknown> => {
       expect(await runHereAs(user, ['batch', 'enqueue', ...args])).toMatchObject({ code: 0 });

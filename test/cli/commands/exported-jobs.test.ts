@@ -31,7 +31,7 @@ describe('an export', () => {
 
   it.each([
     ['line', '', 'x'.repeat(mib), 'Line 2 of jobs.json is larger than 64 MiB.'],
-    ['document', '{\n', `${' '.repeat(mib)}\n`, 'jobs.json has a JSON document larger than 64 MiB.'],
+    ['document', '{\n', `${' '.repeat(mib)}\n`, 'jobs.json contains a JSON document larger than 64 MiB.'],
   ])('is refused if it has a %s larger than 64 MiB', async (_, start, piece, message) => {
     const chunks = ['{"id":"one"}\n', start, ...Array.from({ length: 65 }, () => piece)];
     await expect(jobsIn(...chunks)).rejects.toThrow(message);

@@ -134,16 +134,16 @@ async function headsOf(
   context: Context,
   options: EnqueueOptions,
   opened: NamedBatch<EnqueueOptions>,
-): Promise<{ head: QueuedHead; given: Partial<QueuedHead> }> {
+): Promise<{ head: QueuedHead; overrides: Partial<QueuedHead> }> {
   const { concurrency, budget } = opened.batch.manifest.head;
   const { name: gateway } = await context.gateway();
-  const given = {
+  const overrides = {
     ...(concurrency !== undefined && { concurrency: Number(concurrency) }),
     ...(budget !== undefined && { budget }),
     ...typedHead(options),
   };
   const lastRun = { budget: opened.options.budget, sidecar: opened.options.sidecar };
-  return { head: { gateway, concurrency: defaultConcurrency, ...lastRun, ...given }, given };
+  return { head: { gateway, concurrency: defaultConcurrency, ...lastRun, ...overrides }, overrides };
 }
 
 function typedHead({ concurrency, perMinute, budget, sidecar }: EnqueueOptions): Partial<QueuedHead> {

@@ -211,7 +211,7 @@ function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
   };
 }
 
-/** A run of checked rows. `listing` is the model list of their plan, so that the run completes no row differently. */
+/** A run of checked rows. `listing` is the plan's model list, so that the run composes each row as the plan did. */
 interface CheckedRun {
   listing: Listing;
   hashes: ReadonlySet<string>;

@@ -103,7 +103,7 @@ export function budgetOf(
   return options.budget ?? batch.manifest.head.budget;
 }
 
-/** Prints a note if the batch's last run was of a different file. */
+/** Prints a note if the batch's last run used a different file. */
 export async function noteOtherFile(context: Context, { manifest, name }: Batch): Promise<void> {
   const previous = await recallBatch(ledgerFolder(await context.settings()), name);
   if (manifest.path === '-' || previous === undefined || previous.file === resolve(manifest.path)) return;

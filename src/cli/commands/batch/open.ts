@@ -60,7 +60,7 @@ export async function openBatch(
   };
 }
 
-const stdinAdvice = ' Save the manifest to a file, and use the file.';
+const stdinAdvice = ' Save the manifest to a file and pass the file instead.';
 
 // A manifest may be untrusted, so its output must be below the current folder or the manifest's folder. `root` also
 // prevents the output from leading elsewhere through a symbolic link.

@@ -10,12 +10,12 @@ import { isObject, tryParseJson, type Json } from '../../../json.ts';
 export interface ExportedJob {
   /** The job's JSON; undefined if the text is not JSON. */
   value: Json | undefined;
-  /** The job's position, which begins an error message. */
+  /** The job's position, for error messages. */
   place: string;
 }
 
 /**
- * Reads the output of `mgw jobs export`: JSON Lines of any number, or the document of `--json`. Only one line, or the
+ * Reads the output of `mgw jobs export`: any number of JSON Lines, or the document of `--json`. Only one line, or the
  * document, is in memory at a time.
  * @param what the name of the input, for errors
  * @param redact removes secrets from the text before it is parsed
@@ -32,7 +32,7 @@ export async function* readExport(
   for await (const block of lineBlocks(chunks, maxInputBytes, tooLong)) {
     for (const text of redact(decodeUtf8(block, what)).replace(/\n$/, '').split('\n')) {
       line += 1;
-      // A line with only a bracket begins a document, which has several lines.
+      // A line with only an opening brace begins a document of several lines.
       if (document === undefined && text.trim() === '{') document = { text: '', firstLine: line };
       if (document === undefined) {
         if (text.trim() !== '') yield* jobsIn(tryParseJson(text), `Line ${line}`);
@@ -40,7 +40,9 @@ export async function* readExport(
       }
       document.text += `${text}\n`;
       if (document.text.length > maxInputBytes)
-        throw usageError(`${what} has a JSON document larger than 64 MiB. Export the jobs without --json.`);
+        throw usageError(
+          `${what} contains a JSON document larger than 64 MiB. Export the jobs without --json.`,
+        );
     }
   }
   if (document !== undefined)

@@ -99,7 +99,7 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
   return { json: { imported }, text: imported.join('\n') };
 }
 
-// Creates the jobs that do not exist, oldest first, and yields all of them.
+// Creates the jobs that do not exist, oldest first, and yields every job.
 async function* createAll(
   ledger: Ledger,
   entries: readonly Entry[],

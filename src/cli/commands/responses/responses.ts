@@ -159,7 +159,11 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
     case 'unreadable': {
       const what = end.excerpt === '' ? 'is empty' : `contains no response: ${end.excerpt}`;
       const next = ['mgw', 'doctor'];
-      return new MgwError('result_corrupt', `The reply ${what}.`, { charged: 'maybe', retry: 'never', next });
+      return new MgwError('result_corrupt', `The gateway's reply ${what}.`, {
+        charged: 'maybe',
+        retry: 'never',
+        next,
+      });
     }
   }
 }
