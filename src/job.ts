@@ -81,7 +81,7 @@ export interface Owner {
   lease?: string;
 }
 
-/** Whether a process is alive. Unknown if it runs elsewhere or its start time is unknown. */
+/** Whether a process is alive. Unknown if, for example, it runs on another machine or its start time is unknown. */
 export type Life = 'alive' | 'dead' | 'unknown';
 
 /** What a run must achieve before it is done. */

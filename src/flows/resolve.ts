@@ -136,7 +136,9 @@ function checkHandle(handle: string, job: Job, protocol: Protocol): void {
   try {
     protocol.query(handle, job.model);
   } catch (error) {
-    throw usageError(`--adopt: this is not a handle of Protocol ${protocol.name}: ${messageOf(error)}`);
+    throw usageError(
+      `--adopt: this is not a handle of Protocol ${protocol.name.toUpperCase()}: ${messageOf(error)}`,
+    );
   }
 }
 

@@ -163,7 +163,9 @@ async function byHandle(
   const isSameTask = ({ base_url, protocol: otherProtocol }: Job): boolean =>
     otherProtocol === newest?.protocol && isSameGateway(base_url, newest.base_url);
   if (newest === undefined || others.every(isSameTask)) return newest;
-  const names = [newest, ...others].map((job) => `${job.id} (Protocol ${job.protocol}, ${job.base_url})`);
+  const names = [newest, ...others].map(
+    (job) => `${job.id} (Protocol ${job.protocol.toUpperCase()}, ${job.base_url})`,
+  );
   throw usageError(`${handle} is the handle of ${names.length} jobs: ${names.slice(0, 5).join(', ')}`);
 }
 
@@ -237,7 +239,7 @@ function checkHandle(ref: string, protocol: Protocol): void {
     protocol.query(ref);
   } catch (error) {
     throw usageError(
-      `No such job: ${ref}. It is not a handle of Protocol ${protocol.name}: ${messageOf(error)}`,
+      `No such job: ${ref}. It is not a handle of Protocol ${protocol.name.toUpperCase()}: ${messageOf(error)}`,
     );
   }
 }

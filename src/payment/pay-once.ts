@@ -147,7 +147,7 @@ async function attemptOnce(
     reply = await exchange(payment, record, deps, progress);
   } catch (error) {
     if (error instanceof TransportError && error.reason === 'aborted_before_send') {
-      // Nothing was sent, even if another process considers this one dead.
+      // No byte was sent, so the attempt is recorded as unsent even if another process considers this one dead.
       const isRecorded = progress.outcome === 'open';
       progress.outcome = 'none';
       progress.hasBegun = false;

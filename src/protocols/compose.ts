@@ -86,7 +86,8 @@ function applyFlags(
 ): void {
   const table = tableOf(protocol);
   const unknown = Object.keys(values).find((name) => !table.has(name));
-  if (unknown !== undefined) throw usageError(`--${unknown} is not a flag of Protocol ${protocol.name}.`);
+  if (unknown !== undefined)
+    throw usageError(`--${unknown} is not a flag of Protocol ${protocol.name.toUpperCase()}.`);
   const fieldValues = new Map<string, Json>();
   for (const [name, flag] of table) {
     if (!Object.hasOwn(values, name)) continue;
@@ -183,7 +184,7 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
     const flag = table.get(name);
     if (flag === undefined || flag.kind === 'file')
       throw usageError(
-        `The default ${shownValue(name)} in the config is not a flag of Protocol ${protocol.name}.`,
+        `The config has a default for ${shownValue(name)}, which is not a flag of Protocol ${protocol.name.toUpperCase()}.`,
       );
     const fields = [flag.field, ...(flag.aliases ?? [])];
     if (fields.some((field) => hasField(body, fieldSegments(field)))) continue;

@@ -260,8 +260,8 @@ export function speechHttpFailure(reply: Reply): Failure {
   };
 }
 
-// Returns the text of a response; '' for a document. A proxy's error page may contain "load balancer", which must not
-// be taken for an account balance.
+// Returns the text of a plain-text response; '' for HTML, XML or JSON. A proxy's error page may contain "load
+// balancer", which must not be taken for an account balance.
 function plainText({ text }: Reply): string {
   return /^\s*[<{[]/.test(text) ? '' : text.slice(0, 1000);
 }

@@ -192,7 +192,7 @@ describe('a URL', () => {
     [
       'with a redirect that mgw does not follow',
       only(302, { location: 'http://user:password@127.0.0.1/1.png' }),
-      "it cannot be fetched from here: The result's address",
+      'it cannot be fetched from here: mgw does not fetch the address',
       ['HEAD', 'GET'],
     ],
     [

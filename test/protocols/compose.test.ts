@@ -164,16 +164,16 @@ describe('compose', () => {
       '--set a.1: a has 0 entries, so the next index is 0.',
     ],
     ['control characters', { set: ['\u001b..=1'] }, '--set \\u{1b}..: the path has an empty segment.'],
-    ['an unknown flag', { flags: { nope: 'x' } }, '--nope is not a flag of Protocol c.'],
+    ['an unknown flag', { flags: { nope: 'x' } }, '--nope is not a flag of Protocol C.'],
     [
       'an unknown default',
       { defaults: { nope: 1 } },
-      'The default nope in the config is not a flag of Protocol c.',
+      'The config has a default for nope, which is not a flag of Protocol C.',
     ],
     [
       'a default for a file flag',
       { defaults: { image: 'x' } },
-      'The default image in the config is not a flag of Protocol c.',
+      'The config has a default for image, which is not a flag of Protocol C.',
     ],
     [
       'a flag twice',

@@ -29,7 +29,7 @@ export interface ClaimedRow {
   content: string;
 }
 
-/** A row that this process no longer holds. The row has ended, or returns to the queue after `delayMs`. */
+/** A row that this process has released. The row has ended, or returns to the queue after `delayMs`. */
 interface Released {
   row: ClaimedRow;
   outcome?: string;

@@ -105,7 +105,7 @@ export class SharedPace implements Pace {
     return this.#polls.pass(signal);
   }
 
-  // If the limit was not lowered, there is nothing to record.
+  // Records nothing if the limit was not lowered.
   reportAccepted(): void {
     const { concurrency, batch } = this.#options;
     if (this.#limit >= concurrency) return;

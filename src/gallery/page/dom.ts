@@ -30,7 +30,7 @@ export function foreign(text: string, attributes: Attributes = {}): HTMLElement 
   return make('bdi', { dir: 'auto', ...attributes }, text);
 }
 
-/** Sets an attribute, or removes it. */
+/** Sets an attribute, or removes it if the value is false. */
 export function mark(element: Element, name: string, value: string | false): void {
   if (value === false) element.removeAttribute(name);
   else element.setAttribute(name, value);

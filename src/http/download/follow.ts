@@ -105,7 +105,7 @@ function redirectOf(message: WireResponse): string | undefined {
 function keyInAddressError(url: URL): MgwError {
   return new MgwError(
     'result_unavailable',
-    `The result's address at ${url.origin} contains the key, which must not be sent there, so it is not fetched.`,
+    `mgw does not fetch an address at ${url.origin}: it contains the key, which must not be sent there.`,
     { charged: 'yes', retry: 'never' },
   );
 }
@@ -175,14 +175,10 @@ function refusedError(address: string, why: string): MgwError {
     address.replace(/[?#].*$/s, '?…').replace(/\/\/[^/]*@/, '//…@'),
     200,
   );
-  return new MgwError(
-    'result_unavailable',
-    `The result's address ${printableAddress} is not fetched: ${why}.`,
-    {
-      charged: 'yes',
-      retry: 'never',
-    },
-  );
+  return new MgwError('result_unavailable', `mgw does not fetch the address ${printableAddress}: ${why}.`, {
+    charged: 'yes',
+    retry: 'never',
+  });
 }
 
 /** The maximum number of bytes to read at a time and to buffer. */

@@ -168,7 +168,9 @@ function headersOf(lines: readonly string[]): Record<string, string> {
     const shownName = printableLine(line.split(':')[0] ?? '', 60);
     if (name === '') throw usageError(`--header must be 'Name: value', not ${shownName}`);
     if (credentialHeaders.test(name))
-      throw usageError(`--header ${shownName}: mgw sends the configured key. To choose how, use --auth.`);
+      throw usageError(
+        `--header ${shownName} is not allowed: mgw sends the configured key as --auth specifies.`,
+      );
     if (transportHeaders.test(name)) throw usageError(`--header ${shownName}: mgw sets this header itself.`);
     if (/[^\t\x20-\x7e]/.test(value))
       throw usageError(`--header ${shownName}: the value must be printable ASCII.`);
