@@ -360,8 +360,10 @@ describeFleet('in a fleet,', {}, (place) => {
     await expect.poll(rowsInQueue).toContain('row-0\twaiting');
     answer();
     expect((await worker).code).toBe(143);
-    expect(await place.query(`select count(*) from mgw.batch_rows where state = 'waiting'`)).toBe('6');
-    expect(await place.query('select sum(lost) from mgw.batch_rows')).toBe('0');
+    const rows = 'select id, state, lost, outcome from mgw.batch_rows order by position';
+    expect(await place.query(rows)).toBe(
+      Array.from({ length: 6 }, (_, n) => `row-${n}\twaiting\t0\t`).join('\n'),
+    );
     gateway.polls = 1;
     expect((await work()).code).toBe(0);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1, 1]);
