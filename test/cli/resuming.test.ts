@@ -4,7 +4,7 @@ import { cpSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Clock } from '../../src/clock.ts';
-import type { User } from '../support/cli.ts';
+import { canaryKey, type User } from '../support/cli.ts';
 import { runHere, userHere } from '../support/one-process.ts';
 import { film } from '../support/film.ts';
 import { runOnScreen } from '../support/screen.ts';
@@ -158,6 +158,23 @@ describe('jobs resolve', () => {
     expect(adopted.code, adopted.stderr).toBe(0);
     expect(readFileSync(join(user.cwd, 'own.mp4'))).toEqual(gateway.served.content);
   });
+});
+
+it('jobs show prints the last response to a submission in doubt, without control characters or the key', async () => {
+  const generation = { ref: 'gen-abc-123', note: `\u{1b}[2J ${canaryKey}` };
+  const body = { status: 'accepted', pad: 'x'.repeat(900), generation };
+  gateway.script.submit.push({ body }, { body: 'y'.repeat(100_000) });
+  expect((await user.run(submit)).code).toBe(7);
+  const shown = await user.run(['jobs', 'show', '@last']);
+  expect(shown.stdout).toContain('the gateway responded with 200\n');
+  expect(shown.stdout).toMatch(/"pad":"x{900}","generation":\{"ref":"gen-abc-123"/);
+  const { stdout, json } = await user.run(['jobs', 'show', '@last', '--json']);
+  const history = json['history'] as { reply?: string }[];
+  const reply = history.find((event) => event.reply !== undefined)?.reply;
+  expect(JSON.parse(reply ?? '')).toMatchObject({ generation: { ref: 'gen-abc-123' } });
+  expect(shown.stdout + stdout).not.toMatch(/\u{1b}|5d41402abc4b/u);
+  expect((await user.run([...submit, '--new'])).code).toBe(7);
+  expect((await user.run(['jobs', 'show', '@last'])).stdout).toMatch(/\s"?y{4000,4096}…$/m);
 });
 
 it('jobs resolve REF -o FILE suggests commands with the same -o, and accepts the answer "nothing was created"', async () => {
