@@ -110,6 +110,15 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
+  it('suggests a fetch, not a wait, if the job has succeeded', async () => {
+    const message = 'Task is not completed yet, current status: IN_PROGRESS';
+    gateway.always.content = { status: 400, body: { error: { message } } };
+    await user.run(submit);
+    const late = await user.run(['video', 'c', 'fetch', '@last', ...fast, '--timeout', '2s', '--json']);
+    expect(late.json).toMatchObject({ exit_code: 8, job: { state: 'succeeded' } });
+    expect(late.json.error.next).toEqual(['mgw', 'video', 'c', 'fetch', late.json.job.id]);
+  });
+
   it('continues with a different API key when repeated, and prints a note', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'own.mp4'];
