@@ -195,7 +195,7 @@ export function noResultError(job: Job, { nativeStatus, warning, requestId }: Ob
   return new MgwError('result_unavailable', text, {
     charged: 'yes',
     retry: 'resume',
-    next: fetchCommand(job),
+    next: showCommand(job),
     requestId,
   });
 }

@@ -146,7 +146,7 @@ describe('a single query', () => {
       'leads to exit 9 if the task succeeded but the query returns no result',
       seen('succeeded'),
       ['succeeded', 9],
-      { charged: 'yes' },
+      { charged: 'yes', next: ['mgw', 'jobs', 'show', anyId] },
     ],
     ['leads to exit 5 if the task failed', seen('failed', { failure }), ['failed', 5], {}],
     [
