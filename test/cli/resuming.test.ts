@@ -193,6 +193,9 @@ it('jobs resolve REF -o FILE suggests commands with the same -o, and accepts the
   expect(resolving.slice(3)).toEqual(['-o', expect.stringMatching(/own\.mp4$/)]);
   const listed = await user.run([...resolving, '--budget', '5']);
   expect(listed.code).toBe(7);
+  const refused = await user.run(['jobs', 'rm', json.job.id, '--json']);
+  for (const document of [(await user.run([...resolving, '--json'])).json, refused.json])
+    expect(document.job).toMatchObject({ id: json.job.id, state: 'unknown' });
   expect(listed.stderr).toMatch(/--adopt HANDLE -o \S+own\.mp4\n/);
   expect(listed.stderr).toMatch(/--not-created\n/);
   expect(listed.stderr).toMatch(/--resubmit -o \S+own\.mp4 --budget 5\n/);
