@@ -216,6 +216,9 @@ describe('jobs export and import', () => {
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
+    const repeated = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
+    expect(repeated.json).toMatchObject({ ok: true, imported: [], existing: taken.json['imported'] });
+    expect(repeated.stderr).toBe('Already recorded here, and therefore unchanged: 3 jobs.\n');
     // Reduces the path to the file name, because the folders differ between the machines.
     const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
     const again = await other.run(['jobs', 'export']);
