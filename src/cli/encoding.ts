@@ -8,17 +8,14 @@ import { usageError } from '../errors.ts';
  * @throws MgwError('usage').
  */
 export function requireUtf8(argv: readonly string[]): void {
-  if (argv.some(hasReplacementCharacter)) {
+  if (argv.some((word) => word.includes('\ufffd'))) {
     const position = invalidArgument(
       argv,
       readBytes(() => readFileSync('/proc/self/cmdline')),
     );
     if (position !== undefined) throw usageError(`Argument ${position} is not valid UTF-8.`);
   }
-  if (
-    hasReplacementCharacter(currentFolder()) &&
-    !isUtf8(readBytes(() => readlinkSync('/proc/self/cwd', 'buffer')))
-  )
+  if (!isUtf8(readBytes(() => readlinkSync('/proc/self/cwd', 'buffer'))))
     throw usageError("The current folder's name is not valid UTF-8.");
 }
 
@@ -31,19 +28,6 @@ export function invalidArgument(argv: readonly string[], commandLine: Buffer): n
   const words = commandLine.toString('latin1').split('\0').slice(0, -1).slice(-argv.length);
   const index = words.findIndex((word) => !isUtf8(Buffer.from(word, 'latin1')));
   return index < 0 ? undefined : index + 1;
-}
-
-function hasReplacementCharacter(text: string): boolean {
-  return text.includes('\ufffd');
-}
-
-function currentFolder(): string {
-  try {
-    return process.cwd();
-  } catch {
-    // The folder was removed. Only some commands need it.
-    return '';
-  }
 }
 
 function readBytes(read: () => Buffer): Buffer {

@@ -107,8 +107,11 @@ async function outcomeOf(
     return await withNextCommand(outcome, program, argv);
   } catch (error) {
     const text = program?.parserOutput().trimEnd() ?? '';
-    if (!(error instanceof CommanderError))
-      return withNextCommand({ json: {}, error: toMgwError(error), help: text }, program, argv);
+    if (!(error instanceof CommanderError)) {
+      const thrown = toMgwError(error);
+      const json = thrown.job && { job: (await import('../jobs/view.ts')).jobView(thrown.job) };
+      return withNextCommand({ json: json ?? {}, error: thrown, help: text }, program, argv);
+    }
     const helped = wantsJson(argv) ? program?.helpTarget() : undefined;
     if (helped !== undefined) {
       const { helpData } = await import('./help/command-data.ts');

@@ -3,7 +3,14 @@ import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import type { Goal, Job } from '../job.ts';
-import { failedError, noResultError, noSuchJob, pendingError, noHandleError } from '../jobs/errors.ts';
+import {
+  failedError,
+  noHandleError,
+  noResultError,
+  noSuchJob,
+  pendingError,
+  waitCommand,
+} from '../jobs/errors.ts';
 import { fetchPlace, fileCount, makeFoldersOf, withTargets, type FetchPlace } from '../jobs/fetch-place.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
 import { stdoutText } from '../jobs/mark.ts';
@@ -15,7 +22,7 @@ import { isObjectUrl } from '../store-url.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
 import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './settings.ts';
-import { isTooNew, refusedError } from '../jobs/watch.ts';
+import { isTooNew, lostTaskError, refusedError } from '../jobs/watch.ts';
 
 /** A job after one query, and the error to report, if any. */
 export interface QueriedJob {
@@ -42,9 +49,11 @@ function queryError(job: Job, verdict: FailedQuery, now: number): MgwError | und
   if (verdict.kind === 'again' && verdict.isWell) return undefined;
   if (verdict.kind === 'unauthorized') return refusedError(verdict.failure, job);
   const { code, message, requestId } = verdict.failure;
-  return verdict.kind === 'missing' && !isTooNew(job, now)
-    ? new MgwError(code, message, { exit: 'incomplete', charged: 'yes', requestId })
-    : new MgwError(code, message, { exit: 'unavailable', retry: 'safe', requestId });
+  const details = { exit: 'unavailable', retry: 'safe', requestId } as const;
+  if (verdict.kind === 'again') return new MgwError(code, message, details);
+  if (!isTooNew(job, now)) return lostTaskError(verdict.failure, job);
+  const text = `The gateway does not know the task ${job.handle ?? ''} yet: ${message}`;
+  return new MgwError(code, text, { ...details, next: waitCommand(job) });
 }
 
 /** Waits until a job has succeeded, without saving anything. @throws MgwError as {@link fetch} does. */

@@ -48,21 +48,18 @@ export async function protocolOfModel(
 
 // Refuses a model that the listing marks as a speech or text model, and not as a video model.
 function refuseOtherKind(model: Pick<Model, 'id' | 'endpoints'> | undefined): void {
-  const isMarked = (mark: RegExp): boolean =>
-    model?.endpoints.some((endpoint) => mark.test(endpoint)) === true;
   const id = shownValue(model?.id ?? '');
-  if (isMarked(/tts|speech/i))
-    throw usageError(`${id} is a speech model. To convert text to speech: mgw tts TEXT -o FILE`, [
-      'mgw',
-      'tts',
-      '--help',
-    ]);
-  if (isMarked(/response|chat|completion/i))
-    throw usageError(`${id} is a text model. To send it a prompt: mgw responses INPUT -m MODEL`, [
-      'mgw',
+  const otherKinds = [
+    [/tts|speech/i, 'a speech model. To convert text to speech: mgw tts TEXT -o FILE', 'tts'],
+    [
+      /response|chat|completion/i,
+      'a text model. To send it a prompt: mgw responses INPUT -m MODEL',
       'responses',
-      '--help',
-    ]);
+    ],
+  ] as const;
+  for (const [mark, text, command] of otherKinds)
+    if (model?.endpoints.some((endpoint) => mark.test(endpoint)))
+      throw usageError(`${id} is ${text}`, ['mgw', command, '--help']);
 }
 
 /**

@@ -119,9 +119,9 @@ export function withKeptFlags(command: readonly string[], flags: KeptFlags): str
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
-  // Keep a suggestion that is not about the job, because it fixes the cause.
-  const fixesCause = next !== undefined && (next[0] !== 'mgw' || next[1] === 'auth');
-  if (job === undefined || job.protocol === 'tts' || fixesCause) return error;
+  // Keep a suggestion that fixes the cause, and one to show the job, because another fetch would not help.
+  const isKept = next !== undefined && (next[0] !== 'mgw' || next[1] === 'auth' || next[2] === 'show');
+  if (job === undefined || job.protocol === 'tts' || isKept) return error;
   if (next?.includes('resolve')) return error.with({ next: withKeptFlags(next, flags) });
   const command = next?.includes('fetch') ? next : fetchCommand(job);
   const isUnsuitable = command.includes('show') || (command !== next && retry !== 'resume');

@@ -163,11 +163,11 @@ export class Connections {
   // Returns the function that undici calls to open a connection. For a direct connection, `connect` is an object of
   // options. For a tunnel, `connect` is the function that opens the tunnel.
   #openerFor(connect: Pool.Options['connect']): Connector {
-    const route = typeof connect === 'function' ? this.#proxyRoute : undefined;
+    const isTunnel = typeof connect === 'function';
+    const route = isTunnel ? this.#proxyRoute : undefined;
     this.proxy = route?.address ?? '';
     this.proxyProblem = route?.problem;
-    const connector =
-      typeof connect === 'function' ? connect : this.#track(this.#undici.buildConnector(connect));
+    const connector = isTunnel ? connect : this.#track(this.#undici.buildConnector(connect));
     return (target, callback) => {
       const opening = this.#open(route?.problem ? refuseWith(route.problem) : connector, target);
       this.first ??= opening;

@@ -132,12 +132,17 @@ const oneModelWords = new RegExp(
   'i',
 );
 
+// Matches the denial of an invalid key. Its message may mention the requested model too.
+const invalidKeyWords =
+  /(?:invalid|incorrect|expired|revoked|disabled|missing)(?:[ _-](?:api|access|auth\w*|bearer)){0,3}[ _-](?:key|token|credential)|(?:key|token|credential)s? (?:(?:is|are|has|has been) )?(?:invalid|incorrect|not valid|expired|revoked|disabled)|无效的令牌|令牌.{0,10}(?:无效|过期|禁用)/i;
+
 /**
  * Whether the message of an `auth` error denies access only to a model or a voice. If so, the gateway may accept the
  * same key for other requests.
  */
 export function deniesModelOrVoice(message: string): boolean {
-  return oneModelWords.test(message.slice(0, maxMessageLength));
+  const words = message.slice(0, maxMessageLength);
+  return oneModelWords.test(words) && !invalidKeyWords.test(words);
 }
 
 const codeByStatus: Record<number, ErrorCode> = {

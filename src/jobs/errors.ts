@@ -19,6 +19,11 @@ export function waitCommand(job: Job): string[] {
   return ['mgw', 'jobs', 'wait', job.id];
 }
 
+// Returns the command that continues a job. If the job has succeeded, a wait would not save its result.
+function resumeCommand(job: Job): string[] {
+  return job.state === 'succeeded' && job.protocol !== 'tts' ? fetchCommand(job) : waitCommand(job);
+}
+
 /** Returns the command that fetches a job's result, or that shows the job if its record has lost the protocol. */
 export function fetchCommand(job: { id: string; protocol: JobKind }): string[] {
   if (job.protocol === lostProtocol) return showCommand(job);
@@ -105,7 +110,7 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
   return new MgwError('pending', `Job ${job.id} ${outcome}.${lastFailure}`, {
     charged: 'yes',
     retry: 'resume',
-    next: waitCommand(job),
+    next: resumeCommand(job),
     job,
     ...details,
   });
@@ -122,7 +127,7 @@ export function interruptedError(signal: AbortSignal, job: Job | undefined, char
     job?.handle === undefined
       ? 'Interrupted before anything was sent.'
       : `Interrupted; job ${job.id} continues at the gateway.`;
-  return interruptionError(signal, charged, text).with({ next: job && waitCommand(job), job });
+  return interruptionError(signal, charged, text).with({ next: job && resumeCommand(job), job });
 }
 
 /**
@@ -190,7 +195,7 @@ export function noResultError(job: Job, { nativeStatus, warning, requestId }: Ob
   return new MgwError('result_unavailable', text, {
     charged: 'yes',
     retry: 'resume',
-    next: fetchCommand(job),
+    next: showCommand(job),
     requestId,
   });
 }

@@ -343,3 +343,10 @@ it('a job refused by a budget leaves no record', async () => {
   expect(await list()).toEqual([]);
   expect(await list('--state', 'prepared')).toEqual([]);
 });
+
+it('jobs ls says that no job matches its filters', async () => {
+  const list = async (...args: string[]): Promise<string> =>
+    (await user.start(['jobs', 'ls', ...args]).result).stderr;
+  expect(await list('--all')).toBe("No jobs. To list the sandbox's jobs: mgw --sandbox jobs ls\n");
+  expect(await list('--state', 'running', '--limit', '5')).toBe('No job matches.\n');
+});

@@ -281,6 +281,7 @@ describe('a finished operation', () => {
     const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ exit_code: 9, error: { code: 'result_unavailable' } });
     expect(run.json.error.message).toContain(words);
+    expect(run.json.error.next).toEqual(['mgw', 'jobs', 'show', run.json.job.id]);
     expect(found()).toEqual([]);
     expect((await here(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
     expect((await here(['video', 'a', 'status', '@last'])).code).toBe(9);

@@ -4,7 +4,7 @@ import { cpSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Clock } from '../../src/clock.ts';
-import type { User } from '../support/cli.ts';
+import { canaryKey, type User } from '../support/cli.ts';
 import { runHere, userHere } from '../support/one-process.ts';
 import { film } from '../support/film.ts';
 import { runOnScreen } from '../support/screen.ts';
@@ -110,6 +110,15 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
+  it('suggests a fetch, not a wait, if the job has succeeded', async () => {
+    const message = 'Task is not completed yet, current status: IN_PROGRESS';
+    gateway.always.content = { status: 400, body: { error: { message } } };
+    await user.run(submit);
+    const late = await user.run(['video', 'c', 'fetch', '@last', ...fast, '--timeout', '2s', '--json']);
+    expect(late.json).toMatchObject({ exit_code: 8, job: { state: 'succeeded' } });
+    expect(late.json.error.next).toEqual(['mgw', 'video', 'c', 'fetch', late.json.job.id]);
+  });
+
   it('continues with a different API key when repeated, and prints a note', async () => {
     gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'own.mp4'];
@@ -160,6 +169,23 @@ describe('jobs resolve', () => {
   });
 });
 
+it('jobs show prints the last response to a submission in doubt, without control characters or the key', async () => {
+  const generation = { ref: 'gen-abc-123', note: `\u{1b}[2J ${canaryKey}` };
+  const body = { status: 'accepted', pad: 'x'.repeat(900), generation };
+  gateway.script.submit.push({ body }, { body: 'y'.repeat(100_000) });
+  expect((await user.run(submit)).code).toBe(7);
+  const shown = await user.run(['jobs', 'show', '@last']);
+  expect(shown.stdout).toContain('the gateway responded with 200\n');
+  expect(shown.stdout).toMatch(/"pad":"x{900}","generation":\{"ref":"gen-abc-123"/);
+  const { stdout, json } = await user.run(['jobs', 'show', '@last', '--json']);
+  const history = json['history'] as { reply?: string }[];
+  const reply = history.find((event) => event.reply !== undefined)?.reply;
+  expect(JSON.parse(reply ?? '')).toMatchObject({ generation: { ref: 'gen-abc-123' } });
+  expect(shown.stdout + stdout).not.toMatch(/\u{1b}|5d41402abc4b/u);
+  expect((await user.run([...submit, '--new'])).code).toBe(7);
+  expect((await user.run(['jobs', 'show', '@last'])).stdout).toMatch(/\s"?y{4000,4096}…$/m);
+});
+
 it('jobs resolve REF -o FILE suggests commands with the same -o, and accepts the answer "nothing was created"', async () => {
   gateway.script.submit.push({ status: 500 });
   const { json } = await user.run([...submit, '-o', 'own.mp4', '--json']);
@@ -167,6 +193,9 @@ it('jobs resolve REF -o FILE suggests commands with the same -o, and accepts the
   expect(resolving.slice(3)).toEqual(['-o', expect.stringMatching(/own\.mp4$/)]);
   const listed = await user.run([...resolving, '--budget', '5']);
   expect(listed.code).toBe(7);
+  const refused = await user.run(['jobs', 'rm', json.job.id, '--json']);
+  for (const document of [(await user.run([...resolving, '--json'])).json, refused.json])
+    expect(document.job).toMatchObject({ id: json.job.id, state: 'unknown' });
   expect(listed.stderr).toMatch(/--adopt HANDLE -o \S+own\.mp4\n/);
   expect(listed.stderr).toMatch(/--not-created\n/);
   expect(listed.stderr).toMatch(/--resubmit -o \S+own\.mp4 --budget 5\n/);
@@ -187,6 +216,9 @@ describe('jobs export and import', () => {
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
+    const repeated = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
+    expect(repeated.json).toMatchObject({ ok: true, imported: [], existing: taken.json['imported'] });
+    expect(repeated.stderr).toBe('Already recorded here, and therefore unchanged: 3 jobs.\n');
     // Reduces the path to the file name, because the folders differ between the machines.
     const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
     const again = await other.run(['jobs', 'export']);

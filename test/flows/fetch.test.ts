@@ -24,6 +24,7 @@ import { freshFolder } from '../support/servers.ts';
 import { countingClient, flowDeps, jobWith } from './flow-deps.ts';
 
 const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const;
+const anyId = expect.any(String) as string;
 const none = [] as unknown as Parameters<GatewayClient['exchange']>;
 const endless = { remainingMs: () => Infinity };
 
@@ -145,7 +146,7 @@ describe('a single query', () => {
       'leads to exit 9 if the task succeeded but the query returns no result',
       seen('succeeded'),
       ['succeeded', 9],
-      { charged: 'yes' },
+      { charged: 'yes', next: ['mgw', 'jobs', 'show', anyId] },
     ],
     ['leads to exit 5 if the task failed', seen('failed', { failure }), ['failed', 5], {}],
     [
@@ -158,7 +159,10 @@ describe('a single query', () => {
       'leads to exit 9 if the gateway does not know the task',
       { kind: 'missing', failure },
       ['queued', 9],
-      { charged: 'yes', retry: 'never', requestId: 'r1' },
+      {
+        ...{ charged: 'yes', retry: 'never', requestId: 'r1', next: ['mgw', 'jobs', 'show', anyId] },
+        message: expect.stringContaining('does not know the task') as string,
+      },
     ],
     [
       'leads to exit 6 if it gets no response',
@@ -182,6 +186,8 @@ describe('a single query', () => {
     const sending: JobEvent = { type: 'sending', attempt: 1, owner: { pid: 1, start: '', host: '' } };
     const [, exit, error] = await ask({ kind: 'missing', failure }, [sending, accepted]);
     expect([exit, error?.charged, error?.retry]).toEqual([6, 'no', 'safe']);
+    expect(error?.message).toBe('The gateway does not know the task task_1 yet: no');
+    expect(error?.next).toEqual(['mgw', 'jobs', 'wait', anyId]);
   });
 
   it("prints the gateway's warning", async () => {

@@ -198,6 +198,13 @@ describe('the next command, given the flags of the failed command,', () => {
       ['mgw', 'auth', 'status'],
     ],
     [
+      'is unchanged if it shows the job',
+      ['mgw', 'jobs', 'show', 'j'],
+      { job, retry: 'resume' },
+      { output: 'a.mp4' },
+      ['mgw', 'jobs', 'show', 'j'],
+    ],
+    [
       'is unchanged if it runs another program',
       ['chmod', '700', 'x'],
       { job, retry: 'resume' },

@@ -249,6 +249,7 @@ describe('deniesModelOrVoice', () => {
     'This token has no access to model vendor-h3',
     'Project x does not have access to model `vendor-h3`',
     '该令牌无权访问模型 vendor-h3',
+    'Authentication Error, API Key not allowed to access model. This token can only access models=[x]',
     'speaker permission denied: get resource id: access denied',
     'resource ID is mismatched with speaker related resource',
     '[resource_id=speech-tts-2.0] requested resource not granted',
@@ -263,6 +264,10 @@ describe('deniesModelOrVoice', () => {
     'IP not allowed',
     '无权访问 vip 分组',
     'The caller does not have permission',
+    'Unauthorized: invalid API key for model vendor-h3-mini',
+    'invalid_api_key: no access to model vendor-h3-mini',
+    'Unauthorized (model vendor-h3-mini): the token has expired',
+    'API key not valid. The voice service denied permission',
     'You have insufficient permissions for this operation. Missing scopes: model.request, api.model.read',
   ])('is false for a refusal of the key: %s', (message) => {
     expect(deniesModelOrVoice(message)).toBe(false);

@@ -134,7 +134,8 @@ function synchronous(system: System): Record<string, unknown> {
     unlinkSync: (path: string) => call('unlink', path),
     rmSync: (path: string) => call('unlink', path),
     readdirSync: (path: string) => call('readdir', path),
-    readlinkSync: (path: string) => call('readlink', path),
+    readlinkSync: (path: string, encoding?: string) =>
+      decoded(Buffer.from(call<string>('readlink', path)), encoding === 'buffer' ? undefined : 'utf8'),
   };
 }
 

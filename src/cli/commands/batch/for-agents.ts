@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
 import { everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
@@ -91,7 +91,7 @@ export function batchChecker(context: Context): CheckBatch {
       isOpen,
       advice: [...advice],
       refusal: plan.bad === 0 ? undefined : invalidRowsError(plan),
-      request: hashOfAll(checkedHashes),
+      request: hash('sha256', [...checkedHashes].join('\n')),
       rows: checkedHashes,
       ...others,
       run: async (job, onError) => {
@@ -101,12 +101,6 @@ export function batchChecker(context: Context): CheckBatch {
       },
     };
   };
-}
-
-function hashOfAll(hashes: ReadonlySet<string>): string {
-  return createHash('sha256')
-    .update([...hashes].join('\n'))
-    .digest('hex');
 }
 
 /** Jobs outside a batch that have the same request as one of the batch's rows. */

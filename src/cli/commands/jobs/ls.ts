@@ -56,18 +56,18 @@ export function registerLs(command: Command, run: Run): void {
 }
 
 async function ls(context: Context, options: LsOptions): Promise<Outcome> {
-  const limit = options.all ? Infinity : (options.limit ?? 20);
+  const { all, limit: maxJobs = 20, ...filter } = options;
+  const limit = all ? Infinity : maxJobs;
   const now = context.clock.now();
   const since = options.since === undefined ? undefined : sinceTime(options.since, now);
   const ledger = await context.ledger();
-  const { shown, more } = await newestJobs(ledger, { ...options, since }, limit);
+  const { shown, more } = await newestJobs(ledger, { ...filter, since }, limit);
   if (more > 0 && !context.globals.json)
     context.progress.note(`${more} older jobs are not shown. To show them, use --all.`);
   if (shown.length === 0) {
     const { sandbox } = await context.settings();
-    context.progress.note(
-      `No jobs.${sandbox.value ? '' : " To list the sandbox's jobs: mgw --sandbox jobs ls"}`,
-    );
+    const hint = sandbox.value ? '' : " To list the sandbox's jobs: mgw --sandbox jobs ls";
+    context.progress.note(Object.keys(filter).length > 0 ? 'No job matches.' : `No jobs.${hint}`);
   }
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };

@@ -108,15 +108,12 @@ export function registerRm(command: Command, run: Run): void {
 }
 
 function notRemoved(job: Job, obstacle: Obstacle): MgwError {
-  return obstacle === 'in_use'
-    ? usageError(
-        `${job.id} is in use by a process. Wait for the process, or use --force to remove the job anyway.`,
-        waitCommand(job),
-      )
-    : usageError(
-        `${job.id} is ${shownState(job)}: it may have been paid for. To remove its record anyway, use --force.`,
-        shownState(job) === 'unknown' ? resolveCommand(job) : waitCommand(job),
-      );
+  const [isInUse, state] = [obstacle === 'in_use', shownState(job)];
+  const text = isInUse
+    ? 'is in use by a process. Wait for the process, or use --force to remove the job anyway.'
+    : `is ${state}: it may have been paid for. To remove its record anyway, use --force.`;
+  const next = !isInUse && state === 'unknown' ? resolveCommand(job) : waitCommand(job);
+  return usageError(`${job.id} ${text}`, next).with({ job });
 }
 
 async function rm(context: Context, refs: string[], options: { force?: boolean }): Promise<Outcome> {

@@ -46,6 +46,7 @@ async function show(context: Context, ref: string): Promise<Outcome> {
     at: event?.at,
     event: event?.type ?? 'damaged',
     text: eventText(event),
+    ...(event?.type === 'reply' && { reply: event.reply.text }),
   }));
   const width = columnsOf(context.io.stdout) ?? Infinity;
   const text = [...membersOf(job, width), '', ...historyOf(events, width)].join('\n');
@@ -70,8 +71,16 @@ function historyOf(events: readonly (RecordedEvent | undefined)[], width: number
   const times = events.map((event) => timeText(event?.at, width < narrowWidth));
   const columnWidth = Math.max(0, ...times.map((time) => time.length)) + 2;
   return events.flatMap((event, index) =>
-    withLabel(times[index] ?? '', columnWidth, [eventText(event)], width),
+    withLabel(times[index] ?? '', columnWidth, [eventText(event), ...bodyLines(event)], width),
   );
+}
+
+const maxBodyLength = 4096;
+
+// Returns the body of a recorded response, in which the user may find the handle of a task in doubt (design 5).
+function bodyLines(event: RecordedEvent | undefined): string[] {
+  if (event?.type !== 'reply' || event.reply.text === '') return [];
+  return printable(event.reply.text, maxBodyLength).trimEnd().split('\n');
 }
 
 function timeText(at: string | undefined, isShort: boolean): string {

@@ -15,7 +15,7 @@ import { enrolAll } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { jobIdPattern } from '../../../ledger/names.ts';
-import { escapeControls, printable } from '../../../printable.ts';
+import { counted, escapeControls, printable } from '../../../printable.ts';
 import { JobSpool, readExport, type SpooledJob } from './exported-jobs.ts';
 import { isObjectUrl, parseObjectUrl } from '../../../store-url.ts';
 
@@ -95,8 +95,14 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
     if (holder !== undefined && holder.id !== id)
       context.progress.note(`The key ${key ?? ''} still refers to ${holder.id} here.`);
   }
-  const imported = entries.map(({ id }) => id).filter((id) => created.delete(id));
-  return { json: { imported }, text: imported.join('\n') };
+  const ids = [...new Set(entries.map(({ id }) => id))];
+  const imported = ids.filter((id) => created.has(id));
+  const existing = ids.filter((id) => !created.has(id));
+  if (existing.length > 0)
+    context.progress.note(
+      `Already recorded here, and therefore unchanged: ${counted(existing.length, 'job')}.`,
+    );
+  return { json: { imported, ...(existing.length > 0 && { existing }) }, text: imported.join('\n') };
 }
 
 // Creates the jobs that do not exist, oldest first, and yields every job.
