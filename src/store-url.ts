@@ -36,6 +36,12 @@ export function absoluteOutput(output: string): string {
   return isObjectUrl(output) ? output : resolve(output);
 }
 
+/** Describes the allowed paths if a path begins with `~`, which mgw does not expand; otherwise undefined. */
+export function tildeProblem(path: string): string | undefined {
+  if (!/^~([^/]*\/|$)/.test(path)) return undefined;
+  return `a path without ~, which only a shell expands; ./${path} is in a folder named ~`;
+}
+
 /** Parses `s3://BUCKET/KEY`. @throws Error whose message states the allowed values. */
 export function parseObjectUrl(text: string): { bucket: string; key: string } {
   const [, bucket, key = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/(.+)$/su.exec(text) ?? [];

@@ -120,6 +120,11 @@ export interface RowStatus {
   before?: RowState;
 }
 
+/** Whether a row was changed while its task is in progress. */
+export function isChangedInProgress({ state, changes }: Pick<RowStatus, 'state' | 'changes'>): boolean {
+  return state === 'running' && changes !== undefined;
+}
+
 /** A row with its name, request and output path. */
 export interface NamedRow {
   row: Row;

@@ -13,7 +13,7 @@ import type { AttemptMoney, Job, RecordedEvent } from '../job.ts';
 import { at, type Json } from '../json.ts';
 
 /** What an attempt cost, or may have cost. */
-interface Expense {
+export interface Expense {
   /** When the attempt was sent, ISO 8601 in UTC. */
   at: string;
   job: string;

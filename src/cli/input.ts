@@ -5,6 +5,7 @@ import { type Io, write } from './io.ts';
 import { messageOf, systemCode, usageError, MgwError } from '../errors.ts';
 import { isObject, type Json, type JsonObject, parseBodyJson, parseJson } from '../json.ts';
 import { printableLine } from '../printable.ts';
+import { tildeProblem } from '../store-url.ts';
 import { createInterface } from 'node:readline/promises';
 
 /** The maximum size of an input that is read as a whole, in bytes: 64 MiB. */
@@ -67,6 +68,7 @@ export async function* inputFileChunks(path: string, flag: string): AsyncGenerat
 }
 
 async function openInput(path: string, flag: string): Promise<{ file: FileHandle; size: number }> {
+  checkTilde(path, flag);
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
     throw usageError(`${flag}: cannot read ${path}: ${explainUnreadable(error)}.`);
   });
@@ -74,6 +76,12 @@ async function openInput(path: string, flag: string): Promise<{ file: FileHandle
   if (stat.isFile()) return { file, size: stat.size };
   await file.close();
   throw usageError(`${flag}: ${path} is not a file.`);
+}
+
+/** Refuses a path that begins with `~`, as `-o` does. @throws MgwError('usage') naming the flag or field. */
+export function checkTilde(path: string, flag: string): void {
+  const problem = tildeProblem(path);
+  if (problem !== undefined) throw usageError(`${flag}: ${path} must be ${problem}.`);
 }
 
 function explainUnreadable(error: unknown): string {

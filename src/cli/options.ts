@@ -4,6 +4,7 @@ import { parseAmount } from '../decimal.ts';
 import { parseDuration } from '../clock.ts';
 import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
+import { tildeProblem } from '../store-url.ts';
 
 /**
  * Creates an option with one value. Repeating the option is an error, because one value would be ignored. If `parse`
@@ -23,10 +24,8 @@ export function single(flags: string, description: string, parse?: (text: string
  */
 export function outputOption(flags: string, description: string): Option {
   return single(flags, description, (path) => {
-    if (/^~([^/]*\/|$)/.test(path))
-      throw new Error(
-        `a path without ~, which the shell has not expanded; for a folder named ~, use ./${path}`,
-      );
+    const problem = tildeProblem(path);
+    if (problem !== undefined) throw new Error(problem);
     return path;
   }).helpGroup('Output:');
 }

@@ -13,7 +13,9 @@ import type { BudgetsOf } from '../jobs/remove.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';
+import { priceOf } from './prices.ts';
 import { type FlowDeps, ledgerFolder } from './settings.ts';
+import { batchBudgetName, costOutsideBudget } from './spend.ts';
 
 /** The parts of a session needed to open a budget. */
 interface Sources {
@@ -185,18 +187,25 @@ export async function remaindersFor(
   const name = settings.budget.value;
   const standing = name === undefined ? undefined : await stateOf('standing', name);
   if (standing?.limit !== undefined) addRemainder(`the budget ${name}`, standing.limit, standing);
-  if (amount !== undefined)
+  if (amount !== undefined) {
+    const { spent, reserved } = await stateOf('batch', batch);
+    const outside = await costOutsideBudget(batch, {
+      ledger: await session.ledger(),
+      priceOf: (order) => Promise.resolve(priceOf(order, settings)),
+    });
     addRemainder(
       `the budget of the batch ${batch}`,
       { amount: parseAmount(amount) },
-      await stateOf('batch', batch),
+      { spent: add(spent, outside), reserved },
     );
+  }
   return remainders;
 }
 
 /**
  * Adds to `deps` the budgets that limit a command or a batch. These are the standing budget and, if `amount` (an exact
- * decimal) is set, a budget of its own, which counts every charge ever made under `name`.
+ * decimal) is set, a budget of its own, which counts every charge ever made under `name`, and for a batch also the
+ * charges of runs without a budget.
  * @param raiseCommand see {@link Allowance}
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */
@@ -211,10 +220,18 @@ export async function withBudget<D extends FlowDeps>(
   if (amount === undefined) return { ...deps, allowances: () => Promise.resolve(standing) };
   const limit = { amount: parseAmount(amount) };
   const budget = await deps.openBudget(kind, name);
+  let costOutside: Promise<Decimal> | undefined;
   const allowance: Allowance =
     kind === 'command'
       ? { name: '--budget', label: 'the budget of this command', budget, limit }
-      : { name: `batch ${name}`, label: `the budget of the batch ${name}`, budget, limit, raiseCommand };
+      : {
+          name: batchBudgetName(name),
+          label: `the budget of the batch ${name}`,
+          budget,
+          limit,
+          raiseCommand,
+          costOutside: () => (costOutside ??= costOutsideBudget(name, deps)),
+        };
   return { ...deps, allowances: () => Promise.resolve([...standing, allowance]) };
 }
 

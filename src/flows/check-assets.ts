@@ -1,3 +1,4 @@
+import { maxTimerMs } from '../clock.ts';
 import { messageOf, MgwError, toMgwError, usageError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
 import { createClient } from '../http/client.ts';
@@ -26,7 +27,8 @@ const connectTimeoutMs = 10_000;
 
 /**
  * Checks each asset URL in a body with a request to the URL's server, free of charge (design 17).
- * @throws MgwError('usage') listing every asset that cannot be fetched or has the wrong type or size.
+ * @throws MgwError('usage') listing every asset that cannot be fetched or has the wrong type or size;
+ * MgwError('unreachable') if the command's deadline passes.
  */
 export async function checkAssetUrls(session: Session, protocol: Protocol, body: JsonObject): Promise<void> {
   const urls = protocol.inlineAssets
@@ -92,7 +94,8 @@ async function checkAll(
       (described) => problemOf(asset, described),
       (error: unknown) => {
         const assetError = toMgwError(error);
-        if (/^(store|internal)$/.test(assetError.code) || assetError.exitCode > 128) throw assetError;
+        if (/^(store|internal|unreachable)$/.test(assetError.code) || assetError.exitCode > 128)
+          throw assetError;
         return assetError.message;
       },
     );
@@ -115,6 +118,7 @@ function problemOf({ kind }: Asset, { mime, bytes }: AssetDescription): string |
 // Tries HEAD, then GET for one byte: some servers reject HEAD, and a signature may cover only GET.
 async function describe(session: Session, address: string): Promise<AssetDescription> {
   const { soft } = session.signals();
+  const deadline = await session.deadline();
   const timeoutMs = (await session.settings()).requestTimeoutMs.value ?? defaultTimeoutMs;
   const url = new URL(address);
   const client = createClient({
@@ -125,7 +129,7 @@ async function describe(session: Session, address: string): Promise<AssetDescrip
   });
   try {
     const request = { method: 'HEAD', path: url.pathname + url.search, headers: {} } as const;
-    const head = await client.exchange(request, { auth: bearer, timeoutMs, signal: soft });
+    const head = await client.exchange(request, { auth: bearer, timeoutMs, deadline, signal: soft });
     if (head.status === 200) return descriptionFrom(head.headers, head.headers['content-length']);
   } catch {
     // If the user interrupted mgw, the next request fails with the reason, because it uses the same signal.
@@ -133,7 +137,7 @@ async function describe(session: Session, address: string): Promise<AssetDescrip
     client.close();
   }
   const gateway = { baseUrl: url, key: '', auth: bearer, trustedOrigins: [], userAgent: `mgw/${version}` };
-  const timeout = AbortSignal.timeout(timeoutMs);
+  const timeout = AbortSignal.timeout(Math.ceil(Math.min(timeoutMs, deadline.remainingMs(), maxTimerMs)));
   const signal = AbortSignal.any([soft, timeout]);
   const headers = { range: 'bytes=0-0' };
   const reply = await follow(
@@ -141,6 +145,8 @@ async function describe(session: Session, address: string): Promise<AssetDescrip
     { gateway, headers, connectTimeoutMs, signal, onHead: () => undefined },
   ).catch((error: unknown) => {
     soft.throwIfAborted();
+    const lateText = 'The assets could not be checked within --timeout. Nothing was sent.';
+    if (deadline.remainingMs() === 0) throw new MgwError('unreachable', lateText, { retry: 'safe' });
     if (!(error instanceof TransportError || error instanceof MgwError)) throw error;
     const reason = timeout.aborted ? `no response within ${timeoutMs / 1000} s` : messageOf(error);
     throw usageError(`it cannot be fetched from here: ${asSentence(reason)}`);

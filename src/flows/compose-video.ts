@@ -183,7 +183,7 @@ function violationsBeforeListing(checks: Checks, body: JsonObject, mayFill: bool
 }
 
 // With --dry-run or --no-check, fetches the listing only if the body lacks a field. Adds advice to `unlisted` if the
-// listing lacks the model and the protocol accepts unlisted models.
+// listing lacks the model, and the protocol accepts unlisted models or the listing is incomplete.
 async function completeFromListing(
   session: Session,
   protocol: Protocol,
@@ -200,10 +200,13 @@ async function completeFromListing(
   if (check && model !== undefined)
     refuseOtherProtocol(protocol, model, models ?? recallModels(await session.settings()), isModelQuoted);
   if (models === undefined) return body;
-  if (protocol.complete === undefined && !models.some(({ id }) => id.replace(/^models\//, '') === model))
+  const isListed = models.some(({ id }) => id.replace(/^models\//, '') === model);
+  if (!isListed && (protocol.complete === undefined || models.isIncomplete)) {
     unlisted.push(
       `--model: ${isModelQuoted ? shownValue(model) : valueInFile} is not in the gateway's model list.`,
     );
+    return body;
+  }
   try {
     return protocol.complete?.(body, models) ?? body;
   } catch (error) {

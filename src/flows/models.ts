@@ -26,12 +26,15 @@ interface Limits {
 const maxPages = 100;
 const maxLength = 16 * 1024 * 1024;
 
+/** Models of the gateway; `isIncomplete` is set if pages of the list could not be fetched. */
+export type ModelList = Model[] & { isIncomplete?: true };
+
 /**
  * Fetches all models that the key can use, or one by its id (specification 2.7). Follows the pages of a list, and
  * prints a note if the list remains incomplete. Retries 429, 5xx and network errors with backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 all retries failed.
  */
-export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
+export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<ModelList> {
   const pagesDeadline = deadlineIn(limits.timeoutMs ?? Infinity, session.clock);
   let models: Model[] = [];
   let [length, page] = [0, ''];
@@ -40,8 +43,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     const result = readModels(reply);
     if ('failure' in result) {
       if (pages === 1) throw listError(result.failure);
-      noteMissingPages(session, page, ` ${asSentence(result.failure.message)}`);
-      return models;
+      return incompleteList(session, models, page, ` ${asSentence(result.failure.message)}`);
     }
     const count = models.length;
     models = mergeById([...models, ...result.models]);
@@ -50,20 +52,19 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     page = result.nextPage;
     // A gateway that ignores the page in the query returns the same page again.
     const isStuck = models.length === count;
-    if (isStuck || pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0) {
-      noteMissingPages(session, page);
-      return models;
-    }
+    if (isStuck || pages === maxPages || length > maxLength || pagesDeadline.remainingMs() === 0)
+      return incompleteList(session, models, page);
   }
   // Failing to cache the listing must not fail the call.
   if (id === undefined) await rememberModels(await session.settings(), models).catch(() => undefined);
   return models;
 }
 
-function noteMissingPages(session: Session, page: string, reason = ''): void {
+function incompleteList(session: Session, models: Model[], page: string, reason = ''): ModelList {
   session.note(
     `The model list is incomplete.${reason} To see the next page: mgw api GET '/v1/models${page}'`,
   );
+  return Object.assign(models, { isIncomplete: true } as const);
 }
 
 async function fetchPage(session: Session, request: Exchange, limits: Limits): Promise<Reply> {
@@ -149,14 +150,14 @@ function cachePath(settings: Settings): string {
  * Returns the model listing; undefined if it could not be fetched and is not needed.
  * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
-export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
+export type Listing = (use: ListingUse) => Promise<ModelList | undefined>;
 
 /**
  * Returns a function that fetches the listing once. If that fails, the function tries again only for another purpose.
  */
 export function oneListing(session: Session): Listing {
-  const requests = new Map<ListingUse, Promise<Model[] | undefined>>();
-  let listing: Model[] | undefined;
+  const requests = new Map<ListingUse, Promise<ModelList | undefined>>();
+  let listing: ModelList | undefined;
   return async (use) => {
     if (listing !== undefined) return listing;
     const request = requests.get(use) ?? listedModels(session, use);
@@ -170,7 +171,7 @@ export function oneListing(session: Session): Listing {
  * @returns undefined if it could not be fetched and is not needed: the checks and the gateway then validate the body
  * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
  */
-export async function listedModels(session: Session, use: ListingUse): Promise<Model[] | undefined> {
+export async function listedModels(session: Session, use: ListingUse): Promise<ModelList | undefined> {
   try {
     return await fetchModels(session, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
   } catch (error) {

@@ -1,10 +1,13 @@
-import { expensesOf, groupsOf, type SpendGroup, type Sum, Sums } from '../budget/spend.ts';
-import { formatDecimal } from '../decimal.ts';
+import { type Expense, expensesOf, groupsOf, type SpendGroup, type Sum, Sums } from '../budget/spend.ts';
+import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../decimal.ts';
+import { MgwError } from '../errors.ts';
 import { foldJob } from '../ledger/fold.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { requestIdOf } from '../http/failures.ts';
-import type { Delivered, Mismatch, RecordedEvent } from '../job.ts';
+import type { Delivered, Job, Mismatch, RecordedEvent } from '../job.ts';
+import type { Json } from '../json.ts';
 import { matchingJobs } from '../jobs/newest.ts';
+import type { JobDeps } from '../jobs/order.ts';
 
 /** The cost of a ledger's jobs, by group and in total. */
 export interface SpendReport {
@@ -19,19 +22,47 @@ export interface SpendReport {
  */
 export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Promise<SpendReport> {
   const [groups, total] = [new Map<string, Sums>(), new Sums()];
-  for await (const [id, events] of recordsIn(ledger)) {
-    const job = foldJob(id, events) ?? (await ledger.read(id));
-    if (job === undefined) continue;
-    for (const expense of expensesOf(job, events).filter(({ at }) => at >= start)) {
-      total.add(expense);
-      for (const name of groupsOf(expense, by)) {
-        const sums = groups.get(name) ?? new Sums();
-        sums.add(expense);
-        groups.set(name, sums);
-      }
+  for await (const { expense } of expensesIn(ledger)) {
+    if (expense.at < start) continue;
+    total.add(expense);
+    for (const name of groupsOf(expense, by)) {
+      const sums = groups.get(name) ?? new Sums();
+      sums.add(expense);
+      groups.set(name, sums);
     }
   }
   return { groups: [...groups].sort(([one], [other]) => (one < other ? -1 : 1)), total };
+}
+
+/** Returns the name of a batch's own budget in records. */
+export function batchBudgetName(batch: string): string {
+  return `batch ${batch}`;
+}
+
+/**
+ * Returns what a batch's jobs cost, or may have cost, in runs without `--budget`. A cost that was unknown at the
+ * submission is computed from the current price.
+ * @throws MgwError('budget') if a price is still unknown.
+ */
+export async function costOutsideBudget(
+  batch: string,
+  { ledger, priceOf }: Pick<JobDeps, 'ledger' | 'priceOf'>,
+): Promise<Decimal> {
+  let sum = zero;
+  for await (const { job, expense } of expensesIn(ledger)) {
+    if (!groupsOf(expense, 'batch').includes(batch) || expense.budgets.includes(batchBudgetName(batch)))
+      continue;
+    const price = expense.amount ?? (await priceOf({ ...job, body: (job.request ?? null) as Json }));
+    if ('digits' in price) sum = add(sum, price);
+    else if (price.cost !== undefined) sum = add(sum, parseDecimal(price.cost.at_most));
+    else
+      throw new MgwError(
+        'budget',
+        `No price is known for ${price.subject}, which earlier runs of the batch ${batch} used, so mgw cannot tell what is left of its budget. The request was not sent.`,
+        { retry: 'safe', next: price.priceCommand },
+      );
+  }
+  return sum;
 }
 
 /**
@@ -57,6 +88,13 @@ export function spendView(by: SpendGroup, { groups, total }: SpendReport): Recor
 
 // Maximum number of records to read at once. A shared ledger reads them with one query.
 const maxAtOnce = 500;
+
+async function* expensesIn(ledger: Ledger): AsyncGenerator<{ job: Job; expense: Expense }> {
+  for await (const [id, events] of recordsIn(ledger)) {
+    const job = foldJob(id, events) ?? (await ledger.read(id));
+    if (job !== undefined) for (const expense of expensesOf(job, events)) yield { job, expense };
+  }
+}
 
 type JobRecord = [id: string, events: Awaited<ReturnType<Ledger['events']>>];
 

@@ -1,7 +1,7 @@
 import { basename, dirname, extname, isAbsolute, relative, resolve, sep } from 'node:path';
 import { escapeFrom, realPathOf } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
-import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
+import { absoluteOutput, isObjectUrl, parseObjectUrl, tildeProblem } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
 import type { Milestone, Goal, Job, JobFile } from '../job.ts';
 
@@ -134,6 +134,8 @@ export const openPlaceholders = ['job', 'n'] as const;
 export function outputPlace(output = defaultTemplate, hasColumns = false): OutputPlace {
   if (output.trim() === '' || output.includes('\0'))
     throw new Error('must be a template such as clips/{id}.{ext}');
+  const problem = tildeProblem(output);
+  if (problem !== undefined) throw new Error(`must be ${problem}`);
   const fullTemplate = /[\\/]$/.test(output) ? `${output}${defaultTemplate}` : output;
   const fixedPrefix = fullTemplate.slice(
     0,
@@ -166,6 +168,8 @@ export function outputPath(place: OutputPlace, values: OutputValues, fileTemplat
   if (fileTemplate !== undefined && isObjectUrl(fileTemplate))
     throw new Error("a row's output must be a path; for a bucket, use -o s3://BUCKET/FOLDER/{id}.{ext}");
   checkLength(template);
+  const problem = tildeProblem(template);
+  if (problem !== undefined) throw new Error(`${printableLine(template, 100)} must be ${problem}`);
   checkPlaceholders(template);
   const name = template.replace(placeholderPattern, (text: string, placeholder?: Placeholder) => {
     if (placeholder === undefined) return text.charAt(0);

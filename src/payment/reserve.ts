@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Budget, ChargeOutcome, Limit, BudgetState } from '../budget/budget.ts';
+import type { Budget, BudgetState, Charge, ChargeOutcome, Decision, Limit } from '../budget/budget.ts';
 import { add, excess, formatDecimal, parseDecimal, zero, type Decimal } from '../decimal.ts';
 import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
 import type { AttemptMoney, JobCost } from '../job.ts';
@@ -16,6 +16,8 @@ export interface Allowance {
   limit?: Limit;
   /** The command that raises the limit, without the amount; absent if a flag of the same command raises it. */
   raiseCommand?: string[] | undefined;
+  /** Returns a cost that counts against `limit` but was not reserved in the budget. */
+  costOutside?: () => Promise<Decimal>;
 }
 
 /** The cost of a purchase, if known. */
@@ -75,12 +77,10 @@ export async function reserve(
     }
   };
   for (const allowance of allowances) {
-    const decision = await allowance.budget
-      .reserve({ id, amount, owner }, allowance.limit)
-      .catch(async (error: unknown) => {
-        await settle('none');
-        throw error;
-      });
+    const decision = await reserveIn(allowance, { id, amount, owner }).catch(async (error: unknown) => {
+      await settle('none');
+      throw error;
+    });
     if (!decision.fits) {
       await settle('none');
       throw exceededError(allowance, purchase, decision.state);
@@ -93,12 +93,24 @@ export async function reserve(
   return { money: { cost, reservation: id, budgets, limit }, settle };
 }
 
+async function reserveIn(allowance: Allowance, charge: Charge): Promise<Decision> {
+  const { budget, limit, costOutside } = allowance;
+  const outside = (await costOutside?.()) ?? zero;
+  const decision = await budget.reserve(charge, limit && { ...limit, amount: excess(limit.amount, outside) });
+  return decision.fits ? decision : { fits: false, state: await fullState(allowance, decision.state) };
+}
+
+async function fullState({ limit, costOutside }: Allowance, state: BudgetState): Promise<BudgetState> {
+  const spent = add(state.spent, (await costOutside?.()) ?? zero);
+  return { ...state, limit: limit ?? state.limit, spent };
+}
+
 async function unpricedError(
   { subject, currency = 'credits', priceCommand }: Purchase,
   allowance: Allowance,
 ): Promise<MgwError> {
   const { label } = allowance;
-  const state = await allowance.budget.state();
+  const state = await fullState(allowance, await allowance.budget.state());
   const budget = shortfallOf(allowance, undefined, state);
   const advice =
     priceCommand === undefined
@@ -149,9 +161,9 @@ function exceededError(
 }
 
 function shortfallOf(
-  { name, limit: ownLimit }: Allowance,
+  { name }: Allowance,
   amount: Decimal | undefined,
-  { limit = ownLimit, spent, reserved }: BudgetState,
+  { limit, spent, reserved }: BudgetState,
 ): BudgetShortfall {
   const used = add(spent, reserved);
   const max = limit?.amount ?? zero;

@@ -69,6 +69,15 @@ describe('a local file in a manifest', () => {
     },
   );
 
+  it.each([...fields, ['output', (output: string) => ({ protocol: 'tts', text: 'hi', output })] as const])(
+    'is refused if its path begins with ~, also in the field %s',
+    async (field, row) => {
+      const { stderr, code } = await scene.batch('plan', scene.file('m.jsonl', jsonl(row('~/a.x'))));
+      expect([code, stderr]).toEqual([2, expect.stringContaining('~/a.x must be a path without ~')]);
+      expect(stderr).toContain(field === 'output' ? 'm.jsonl:1: ' : `m.jsonl:1: ${field}: `);
+    },
+  );
+
   it.each(fields.slice(1, 3))(
     'is read through the field %s below a folder that --allow-files allows',
     async (field, row) => {

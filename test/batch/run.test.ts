@@ -692,21 +692,37 @@ describe('the budget of a batch', () => {
     expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });
   });
 
+  it('counts the runs without a budget, also those whose price was unknown', async () => {
+    await runHereAs(scene.user, ['config', 'unset', 'prices.c.vendor-h3-mini']);
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+    const { stderr } = await scene.batch('plan', file, '--budget', '2.5');
+    expect(stderr).toContain('0.5 of 2.5 left');
+    const { exit_code, error } = await scene.read('run', file, '--budget', '2.5');
+    const left = expect.stringContaining('0.5 is left (2 spent, 0 reserved') as string;
+    expect({ exit_code, error }).toMatchObject({ exit_code: 12, error: { message: left } });
+    expect(error?.next).toEqual(expect.arrayContaining(['--budget', '3']));
+    expect(scene.gateway.posts()).toHaveLength(2);
+    expect(await scene.batch('run', file, '--budget', '3')).toMatchObject({ code: 0 });
+  });
+
   it('leaves the rows unchanged if a retry would exceed it, and is raised by the suggested retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
-    const retry = ['retry', file, '--budget', '0.5'] as const;
+    const retry = ['retry', file, '--budget', '2.5'] as const;
     const done = await scene.read(...retry, '--id', 'a');
     expect(done).toMatchObject({ exit_code: 12, rows: [{ id: 'a', state: 'new' }] });
-    expect(done.error?.next).toEqual(expect.arrayContaining(['retry', '--budget', '1', '--id', 'a']));
+    expect(done.error?.next).toEqual(expect.arrayContaining(['retry', '--budget', '3', '--id', 'a']));
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat']));
     for (const rows of [['--changed'], ['--id', 'a']]) {
       const { exit_code, rows: left, error } = await scene.read(...retry, ...rows);
       expect({ exit_code, left }).toMatchObject({ exit_code: 12, left: [{ id: 'a', state: 'changed' }] });
-      expect(error?.next).toEqual(expect.arrayContaining(['retry', '--budget', '1', ...rows]));
+      expect(error?.next).toEqual(expect.arrayContaining(['retry', '--budget', '3', ...rows]));
     }
     expect(scene.gateway.posts()).toHaveLength(2);
-    expect(await scene.batch('retry', file, '--budget', '1', '--changed')).toMatchObject({ code: 0 });
+    expect(await scene.batch('retry', file, '--budget', '3', '--changed')).toMatchObject({ code: 0 });
   });
 
   it('counts a row in doubt as spent, and the error suggests a budget that covers the other rows', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { type Deadline, deadlineIn, systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { checkAssetUrls, checkUploads } from '../../src/flows/check-assets.ts';
 import type { Settings } from '../../src/config/resolve.ts';
@@ -13,11 +14,16 @@ import { closedPort, httpServer, type Answer } from '../support/servers.ts';
 const megabyte = 2 ** 20;
 const soft = new AbortController();
 
-function sessionOf(signal = soft.signal, requestTimeoutMs?: number): Session {
+function sessionOf(
+  signal = soft.signal,
+  requestTimeoutMs?: number,
+  deadline: Deadline = { remainingMs: () => Infinity },
+): Session {
   const settings = { requestTimeoutMs: { value: requestTimeoutMs } } as Settings;
   const session: Partial<Session> = {
     signals: () => ({ soft: signal, hard: signal }),
     settings: () => Promise.resolve(settings),
+    deadline: () => Promise.resolve(deadline),
   };
   return session as Session;
 }
@@ -235,6 +241,13 @@ describe('a URL', () => {
     const server = await httpServer(() => undefined);
     const checking = checkAssetUrls(sessionOf(soft.signal, 20), c, { image: `${server.url}/1.png` });
     expect(await messageOf(checking)).toContain('it cannot be fetched from here: no response within 0.02 s.');
+  });
+
+  it('is requested within the deadline of the command', async () => {
+    const server = await httpServer(() => undefined);
+    const session = sessionOf(soft.signal, undefined, deadlineIn(20, systemClock));
+    const checking = checkAssetUrls(session, c, { image: `${server.url}/1.png` });
+    await expect(checking).rejects.toMatchObject({ code: 'unreachable', charged: 'no', retry: 'safe' });
   });
 
   it('is not requested after an interruption', async () => {

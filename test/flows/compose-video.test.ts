@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { messageOf, type MgwError } from '../../src/errors.ts';
 import type { Model } from '../../src/exchange.ts';
 import { composeVideo, type BodyParts } from '../../src/flows/compose-video.ts';
-import type { Listing } from '../../src/flows/models.ts';
+import type { Listing, ModelList } from '../../src/flows/models.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
@@ -85,6 +85,27 @@ it('a Protocol A model that is missing from the model list is not refused, but r
   };
   expect(await adviceFor('veo-33')).toContain("--model: veo-33 is not in the gateway's model list.");
   expect(await adviceFor('veo-3')).toEqual([]);
+});
+
+it('a model that is missing from an incomplete model list is not refused, but reported in a note', async () => {
+  const adviceFor = async (
+    protocol: Protocol,
+    own: Record<string, string>,
+    isIncomplete: boolean,
+  ): Promise<string[]> => {
+    const models: ModelList = isIncomplete ? Object.assign([], { isIncomplete } as const) : [];
+    const parts = { flags: { ...own, prompt: 'a boat' } };
+    const composing = composeVideo(sessionIn(freshFolder()), protocol, parts, () => Promise.resolve(models));
+    return (await composing).video.advice;
+  };
+  for (const [protocol, own] of [
+    [b, { model: 'Video-X', 'model-version': '2.0' }],
+    [c, { model: 'vendor-h4' }],
+  ] as const) {
+    const note = `--model: ${own.model} is not in the gateway's model list.`;
+    expect(await adviceFor(protocol, own, true)).toContain(note);
+    await expect(adviceFor(protocol, own, false)).rejects.toMatchObject({ code: 'usage' });
+  }
 });
 
 describe('the model list', () => {

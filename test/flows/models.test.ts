@@ -100,6 +100,7 @@ describe("an API key's models", () => {
     expect(own.paths).toEqual(['/v1/models', '/v1/models?after_id=one', '/v1/models?after_id=two']);
     expect(recallModels(await own.settings())).toHaveLength(3);
     expect(own.notes).toEqual([]);
+    expect((await fetchModels(scene([says(listing)]))).isIncomplete).toBeUndefined();
   });
 
   it.each<[string, (Reply | TransportError)[], string]>([
@@ -111,7 +112,8 @@ describe("an API key's models", () => {
     ],
   ])('are listed with a note if the gateway %s', async (_, others, reason) => {
     const own = scene([says({ models: [{ name: 'models/m' }], nextPageToken: "a'b" }), ...others]);
-    expect((await fetchModels(own)).map(({ id }) => id)).toEqual(['m']);
+    const models = await fetchModels(own);
+    expect([models.map(({ id }) => id), models.isIncomplete]).toEqual([['m'], true]);
     expect(own.calls).toHaveLength(2);
     expect(own.notes).toEqual([
       `The model list is incomplete${reason} To see the next page: mgw api GET '/v1/models?pageToken=a%27b'`,

@@ -1,10 +1,17 @@
 import { expect, it } from 'vitest';
 import { formatDecimal } from '../../src/decimal.ts';
-import { addUp, disputedFiles, spendBy, type DisputedFile } from '../../src/flows/spend.ts';
+import {
+  addUp,
+  costOutsideBudget,
+  disputedFiles,
+  spendBy,
+  type DisputedFile,
+} from '../../src/flows/spend.ts';
 import type { JobEvent, JobFile } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { newJobId } from '../../src/ledger/names.ts';
+import type { PricedOrder } from '../../src/payment/reserve.ts';
 import { freshFolder } from '../support/servers.ts';
 
 const day = 24 * 3600 * 1000;
@@ -63,6 +70,24 @@ it('mgw spend adds up the cost of jobs since a given time, by group and in total
   expect([later.total.doubt.charges, later.total.spent.charges]).toEqual([1, 1]);
   const exact = await addUp(ledger, 'day', '2026-11-21T12:00:00.000Z');
   expect(formatDecimal(exact.total.doubt.known)).toBe('4');
+});
+
+it("the cost of a batch outside its budget includes earlier runs without a budget, at today's price if needed", async () => {
+  const ledger = await ledgerWith(
+    { key: 'b/1', events: [sending('1'), accepted] },
+    { key: 'b/2', events: [{ ...sending('2'), budgets: ['clips', 'batch b'] } as JobEvent, accepted] },
+    { key: 'b/3', events: [{ ...sending('4'), budgets: ['clips'] } as JobEvent] },
+    { key: 'c/1', events: [sending('8'), accepted] },
+    { key: 'b/4', events: [sending(), accepted] },
+  );
+  const at = (cost?: { at_most: string }) => (): Promise<PricedOrder> =>
+    Promise.resolve({ subject: 'm (Protocol C)', cost, priceCommand: ['mgw', 'config', 'set'] });
+  const cost = await costOutsideBudget('b', { ledger, priceOf: at({ at_most: '16' }) });
+  expect(formatDecimal(cost)).toBe('21');
+  await expect(costOutsideBudget('b', { ledger, priceOf: at() })).rejects.toMatchObject({
+    ...{ code: 'budget', retry: 'safe', next: ['mgw', 'config', 'set'] },
+    message: expect.stringContaining('No price is known for m (Protocol C), which earlier runs') as string,
+  });
 });
 
 it('mgw spend ignores a job that is removed while mgw reads the ledger', async () => {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { isSameOutput, numberedPath, pathsAt } from '../../src/jobs/output.ts';
+import { isSameOutput, numberedPath, outputPlace, pathsAt } from '../../src/jobs/output.ts';
 import { freshFolder } from '../support/servers.ts';
 
 describe('pathsAt', () => {
@@ -36,6 +36,11 @@ describe('pathsAt', () => {
       }),
     );
   });
+});
+
+it('an output template whose path begins with ~ is refused', () => {
+  expect(() => outputPlace('~/{id}.mp4')).toThrow('must be a path without ~');
+  expect(outputPlace('./~/{id}.mp4').template).toBe('{id}.mp4');
 });
 
 it('the name of a single file is not numbered', () => {

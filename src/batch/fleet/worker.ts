@@ -16,12 +16,13 @@ import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
 type Rows = Map<string, ClaimedRow>;
 
-/** A batch from the queue, opened for processing. */
+/** An open batch. `withNeededLimit` adds to a budget's error the limit that the rest of the batch needs. */
 export interface OpenedBatch {
   batch: Batch;
   plan: PlanDeps;
   job: FlowDeps;
   options: RunOptions;
+  withNeededLimit: (error: MgwError) => Promise<MgwError>;
 }
 
 /** A worker's options. */
@@ -171,7 +172,7 @@ export class Worker {
       this.#freeCapacity(rows.size);
       await options.pace.close();
     }
-    if (run.stoppedBy !== undefined) this.#handleError(queued.name, run.stoppedBy);
+    if (run.stoppedBy) this.#handleError(queued.name, await opened.withNeededLimit(run.stoppedBy));
   }
 
   async #take(batch: string, max: number): Promise<ClaimedRow[]> {

@@ -49,11 +49,11 @@ export function registerConfig(group: Command, run: Run): void {
     .action((key: string, values: string[]) => run(set, (context) => setSetting(context, key, values)));
   const unset = group
     .command('unset')
-    .description('remove a setting from the profile')
-    .argument('<key>', 'setting name')
+    .description('remove a setting from the profile, or a whole profile')
+    .argument('<key>', 'setting name, or profiles.NAME')
     .addHelpText(
       'after',
-      '\nExamples:\n  $ mgw config unset timeout\n  $ mgw config unset base_url --profile work\n  $ mgw config unset trusted_origins',
+      '\nExamples:\n  $ mgw config unset timeout\n  $ mgw config unset base_url --profile work\n  $ mgw config unset profiles.work',
     )
     .action((key: string) => run(unset, (context) => unsetSetting(context, key)));
   const path = group
@@ -153,6 +153,7 @@ async function checkNoKey({ io }: Context, words: readonly string[]): Promise<vo
 
 async function unsetSetting(context: Context, key: string): Promise<Outcome> {
   if (key === 'profile') return chooseProfile(context, []);
+  if (key.startsWith('profiles.')) return removeProfile(context, key.slice('profiles.'.length));
   const path = keyPath(key);
   const profile = profileName(context);
   const { changeProfile } = await import('../../config/store.ts');
@@ -178,6 +179,17 @@ async function chooseProfile({ io, progress }: Context, [name, ...more]: string[
   });
   progress.note(name === undefined ? 'The profile is now "default".' : `The profile is now "${name}".`);
   return { json: { key: 'profile', ...(name !== undefined && { profile: name }) } };
+}
+
+async function removeProfile({ io, progress }: Context, name: string): Promise<Outcome> {
+  const { changeConfig } = await import('../../config/store.ts');
+  await changeConfig(io.env, (file) => {
+    if (!Object.hasOwn(file.profiles, name)) throw usageError(`There is no profile "${name}".`);
+    const others = withValue(file, ['profiles', name], undefined);
+    return file.profile === name ? withValue(others, ['profile'], undefined) : others;
+  });
+  progress.note(`The profile "${name}" was removed.`);
+  return { json: { key: `profiles.${name}`, profile: name } };
 }
 
 function checkProfileExists(name: string, file: ConfigFile): void {

@@ -1,16 +1,20 @@
 import { Option, type Command } from 'commander';
 import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
 import type { OpenedBatch } from '../../batch/fleet/worker.ts';
+import { planBatch } from '../../batch/plan.ts';
 import { parseDuration } from '../../clock.ts';
+import type { Decimal } from '../../decimal.ts';
 import { isPerRow } from '../../jobs/output.ts';
 import { printableLine } from '../../printable.ts';
-import { exitCodes, usageError } from '../../errors.ts';
+import { exitCodes, type MgwError, usageError } from '../../errors.ts';
 import type { JobDeps } from '../../jobs/order.ts';
 import { withBudget } from '../../flows/budgets.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { outputOption, single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
+import { neededLimit, raisedTo } from '../output/batch-report.ts';
+import { isOverBudget } from '../output/plan.ts';
 import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
@@ -92,6 +96,7 @@ async function runWorker(context: Context, { output, ...others }: WorkerOptions)
   const signals = withGrace(deps, options.grace ?? defaultGraceMs);
   const report = await WorkerReport.open(context, options);
   const noteLimit = limitNotes(context);
+  const costs: RestCosts = new Map();
   try {
     const worker = new Worker(
       {
@@ -101,7 +106,7 @@ async function runWorker(context: Context, { output, ...others }: WorkerOptions)
         maxIdleMs: options.maxIdle,
         clock: context.clock,
         signal: signals.soft,
-        open: (queued) => openQueued(context, queued, options, signals, noteLimit),
+        open: (queued) => openQueued(context, queued, options, signals, noteLimit, costs),
       },
       report,
     );
@@ -115,12 +120,16 @@ async function runWorker(context: Context, { output, ...others }: WorkerOptions)
   }
 }
 
+// The results of `restCost`, by batch and limit. A long queue must not be planned again at each retry.
+type RestCosts = Map<string, ReturnType<typeof restCost>>;
+
 async function openQueued(
   context: Context,
   { name, head }: QueuedBatch,
   { output, force = false, mark, sidecar = head.sidecar ?? false }: WorkerOptions & { output: string },
   signals: JobDeps['signals'],
   noteLimit: NoteLimit,
+  costs: RestCosts,
 ): Promise<OpenedBatch> {
   const { budget, concurrency, perMinute } = head;
   const manifest = { path: name, head: {}, defaults: [], items: noItems };
@@ -134,7 +143,25 @@ async function openQueued(
   const rows = await rowOptionsOf(context, { force, sidecar, mark });
   const onLimit = (limit: number): void => noteLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });
-  return { batch, plan, job, options: { ...rows, pace } };
+  const withNeededLimit = async (error: MgwError): Promise<MgwError> => {
+    if (!isOverBudget(error)) return error;
+    const key = `${name} ${error.budget?.limit}`;
+    const reading = costs.get(key) ?? restCost(context, name, output).catch(() => undefined);
+    costs.set(key, reading);
+    const cost = await reading;
+    const limit = cost && neededLimit(error, cost);
+    return limit === undefined ? error : raisedTo(limit, error);
+  };
+  return { batch, plan, job, options: { ...rows, pace }, withNeededLimit };
+}
+
+// Returns the highest possible cost of the rows in the queue that are not paid for.
+async function restCost(context: Context, name: string, output: string): Promise<Decimal | undefined> {
+  const { queuedManifest } = await import('../../batch/fleet/queued-row.ts');
+  const manifest = await queuedManifest((await fleetOf(context)).query, name);
+  if (manifest === undefined) return undefined;
+  const batch = batchOf(manifest, name, { output });
+  return (await planBatch(batch, await planDepsOf(context, batch, 'plan'), () => undefined)).cost.known;
 }
 
 type NoteLimit = (batch: string, limit: number, concurrency: number) => void;

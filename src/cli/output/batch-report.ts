@@ -1,5 +1,5 @@
 import type { RowSelection } from '../../batch/row-selection.ts';
-import type { Batch, Plan } from '../../batch/plan.ts';
+import type { Batch } from '../../batch/plan.ts';
 import { labelOf, type PlannedRow, type RowState } from '../../batch/planned-row.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
 import type { RowEnd } from '../../batch/row-state.ts';
@@ -21,7 +21,7 @@ import {
   isOverBudget,
   failureText,
 } from './plan.ts';
-import { add, type Decimal, formatDecimal, max, parseDecimal, subtract, zero } from '../../decimal.ts';
+import { add, type Decimal, excess, formatDecimal, max, parseDecimal, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { commandWithGlobals } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
@@ -154,7 +154,7 @@ export class BatchReport {
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
-    const limit = this.#neededLimit(plan, stopError);
+    const limit = neededLimit(stopError, excess(plan.cost.known, this.#paidSincePlan));
     const budget = stopError?.budget?.name.startsWith('batch ') ? limit : undefined;
     const unfinished = this.#unfinished
       .sort((one, other) => one.line - other.line)
@@ -217,14 +217,10 @@ export class BatchReport {
   // Suggests a limit that covers the rows over the budget and the rows not started.
   #withLimit(stopError: MgwError, limit: string | undefined, budget: string | undefined): MgwError {
     if (limit === undefined) return stopError;
-    const { message, next = [] } = stopError;
-    if (budget === undefined) {
-      const raise = [...next.slice(0, 4), limit, ...next.slice(5)]; // mgw budget set NAME AMOUNT
-      return stopError.with({ next: raise }, `${message} The rest of the batch needs a limit of ${limit}.`);
-    }
+    if (budget === undefined) return raisedTo(limit, stopError);
     const overBudget = this.#unfinished.filter(({ isOverBudget }) => isOverBudget);
     const [command] = commandsFor(overBudget, this.#repeat);
-    const text = `${message} For the rest of the batch: --budget ${budget}.`;
+    const text = `${stopError.message} For the rest of the batch: --budget ${budget}.`;
     return stopError.with(command === undefined ? {} : { next: withBudget(command, budget) }, text);
   }
 
@@ -256,16 +252,6 @@ export class BatchReport {
     this.#unfinished.push({ line: row.line, id, label: labelOf(planned), ...unfinished, reason });
   }
 
-  // Returns the budget limit that the rest of the batch needs; undefined if no budget stopped the run.
-  #neededLimit({ cost }: Plan, stopError: MgwError | undefined): string | undefined {
-    const { limit, spent, reserved, exceeded_by: excess } = stopError?.budget ?? {};
-    if (limit === undefined || excess === undefined) return undefined;
-    const committed = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
-    const forRow = add(parseDecimal(limit), parseDecimal(excess));
-    const forBatch = subtract(add(committed, cost.known), this.#paidSincePlan);
-    return formatDecimal(max(forRow, forBatch));
-  }
-
   #words(command: string[]): string {
     return commandWithGlobals(command, this.#globals).map(shellWord).join(' ');
   }
@@ -281,6 +267,26 @@ export class BatchReport {
     ];
     await appendSummary('mgw batch', lines, context);
   }
+}
+
+/**
+ * Returns the budget limit that the rest of a batch needs; undefined if the error is not about a budget's limit.
+ * @param cost the highest possible cost of the rows that are not paid for
+ */
+export function neededLimit(error: MgwError | undefined, cost: Decimal): string | undefined {
+  const { limit, spent, reserved, exceeded_by: missing } = error?.budget ?? {};
+  if (limit === undefined || missing === undefined) return undefined;
+  const committed = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
+  return formatDecimal(max(add(parseDecimal(limit), parseDecimal(missing)), add(committed, cost)));
+}
+
+/** Returns a budget's error with the given limit in the command that raises the budget. */
+export function raisedTo(limit: string, error: MgwError): MgwError {
+  const { message, next = [] } = error;
+  // mgw budget set NAME AMOUNT, or mgw batch enqueue NAME --again --budget AMOUNT
+  const at = next.includes('--budget') ? next.indexOf('--budget') + 1 : 4;
+  const raise = [...next.slice(0, at), limit, ...next.slice(at + 1)];
+  return error.with({ next: raise }, `${message} The rest of the batch needs a limit of ${limit}.`);
 }
 
 function unfinishedView({ line, id, state, reason, next }: UnfinishedRow): Record<string, unknown> {

@@ -2,6 +2,7 @@ import { asField, problemText } from '../../batch/manifest/fields.ts';
 import { type Batch, type Plan } from '../../batch/plan.ts';
 import {
   existsText,
+  isChangedInProgress,
   isSpeech,
   labelOf,
   type PlannedRow,
@@ -133,9 +134,9 @@ export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Glo
 
 /** Returns the command that resolves a row in doubt, or saves the video of a changed row; undefined for other rows. */
 export function nextOf(planned: PlannedRow, globals: Globals): string[] | undefined {
-  const { state, take, changes, path } = planned;
+  const { state, take, path } = planned;
   if (take.job === undefined) return undefined;
-  const isUnfinished = state === 'running' && changes !== undefined;
+  const isUnfinished = isChangedInProgress(planned);
   if (state !== 'unknown' && !isUnfinished) return undefined;
   const command = isUnfinished ? fetchTo(take.job, pathFor(path, take.job)) : resolveCommand(take.job);
   return commandWithGlobals(command, globals);
@@ -159,8 +160,7 @@ export function commandOf(
   if (state === 'blocked' && because?.state !== undefined)
     return rowCommand(because.id, because.state, because.job, repeat);
   const job = error?.job ?? take.job;
-  if (changes !== undefined && state === 'running' && job !== undefined)
-    return fetchTo(job, pathFor(path, job));
+  if (isChangedInProgress({ state, changes }) && job !== undefined) return fetchTo(job, pathFor(path, job));
   if (job?.state === 'succeeded') {
     // The row is paid for, but another file occupies the row's output path, or the stored object is missing.
     const object = job.files.find((file) => isObjectUrl(file.path))?.path;

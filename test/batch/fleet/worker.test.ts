@@ -439,8 +439,8 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('a worker whose budget is used up suggests the command that raises it, and the next worker then pays for the remaining row', async () => {
-    await runHereAs(here, ['batch', 'enqueue', machines.manifest(2), '--budget', '1']);
+  it('a worker whose budget is used up suggests the command that raises it, and the next worker then pays for all remaining rows', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(4), '--budget', '1']);
     const budgeted = async (): Promise<CliResult> => {
       const machine = machines.machine();
       await runHereAs(machine, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
@@ -450,11 +450,12 @@ describeFleet('in a fleet,', {}, (place) => {
     const [, next = ''] =
       /The budget of the batch clips of 1 is too low.* → mgw (batch .*)/.exec(stderr) ?? [];
     expect(stderr).not.toContain('--budget 1 is');
-    expect(next).toBe('batch enqueue clips --again --budget 2');
+    expect(stderr).toContain('The rest of the batch needs a limit of 4.');
+    expect(next).toBe('batch enqueue clips --again --budget 4');
     expect(await runHereAs(here, next.split(' '))).toMatchObject({ code: 0 });
     await place.query('update mgw.batch_rows set not_before = null');
     expect((await budgeted()).code).toBe(0);
-    expect([...gateway.charges.values()]).toEqual([1, 1]);
+    expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1]);
   });
 
   it('a worker keeps to a budget that is lowered while it runs the batch', async () => {

@@ -87,6 +87,20 @@ describe('config set, get and unset', () => {
     expect((await user.run(['config', 'get', 'timeout'])).stdout).toBe('30m\n');
   });
 
+  it('remove a whole profile, which is then no longer selected', async () => {
+    const user = userHere();
+    put(user, '{"profile":"a.b","profiles":{"work":{"retries":2},"a.b":{"retries":3}}}');
+    const missing = await user.run(['config', 'unset', 'profiles.nowhere']);
+    expect([missing.code, missing.stderr]).toEqual([
+      2,
+      expect.stringContaining('There is no profile "nowhere"'),
+    ]);
+    expect((await user.run(['config', 'unset', 'profiles.a.b'])).code).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { work: { retries: 2 } } });
+    expect((await user.run(['config', 'unset', 'profiles.work'])).code).toBe(0);
+    expect((await user.run(['config', 'get', 'retries'])).stdout).toBe('5\n');
+  });
+
   it('repair a config file with an invalid value, and refuse an untrusted file', async () => {
     const user = userHere();
     put(user, '{"profile":"work","profiles":{"work":{"retries":"many"}}}');

@@ -14,7 +14,7 @@ import {
   planText,
   reportProblems,
 } from '../../output/plan.ts';
-import { compare, formatDecimal } from '../../../decimal.ts';
+import { compare, formatDecimal, zero } from '../../../decimal.ts';
 import { remaindersFor } from '../../../flows/budgets.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -65,9 +65,8 @@ async function plan(
   if (needsFrames) await checkFfmpeg();
   const cost = result.cost.known;
   const budget = budgetOf(context, options, opened);
-  const exceeded = (await remaindersFor(context, batch.name, budget)).filter(
-    ({ left }) => compare(cost, left) > 0,
-  );
+  const remainders = compare(cost, zero) > 0 ? await remaindersFor(context, batch.name, budget) : [];
+  const exceeded = remainders.filter(({ left }) => compare(cost, left) > 0);
   const currency = currencyOf(await context.settings());
   for (const { label, limit, left } of exceeded)
     context.progress.note(

@@ -10,7 +10,7 @@ import type { JsonObject } from '../../../json.ts';
 import { protocolNamed } from '../../../protocols/registry.ts';
 import { composeSpeech } from '../../../speech/compose.ts';
 import type { Context } from '../../context.ts';
-import { optionObject, decodeUtf8, readInputFile } from '../../input.ts';
+import { checkTilde, decodeUtf8, optionObject, readInputFile } from '../../input.ts';
 import { shellWord } from '../../output/human.ts';
 import { withFiles } from '../video/body.ts';
 import { realpath } from 'node:fs/promises';
@@ -139,8 +139,9 @@ class RowFiles {
   // Outside the allowed folders, missing and existing files cause the same error. Otherwise, the error would reveal
   // whether a file exists.
   async #permittedPath(path: string, field: string): Promise<string> {
-    const requestedPath = resolve(this.#base, path);
     const shownPath = printableLine(path, 200);
+    checkTilde(shownPath, field);
+    const requestedPath = resolve(this.#base, path);
     const real = await realpath(requestedPath).catch(() => undefined);
     if (real !== undefined && this.#isInside(real)) return real;
     const folder = await realpath(dirname(requestedPath)).catch(() => dirname(requestedPath));
