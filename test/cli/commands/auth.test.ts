@@ -92,7 +92,27 @@ describe('auth login', () => {
       expect.stringContaining('MGW_API_KEY is set and takes precedence.'),
     ]);
     expect(gateway.requests).toMatchObject([{ headers: { authorization: 'Bearer key-1' } }]);
-    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });
+    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1', base_url: gateway.url } } });
+  });
+
+  it('stores the address from MGW_BASE_URL, to which the key belongs, not the address of another gateway', async () => {
+    const gateway = await gatewayThat(listing);
+    const user = userHere();
+    await user.run(['auth', 'login', '--no-verify', '--base-url', 'https://first.example'], {
+      stdin: 'key-1',
+    });
+    const env = { MGW_BASE_URL: gateway.url };
+    expect((await user.run(['auth', 'login'], { stdin: 'key-2', env })).code).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-2', base_url: gateway.url } } });
+    const bad = await user.run(['auth', 'login'], {
+      stdin: 'key-3',
+      env: { MGW_BASE_URL: 'http://10.0.0.1' },
+    });
+    expect([bad.code, bad.stderr]).toEqual([
+      2,
+      expect.stringContaining('MGW_BASE_URL http://10.0.0.1: must be'),
+    ]);
+    expect(kept(user)).toMatchObject({ profiles: { default: { api_key: 'key-2' } } });
   });
 
   it('requires the gateway address as an argument if mgw cannot prompt', async () => {
