@@ -231,7 +231,16 @@ describe('--split', () => {
     expect(file('a.mp3')).toEqual(Buffer.concat(pieces));
     expect(folder()).toEqual(['a.mp3']);
     expect(charges()).toBe(2);
-    expect((await user.run(['jobs', 'ls'])).stdout).not.toContain('.pieces');
+    const streamed = ['tts', text, '--split', '--piece-length', '25', '-o', '-'];
+    for (let take = 1; take <= 2; take += 1) {
+      const { code, stderr } = await user.run(streamed);
+      expect({ code, stderr }).toEqual({
+        code: 0,
+        stderr: expect.not.stringContaining('saved as') as unknown,
+      });
+    }
+    const { stdout } = await user.run(['jobs', 'ls']);
+    expect(stdout).not.toMatch(/0001-|pieces/);
   });
 
   it('generates the missing pieces in a rerun after a kill, repeats pieces in doubt with --new, and leaves no temporary files', async () => {
