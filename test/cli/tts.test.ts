@@ -220,6 +220,15 @@ describe('mgw tts after a failure', () => {
   });
 });
 
+it('fields that are not in the specification are sent, with a note', async () => {
+  const { user } = await bench();
+  const sets = ['--set', 'user.uid=u1', '--set', 'req_params.ssml=<p>Hello.</p>'];
+  const run = await user.run(['tts', text, ...sets, '-o', 'a.mp3', '--dry-run', '--json']);
+  const note = 'Fields that are not in the specification are sent unchanged: req_params.ssml, user.';
+  expect([run.code, run.stderr]).toEqual([0, expect.stringContaining(note)]);
+  expect(run.json).toMatchObject({ request: { body: { user: { uid: 'u1' } } } });
+});
+
 describe('--split', () => {
   it('generates pieces and joins them into a complete file', async () => {
     const { user, file, folder, charges } = await bench();
