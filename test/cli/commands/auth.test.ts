@@ -2,6 +2,8 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { canaryKey, type User } from '../../support/cli.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+import { RawServer } from '../../support/raw-server.ts';
 import { userHere } from '../../support/one-process.ts';
 import { closedPort, httpServer, says, type HttpServer } from '../../support/servers.ts';
 
@@ -241,6 +243,23 @@ describe('auth logout', () => {
     expect(stderr).toContain('MGW_API_KEY is still set');
   });
 });
+
+it.each([
+  ['auth login', ['auth', 'login']],
+  ['auth status', ['auth', 'status']],
+  ['doctor', ['doctor']],
+])(
+  'mgw %s ends when the timeout in the settings has passed, even if the gateway never responds',
+  async (_, args) => {
+    const server = await RawServer.start(() => undefined);
+    onEnd(() => server.stop());
+    const run = await userHere(server.url(''), { MGW_TIMEOUT: '500ms' }).run([...args, '--json'], {
+      stdin: canaryKey,
+    });
+    expect(run).toMatchObject({ code: 6, json: { error: { code: 'unreachable' } } });
+    expect(run.stdout).toContain('the deadline passed');
+  },
+);
 
 it('after the key changes, mgw does not attribute a recorded refusal to the new key', async () => {
   const server = await httpServer();

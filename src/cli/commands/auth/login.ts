@@ -147,6 +147,7 @@ async function verifyKey(
     signals: interruptions,
   });
   try {
+    await session.deadline();
     return (await fetchModels(session, undefined, { retries: 1 })).length;
   } catch (error) {
     const failure = toMgwError(error);
