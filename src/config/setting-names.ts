@@ -65,8 +65,8 @@ export function storedValue(path: KeyPath, words: readonly string[], profile: Pr
   const name = path.join('.');
   if (name === 'trusted_origins')
     return words.flatMap((word) => word.split(',')).map((word) => parseOrigin(word, allowHttp));
-  if ((path[0] === 'defaults' && words.length > 1) || (name === 'store.command' && words.length > 0))
-    return [...words];
+  if (name === 'store.command') rules.storeCommand.parse(words);
+  if ((path[0] === 'defaults' && words.length > 1) || name === 'store.command') return [...words];
   if (isPrice(path) && words.length > 0) return words.join('; ');
   const [word, ...more] = words;
   if (word === undefined || more.length > 0) throw new Error('one value');

@@ -18,6 +18,7 @@ import {
 import { type Began, continueRun } from './run.ts';
 import { changesFrom } from './differences.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
+import { visibleFiles } from './output.ts';
 import { shownState } from './reconcile.ts';
 
 /** The part of an order that identifies a submission. */
@@ -151,10 +152,10 @@ async function create(
 }
 
 function secondTakeNote(job: Job): string {
-  const { id, state, files } = job;
+  const { id, state } = job;
   if (shownState(job) === 'unknown')
     return `This is a second take of ${id}, which may have been accepted and charged. The new take is charged too.`;
-  const [file] = files;
+  const [file] = visibleFiles(job);
   const place = file === undefined ? state : `${state}, saved as ${file.path}`;
   return `This is a second take of ${id} (${place}). It is charged again.`;
 }

@@ -71,6 +71,22 @@ export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
 
+/** Returns the name of the file for a piece of a long text, counted from 0. `fingerprint` is that of the piece's job. */
+export function pieceName(index: number, fingerprint: string): string {
+  return `${String(index + 1).padStart(4, '0')}-${fingerprint.slice(0, 16)}`;
+}
+
+/** Whether a job's file is a piece of a long text (see {@link pieceName}). `tts --split` removes it after joining. */
+export function isPiece({ protocol, record }: Pick<Job, 'protocol' | 'record'>, { path }: JobFile): boolean {
+  const name = basename(path);
+  return protocol === 'tts' && name === pieceName(Number.parseInt(name, 10) - 1, record.fingerprint);
+}
+
+/** Returns a job's files, except the pieces of a long text. */
+export function visibleFiles(job: Pick<Job, 'protocol' | 'files' | 'record'>): JobFile[] {
+  return job.files.filter((file) => !isPiece(job, file));
+}
+
 /** Whether two absolute output paths have the same file name and the same folder, after symbolic links are resolved. */
 export function isSameOutput(one: string, other: string): boolean {
   if (one === other) return true;

@@ -11,8 +11,8 @@ import {
   settleRemoved,
 } from './charge-outcome.ts';
 import { existsSync } from 'node:fs';
-import { basename } from 'node:path';
 import { timeOf } from '../ledger/names.ts';
+import { isPiece } from './output.ts';
 
 /** Why a job is not removed: a process is working on it, or it has not ended and may have been paid for. */
 export type Obstacle = 'in_use' | 'open';
@@ -192,7 +192,7 @@ async function reasonToKeep(
   if (!isFinal(job.state) || job.record.damaged > 0) return 'open';
   if (job.record.runs.some(({ owner }) => job.record.lifeOf(owner) !== 'dead')) return 'in_use';
   if (job.state === 'succeeded' && isUndelivered(job)) return 'undelivered';
-  if (job.protocol === 'tts' && (isExistingPiece(job) || (await blocksSpeech(job, ledger)))) return 'speech';
+  if (job.protocol === 'tts' && (hasPiece(job) || (await blocksSpeech(job, ledger)))) return 'speech';
   return job.key !== undefined && !keys ? 'key' : undefined;
 }
 
@@ -208,10 +208,9 @@ function isUndelivered({ record: { fingerprint, goals } }: Job): boolean {
   );
 }
 
-// `tts --split` recognizes a complete piece by its job. The piece's name contains the job's fingerprint.
-function isExistingPiece({ files, record: { fingerprint } }: Job): boolean {
-  const isPiece = (path: string): boolean => basename(path).endsWith(`-${fingerprint.slice(0, 16)}`);
-  return files.some(({ path }) => isPiece(path) && existsSync(path));
+// `tts --split` recognizes a complete piece by its job.
+function hasPiece(job: Job): boolean {
+  return job.files.some((file) => isPiece(job, file) && existsSync(file.path));
 }
 
 // Speech that was charged but ended early blocks a second payment, unless a later job replaced it.

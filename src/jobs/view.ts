@@ -1,5 +1,6 @@
-import type { Job, JobFile, Rating } from '../job.ts';
+import type { Job, Rating } from '../job.ts';
 import { isObject, tryParseJson, type Json } from '../json.ts';
+import { visibleFiles } from './output.ts';
 import { shownState } from './reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { noSuchJob } from './errors.ts';
@@ -36,11 +37,6 @@ export function jobView(job: Job): JobView {
     details: visibleDetails(job),
     request: job.request,
   };
-}
-
-/** Returns a job's files, except the audio pieces of a long text, which are removed once they are joined. */
-export function visibleFiles({ files }: Job): JobFile[] {
-  return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
 }
 
 // Omits the path of the audio's temporary file once the audio is published.

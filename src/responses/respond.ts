@@ -157,7 +157,7 @@ function documentReader(
     if (!isObject(json)) return { kind: 'unreadable', excerpt: excerptOf(text, clean) };
     const end = readResponse(json);
     if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
-    return end;
+    return end.kind === 'cut' ? { ...end, why: `${end.why}: ${excerptOf(text, clean)}` } : end;
   };
 }
 

@@ -116,8 +116,9 @@ async function readStream(audio: AudioStream, deps: SpeechDeps, name = 'not reco
   signals.soft.addEventListener('abort', explainWait);
   let bytes = 0;
   const write = async (chunk: Uint8Array): Promise<void> => {
-    await audio.sink.write(chunk);
+    // Audio that arrived proves that the call was charged, even if it cannot be written.
     bytes += chunk.length;
+    await audio.sink.write(chunk);
     deps.onAudio?.(bytes);
   };
   try {

@@ -4,6 +4,7 @@ import type { Settings } from '../config/resolve.ts';
 import { usageError } from '../errors.ts';
 import { at, isObject, textAt, type JsonObject } from '../json.ts';
 import {
+  adviseOfUnlisted,
   type BodySchema,
   checkShape,
   withDescriptions,
@@ -115,6 +116,11 @@ export const schema: BodySchema = withDescriptions(
 /** Returns every rule of specification 2.6 that a body breaks; empty if it may be sent. */
 export function checkSpeech(body: JsonObject): Violation[] {
   return checkShape(schema, body, speechFlags);
+}
+
+/** Returns a note about the fields of a speech body that are not in the specification, if there are any. */
+export function adviseOnSpeech(body: JsonObject): string[] {
+  return adviseOfUnlisted(schema, body);
 }
 
 /** The format of speech in the request and in the file. */

@@ -23,7 +23,7 @@ export function incompleteError(
 ): MgwError {
   const { hasAudio, signals, cause } = details;
   const chargedText = hasAudio ? 'was charged' : 'may have been charged';
-  const text = `Speech is incomplete: ${why}. ${keptAudioText(partPath)} The call ${chargedText} and is ${notResentText(job)}`;
+  const text = `Speech is incomplete: ${asSentence(why)} ${keptAudioText(partPath)} The call ${chargedText} and is ${notResentText(job)}`;
   const exit =
     signals?.hard.aborted === true
       ? signals.soft.reason === 'SIGTERM'

@@ -74,7 +74,7 @@ export class FileSink implements AudioSink {
       // The header of a WAV file is overwritten at the end, so the whole file is hashed again anyway.
       this.#file = new HashedFile(path, file, 0, wavRate === undefined ? maxHashedInline : Infinity);
     } catch (error) {
-      throw localError(error, target, 'no');
+      throw localError(error, part === undefined ? target : dirname(part), 'no');
     }
   }
 

@@ -34,7 +34,8 @@ function hertz(value: string | boolean): number {
  * bytes (specification 8).
  */
 export function speechQuantity(body: JsonObject): Quantity {
-  const text = textAt(body, 'req_params.text') ?? '';
+  // Some gateways speak `ssml`, which is not in the specification, instead of the text.
+  const text = `${textAt(body, 'req_params.text') ?? ''}${textAt(body, 'req_params.ssml') ?? ''}`;
   const characters = Array.from(text).length;
   return { characters, visibleCharacters: Array.from(text.replace(/\s+/gu, '')).length, body };
 }

@@ -8,7 +8,7 @@ import type { Job, JobFile } from '../job.ts';
 import { findEarlier, jobsOf } from '../jobs/create-or-resume.ts';
 import { claimantOf, lockOutput, bestEffort, speechIdentity } from '../jobs/lock-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
-import { isSameOutput } from '../jobs/output.ts';
+import { isSameOutput, pieceName } from '../jobs/output.ts';
 import type { JsonObject } from '../json.ts';
 import { makeFolder, makeOwnFolder } from '../files/make-folder.ts';
 import { FileSink } from './file-sink.ts';
@@ -216,8 +216,7 @@ class Pieces {
   }
 
   #target(index: number): string {
-    const name = `${String(index + 1).padStart(4, '0')}-${this.#fingerprint(index).slice(0, 16)}`;
-    return join(this.#order.folder, name);
+    return join(this.#order.folder, pieceName(index, this.#fingerprint(index)));
   }
 
   async #isInDoubt(index: number): Promise<boolean> {

@@ -224,6 +224,13 @@ describe("a body's maximum cost", () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
+  it('counts SSML as well as text, which some gateways speak instead of the text', () => {
+    const { characters, visibleCharacters } = speechQuantity({
+      req_params: { text: 'hi', ssml: '<p>a b</p>' },
+    });
+    expect([characters, visibleCharacters]).toEqual([12, 11]);
+  });
+
   it('excludes white space in speech only if the price does', () => {
     const of = (price: string): string | undefined =>
       jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }))?.at_most;

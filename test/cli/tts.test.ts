@@ -220,6 +220,15 @@ describe('mgw tts after a failure', () => {
   });
 });
 
+it('fields that are not in the specification are sent, with a note', async () => {
+  const { user } = await bench();
+  const sets = ['--set', 'user.uid=u1', '--set', 'req_params.ssml=<p>Hello.</p>'];
+  const run = await user.run(['tts', text, ...sets, '-o', 'a.mp3', '--dry-run', '--json']);
+  const note = 'Fields that are not in the specification are sent unchanged: req_params.ssml, user.';
+  expect([run.code, run.stderr]).toEqual([0, expect.stringContaining(note)]);
+  expect(run.json).toMatchObject({ request: { body: { user: { uid: 'u1' } } } });
+});
+
 describe('--split', () => {
   it('generates pieces and joins them into a complete file', async () => {
     const { user, file, folder, charges } = await bench();
@@ -231,7 +240,16 @@ describe('--split', () => {
     expect(file('a.mp3')).toEqual(Buffer.concat(pieces));
     expect(folder()).toEqual(['a.mp3']);
     expect(charges()).toBe(2);
-    expect((await user.run(['jobs', 'ls'])).stdout).not.toContain('.pieces');
+    const streamed = ['tts', text, '--split', '--piece-length', '25', '-o', '-'];
+    for (let take = 1; take <= 2; take += 1) {
+      const { code, stderr } = await user.run(streamed);
+      expect({ code, stderr }).toEqual({
+        code: 0,
+        stderr: expect.not.stringContaining('saved as') as unknown,
+      });
+    }
+    const { stdout } = await user.run(['jobs', 'ls']);
+    expect(stdout).not.toMatch(/0001-|pieces/);
   });
 
   it('generates the missing pieces in a rerun after a kill, repeats pieces in doubt with --new, and leaves no temporary files', async () => {

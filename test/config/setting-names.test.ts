@@ -149,6 +149,8 @@ describe('storedValue', () => {
     [['allow_http', 'perhaps'], /true or false/],
     [['tts.speaker', 'a', 'b'], /one value/],
     [['tts.speaker'], /one value/],
+    [['store.command', ''], /a program and its arguments/],
+    [['store.command'], /a program and its arguments/],
   ])('refuses %j', ([name, ...words], why) => {
     expect(() => kept(name ?? '', ...words)).toThrow(why);
   });

@@ -2,7 +2,16 @@ import fc from 'fast-check';
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { isSameOutput, numberedPath, outputPlace, pathsAt } from '../../src/jobs/output.ts';
+import {
+  isSameOutput,
+  numberedPath,
+  outputPlace,
+  pathsAt,
+  pieceName,
+  visibleFiles,
+} from '../../src/jobs/output.ts';
+import type { JobEvent } from '../../src/job.ts';
+import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { freshFolder } from '../support/servers.ts';
 
 describe('pathsAt', () => {
@@ -68,4 +77,24 @@ it.each([
   ['-', resolve('-')],
 ])('the outputs %s and %s are compared as text', (one, other) => {
   expect([isSameOutput(one, other), isSameOutput(one, one)]).toEqual([false, true]);
+});
+
+it('only pieces of a long text are hidden, not files in a folder with a similar name', async () => {
+  const fingerprint = 'abcdef0123456789'.repeat(4);
+  const ledger = await openFileLedger(freshFolder(), () => 0);
+  const paths = ['/book.mp3.pieces/', '/state/speech/0123/'].flatMap((piecesFolder) =>
+    [pieceName(0, fingerprint), pieceName(12_345, fingerprint), 'v.mp3', `x-${fingerprint.slice(0, 16)}`].map(
+      (name) => piecesFolder + name,
+    ),
+  );
+  const files = paths.map((path): JobEvent => ({ type: 'file', file: { path, bytes: 1, sha256: '' } }));
+  const shown = async (protocol: string): Promise<string[]> => {
+    const id = await ledger.newId(0);
+    const prepared: JobEvent = { type: 'prepared', protocol, base_url: 'g', fingerprint, account: '' };
+    await ledger.create(id, [prepared, ...files]);
+    const job = await ledger.read(id);
+    return job === undefined ? [] : visibleFiles(job).map(({ path }) => path);
+  };
+  expect(await shown('c')).toEqual(paths);
+  expect(await shown('tts')).toEqual(paths.filter((_, index) => index % 4 >= 2));
 });

@@ -126,6 +126,11 @@ test.each<[string, string, string]>([
   expect(await endOf(200, text, { 'content-type': type })).toEqual({ kind: 'unreadable', excerpt });
 });
 
+test('the error for a document that is not a response contains the beginning of the document', async () => {
+  const why = 'the response is not marked as completed: {"hello":"world"}';
+  expect(await endOf(200, '{"hello":"world"}')).toEqual({ kind: 'cut', why });
+});
+
 test.each<[string, string, string, RegExp]>([
   ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
 ])('mgw responses does not accept %s as a complete response', async (_, text, type, why) => {

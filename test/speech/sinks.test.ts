@@ -36,6 +36,15 @@ describe('a speech file', () => {
     return made;
   };
 
+  test('names the folder of its temporary file, not its output, if a file has the name of that folder', async () => {
+    const target = join(freshFolder(), 'a.mp3');
+    writeFileSync(`${target}.pieces`, '');
+    const part = join(`${target}.pieces`, 'joined.part');
+    const opening = new FileSink({ target, force: false, mime: 'audio/x', part }).open();
+    const message = `Cannot write ${target}.pieces: a file with this name already exists.`;
+    await expect(opening).rejects.toMatchObject({ message, charged: 'no', exitCode: 10 });
+  });
+
   test('has one WAV header with the real sizes, and is published with the hash of the whole file', async () => {
     const target = join(freshFolder(), 'a.wav');
     const file = await sink(target, 16_000);

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Writable } from 'node:stream';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Budget } from '../../src/budget/budget.ts';
 import { openBudget } from '../../src/budget/file-budget.ts';
@@ -8,6 +9,7 @@ import { deadlineIn } from '../../src/clock.ts';
 import { type Decimal, decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
+import { StreamSink } from '../../src/speech/sink.ts';
 import { speak, type SpeechOrder, type SpeechResult } from '../../src/speech/speak.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
@@ -546,6 +548,23 @@ describe('the audio of an earlier run', () => {
     expect(server.requests).toHaveLength(1);
     expect(names(folder)).toEqual(['a.mp3']);
   });
+});
+
+test('speech that could not be written is reported as charged, by its run and by the next one', async () => {
+  const server = await speechServer([one, end]);
+  const { deps } = await bench(server.url);
+  const run = (): Promise<SpeechResult> => {
+    const full = new Writable({ write: (_chunk, _encoding, done) => done(new Error('the disk is full')) });
+    const order = { body, output: '-', fresh: false, deadline: deadlineIn(1e9, deps.clock) };
+    return speak(order, deps, new StreamSink(full.on('error', () => undefined)));
+  };
+  expect(await failure(run())).toMatchObject({ exitCode: 10, charged: 'yes' });
+  const again = await failure(run());
+  expect(again).toMatchObject({
+    ...incomplete,
+    message: expect.stringContaining('full. No audio') as unknown,
+  });
+  expect(again['message']).toContain('The call was charged and is not sent again');
 });
 
 test('a second interruption ends a speech stream with exit 130, and the received audio is kept', async () => {

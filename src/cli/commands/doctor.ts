@@ -57,7 +57,10 @@ async function runChecks(context: Context, update: boolean): Promise<Check[]> {
   } catch (error) {
     // If the config file is invalid, the earlier checks have already reported it.
     if (earlyChecks.some(({ status }) => status === 'fail')) return earlyChecks;
-    return [...earlyChecks, fail('settings', error, 'To list the settings: mgw config list')];
+    return [
+      ...earlyChecks,
+      fail('settings', error, 'To list the settings: mgw config list. To remove one: mgw config unset NAME'),
+    ];
   }
 }
 

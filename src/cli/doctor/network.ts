@@ -21,7 +21,7 @@ import { attempt, fail, ok, skip, warn, type Check } from './local.ts';
 const connectionHint = 'Check the address, the network, the proxy and the firewall.';
 const certificateHint = 'For a private certificate authority, set NODE_EXTRA_CA_CERTS=FILE.';
 const nameHint = 'The certificate is for a different host name: check the base URL.';
-const timeoutMs = 10_000;
+const connectTimeoutMs = 10_000;
 const maxClockSkewMs = 5 * 60_000;
 const certificateWarningMs = 14 * 86_400_000;
 
@@ -29,6 +29,7 @@ const certificateWarningMs = 14 * 86_400_000;
  * Checks that a gateway is configured, can be reached, and accepts the key: address, proxy, DNS, TCP, TLS, key, clock.
  */
 export async function checkNetwork(context: Context, settings: Settings): Promise<Check[]> {
+  const deadline = await context.deadline();
   if (settings.sandbox.value) {
     const gateway = ok('gateway', 'the sandbox: offline and free of charge');
     return [gateway, ...(await checkKey(context))];
@@ -39,7 +40,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   });
   if (gateway.status !== 'ok') return [gateway, skip('connection', 'no gateway'), skip('key', 'no gateway')];
   const url = requireBaseUrl(settings);
-  const routeChecks = await checkRoute(url);
+  const routeChecks = await checkRoute(url, Math.min(connectTimeoutMs, deadline.remainingMs()));
   const hasFailed = routeChecks.some(({ status }) => status === 'fail');
   const key = await attempt('key', 'To store a key: mgw auth login', () => {
     requireKey(settings);
@@ -49,7 +50,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   return [gateway, ...routeChecks, ...(hasFailed ? [skip('key', 'no connection')] : await checkKey(context))];
 }
 
-async function checkRoute(url: URL): Promise<Check[]> {
+async function checkRoute(url: URL, timeoutMs: number): Promise<Check[]> {
   const connections = await openConnections(url, { timeoutMs, maxConnections: 1 });
   const pendingConnection = tryConnection(connections);
   const { proxy, proxyProblem: cause } = connections;
@@ -116,7 +117,7 @@ async function checkKey(context: Context): Promise<Check[]> {
   let reply: Reply;
   try {
     const client = await context.client();
-    reply = await client.exchange(listModels(), { auth: bearer, timeoutMs: timeoutMs * 3 });
+    reply = await client.exchange(listModels(), { auth: bearer, timeoutMs: connectTimeoutMs * 3 });
   } catch (error) {
     const requestError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
     return [fail('key', requestError, 'The gateway did not respond to GET /v1/models.')];
@@ -196,15 +197,18 @@ async function fetchNewestVersion(address: string): Promise<string> {
     trustedOrigins: [],
     userAgent: `mgw/${version}`,
   };
-  const signal = AbortSignal.timeout(timeoutMs);
-  const options = { gateway, headers: {}, connectTimeoutMs: timeoutMs, signal, onHead: () => undefined };
+  const signal = AbortSignal.timeout(connectTimeoutMs);
+  const options = { gateway, headers: {}, connectTimeoutMs, signal, onHead: () => undefined };
   const unreadableError = (problem: string, cause?: unknown): MgwError =>
     new MgwError('unreachable', `${address} cannot be read: ${problem}`, { retry: 'safe', cause });
   const reply = await follow({ url: address, key: 'never' }, options).catch((error: unknown) => {
     const isRefused = error instanceof MgwError && error.code === 'result_unavailable';
     const refusal = 'it redirects more than five times, or to a disallowed address';
     const problem = isRefused ? refusal : messageOf(error);
-    throw unreadableError(signal.aborted ? `no response within ${timeoutMs / 1000} s` : problem, error);
+    throw unreadableError(
+      signal.aborted ? `no response within ${connectTimeoutMs / 1000} s` : problem,
+      error,
+    );
   });
   const body = await readBounded(
     decodeBody(reply.message, reply.headers['content-encoding']),

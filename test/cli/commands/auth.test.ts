@@ -2,6 +2,8 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { canaryKey, type User } from '../../support/cli.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+import { RawServer } from '../../support/raw-server.ts';
 import { userHere } from '../../support/one-process.ts';
 import { closedPort, httpServer, says, type HttpServer } from '../../support/servers.ts';
 
@@ -92,7 +94,27 @@ describe('auth login', () => {
       expect.stringContaining('MGW_API_KEY is set and takes precedence.'),
     ]);
     expect(gateway.requests).toMatchObject([{ headers: { authorization: 'Bearer key-1' } }]);
-    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });
+    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1', base_url: gateway.url } } });
+  });
+
+  it('stores the address from MGW_BASE_URL, to which the key belongs, not the address of another gateway', async () => {
+    const gateway = await gatewayThat(listing);
+    const user = userHere();
+    await user.run(['auth', 'login', '--no-verify', '--base-url', 'https://first.example'], {
+      stdin: 'key-1',
+    });
+    const env = { MGW_BASE_URL: gateway.url };
+    expect((await user.run(['auth', 'login'], { stdin: 'key-2', env })).code).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-2', base_url: gateway.url } } });
+    const bad = await user.run(['auth', 'login'], {
+      stdin: 'key-3',
+      env: { MGW_BASE_URL: 'http://10.0.0.1' },
+    });
+    expect([bad.code, bad.stderr]).toEqual([
+      2,
+      expect.stringContaining('MGW_BASE_URL http://10.0.0.1: must be'),
+    ]);
+    expect(kept(user)).toMatchObject({ profiles: { default: { api_key: 'key-2' } } });
   });
 
   it('requires the gateway address as an argument if mgw cannot prompt', async () => {
@@ -221,6 +243,23 @@ describe('auth logout', () => {
     expect(stderr).toContain('MGW_API_KEY is still set');
   });
 });
+
+it.each([
+  ['auth login', ['auth', 'login']],
+  ['auth status', ['auth', 'status']],
+  ['doctor', ['doctor']],
+])(
+  'mgw %s ends when the timeout in the settings has passed, even if the gateway never responds',
+  async (_, args) => {
+    const server = await RawServer.start(() => undefined);
+    onEnd(() => server.stop());
+    const run = await userHere(server.url(''), { MGW_TIMEOUT: '500ms' }).run([...args, '--json'], {
+      stdin: canaryKey,
+    });
+    expect(run).toMatchObject({ code: 6, json: { error: { code: 'unreachable' } } });
+    expect(run.stdout).toContain('the deadline passed');
+  },
+);
 
 it('after the key changes, mgw does not attribute a recorded refusal to the new key', async () => {
   const server = await httpServer();

@@ -54,7 +54,8 @@ async function showStatus(context: Context): Promise<Outcome> {
   const { baseUrl, baseUrlProblem, key } = settings;
   const account = await attempt(() => accountOf(requireKey(settings)));
   const { fetchModels } = await import('../../../flows/models.ts');
-  const models = await attempt(async () => (await fetchModels(context)).length);
+  await context.deadline();
+  const models = await attempt(async () => (await fetchModels(context, undefined, { retries: 1 })).length);
   const rows = [
     ['profile', profile, originText(settings.profile)],
     ['base_url', ...baseUrlCells(settings)],

@@ -66,7 +66,7 @@ async function loginLayers(context: Context): Promise<LoginLayers> {
     : { ...layers, flags: { ...layers.flags, baseUrl: withScheme(baseUrl) } };
 }
 
-// Returns the address to save; undefined to keep the configured address.
+// Returns the address to save next to the key, because a key belongs to one gateway. Undefined if there is no address.
 async function addressFor(
   context: Context,
   layers: LoginLayers,
@@ -75,7 +75,7 @@ async function addressFor(
   const { globals, io, progress } = context;
   const allowHttp = globals.allowHttp ?? layers.profile.allow_http ?? false;
   const configured = lookUp(baseUrlRule, layers);
-  if (configured?.source === 'flag') {
+  if (configured !== undefined) {
     const text = String(configured.value);
     try {
       return parseBaseUrl(text, allowHttp);
@@ -83,7 +83,6 @@ async function addressFor(
       throw badSetting('base_url', configured, text, error);
     }
   }
-  if (configured !== undefined) return undefined;
   if (!canPrompt(context, layers)) {
     if (!verify) return undefined;
     throw usageError('No gateway is configured. Add --base-url.', [
@@ -110,10 +109,9 @@ function canPrompt({ io }: Context, layers: Layers): boolean {
   return io.stdin.isTTY === true && !resolveNoInput(layers).value;
 }
 
-async function askForKey(context: Context, layers: Layers, newAddress: string | undefined): Promise<string> {
+async function askForKey(context: Context, layers: Layers, address: string | undefined): Promise<string> {
   const { io } = context;
-  const address = newAddress ?? lookUp(baseUrlRule, layers)?.value;
-  const ofHost = typeof address === 'string' && URL.canParse(address) ? ` of ${new URL(address).host}` : '';
+  const ofHost = address === undefined ? '' : ` of ${new URL(address).host}`;
   const isTerminal = io.stdin.isTTY === true;
   if (isTerminal && !canPrompt(context, layers))
     throw usageError('mgw cannot prompt for the key here. Use standard input: mgw auth login < key-file');
@@ -149,6 +147,7 @@ async function verifyKey(
     signals: interruptions,
   });
   try {
+    await session.deadline();
     return (await fetchModels(session, undefined, { retries: 1 })).length;
   } catch (error) {
     const failure = toMgwError(error);
@@ -191,7 +190,7 @@ function hints({ env }: Layers, newProfile: Profile): string[] {
   const keyVariable = keyVariables.find((name) => env[name] !== undefined);
   return [
     ...(keyVariable === undefined ? [] : [`${keyVariable} is set and takes precedence.`]),
-    ...(newProfile.base_url !== undefined || env['MGW_BASE_URL']
+    ...(newProfile.base_url !== undefined
       ? []
       : ['No gateway is configured. To set one: mgw config set base_url https://…']),
   ];
