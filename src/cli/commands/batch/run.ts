@@ -61,18 +61,24 @@ export async function execute(
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const currency = currencyOf(await context.settings());
-  const report = new BatchReport(file, { ...options, ids: choice.ids }, context.globals, currency);
+  const report = new BatchReport(file, options, context.globals, currency, choice, selection);
   const missing = new Set(choice.ids);
   const printAdvice = advicePrinter(context, file);
   const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);
-    if (!isChosen) report.addSkipped(planned);
-    else if (planned.state !== 'running') printAdvice(planned);
+    if (isChosen) report.addChosen(planned, plan.costOf(planned.work));
+    else report.addSkipped(planned);
+    if (isChosen && planned.state !== 'running') printAdvice(planned);
   });
   await reportProblems(context, file, ready.plan);
   if (ready.plan.bad > 0 && !options.skipBad) {
-    const command = selection === undefined ? ['run', file] : ['retry', file, ...selection];
-    const typed = ['batch', ...command, ...flagsAsTyped(options)];
+    const typed = [
+      'batch',
+      selection ? 'retry' : 'run',
+      file,
+      ...(selection ?? []),
+      ...flagsAsTyped(options),
+    ];
     return { json: planView(batch, ready.plan), error: invalidRowsError(ready.plan, typed) };
   }
   const [badId] = missing;
@@ -85,7 +91,7 @@ export async function execute(
   const results = await openResults(options.results, (text) => context.redact(text));
   const display = new BatchDisplay(context.displayOptions, ready.tally, () => report.money());
   context.progress.showNotesOnly();
-  if (ready.tally.chosen > 0) await display.start();
+  if (chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, file, display, report, { results, signals: deps.signals });
     if (!isQueued) watcher.beforeRow = await queueUpdaterOf(context, display, deps.ledger, batch.name, plan);
