@@ -344,6 +344,18 @@ describe('a gateway that loses the responses', () => {
   });
 });
 
+it('a batch run continues if the gateway accepts a row between those whose responses it loses', async () => {
+  const rows = Array.from({ length: 9 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
+  const file = scene.file('m.csv', clips(...rows));
+  scene.gateway.polls = Infinity;
+  scene.gateway.judge = (prompt) => {
+    if (prompt === 'boat 8') scene.gateway.polls = 0;
+    return prompt === 'boat 4' || prompt === 'boat 8' ? undefined : { kind: 'lose' };
+  };
+  const { batch } = await scene.read('run', file, '--concurrency', '2', '--timeout', '3s');
+  expect(batch.states).toMatchObject({ done: 2, unknown: 7 });
+});
+
 describe('a row that was changed after it was paid for', () => {
   it('is printed with the difference, and is paid for only by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
