@@ -3,7 +3,7 @@ import { pathExists, pathsAt, sameFileName } from '../jobs/output.ts';
 import { keyOfRetry } from '../jobs/ref.ts';
 import type { Plan } from './plan.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
-import { filesOf, pathFor, pathOfTake, type RowEnd } from './row-state.ts';
+import { filesOf, pathFor, pathOfTake, type RowEnd, type Tally } from './row-state.ts';
 
 /** Selects the rows that a command covers, and the rows that the command runs. */
 export interface RowSelection {
@@ -96,6 +96,39 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
     nextRetry: (planned) =>
       ids !== undefined && planned.take.job !== undefined ? withNextTake(planned) : undefined,
   };
+}
+
+/** A row to run, with its state in the plan. */
+export interface ChosenRow {
+  id: string;
+  line: number;
+  take: number;
+  state: RowState;
+  /** Whether the row is remade, and its earlier result was paid for. */
+  isPaid: boolean;
+  /** The paths of the files that the run will save. */
+  paths: string[];
+}
+
+/** The rows to run, by position. */
+export type ChosenRows = Map<number, ChosenRow>;
+
+/** Refuses the chosen rows that would overwrite the file of another row, even with `--force`. */
+export function refuseTaken(plan: Plan, tally: Tally, chosen: ChosenRows): void {
+  for (const [index, { id, line, state, paths }] of chosen) {
+    const owned = paths.flatMap((path) => {
+      const owner = plan.saved.get(sameFileName(path));
+      return owner === undefined || owner.line === line || !pathExists(path) ? [] : [{ path, owner }];
+    })[0];
+    if (owned === undefined) continue;
+    const message = `${owned.path} is the file of the row ${owned.owner.id}, which was paid for; change the output of one of them`;
+    plan.problems.push({ line, field: 'output', message });
+    plan.bad += 1;
+    plan.counts[state] -= 1;
+    plan.chains.recordInvalid(id);
+    tally.refuse(state);
+    chosen.delete(index);
+  }
 }
 
 /** Tracks the rows that a command has chosen and that no run has paid for. */

@@ -4,7 +4,6 @@ import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { problemsOf, problemText } from '../../../batch/manifest/fields.ts';
 import type { PlanDeps } from '../../../batch/plan.ts';
-import type { RowState } from '../../../batch/planned-row.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
@@ -72,13 +71,7 @@ export async function execute(
   });
   await reportProblems(context, file, ready.plan);
   if (ready.plan.bad > 0 && !options.skipBad) {
-    const typed = [
-      'batch',
-      selection ? 'retry' : 'run',
-      file,
-      ...(selection ?? []),
-      ...flagsAsTyped(options),
-    ];
+    const typed = commandAsTyped(file, options, selection);
     return { json: planView(batch, ready.plan), error: invalidRowsError(ready.plan, typed) };
   }
   const [badId] = missing;
@@ -128,16 +121,20 @@ async function queueUpdaterOf(
   return queueUpdater(name, deps, fleet.query, (text) => display.note(context.redact(text)));
 }
 
-// Reports done rows that will be remade, because the user may have selected them by mistake.
+function commandAsTyped(file: string, options: RunBatchOptions, selection?: readonly string[]): string[] {
+  const command = selection === undefined ? 'run' : 'retry';
+  return ['batch', command, file, ...(selection ?? []), ...flagsAsTyped(options)];
+}
+
+// Reports rows with a result that will be remade, because the user may have selected them by mistake.
 function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
-  const ids = [...chosen.values()].flatMap(({ id, state }) => (paidStates.includes(state) ? [id] : []));
+  const ids = [...chosen.values()].flatMap(({ id, isPaid }) => (isPaid ? [id] : []));
   if (ids.length === 0) return;
   const shownIds = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
   const others = ids.length > shownIds.length ? ` and ${ids.length - shownIds.length} more` : '';
   progress.note(`Already paid for, but will be remade and paid for again: ${shownIds.join(', ')}${others}.`);
 }
 
-const paidStates: readonly RowState[] = ['done', 'failed', 'changed', 'stale'];
 const maxNamed = 10;
 
 function watcherOf(
