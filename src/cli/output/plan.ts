@@ -169,7 +169,8 @@ export function commandOf(
     if (error?.code === 'output_exists') return [...fetchTo(job, pathFor(path, job)), '--force'];
     if (state === 'done' && object !== undefined) return fetchTo(job, object);
   }
-  const isGone = error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
+  const isLost = error?.code === 'not_found' && error.charged === 'yes' && job?.state === 'succeeded';
+  const isGone = isLost || error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
   // `batch run` does not repeat a retry that has no record.
   const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
   return isGone || isUnsentRetry ? repeated(repeat, '--id', id) : rowCommand(id, state, job, repeat);
