@@ -80,6 +80,8 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       return (
         isOfKind(state) ||
         (isChanged && changes !== undefined) ||
+        // Not remade without --changed, but reported.
+        (isFailed && state === 'changed' && take.job?.state === 'failed') ||
         (take.number > 1 && !settledStates.has(state))
       );
     },
@@ -137,6 +139,7 @@ export class UnpaidRows {
   /** The highest cost of each unpaid row, by id. */
   readonly #costs = new Map<string, Decimal>();
   readonly #paidAgain = new Set<string>();
+  readonly #ended = new Set<string>();
 
   constructor(choice: RowSelection) {
     this.#choice = choice;
@@ -155,6 +158,7 @@ export class UnpaidRows {
   /** Records a row's outcome. */
   record({ planned, job, isPaid, error }: RowEnd, state: RowState): void {
     const { id, take } = planned;
+    this.#ended.add(id);
     const isAccepted = error === undefined || (job?.handle ?? error.handle) !== undefined;
     if (isPaid || isAccepted || state === 'unknown') this.#costs.delete(id);
     // A budget may refuse the retry of a row whose paid result is gone.
@@ -166,6 +170,11 @@ export class UnpaidRows {
   /** The ids of the unpaid rows. */
   get ids(): string[] {
     return [...this.#costs.keys()];
+  }
+
+  /** Whether the command did not start some of the unpaid rows. */
+  get hasUnstarted(): boolean {
+    return this.ids.some((id) => !this.#ended.has(id));
   }
 
   /** The highest cost of the unpaid rows. */

@@ -168,8 +168,7 @@ export class BatchReport {
     const unfinished = this.#unfinished
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
-    // Omits rows over the budget, because the run's error reports the budget that they need. The command that it
-    // suggests does not pay again for the others.
+    // Omits the rows that the error's own command covers, and those that it must not pay for again.
     const reportable =
       stopError?.budget === undefined
         ? unfinished
@@ -184,7 +183,9 @@ export class BatchReport {
       context.progress.note(
         `… and ${unreported.length - maxShown} more: mgw batch status ${shellWord(this.#repeat.file)}`,
       );
-    for (const command of commandsFor(reportable, this.#repeat).slice(0, maxShown))
+    const isStopped = stopError !== undefined && stopError.budget === undefined && this.#unpaid.hasUnstarted;
+    const rest = isStopped ? [{ id: '', state: 'new' as const, next: this.#restCommand() }] : [];
+    for (const command of commandsFor([...rest, ...reportable], this.#repeat).slice(0, maxShown))
       context.progress.note(`→ ${this.#words(command)}`);
     if (tally.files > 0)
       context.progress.note(
@@ -249,7 +250,7 @@ export class BatchReport {
   // The error is about one row, but its "Nothing was charged" would read as true of the whole run.
   #withCharges(stopError: MgwError): MgwError {
     const [paid, doubtful] = [this.#paidRows, this.#doubtfulRows];
-    if (stopError.charged !== 'no' || paid + doubtful === 0) return stopError;
+    if (stopError.charged === 'yes' || paid + doubtful === 0) return stopError;
     const texts = [
       ...(paid > 0 ? [`paid for ${counted(paid, 'row')} before that`] : []),
       ...(doubtful > 0 ? [`may have paid for ${counted(doubtful, 'row')} in doubt`] : []),
@@ -259,7 +260,8 @@ export class BatchReport {
       ? 'Running the command again pays for those rows again: use --id only for the other rows.'
       : 'Running the command again does not pay for those rows again.';
     const text = `${stopError.message} This run ${texts.join(' and ')}. ${advice}`;
-    const retry = isPaidAgain ? 'never' : stopError.retry === 'safe' ? 'resume' : stopError.retry;
+    const canResume = stopError.retry === 'safe' || stopError.charged === 'maybe';
+    const retry = isPaidAgain ? 'never' : canResume ? 'resume' : stopError.retry;
     return stopError.with({ charged: paid > 0 ? 'yes' : 'maybe', retry, parts: 'rows' }, text);
   }
 
