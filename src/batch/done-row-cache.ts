@@ -1,8 +1,10 @@
 import { hash } from 'node:crypto';
 import { appendFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import * as z from 'zod/mini';
 import { logOf } from '../files/claim-log.ts';
-import type { Job, JobFile } from '../job.ts';
+import type { Job } from '../job.ts';
+import { tryParseJson } from '../json.ts';
 import { namedJob, keyOfRetry } from '../jobs/ref.ts';
 import { type OutputPlace, pathExists } from '../jobs/output.ts';
 import { checkedLine, textOfLine } from '../ledger/event-log.ts';
@@ -17,25 +19,27 @@ import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned
 import { mayRefer } from './row-graph.ts';
 import { filesOf, isPresent } from './row-state.ts';
 
-/** A done row's cached record. */
-export interface DoneRow {
-  id: string;
+const doneRow = z.object({
+  id: z.string(),
   /** True if the manifest contains the row's id. */
-  isNamed: boolean;
+  isNamed: z.boolean(),
   /** The hash of the row's request. */
-  hash: string;
+  hash: z.string(),
   /** The row's output path in the plan. */
-  path: string;
+  path: z.string(),
   /** The path of the latest retry's file, if it differs from `path`. */
-  retryPath?: string | undefined;
+  retryPath: z.optional(z.string()),
   /** The number of files that the row requests. */
-  count: number;
-  take: number;
-  job: string;
+  count: z.number(),
+  take: z.number(),
+  job: z.string(),
   /** The job's version in the ledger. */
-  version: string;
-  files: Pick<JobFile, 'path' | 'bytes'>[];
-}
+  version: z.string(),
+  files: z.array(z.object({ path: z.string(), bytes: z.number() })),
+});
+
+/** A done row's cached record. */
+export type DoneRow = z.infer<typeof doneRow>;
 
 const markLength = 32;
 const markStart = '{"mark":"'.length;
@@ -97,13 +101,12 @@ export class DoneRowCache {
     return hash('sha256', JSON.stringify(values)).slice(0, markLength);
   }
 
-  /** Returns a row's cached record; undefined if there is none. */
+  /** Returns a row's cached record; undefined if there is none, or if a different version of mgw wrote it. */
   find(key: string | undefined): DoneRow | undefined {
     const start = key === undefined ? undefined : this.#starts.get(key);
     if (start === undefined) return undefined;
     const line = this.#bytes.toString('utf8', start, this.#bytes.indexOf(newline, start));
-    const text = textOfLine(line);
-    return text === undefined ? undefined : (JSON.parse(text) as DoneRow);
+    return z.safeParse(doneRow, tryParseJson(textOfLine(line) ?? '')).data;
   }
 
   /** Adds a done row. Rows are written in groups. Call {@link write} to write the last group. */

@@ -68,6 +68,8 @@ export interface Plan {
   costs: Map<string, Sum>;
   /** The line of the row that owns each output path. Paths are normalized by `sameFileName`. */
   paths: Map<string, number>;
+  /** The row that each recorded file of a latest take belongs to. Paths are normalized by `sameFileName`. */
+  saved: Map<string, { id: string; line: number }>;
 }
 
 /**
@@ -149,6 +151,7 @@ class Planning {
       cost: new Sum(),
       costs: new Map(),
       paths: new Map(),
+      saved: new Map(),
     };
   }
 
@@ -268,8 +271,11 @@ class Planning {
   }
 
   async #count(planned: PlannedRow): Promise<PlannedRow> {
-    const { state, work, take } = planned;
+    const { id, row, state, work, take } = planned;
     this.plan.counts[state] += 1;
+    for (const path of (take.job?.files ?? []).map((file) => sameFileName(file.path)))
+      if (this.plan.paths.get(path) === row.line || !this.plan.saved.has(path))
+        this.plan.saved.set(path, { id, line: row.line });
     this.plan.chains.record(planned);
     if (state === 'done' && take.job !== undefined) await rememberRow(planned, take.job, this.#deps);
     if (state === 'new' || state === 'rejected') this.#addCost(work);

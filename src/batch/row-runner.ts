@@ -50,7 +50,7 @@ export interface RunOptions extends RowOptions {
  * The maximum number of downloads and of rows that wait for a retry, in addition to tasks in progress at the gateway.
  */
 const maxInParallel = 8;
-/** The run stops after this number of consecutive rows that could not reach the gateway or are in doubt. */
+/** The run stops after this number of rows in doubt or without a connection, with no accepted row in between. */
 const maxConsecutiveFailures = 5;
 
 /**
@@ -176,6 +176,7 @@ export class BatchRun {
     let isPaid = false;
     const onPaid = (): void => {
       isPaid = true;
+      this.#consecutiveFailures = 0;
     };
     for (;;) {
       const endedBefore = this.#endedCount;

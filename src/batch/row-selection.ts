@@ -1,8 +1,9 @@
+import { add, type Decimal, zero } from '../decimal.ts';
 import { pathExists, pathsAt, sameFileName } from '../jobs/output.ts';
 import { keyOfRetry } from '../jobs/ref.ts';
 import type { Plan } from './plan.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
-import { filesOf, pathFor, pathOfTake } from './row-state.ts';
+import { filesOf, pathFor, pathOfTake, type RowEnd, type Tally } from './row-state.ts';
 
 /** Selects the rows that a command covers, and the rows that the command runs. */
 export interface RowSelection {
@@ -79,6 +80,8 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
       return (
         isOfKind(state) ||
         (isChanged && changes !== undefined) ||
+        // Not remade without --changed, but reported.
+        (isFailed && state === 'changed' && take.job?.state === 'failed') ||
         (take.number > 1 && !settledStates.has(state))
       );
     },
@@ -95,6 +98,94 @@ export function retryOf(rows: RetriedRows, force: boolean): RowSelection {
     nextRetry: (planned) =>
       ids !== undefined && planned.take.job !== undefined ? withNextTake(planned) : undefined,
   };
+}
+
+/** A row to run, with its state in the plan. */
+export interface ChosenRow {
+  id: string;
+  line: number;
+  take: number;
+  state: RowState;
+  /** Whether the row is remade, and its earlier result was paid for. */
+  isPaid: boolean;
+  /** The paths of the files that the run will save. */
+  paths: string[];
+}
+
+/** The rows to run, by position. */
+export type ChosenRows = Map<number, ChosenRow>;
+
+/** Refuses the chosen rows that would overwrite the file of another row, even with `--force`. */
+export function refuseTaken(plan: Plan, tally: Tally, chosen: ChosenRows): void {
+  for (const [index, { id, line, state, paths }] of chosen) {
+    const owned = paths.flatMap((path) => {
+      const owner = plan.saved.get(sameFileName(path));
+      return owner === undefined || owner.line === line || !pathExists(path) ? [] : [{ path, owner }];
+    })[0];
+    if (owned === undefined) continue;
+    const message = `${owned.path} is the file of the row ${owned.owner.id}, which was paid for; change the output of one of them`;
+    plan.problems.push({ line, field: 'output', message });
+    plan.bad += 1;
+    plan.counts[state] -= 1;
+    plan.chains.recordInvalid(id);
+    tally.refuse(state);
+    chosen.delete(index);
+  }
+}
+
+/** Tracks the rows that a command has chosen and that no run has paid for. */
+export class UnpaidRows {
+  readonly #choice: RowSelection;
+  /** The highest cost of each unpaid row, by id. */
+  readonly #costs = new Map<string, Decimal>();
+  readonly #paidAgain = new Set<string>();
+  readonly #ended = new Set<string>();
+
+  constructor(choice: RowSelection) {
+    this.#choice = choice;
+  }
+
+  /** Adds a chosen row, unless an earlier run has paid for it. */
+  add({ id, state }: PlannedRow, cost = zero): void {
+    if (state !== 'running') this.#costs.set(id, cost);
+  }
+
+  /** Removes a row that the command leaves unchanged. */
+  remove(id: string): void {
+    this.#costs.delete(id);
+  }
+
+  /** Records a row's outcome. */
+  record({ planned, job, isPaid, error }: RowEnd, state: RowState): void {
+    const { id, take } = planned;
+    this.#ended.add(id);
+    const isAccepted = error === undefined || (job?.handle ?? error.handle) !== undefined;
+    if (isPaid || isAccepted || state === 'unknown') this.#costs.delete(id);
+    // A budget may refuse the retry of a row whose paid result is gone.
+    else if (error.budget !== undefined) this.#costs.set(id, this.#costs.get(id) ?? zero);
+    const next = isPaid ? this.#choice.rowToRun({ ...planned, state }, take.number) : undefined;
+    if (next !== undefined && next.take.number > take.number) this.#paidAgain.add(id);
+  }
+
+  /** The ids of the unpaid rows. */
+  get ids(): string[] {
+    return [...this.#costs.keys()];
+  }
+
+  /** Whether the command did not start some of the unpaid rows. */
+  get hasUnstarted(): boolean {
+    return this.ids.some((id) => !this.#ended.has(id));
+  }
+
+  /** The highest cost of the unpaid rows. */
+  get cost(): Decimal {
+    return [...this.#costs.values()].reduce(add, zero);
+  }
+
+  /** Whether the same command would pay again for the given row, or for any row, that it has paid for. */
+  isPaidAgain(id?: string): boolean {
+    return id === undefined ? this.#paidAgain.size > 0 : this.#paidAgain.has(id);
+  }
 }
 
 // If the row's `output` was changed and then changed back, the file at its path belongs to an earlier take.

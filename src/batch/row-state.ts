@@ -5,7 +5,7 @@ import { deniesModelOrVoice } from '../http/failures.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { changesFrom } from '../jobs/differences.ts';
-import { latestRetry } from '../jobs/ref.ts';
+import { keyOfRetry, latestRetry } from '../jobs/ref.ts';
 import { type JobDeps, fingerprintOf } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { isSameOutput, pathsAt } from '../jobs/output.ts';
@@ -48,6 +48,11 @@ export async function rowStatusOf(
   const { job } = take;
   if (job === undefined) return { state: 'new', take };
   const changes = changesOf(job, work, deps);
+  // The gateway refused the earlier request at no cost, so the new request needs no retry.
+  if (changes !== undefined && shownState(job) === 'rejected') {
+    const number = take.number + 1;
+    return { state: 'new', take: { number, key: keyOfRetry(key, number) } };
+  }
   const retryPath = recordedRetryPath(job, path);
   const status = retryPath === undefined ? { take } : { take, path: retryPath, rowPath: path };
   const state = stateOf(job, retryPath ?? path, countOf(work), deps);

@@ -1,9 +1,10 @@
 import type { FlowDeps } from '../flows/settings.ts';
 import { MgwError, toMgwError } from '../errors.ts';
-import type { RowSelection } from './row-selection.ts';
+import { pathsAt } from '../jobs/output.ts';
+import { type ChosenRow, type ChosenRows, refuseTaken, type RowSelection } from './row-selection.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
 import { rememberRow } from './done-row-cache.ts';
-import { type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
+import { countOf, type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
 import { BatchRun, type RunOptions, type RunWatcher } from './row-runner.ts';
 import { removeRowLeftovers, stateAfter, Tally, type RowEnd } from './row-state.ts';
 import { problemsOf } from './manifest/fields.ts';
@@ -41,13 +42,19 @@ export async function readyRun(
   onRow: (planned: PlannedRow, isChosen: boolean) => void,
 ): Promise<ReadyRun> {
   const tally = new Tally();
-  const chosen = new Map<number, ChosenRow>();
+  const chosen: ChosenRows = new Map();
   let needsFrames = false;
   const plan = await planBatch(batch, deps.plan, async (planned) => {
     if (!choice.isInScope(planned)) return;
     const { state, id, work, take } = planned;
-    const isChosen = choice.rowToRun(planned, take.number) !== undefined;
-    if (isChosen) chosen.set(planned.row.index, { id, take: take.number, state });
+    const toRun = choice.rowToRun(planned, take.number);
+    const isChosen = toRun !== undefined;
+    const isPaid = state !== 'running' && take.job?.state === 'succeeded';
+    if (isChosen) {
+      const { row } = planned;
+      const paths = pathsAt(toRun.path, countOf(work));
+      chosen.set(row.index, { id, line: row.line, take: take.number, state, isPaid, paths });
+    }
     needsFrames ||= isChosen && state !== 'running' && needsFrame(work);
     tally.count(state, isChosen);
     onRow(planned, isChosen);
@@ -55,6 +62,7 @@ export async function readyRun(
   });
   tally.bad = plan.bad;
   tally.counts.done += plan.known;
+  refuseTaken(plan, tally, chosen);
   return { plan, tally, chosen, needsFrames };
 }
 
@@ -205,13 +213,6 @@ function withTally(
       if (end.error !== undefined) await settle(end, stateAfter(end));
     },
   };
-}
-
-/** A row to run, with its state in the plan. */
-interface ChosenRow {
-  id: string;
-  take: number;
-  state: RowState;
 }
 
 /** A chosen row, as read from the manifest. */

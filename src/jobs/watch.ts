@@ -49,6 +49,7 @@ export async function watch(
   // Use the monotonic clock, because the time of day may be changed during the wait. The time of day is used only for a
   // job that was submitted before the wait.
   const isNew = (): boolean =>
+    current.state !== 'succeeded' &&
     deps.clock.monotonic() - startedAt <= notFoundGraceMs &&
     (!options.atOnce || isTooNew(current, deps.clock.now()));
   const warn = onChange(deps.note);

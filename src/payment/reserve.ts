@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Budget, BudgetState, Charge, ChargeOutcome, Decision, Limit } from '../budget/budget.ts';
-import { add, excess, formatDecimal, parseDecimal, zero, type Decimal } from '../decimal.ts';
+import { add, excess, formatDecimal, max, parseDecimal, zero, type Decimal } from '../decimal.ts';
 import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
 import type { AttemptMoney, JobCost } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
@@ -160,23 +160,43 @@ function exceededError(
   });
 }
 
+/**
+ * Returns the budget limit that the rest of a batch needs; undefined if the error is not about a budget's limit.
+ * @param cost the highest possible cost of the rows that are not paid for
+ */
+export function neededLimit(error: MgwError | undefined, cost: Decimal): string | undefined {
+  const { limit, spent, reserved, exceeded_by: missing } = error?.budget ?? {};
+  if (limit === undefined || missing === undefined) return undefined;
+  const committed = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
+  return formatDecimal(max(add(parseDecimal(limit), parseDecimal(missing)), add(committed, cost)));
+}
+
+/** Returns a budget's error with the given limit in the command that raises the budget. `rest` names the unpaid rows. */
+export function raisedTo(limit: string, error: MgwError, rest = 'rest of the batch'): MgwError {
+  const { message, next = [] } = error;
+  // mgw budget set NAME AMOUNT, or mgw batch enqueue NAME --again --budget AMOUNT
+  const at = next.includes('--budget') ? next.indexOf('--budget') + 1 : 4;
+  const raise = [...next.slice(0, at), limit, ...next.slice(at + 1)];
+  return error.with({ next: raise }, `${message} The ${rest} needs a limit of ${limit}.`);
+}
+
 function shortfallOf(
   { name }: Allowance,
   amount: Decimal | undefined,
   { limit, spent, reserved }: BudgetState,
 ): BudgetShortfall {
   const used = add(spent, reserved);
-  const max = limit?.amount ?? zero;
+  const amountLimit = limit?.amount ?? zero;
   return {
     name,
     ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
     spent: formatDecimal(spent),
     reserved: formatDecimal(reserved),
-    left: formatDecimal(excess(max, used)),
+    left: formatDecimal(excess(amountLimit, used)),
     ...(amount !== undefined && {
       cost_at_most: formatDecimal(amount),
       // Another process may have released an amount since this payment was refused.
-      exceeded_by: formatDecimal(excess(add(used, amount), max)),
+      exceeded_by: formatDecimal(excess(add(used, amount), amountLimit)),
     }),
   };
 }

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { checkedLine } from '../../src/ledger/event-log.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { clips, openScene, type Scene } from './scene.ts';
 
@@ -37,6 +38,16 @@ describe('the cache of done rows', () => {
     expect((await scene.read('run', file)).batch).toMatchObject({ rows: 3, states: { done: 3 } });
     expect(lines()).toBe(3);
     expect(scene.gateway.requests).toEqual([]);
+  });
+
+  it('is not used for a row whose record lacks a field', async () => {
+    const cached = readFileSync(known(), 'utf8').split('\n').filter(Boolean);
+    const older = cached.map((line) =>
+      checkedLine({ ...(JSON.parse(line) as object), crc: undefined, count: undefined }),
+    );
+    writeFileSync(known(), `${older.join('\n')}\n`);
+    expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 3 });
+    expect(lines()).toBe(6);
   });
 
   it('is not used for rows whose jobs have changed', async () => {

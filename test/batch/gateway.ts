@@ -46,6 +46,8 @@ export interface BatchGateway extends Origin {
   samples: number;
   /** Tasks whose files no longer exist. */
   gone: Set<string>;
+  /** Whether the gateway responds to each query with 404, because its tasks have expired. */
+  isExpired: boolean;
   /** Returns all submissions. */
   posts(): Seen[];
   /** Returns all requests for the model list. */
@@ -149,6 +151,10 @@ export async function startBatchGateway(): Promise<BatchGateway> {
   };
   const query = (path: string, response: ServerResponse): void => {
     const id = path.split('/').pop() ?? '';
+    if (gateway.isExpired) {
+      json(response, { code: 'task_not_exist', message: 'task_not_exist' }, 404);
+      return;
+    }
     const { isDone, isDoomed } = look(id);
     if (path.startsWith('/v1beta/')) {
       const name = path.slice('/v1beta/'.length);
@@ -184,6 +190,7 @@ export async function startBatchGateway(): Promise<BatchGateway> {
     underWay: () => [...tasks.values()].filter((task) => task.isKnown && task.polls <= gateway.polls).length,
     samples: 1,
     gone: new Set(),
+    isExpired: false,
     posts: () =>
       gateway.requests.filter(
         ({ method, headers }) => method === 'POST' && headers['x-tc-action'] !== 'DescribeTaskDetail',

@@ -150,3 +150,12 @@ it('the error for an unknown batch name suggests mgw batch ls', async () => {
   const { json } = await batch('status', 'nope', '--json');
   expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });
 });
+
+it('a path with --format is a file, not the name of a batch', async () => {
+  const { json } = await batch('run', 'missing.txt', '--format', 'csv', '--json');
+  expect(json).toMatchObject({
+    exit_code: 2,
+    error: { message: expect.stringContaining('missing.txt') as string },
+  });
+  expect(JSON.stringify(json)).not.toContain('No batch named');
+});

@@ -338,10 +338,26 @@ describe('a gateway that loses the responses', () => {
       11,
       expect.stringContaining('The run stopped after 5 consecutive failures. The last one:'),
     ]);
+    expect(stderr).toContain(
+      'This run may have paid for 5 rows in doubt. Running the command again does not pay',
+    );
+    expect(stderr).toContain(`→ mgw batch run ${file} `);
     expect(scene.gateway.posts()).toHaveLength(5);
     scene.gateway.judge = () => undefined;
     expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 7, unknown: 5 });
   });
+});
+
+it('a batch run continues if the gateway accepts a row between those whose responses it loses', async () => {
+  const rows = Array.from({ length: 9 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
+  const file = scene.file('m.csv', clips(...rows));
+  scene.gateway.polls = Infinity;
+  scene.gateway.judge = (prompt) => {
+    if (prompt === 'boat 8') scene.gateway.polls = 0;
+    return prompt === 'boat 4' || prompt === 'boat 8' ? undefined : { kind: 'lose' };
+  };
+  const { batch } = await scene.read('run', file, '--concurrency', '2', '--timeout', '3s');
+  expect(batch.states).toMatchObject({ done: 2, unknown: 7 });
 });
 
 describe('a row that was changed after it was paid for', () => {
@@ -603,6 +619,28 @@ describe('a row whose result is no longer available at the gateway', () => {
     expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
+});
+
+it('a finished row whose task has expired is reported at once, with the retry that remakes it', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat']));
+  await scene.batch('run', file);
+  rmSync(scene.at('a.mp4'));
+  scene.gateway.isExpired = true;
+  const { exit_code, rows } = await scene.read('run', file, '--timeout', '3s');
+  expect({ exit_code, rows }).toMatchObject({
+    exit_code: 11,
+    rows: [{ id: 'a', next: expect.arrayContaining(['retry', '--id', 'a']) as string[] }],
+  });
+});
+
+it('a retry of failed rows reports a failed row that was changed, and does not remake it', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat']));
+  once('a boat', { kind: 'doom' });
+  await scene.batch('run', file);
+  scene.file('m.csv', clips(['a', 'a ship']));
+  const { exit_code, rows } = await scene.read('retry', file, '--failed');
+  expect({ exit_code, rows }).toMatchObject({ exit_code: 11, rows: [{ id: 'a', state: 'changed' }] });
+  expect(charges()).toEqual({ 'a boat': 1 });
 });
 
 it('a row whose download failed is saved at no charge by the suggested command', async () => {

@@ -13,7 +13,7 @@ import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { outputOption, single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
-import { neededLimit, raisedTo } from '../output/batch-report.ts';
+import { neededLimit, raisedTo } from '../../payment/reserve.ts';
 import { isOverBudget } from '../output/plan.ts';
 import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';

@@ -1,4 +1,4 @@
-import type { RowSelection } from '../../batch/row-selection.ts';
+import { everyRow, type RowSelection, UnpaidRows } from '../../batch/row-selection.ts';
 import type { Batch } from '../../batch/plan.ts';
 import { labelOf, type PlannedRow, type RowState } from '../../batch/planned-row.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
@@ -7,13 +7,14 @@ import { flagsAsTyped, type RunBatchOptions } from '../commands/batch/options.ts
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
 import { stateCounts } from './batch-display.ts';
-import { appendSummary, type Cell, markdownTable } from './github.ts';
+import { appendRows } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
 import {
   type RepeatCommand,
   commandOf,
   commandsFor,
+  repeated,
   planView,
   rowView,
   explainSkipped,
@@ -21,13 +22,14 @@ import {
   isOverBudget,
   failureText,
 } from './plan.ts';
-import { add, type Decimal, excess, formatDecimal, max, parseDecimal, zero } from '../../decimal.ts';
+import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { commandWithGlobals } from '../../flows/next.ts';
 import { showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
 import type { Job, JobFile } from '../../job.ts';
+import { neededLimit, raisedTo } from '../../payment/reserve.ts';
 import { counted, printableLine } from '../../printable.ts';
 
 /** An unfinished row, and the command that continues it. */
@@ -55,8 +57,7 @@ export class BatchReport {
   readonly #unfinished: UnfinishedRow[] = [];
   /** The amount spent so far; undefined until a row with a known price has been paid for. */
   #spent: Decimal | undefined;
-  /** The cost of planned rows that any run has paid for, or may have paid for, since the plan was made. */
-  #paidSincePlan = zero;
+  readonly #unpaid: UnpaidRows;
   #unpriced = 0;
   #paidRows = 0;
   /** The number of rows that this run sent without learning whether they were accepted. */
@@ -64,22 +65,34 @@ export class BatchReport {
   /** The number of rows with a file that differs from the request. */
   #differing = 0;
 
-  /** @param currency the currency name to print after amounts; not needed to report single rows */
+  /**
+   * @param currency the currency name to print after amounts; not needed to report single rows
+   * @param selection the flags with which `batch retry` selects its rows
+   */
   constructor(
     file: string,
-    options: RunBatchOptions & Pick<RowSelection, 'ids'>,
+    options: RunBatchOptions,
     globals: Globals,
     currency = '',
+    choice: RowSelection = everyRow,
+    selection?: readonly string[],
   ) {
     this.#currency = currency;
-    this.#repeat = { file, flags: flagsAsTyped(options), isById: options.ids !== undefined };
+    this.#unpaid = new UnpaidRows(choice);
+    this.#repeat = { file, flags: flagsAsTyped(options), selection, isById: choice.ids !== undefined };
     this.#isStrict = options.strict ?? false;
     this.#globals = globals;
   }
 
+  /** Adds a row to run, with its highest cost. */
+  addChosen(planned: PlannedRow, cost: Decimal | undefined): void {
+    this.#unpaid.add(planned, cost);
+  }
+
   /** Reports a row that the run does not change. */
   addSkipped(planned: PlannedRow): void {
-    const { state, take } = planned;
+    const { id, state, take } = planned;
+    this.#unpaid.remove(id);
     if (state === 'done') {
       this.#checkFiles(planned, take.job, take.job?.files ?? [], false);
       return;
@@ -92,11 +105,8 @@ export class BatchReport {
   /** Reports a row that has ended. */
   addEnded(end: RowEnd, state: RowState): void {
     const { planned, job, files, isPaid, error } = end;
-    const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
-    const isAccepted = (job?.handle ?? error?.handle) !== undefined;
+    this.#unpaid.record(end, state);
     const isInDoubt = state === 'unknown';
-    if (wasToBePaid && (isAccepted || isInDoubt))
-      this.#paidSincePlan = add(this.#paidSincePlan, parseDecimal(job?.cost?.at_most ?? '0'));
     if (isPaid) this.#paidRows += 1;
     else if (isInDoubt) this.#doubtfulRows += 1;
     if (isPaid || isInDoubt) this.#addCost(job?.cost?.at_most);
@@ -154,14 +164,16 @@ export class BatchReport {
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
-    const limit = neededLimit(stopError, excess(plan.cost.known, this.#paidSincePlan));
+    const limit = neededLimit(stopError, this.#unpaid.cost);
     const budget = stopError?.budget?.name.startsWith('batch ') ? limit : undefined;
     const unfinished = this.#unfinished
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
-    // Omits rows over the budget, because the run's error reports the budget that they need.
+    // Omits the rows that the error's own command covers, and those that it must not pay for again.
     const reportable =
-      stopError?.budget === undefined ? unfinished : unfinished.filter((row) => !row.isOverBudget);
+      stopError?.budget === undefined
+        ? unfinished
+        : unfinished.filter((row) => !row.isOverBudget && !this.#unpaid.isPaidAgain(row.id));
     if (this.#differing > 0)
       context.progress.note(
         `${counted(this.#differing, 'row')} with a file that differs from the request: ${this.#words(['mgw', 'jobs', 'ls', '--mismatched', '--batch', batch.name])}`,
@@ -172,13 +184,15 @@ export class BatchReport {
       context.progress.note(
         `… and ${unreported.length - maxShown} more: mgw batch status ${shellWord(this.#repeat.file)}`,
       );
-    for (const command of commandsFor(reportable, this.#repeat).slice(0, maxShown))
+    const isStopped = stopError !== undefined && stopError.budget === undefined && this.#unpaid.hasUnstarted;
+    const rest = isStopped ? [{ id: '', state: 'new' as const, next: this.#restCommand() }] : [];
+    for (const command of commandsFor([...rest, ...reportable], this.#repeat).slice(0, maxShown))
       context.progress.note(`→ ${this.#words(command)}`);
     if (tally.files > 0)
       context.progress.note(
         `To view the results: ${this.#words(['mgw', 'jobs', 'gallery', '--batch', batch.name, '--serve'])}`,
       );
-    await this.#stepSummary(context, summary, unfinished);
+    await appendRows('mgw batch', summary, unfinished.slice(0, maxShown), context);
     const view = planView(batch, plan);
     return {
       json: {
@@ -217,27 +231,34 @@ export class BatchReport {
   // Suggests a limit that covers the rows over the budget and the rows not started.
   #withLimit(stopError: MgwError, limit: string | undefined, budget: string | undefined): MgwError {
     if (limit === undefined) return stopError;
-    if (budget === undefined) return raisedTo(limit, stopError);
-    const overBudget = this.#unfinished.filter(({ isOverBudget }) => isOverBudget);
-    const [command] = commandsFor(overBudget, this.#repeat);
-    const text = `${stopError.message} For the rest of the batch: --budget ${budget}.`;
-    return stopError.with(command === undefined ? {} : { next: withBudget(command, budget) }, text);
+    const rest = `rest of ${this.#repeat.selection === undefined ? 'the batch' : 'this retry'}`;
+    if (budget === undefined) return raisedTo(limit, stopError, rest);
+    const text = `${stopError.message} For the ${rest}: --budget ${budget}.`;
+    return stopError.with({ next: withBudget(this.#restCommand(), budget) }, text);
+  }
+
+  // Returns the command that runs the unpaid rows, and pays for no other row.
+  #restCommand(): string[] {
+    const ids = this.#unpaid.ids.flatMap((id) => ['--id', id]);
+    const isById = this.#repeat.isById || this.#unpaid.isPaidAgain();
+    return repeated(this.#repeat, ...((isById ? ids : this.#repeat.selection) ?? []));
   }
 
   // The error is about one row, but its "Nothing was charged" would read as true of the whole run.
   #withCharges(stopError: MgwError): MgwError {
     const [paid, doubtful] = [this.#paidRows, this.#doubtfulRows];
-    if (stopError.charged !== 'no' || paid + doubtful === 0) return stopError;
+    if (stopError.charged === 'yes' || paid + doubtful === 0) return stopError;
     const texts = [
       ...(paid > 0 ? [`paid for ${counted(paid, 'row')} before that`] : []),
       ...(doubtful > 0 ? [`may have paid for ${counted(doubtful, 'row')} in doubt`] : []),
     ];
-    // `batch retry --id` remakes a row even if it is done.
-    const advice = this.#repeat.isById
+    const isPaidAgain = this.#unpaid.isPaidAgain();
+    const advice = isPaidAgain
       ? 'Running the command again pays for those rows again: use --id only for the other rows.'
       : 'Running the command again does not pay for those rows again.';
     const text = `${stopError.message} This run ${texts.join(' and ')}. ${advice}`;
-    const retry = this.#repeat.isById ? 'never' : stopError.retry === 'safe' ? 'resume' : stopError.retry;
+    const canResume = stopError.retry === 'safe' || stopError.charged === 'maybe';
+    const retry = isPaidAgain ? 'never' : canResume ? 'resume' : stopError.retry;
     return stopError.with({ charged: paid > 0 ? 'yes' : 'maybe', retry, parts: 'rows' }, text);
   }
 
@@ -255,38 +276,6 @@ export class BatchReport {
   #words(command: string[]): string {
     return commandWithGlobals(command, this.#globals).map(shellWord).join(' ');
   }
-
-  async #stepSummary(context: Context, summary: string, unfinished: readonly UnfinishedRow[]): Promise<void> {
-    const rows = unfinished
-      .slice(0, maxShown)
-      .map(({ id, state, reason, next }) => [id, state, reason, next.map(shellWord).join(' ')]);
-    const head = ['row', 'state', 'reason', 'next'];
-    const lines = (cell: Cell): string[] => [
-      cell(summary),
-      ...(rows.length === 0 ? [] : ['', ...markdownTable(head, rows, cell)]),
-    ];
-    await appendSummary('mgw batch', lines, context);
-  }
-}
-
-/**
- * Returns the budget limit that the rest of a batch needs; undefined if the error is not about a budget's limit.
- * @param cost the highest possible cost of the rows that are not paid for
- */
-export function neededLimit(error: MgwError | undefined, cost: Decimal): string | undefined {
-  const { limit, spent, reserved, exceeded_by: missing } = error?.budget ?? {};
-  if (limit === undefined || missing === undefined) return undefined;
-  const committed = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
-  return formatDecimal(max(add(parseDecimal(limit), parseDecimal(missing)), add(committed, cost)));
-}
-
-/** Returns a budget's error with the given limit in the command that raises the budget. */
-export function raisedTo(limit: string, error: MgwError): MgwError {
-  const { message, next = [] } = error;
-  // mgw budget set NAME AMOUNT, or mgw batch enqueue NAME --again --budget AMOUNT
-  const at = next.includes('--budget') ? next.indexOf('--budget') + 1 : 4;
-  const raise = [...next.slice(0, at), limit, ...next.slice(at + 1)];
-  return error.with({ next: raise }, `${message} The rest of the batch needs a limit of ${limit}.`);
 }
 
 function unfinishedView({ line, id, state, reason, next }: UnfinishedRow): Record<string, unknown> {

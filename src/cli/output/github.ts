@@ -97,20 +97,31 @@ function codeSpan(text: string): string {
 }
 
 /** Formats text for Markdown: on one line, without secrets, and escaped. */
-export type Cell = (text: string) => string;
+type Cell = (text: string) => string;
 
-/** Formats a table in Markdown. */
-export function markdownTable(
-  head: readonly string[],
-  rows: readonly (readonly string[])[],
-  cell: Cell,
-): string[] {
+function markdownTable(head: readonly string[], rows: readonly (readonly string[])[], cell: Cell): string[] {
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map((row) => line(row.map(cell)))];
 }
 
-/** Adds a section to the step's summary, if the runner provides a file for it. Never throws. */
-export async function appendSummary(
+/** Adds a section with the given unfinished rows of a batch, to the step's summary. Never throws. */
+export function appendRows(
+  title: string,
+  summary: string,
+  rows: readonly { id: string; state: string; reason: string; next: readonly string[] }[],
+  context: WorkflowContext,
+): Promise<void> {
+  const cells = rows.map(({ id, state, reason, next }) => [id, state, reason, next.map(shellWord).join(' ')]);
+  const head = ['row', 'state', 'reason', 'next'];
+  return appendSummary(
+    title,
+    (cell) => [cell(summary), ...(cells.length === 0 ? [] : ['', ...markdownTable(head, cells, cell)])],
+    context,
+  );
+}
+
+// Adds a section to the step's summary, if the runner provides a file for it. Never throws.
+async function appendSummary(
   title: string,
   lines: (cell: Cell) => readonly string[],
   context: WorkflowContext,

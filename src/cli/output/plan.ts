@@ -146,6 +146,8 @@ export function nextOf(planned: PlannedRow, globals: Globals): string[] | undefi
 export interface RepeatCommand {
   file: string;
   flags: readonly string[];
+  /** The flags with which `batch retry` selects its rows; undefined for `batch run`. */
+  selection?: readonly string[] | undefined;
   /** Whether the command selects its rows by `--id`. */
   isById?: boolean;
 }
@@ -167,10 +169,11 @@ export function commandOf(
     if (error?.code === 'output_exists') return [...fetchTo(job, pathFor(path, job)), '--force'];
     if (state === 'done' && object !== undefined) return fetchTo(job, object);
   }
-  const isGone = error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
+  const isLost = error?.code === 'not_found' && error.charged === 'yes' && job?.state === 'succeeded';
+  const isGone = isLost || error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
   // `batch run` does not repeat a retry that has no record.
   const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
-  return isGone || isUnsentRetry ? retryCommand(repeat, '--id', id) : rowCommand(id, state, job, repeat);
+  return isGone || isUnsentRetry ? repeated(repeat, '--id', id) : rowCommand(id, state, job, repeat);
 }
 
 function fetchTo(job: Job, path: string): string[] {
@@ -179,17 +182,14 @@ function fetchTo(job: Job, path: string): string[] {
 
 function rowCommand(id: string, state: RowState, job: Job | undefined, repeat: RepeatCommand): string[] {
   if (state === 'unknown' && job !== undefined) return resolveCommand(job);
-  if (state === 'stale') return retryCommand(repeat, '--stale');
-  if (state === 'failed' || state === 'changed') return retryCommand(repeat, '--id', id);
-  return runCommand(repeat);
+  if (state === 'stale') return repeated(repeat, '--stale');
+  if (state === 'failed' || state === 'changed') return repeated(repeat, '--id', id);
+  return repeated(repeat);
 }
 
-function retryCommand({ file, flags }: RepeatCommand, ...rows: string[]): string[] {
-  return ['mgw', 'batch', 'retry', file, ...flags, ...rows];
-}
-
-function runCommand({ file, flags }: RepeatCommand): string[] {
-  return ['mgw', 'batch', 'run', file, ...flags];
+/** Returns the command that runs the batch again, or that retries the rows that the given flags select. */
+export function repeated({ file, flags }: RepeatCommand, ...selection: readonly string[]): string[] {
+  return ['mgw', 'batch', selection.length === 0 ? 'run' : 'retry', file, ...flags, ...selection];
 }
 
 /** An unfinished row, and the command that continues it. */
@@ -210,9 +210,9 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
   const retryFlags = repeat.isById ? ids : retryStates.map((state) => `--${state}`);
   const others = rows.filter(({ state }) => !retryStates.includes(state) && state !== 'blocked');
   const commands = [
-    ...(retryStates.length > 0 ? [retryCommand(repeat, ...retryFlags)] : []),
+    ...(retryStates.length > 0 ? [repeated(repeat, ...retryFlags)] : []),
     ...others.map(({ next }) => next),
-    ...(has('blocked') ? [runCommand(repeat)] : []),
+    ...(has('blocked') ? [repeated(repeat)] : []),
   ];
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
 }

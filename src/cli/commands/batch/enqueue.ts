@@ -10,6 +10,7 @@ import { planDepsOf } from './open.ts';
 import { addBatchOptions, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
+import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { advicePrinter, planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
 import { sidecarOption } from '../../wait-options.ts';
@@ -76,7 +77,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
     return { json: planView(batch, checked), error: invalidRowsError(checked) };
   await rememberOptions(context, batch, opened.options);
   const enqueued = await enqueue(batch, await headsOf(context, options, opened), deps, query);
-  noteChanged(context, file, batch, enqueued);
+  noteChanged(context, file, opened.options, batch, enqueued);
   return outcomeOf(context, batch, enqueued);
 }
 
@@ -155,10 +156,19 @@ function typedHead({ concurrency, perMinute, budget, sidecar }: EnqueueOptions):
   };
 }
 
-function noteChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
-  for (const id of changed.slice(0, maxShown))
+function noteChanged(
+  context: Context,
+  file: string,
+  { format }: EnqueueOptions,
+  { name }: Batch,
+  { changed }: Enqueued,
+): void {
+  const flags = [...(format === undefined ? [] : ['--format', format]), '--name', name];
+  for (const id of changed.slice(0, maxShown)) {
+    const command = ['mgw', 'batch', 'retry', file, ...flags, '--id', printableLine(id, 100)];
     context.progress.note(
-      `${printableLine(id, 100)}: already in the queue with different content. The queued version is kept. To remake the row: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
+      `${printableLine(id, 100)}: already in the queue with different content. The queued version is kept. To remake the row: ${command.map(shellWord).join(' ')}`,
     );
+  }
   if (changed.length > maxShown) context.progress.note(`… and ${changed.length - maxShown} more.`);
 }

@@ -34,7 +34,7 @@ export async function openNamed<T extends BatchOptions>(
   nameOrFile: string,
   typedOptions: T,
 ): Promise<NamedBatch<T>> {
-  const fleet = isPath(nameOrFile) ? undefined : fleetStateOf(await context.ledger());
+  const fleet = isPath(nameOrFile, typedOptions) ? undefined : fleetStateOf(await context.ledger());
   if (fleet !== undefined) {
     const { queuedManifest } = await import('../../../batch/fleet/queued-row.ts');
     const manifest = await queuedManifest(fleet.query, nameOrFile);
@@ -44,14 +44,17 @@ export async function openNamed<T extends BatchOptions>(
     }
   }
   const known = await recallNamed(context, nameOrFile, typedOptions);
-  const file = known !== undefined && !isPath(nameOrFile) ? known.file : nameOrFile;
+  const file = known !== undefined && !isPath(nameOrFile, typedOptions) ? known.file : nameOrFile;
   const options =
-    known === undefined ? typedOptions : withLastOptions(known, typedOptions, !isPath(nameOrFile));
+    known === undefined
+      ? typedOptions
+      : withLastOptions(known, typedOptions, !isPath(nameOrFile, typedOptions));
   return { file, options, batch: await openBatch(context, file, options, known), isQueued: false };
 }
 
 // A batch's name may contain a dot, and the batch's outputs may be in a folder of that name.
-function isPath(nameOrFile: string): boolean {
+function isPath(nameOrFile: string, { format }: BatchOptions): boolean {
+  if (format !== undefined) return true;
   if (nameOrFile === '-' || /[\\/]/.test(nameOrFile) || formatOf(nameOrFile) !== undefined) return true;
   return extname(nameOrFile) !== '' && pathExists(nameOrFile) && !isFolder(nameOrFile);
 }
@@ -59,21 +62,20 @@ function isPath(nameOrFile: string): boolean {
 async function recallNamed(
   context: Context,
   nameOrFile: string,
-  { name }: BatchOptions,
+  options: BatchOptions,
 ): Promise<KnownBatch | undefined> {
   const folder = ledgerFolder(await context.settings());
   if (nameOrFile === '-') return undefined;
-  if (isPath(nameOrFile)) {
-    const known = await recallBatch(folder, name ?? resolve(nameOrFile));
+  if (isPath(nameOrFile, options)) {
+    const known = await recallBatch(folder, options.name ?? resolve(nameOrFile));
     return known?.file === resolve(nameOrFile) ? known : undefined;
   }
   const known = await recallBatch(folder, nameOrFile);
   if (known !== undefined) return known;
-  throw usageError(`No batch named ${printableLine(nameOrFile, 100)} was run here. Use its file.`, [
-    'mgw',
-    'batch',
-    'ls',
-  ]);
+  throw usageError(
+    `No batch named ${printableLine(nameOrFile, 100)} was run here. If it is a file: its name must end in .csv, .jsonl or .yaml, or use --format.`,
+    ['mgw', 'batch', 'ls'],
+  );
 }
 
 function withLastOptions<T extends BatchOptions>(known: KnownBatch, options: T, isByName: boolean): T {

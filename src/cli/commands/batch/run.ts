@@ -4,7 +4,6 @@ import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { problemsOf, problemText } from '../../../batch/manifest/fields.ts';
 import type { PlanDeps } from '../../../batch/plan.ts';
-import type { RowState } from '../../../batch/planned-row.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
@@ -61,18 +60,18 @@ export async function execute(
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const currency = currencyOf(await context.settings());
-  const report = new BatchReport(file, { ...options, ids: choice.ids }, context.globals, currency);
+  const report = new BatchReport(file, options, context.globals, currency, choice, selection);
   const missing = new Set(choice.ids);
   const printAdvice = advicePrinter(context, file);
   const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);
-    if (!isChosen) report.addSkipped(planned);
-    else if (planned.state !== 'running') printAdvice(planned);
+    if (isChosen) report.addChosen(planned, plan.costOf(planned.work));
+    else report.addSkipped(planned);
+    if (isChosen && planned.state !== 'running') printAdvice(planned);
   });
   await reportProblems(context, file, ready.plan);
   if (ready.plan.bad > 0 && !options.skipBad) {
-    const command = selection === undefined ? ['run', file] : ['retry', file, ...selection];
-    const typed = ['batch', ...command, ...flagsAsTyped(options)];
+    const typed = commandAsTyped(file, options, selection);
     return { json: planView(batch, ready.plan), error: invalidRowsError(ready.plan, typed) };
   }
   const [badId] = missing;
@@ -85,7 +84,7 @@ export async function execute(
   const results = await openResults(options.results, (text) => context.redact(text));
   const display = new BatchDisplay(context.displayOptions, ready.tally, () => report.money());
   context.progress.showNotesOnly();
-  if (ready.tally.chosen > 0) await display.start();
+  if (chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, file, display, report, { results, signals: deps.signals });
     if (!isQueued) watcher.beforeRow = await queueUpdaterOf(context, display, deps.ledger, batch.name, plan);
@@ -122,16 +121,20 @@ async function queueUpdaterOf(
   return queueUpdater(name, deps, fleet.query, (text) => display.note(context.redact(text)));
 }
 
-// Reports done rows that will be remade, because the user may have selected them by mistake.
+function commandAsTyped(file: string, options: RunBatchOptions, selection?: readonly string[]): string[] {
+  const command = selection === undefined ? 'run' : 'retry';
+  return ['batch', command, file, ...(selection ?? []), ...flagsAsTyped(options)];
+}
+
+// Reports rows with a result that will be remade, because the user may have selected them by mistake.
 function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
-  const ids = [...chosen.values()].flatMap(({ id, state }) => (paidStates.includes(state) ? [id] : []));
+  const ids = [...chosen.values()].flatMap(({ id, isPaid }) => (isPaid ? [id] : []));
   if (ids.length === 0) return;
   const shownIds = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
   const others = ids.length > shownIds.length ? ` and ${ids.length - shownIds.length} more` : '';
   progress.note(`Already paid for, but will be remade and paid for again: ${shownIds.join(', ')}${others}.`);
 }
 
-const paidStates: readonly RowState[] = ['done', 'failed', 'changed', 'stale'];
 const maxNamed = 10;
 
 function watcherOf(

@@ -1,0 +1,69 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { runHereAs } from '../support/one-process.ts';
+import { clips, openScene, type Scene } from './scene.ts';
+
+let scene: Scene;
+beforeEach(async () => {
+  scene = await openScene();
+  await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+});
+afterEach(() => scene.gateway.close());
+
+const charges = (): Record<string, number> => Object.fromEntries(scene.gateway.charges);
+
+it('a retry of failed rows that its budget stopped suggests only the rows that it did not pay for', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
+  scene.gateway.judge = (prompt) => (prompt === 'a fox' ? undefined : { kind: 'doom' });
+  await scene.batch('run', file, '--budget', '9');
+  const retry = ['retry', file, '--failed', '--budget', '5', '--concurrency', '1'] as const;
+  const { exit_code, error } = await scene.read(...retry);
+  expect({ exit_code, error }).toMatchObject({
+    exit_code: 12,
+    error: {
+      charged: 'yes',
+      retry: 'never',
+      message: expect.stringMatching(
+        /rest of this retry: --budget 7\..* use --id only for the other/,
+      ) as string,
+      next: expect.arrayContaining(['retry', '--budget', '7', '--id', 'b', 'c']) as string[],
+    },
+  });
+  expect(error?.next.filter((word) => ['a', '--failed', 'd'].includes(word))).toEqual([]);
+  scene.gateway.judge = () => undefined;
+  expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'a boat': 2, 'a cat': 2, 'a dog': 2, 'a fox': 1 });
+});
+
+it('a retry that its budget stopped suggests the same command if that pays for no row again', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
+  scene.gateway.judge = () => ({ kind: 'doom' });
+  await scene.batch('run', file, '--budget', '9');
+  scene.gateway.judge = () => undefined;
+  const retry = ['retry', file, '--failed', '--budget', '4', '--concurrency', '1'] as const;
+  const { error } = await scene.read(...retry);
+  expect(error).toMatchObject({
+    message: expect.stringContaining('does not pay for those rows again') as string,
+    next: expect.arrayContaining(['retry', '--failed', '--budget', '6']) as string[],
+  });
+  expect(error?.next).not.toContain('--id');
+  expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'a boat': 2, 'a cat': 2, 'a dog': 2 });
+});
+
+it('a retry by id suggests a budget for all its rows, and for no other row of the batch', async () => {
+  const rows = ['a', 'b', 'c'].map((id): [string, string] => [id, `boat ${id}`]);
+  const file = scene.file('m.csv', clips(...rows));
+  await scene.batch('run', file, '--budget', '9');
+  scene.file('m.csv', clips(...rows, ['d', 'boat d'], ['e', 'boat e']));
+  const ids = ['--id', 'a', '--id', 'b', '--id', 'c'];
+  const { exit_code, error } = await scene.read('retry', file, ...ids, '--budget', '3');
+  expect({ exit_code, error }).toMatchObject({
+    exit_code: 12,
+    error: {
+      message: expect.stringContaining('--budget 6.') as string,
+      next: expect.arrayContaining([...ids, '--budget', '6']) as string[],
+    },
+  });
+  expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'boat a': 2, 'boat b': 2, 'boat c': 2 });
+});
