@@ -183,8 +183,6 @@ function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
 // same name.
 function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
   const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
-  return {
-    name: `sha256:${hash}.mp4${place === undefined ? '' : `#${place}`}`,
-    read: () => Promise.reject(usageError(`${id} has no video yet.`)),
-  };
+  const find = (): Promise<never> => Promise.reject(usageError(`${id} has no video yet.`));
+  return { name: `sha256:${hash}.mp4${place === undefined ? '' : `#${place}`}`, find, read: find };
 }

@@ -1,4 +1,3 @@
-import { usageError } from '../errors.ts';
 import { keyIn, partOf, type Part } from '../flows/earlier-job.ts';
 import { printableLine } from '../printable.ts';
 import { longName } from '../protocols/compose.ts';
@@ -82,17 +81,12 @@ export class RowGraph {
 
   /**
    * Returns a row's assets that are other rows' videos.
-   * @throws MgwError('usage') if a field does not accept the video or frame that it refers to, or refers to `@last`.
+   * @throws MgwError('usage') if a field does not accept the video or frame that it refers to.
    */
   inputsOf(row: Row): Input[] {
     return references(row).flatMap(({ ref, field }) => {
       const id = this.#idIn(ref);
-      if (id !== undefined) return [{ ref, id, part: partOf(ref, field) }];
-      if (keyIn(ref) === 'last')
-        throw usageError(
-          `${field}: @last refers to a different job after each run, so each run would pay again. Write a row id, @KEY or a job id.`,
-        );
-      return [];
+      return id === undefined ? [] : [{ ref, id, part: partOf(ref, field) }];
     });
   }
 

@@ -10,7 +10,7 @@ import { listedModels, type Listing, recallModels } from './models.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
 import { withSettings } from './settings.ts';
 import type { Session } from './session.ts';
-import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
+import { type EarlierAssets, type NamedFiles, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
 
 /** The parts of a request body, and options for composing it. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
@@ -20,8 +20,6 @@ export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
   check?: boolean | undefined;
   /** Whether this is a dry run. A dry run fetches no file, and the listing only to fill in a missing field. */
   dryRun?: boolean | undefined;
-  /** Whether the video is only planned. A plan fetches an earlier job's missing file only if its hash is unrecorded. */
-  isPlan?: boolean | undefined;
   /** The request path to use, if the protocol has several equivalent paths. */
   endpoint?: string | undefined;
   /** Whether to check the status, type and size of each asset before the video is paid for. */
@@ -48,6 +46,8 @@ export interface ComposedVideo {
   exchange: Exchange;
   /** The value of `--endpoint`. */
   endpoint?: string | undefined;
+  /** Finds the videos of earlier jobs, or fetches those that are missing; absent if the body was not composed here. */
+  findVideos?: () => Promise<void>;
   /** Uploads the body's files and returns the request with their URLs; absent if the body has no files to upload. */
   upload?: (() => Promise<Exchange>) | undefined;
   /** Sentences about values that are sent, but may not have the effect that the user expects. */
@@ -68,7 +68,7 @@ export async function composeVideo(
   listing: Listing = (use) => listedModels(session, use),
 ): Promise<{ video: ComposedVideo; defaults: string | undefined }> {
   const { body: rawBody, set, fromFiles, check: isChecked = true, endpoint } = parts;
-  const { flags, files, labels } = await filesOf(session, baseProtocol, parts);
+  const { flags, files, labels, findVideos } = await filesOf(session, baseProtocol, parts);
   const input = { body: rawBody, flags, set, fromFiles };
   const isFromFile = fileFields(baseProtocol, parts);
   const modelField = baseProtocol.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
@@ -107,18 +107,16 @@ export async function composeVideo(
   const upload = uploadFor(session, protocol, body, files, uploadOptions);
   const advice = [...unlisted, ...checks.advise(body)];
   return {
-    video: { protocol, body, userBody, defaults, endpoint, exchange, upload, advice, isFromFile },
+    video: { protocol, body, userBody, defaults, endpoint, exchange, findVideos, upload, advice, isFromFile },
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
 }
 
-type NamedFiles = Awaited<ReturnType<typeof namedFiles>>;
-
 async function filesOf(session: Session, protocol: Protocol, parts: BodyParts): Promise<NamedFiles> {
-  const { flags, readLocalFile: read, inputs, dryRun, isPlan } = parts;
-  if (read === undefined) return { flags, files: new Map(), labels: new Map() };
-  const fetched = dryRun ? 'none' : isPlan ? 'unrecorded' : 'missing';
-  return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), fetched);
+  const { flags, readLocalFile: read, inputs, dryRun } = parts;
+  if (read === undefined)
+    return { flags, files: new Map(), labels: new Map(), findVideos: () => Promise.resolve() };
+  return namedFiles(session, protocol, flags, read, inputs, modelIn(protocol, parts), dryRun !== true);
 }
 
 function modelIn(protocol: Protocol, { flags, body }: BodyParts): string | undefined {

@@ -1,10 +1,12 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { extname } from 'node:path';
 import { MgwError, usageError } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
-import { recordedJob } from '../jobs/ref.ts';
+import { newestVideo, recordedJob } from '../jobs/ref.ts';
 import { filesOfSample, goalOutput, numberedPath } from '../jobs/output.ts';
 import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
@@ -23,6 +25,8 @@ export interface EarlierAsset {
    * different content. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend on ffmpeg.
    */
   name: string;
+  /** Finds the video, or fetches it if it is missing. Throws if there is no intact video. */
+  find: () => Promise<unknown>;
   /** Returns the bytes to send: the video, or the frame as a PNG. */
   read: () => Promise<Uint8Array>;
 }
@@ -70,30 +74,38 @@ export function partOf(ref: string, flag: string): Part {
 }
 
 /**
- * The files of earlier jobs that are fetched again: all `missing` files, only those whose hash is `unrecorded`, or
- * `none`.
- */
-export type FetchedFiles = 'missing' | 'unrecorded' | 'none';
-
-/**
  * Finds the video of an earlier job by its reference: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second
- * sample (design 17). A missing file is fetched again, which costs nothing.
- * @throws MgwError('usage') if there is no such job, the job has not finished, or the flag does not accept that part of
- * it; exit 9 if the result can no longer be fetched.
+ * sample (design 17). A video whose hash is recorded is not accessed yet: a command that resumes its own job sends
+ * nothing, so it must not fail if the video has changed or is gone.
+ * @param canFetch whether a video whose hash is not recorded may be fetched, which costs nothing. Default: true
+ * @throws MgwError('usage') if the reference is `@last`, there is no such job, the job has not finished, or the flag
+ * does not accept that part of it; exit 9 if the result can no longer be fetched.
  */
 export async function earlierAsset(
   session: Session,
   ref: string,
   flag: string,
-  fetched: FetchedFiles = 'missing',
+  canFetch = true,
 ): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
-  const { key, index, label } = part;
   const ledger = await session.ledger();
-  const job = await recordedJob(ledger, key.startsWith('job_') ? key : `@${key}`);
-  const file = await videoOf(session, job, index, label, fetched);
+  if (part.key === 'last') throw await lastJobError(ledger, ref, flag);
+  const job = await recordedJob(ledger, part.key.startsWith('job_') ? part.key : `@${part.key}`);
+  const recorded = firstFile(job, part);
+  if (recorded !== undefined) return assetOf(session, job, part, recorded);
+  const file = await videoOf(session, job, part, canFetch);
   const latest = (await ledger.read(job.id)) ?? job;
-  return assetOf(session, latest, part, firstFile(latest, index) ?? file);
+  return assetOf(session, latest, part, firstFile(latest, part) ?? file);
+}
+
+// A command that runs again would use its own job, and pay for another video.
+async function lastJobError(ledger: Ledger, ref: string, flag: string): Promise<MgwError> {
+  const newest = await newestVideo(ledger);
+  const example = newest === undefined ? '' : `, such as ${ref.replace('last', newest.id)}`;
+  return usageError(
+    `--${flag}: @last refers to a different job after each run, so each run would pay again. Use a key or a job id${example}.`,
+    ['mgw', 'jobs', 'ls'],
+  );
 }
 
 /**
@@ -107,18 +119,18 @@ export function recordedAssets(session: Session, job: Job, part: Part): EarlierA
   return [...byHash.values()].map((file) => assetOf(session, job, part, file));
 }
 
-function assetOf(
-  session: Session,
-  job: Job,
-  { index, place, label }: Part,
-  { sha256 }: JobFile,
-): EarlierAsset {
+function assetOf(session: Session, job: Job, part: Part, { sha256 }: JobFile): EarlierAsset {
+  const { place } = part;
+  const find = async (): Promise<JobFile> => {
+    // The video may have been saved again since the job was found.
+    const latest = (await (await session.ledger()).read(job.id)) ?? job;
+    return videoOf(session, latest, part);
+  };
   return {
     name: `sha256:${sha256}.mp4${place === undefined ? '' : `#${place}`}`,
+    find,
     read: async () => {
-      // The video may have been saved again since the job was found.
-      const latest = (await (await session.ledger()).read(job.id)) ?? job;
-      const file = await videoOf(session, latest, index, label);
+      const file = await find();
       const copies = await copiesIn(session);
       try {
         const path = await copies.pathOf(file);
@@ -133,18 +145,17 @@ function assetOf(
   };
 }
 
-async function videoOf(
-  session: Session,
-  job: Job,
-  index: number,
-  label: string,
-  fetched: FetchedFiles = 'missing',
-): Promise<JobFile> {
-  const isVideo = job.protocol !== 'tts';
-  if (!isVideo) throw usageError(`${label}: ${job.id} is speech, not a video.`);
+// Returns the number of videos that a job has. Refuses a job or a number that names no video.
+function checkedCount(job: Job, { index, label }: Part): number {
+  if (job.protocol === 'tts') throw usageError(`${label}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
-  if (index < 1 || index > count)
-    throw usageError(`${label}: ${job.id} has only ${counted(count, 'video')}.`);
+  if (index >= 1 && index <= count) return count;
+  throw usageError(`${label}: ${job.id} has only ${counted(count, 'video')}.`);
+}
+
+async function videoOf(session: Session, job: Job, part: Part, canFetch = true): Promise<JobFile> {
+  const { index, label } = part;
+  const count = checkedCount(job, part);
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
@@ -152,7 +163,7 @@ async function videoOf(
       `${label}: ${job.id} ${job.state === 'failed' ? 'has failed' : 'was rejected'}, so there is no video.`,
       ['mgw', 'jobs', 'show', job.id],
     );
-  const path = goalOutput(job);
+  const path = goalOutput(job) ?? fetchedOutput(job, index, count);
   if (job.state !== 'succeeded' || path === undefined)
     throw usageError(
       `${label}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}.`,
@@ -163,11 +174,9 @@ async function videoOf(
     throw new MgwError(
       'local_io',
       `${label}: ${printableLine(filePath, 200)} has changed since it was saved.`,
-      { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', path, '--force'] },
+      { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', `${job.id}.mp4`] },
     );
-  const recordedFile = firstFile(job, index);
-  if (recordedFile !== undefined && fetched !== 'missing') return recordedFile;
-  if (fetched === 'none')
+  if (!canFetch)
     throw usageError(`${label}: ${job.id} has not been saved.`, ['mgw', 'jobs', 'fetch', job.id]);
   session.note(`${label}: the file is missing. Fetching it again.`);
   const deps = await session.jobDeps();
@@ -188,6 +197,16 @@ async function videoOf(
   if (newFile === undefined)
     throw usageError(`${label}: ${job.id} has only ${counted(delivery.files.length, 'video')}.`);
   return newFile;
+}
+
+// Returns the output of the command that fetched a job's video. It is not recorded, but its file's path determines it,
+// unless the files were numbered in another way.
+function fetchedOutput(job: Job, index: number, count: number): string | undefined {
+  const path = filesOfSample(job, job.files, index, count).at(-1)?.path;
+  if (path === undefined || count === 1) return path;
+  const extension = extname(path);
+  const output = `${path.slice(0, -`-${index}${extension}`.length)}${extension}`;
+  return numberedPath(output, index - 1, count) === path ? output : undefined;
 }
 
 /**
@@ -211,8 +230,8 @@ export async function savedFile(
   return undefined;
 }
 
-function firstFile(job: Job, index: number): JobFile | undefined {
-  return filesOfSample(job, job.record.firstFiles, index, fileCount(job, protocolOf(job)))[0];
+function firstFile(job: Job, part: Part): JobFile | undefined {
+  return filesOfSample(job, job.record.firstFiles, part.index, checkedCount(job, part))[0];
 }
 
 function changedError({ path }: JobFile): MgwError {

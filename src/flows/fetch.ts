@@ -2,7 +2,7 @@ import { extname, resolve } from 'node:path';
 import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
-import type { Goal, Job } from '../job.ts';
+import type { Goal, Job, JobFile } from '../job.ts';
 import {
   failedError,
   noHandleError,
@@ -18,6 +18,7 @@ import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf, type Target } from '../jobs/output.ts';
 import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
+import type { FileSinkOptions } from '../speech/file-sink.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
 import { findJobHere, type FoundJob } from './find-job.ts';
@@ -199,15 +200,8 @@ async function savedSpeech(
   ]);
   const options = { force, mime: job.files[0]?.mime ?? '', mark: mark ? deps.note : undefined };
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
-    const { ObjectSink, localPath, removeUploaded, upload } = await import('./object-output.ts');
-    const url = target.path;
-    const path = await localPath(`${job.id}-1${extname(url)}`, deps);
-    const sink = new ObjectSink(url, force, deps, { ...options, target: path });
-    const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
-    const isUploaded = saved === undefined || isObjectUrl(saved.path);
-    if (isUploaded) await removeUploaded(job, path, deps);
-    const object = isUploaded ? saved : await upload(job, saved, url, { force, deadline }, deps);
-    return { ...delivery, job: (await deps.ledger.read(job.id)) ?? job, files: object ? [object] : [] };
+    const file = await objectOfSpeech(job, target.path, { ...options, deadline }, deps);
+    return { ...delivery, job: (await deps.ledger.read(job.id)) ?? job, files: file ? [file] : [] };
   }
   if (mark && target.kind === 'stdout') deps.note(stdoutText);
   const sink =
@@ -218,4 +212,30 @@ async function savedSpeech(
   const file = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
   const latestJob = (await deps.ledger.read(job.id)) ?? job;
   return { ...delivery, job: latestJob, files: file === undefined ? [] : [file] };
+}
+
+async function objectOfSpeech(
+  job: Job,
+  url: string,
+  { force, deadline, ...options }: Omit<FileSinkOptions, 'target'> & { force: boolean; deadline: Deadline },
+  deps: FlowDeps,
+): Promise<JobFile | undefined> {
+  const [
+    { withObjects },
+    { deliverSaved },
+    { ObjectSink, localPath, removeUploaded, upload, withUploadLock },
+  ] = await Promise.all([
+    import('./speak.ts'),
+    import('../speech/earlier-run.ts'),
+    import('./object-output.ts'),
+  ]);
+  const path = await localPath(`${job.id}-1${extname(url)}`, deps);
+  const sink = new ObjectSink(url, force, deps, { ...options, target: path });
+  return withUploadLock(job, deadline, deps, async () => {
+    const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
+    if (saved !== undefined && !isObjectUrl(saved.path))
+      return upload(job, saved, url, { force, deadline }, deps);
+    await removeUploaded(job, path, deps);
+    return saved;
+  });
 }

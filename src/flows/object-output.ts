@@ -46,6 +46,36 @@ export async function deliverToObjects(
   deps: FlowDeps,
   save: (path: string, savedFiles: readonly (JobFile | undefined)[], deps: FlowDeps) => Promise<unknown>,
 ): Promise<JobFile[]> {
+  return withUploadLock(job, options.deadline, deps, () =>
+    saveAndUpload(job, { url, requested }, options, deps, save),
+  );
+}
+
+/**
+ * Runs `save` while no other process on this machine saves the job's results as objects. The names of the local files
+ * do not depend on the URL, so one process would remove the files of another.
+ */
+export async function withUploadLock<T>(
+  job: Job,
+  deadline: Deadline,
+  deps: FlowDeps,
+  save: () => Promise<T>,
+): Promise<T> {
+  const lock = await lockOutput(await localPath(job.id, deps), deps, { identity: job.id, job, deadline });
+  try {
+    return await save();
+  } finally {
+    await bestEffort(deps, () => lock.release());
+  }
+}
+
+async function saveAndUpload(
+  job: Job,
+  { url, requested }: ObjectOutput,
+  options: UploadOptions & { mark?: boolean | undefined },
+  deps: FlowDeps,
+  save: (path: string, savedFiles: readonly (JobFile | undefined)[], deps: FlowDeps) => Promise<unknown>,
+): Promise<JobFile[]> {
   // The name does not depend on the URL, so that a rerun with another URL finds the file.
   const path = await localPath(`${job.id}-{n}.mp4`, deps);
   const uploadAll = (): Promise<(JobFile | undefined)[]> =>
@@ -53,12 +83,12 @@ export async function deliverToObjects(
   const firstObjects = await uploadAll();
   if (options.mark && firstObjects.some((file) => file && !file.provenance?.includes('xmp')))
     deps.note(savedText);
-  const objects = isComplete(firstObjects) ? firstObjects : await saveAndUpload();
+  const objects = isComplete(firstObjects) ? firstObjects : await saveMissing();
   for (const each of pathsAt(path, objects.length)) await removeUploaded(job, each, deps);
   await removeJobLeftovers(job, pathsAt(path, objects.length), deps);
   return objects;
 
-  async function saveAndUpload(): Promise<JobFile[]> {
+  async function saveMissing(): Promise<JobFile[]> {
     // Notes must name the object, not the local file that is uploaded to it.
     const localName = new RegExp(`${job.id}-(\\d+)\\.mp4`, 'g');
     const objectName = (_: string, number: string): string =>

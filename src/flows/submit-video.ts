@@ -68,7 +68,7 @@ export function videoOrder(
   options: VideoSubmission,
   { objects }: Pick<FlowDeps, 'objects'>,
 ): Order {
-  const { protocol, body, userBody, exchange, endpoint, upload } = video;
+  const { protocol, body, userBody, exchange, endpoint, findVideos, upload } = video;
   const { ask, target, key, tags, fresh, blockedByAnyDoubt, deadline } = options;
   return {
     protocol: protocol.name,
@@ -86,7 +86,10 @@ export function videoOrder(
     blockedByAnyDoubt,
     goal: goalOf('submit', ask, target),
     deadline,
-    beforeSending: () => checkTargets(videoCount(protocol, body), options, objects),
+    beforeSending: async () => {
+      await findVideos?.();
+      await checkTargets(videoCount(protocol, body), options, objects);
+    },
   };
 }
 

@@ -1,3 +1,4 @@
+import { extname } from 'node:path';
 import { isFinal, type Job } from '../job.ts';
 import { MgwError, usageError } from '../errors.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -118,9 +119,10 @@ async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUs
   const users = new Map<string, string[]>();
   const rejected: string[] = [];
   const needed = new Set<string>();
-  // If a record lacks part of the body, its job may need any file. A frame's stored name is never recorded, so a job
-  // that uses a frame may need any frame.
-  let [isAnyNeeded, isAnyFrameNeeded] = [false, false];
+  // If a record lacks part of the body, its job may need any file. The stored name of a frame, or of a later copy of a
+  // video, is never recorded, so a job that uses a frame or a video may need any file of that type.
+  let isAnyNeeded = false;
+  const neededTypes = new Set<string>();
   for (const id of [...(ids ?? (await ledger.ids()))].reverse()) {
     const job = await ledger.read(id);
     if (job === undefined) continue;
@@ -129,16 +131,17 @@ async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUs
     if (job.state === 'rejected') rejected.push(id);
     for (const name of namesIn(job.request)) {
       const [file = ''] = name.split('#');
-      if (isUnfinished && name !== file) isAnyFrameNeeded = true;
+      if (isUnfinished && name !== file) neededTypes.add('.png');
+      if (isUnfinished && name === file && file.endsWith('.mp4')) neededTypes.add('.mp4');
       if (isUnfinished) needed.add(file);
       users.set(file, [...(users.get(file) ?? []), id]);
     }
   }
-  const isFrame = (name: string): boolean => name.endsWith('.png') && !users.has(name);
+  const mayBeNeeded = (name: string): boolean => neededTypes.has(extname(name)) && !users.has(name);
   return {
     users,
     rejected,
-    isNeeded: (name) => isAnyNeeded || needed.has(name) || (isAnyFrameNeeded && isFrame(name)),
+    isNeeded: (name) => isAnyNeeded || needed.has(name) || mayBeNeeded(name),
   };
 }
 

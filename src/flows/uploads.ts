@@ -6,7 +6,7 @@ import { type FlagValue, longName } from '../protocols/compose.ts';
 import { assetKind, deniedAsset } from '../protocols/flag.ts';
 import { isEarlierJob, isLocalPath, isStoredName, withAssets, type Protocol } from '../protocols/protocol.ts';
 import { type Store, storedName } from '../store/store.ts';
-import type { EarlierAsset, FetchedFiles } from './earlier-job.ts';
+import type { EarlierAsset } from './earlier-job.ts';
 import type { Session } from './session.ts';
 
 /** Reads a local file named by a flag. @throws MgwError('usage') if reading the file is not allowed or fails. */
@@ -18,11 +18,21 @@ export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 /** Reads a video's local files, by stored name. */
 export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 
+/** Flag values without local files, and what is needed to upload these files. */
+export interface NamedFiles {
+  flags: Record<string, FlagValue>;
+  files: LocalFiles;
+  labels: ReadonlyMap<string, string>;
+  findVideos: () => Promise<void>;
+}
+
 /**
  * Replaces local files in asset flag values with their names in the store, which are derived from the content. Uploads
- * nothing. Also returns the flag and the path of each file as `labels`, by its stored name.
+ * nothing. Also returns the flag and the path of each file as `labels`, by its stored name, and `findVideos`, which
+ * finds the videos of earlier jobs or fetches those that are missing.
  * @param inputs earlier jobs that the caller has resolved; other references to jobs are looked up in the ledger
  * @param model the model, if known; it determines the maximum file size
+ * @param canFetch whether the video of an earlier job may be fetched if its hash is not recorded. Default: true
  * @throws MgwError('usage') if a file cannot be read, the flag does not accept the file, or no store is configured.
  */
 export async function namedFiles(
@@ -32,31 +42,19 @@ export async function namedFiles(
   read: ReadLocalFile,
   inputs: EarlierAssets = new Map(),
   model = '',
-  fetched?: FetchedFiles,
-): Promise<{ flags: Record<string, FlagValue>; files: LocalFiles; labels: ReadonlyMap<string, string> }> {
+  canFetch = true,
+): Promise<NamedFiles> {
   const flags = { ...flagValues };
   const files = new Map<string, () => Promise<Uint8Array>>();
   const labels = new Map<string, string>();
-  const checkContent = (content: Uint8Array, shown: string, flag: string): void => {
-    const kind = assetKind(flag);
-    if (content.length === 0) throw usageError(`--${flag}: ${shown} is empty.`);
-    const type = deniedAsset(content, kind);
-    if (type !== undefined)
-      throw usageError(
-        `--${flag}: ${shown} is ${type}; ${kind === 'image' ? 'an image' : kind} is required.`,
-      );
-    const max = protocol.maxAssetBytes?.(kind, model) ?? Infinity;
-    if (content.length > max)
-      throw usageError(
-        `--${flag}: ${shown} is ${(content.length / 2 ** 20).toFixed(1)} MiB; ${printableLine(model, 100)} accepts at most ${max / 2 ** 20} MiB.`,
-      );
-  };
+  const videos: EarlierAsset[] = [];
   const nameOf = async (path: string, flag: string): Promise<string> => {
     if (isEarlierJob(path)) {
       if (protocol.inlineAssets !== true && !(await session.hasStore()))
         throw noStoreError(flag, printableLine(path, 200), protocol);
       const { earlierAsset } = await import('./earlier-job.ts');
-      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag, fetched));
+      const asset = inputs.get(path) ?? (await earlierAsset(session, path, flag, canFetch));
+      videos.push(asset);
       files.set(asset.name, asset.read);
       labels.set(asset.name, `--${flag} ${printableLine(path, 200)}`);
       return asset.name;
@@ -64,7 +62,7 @@ export async function namedFiles(
     if (!isLocalPath(path)) return path;
     const displayPath = printableLine(path, 200);
     const content = await read(path, flag);
-    checkContent(content, displayPath, flag);
+    checkContent(content, displayPath, flag, protocol, model);
     if (!(await session.hasStore())) throw noStoreError(flag, displayPath, protocol);
     const name = storedName(path, content);
     labels.set(name, `--${flag} ${displayPath}`);
@@ -82,7 +80,29 @@ export async function namedFiles(
     if (typeof value === 'string') flags[name] = await nameOf(value, name);
     if (Array.isArray(value)) flags[name] = await Promise.all(value.map((path) => nameOf(path, name)));
   }
-  return { flags, files, labels };
+  const findVideos = async (): Promise<void> => {
+    for (const { find } of videos) await find();
+  };
+  return { flags, files, labels, findVideos };
+}
+
+function checkContent(
+  content: Uint8Array,
+  shown: string,
+  flag: string,
+  protocol: Protocol,
+  model: string,
+): void {
+  const kind = assetKind(flag);
+  if (content.length === 0) throw usageError(`--${flag}: ${shown} is empty.`);
+  const type = deniedAsset(content, kind);
+  if (type !== undefined)
+    throw usageError(`--${flag}: ${shown} is ${type}; ${kind === 'image' ? 'an image' : kind} is required.`);
+  const max = protocol.maxAssetBytes?.(kind, model) ?? Infinity;
+  if (content.length > max)
+    throw usageError(
+      `--${flag}: ${shown} is ${(content.length / 2 ** 20).toFixed(1)} MiB; ${printableLine(model, 100)} accepts at most ${max / 2 ** 20} MiB.`,
+    );
 }
 
 function noStoreError(flag: string, path: string, { name }: Protocol): Error {

@@ -67,7 +67,7 @@ export interface Order {
   unknownError?: (job: Job, reason: string, requestId?: string) => MgwError;
   /** The deadline for waiting and for retries of a refused submission. */
   deadline: Deadline;
-  /** Runs before anything is paid for. Throws if the result could not be saved (exit 10). */
+  /** Runs before anything is paid for. Throws if an input is missing or the result could not be saved. */
   beforeSending?: () => Promise<void>;
 }
 

@@ -143,6 +143,12 @@ async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<J
   return (await firstJob(ledger, await ledger.listed(), matches)) ?? noSuchJob('@last');
 }
 
+/** Returns the newest job that has made a video; undefined if there is none. */
+export async function newestVideo(ledger: Ledger): Promise<Job | undefined> {
+  const isVideo = ({ protocol, state }: Job): boolean => protocol !== 'tts' && state === 'succeeded';
+  return firstJob(ledger, await ledger.listed(), isVideo);
+}
+
 // Several gateways, or several protocols of one gateway, may use the same task id. If several jobs have the same task,
 // returns the newest.
 async function byHandle(

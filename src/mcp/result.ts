@@ -106,6 +106,7 @@ const personFlags = [
   'confirm-over',
   'new-budget',
   'root',
+  'sandbox',
   'timeout',
   'trust-origin',
 ];

@@ -188,6 +188,8 @@ export class Root {
     try {
       return new Root(await realpath(folder));
     } catch (error) {
+      if (systemCode(error) === 'ENOENT')
+        throw usageError(`--root: there is no folder ${printableLine(folder)}.`, ['mkdir', '-p', folder]);
       throw usageError(`--root ${printableLine(folder)}: ${messageOf(error)}`);
     }
   }

@@ -104,6 +104,8 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(record.match(/"type":"began"/g)).toHaveLength(2);
     expect(record.match(/"type":"delivered"/g)).toHaveLength(2);
     expect((await user.run(next, { env: { PATH: user.cwd } })).json.job.id).toBe(first.json.job.id);
+    writeFileSync(join(user.cwd, 'intro.mp4'), 'edited');
+    expect((await user.run(next)).json.job.id).toBe(first.json.job.id);
     expect(images()).toHaveLength(2);
     rmSync(join(user.cwd, 'intro.mp4'));
     state.isKept = false;

@@ -9,9 +9,7 @@ import {
   recordedAssets,
   savedFile,
   type EarlierAsset,
-  type FetchedFiles,
 } from '../../src/flows/earlier-job.ts';
-import type { Session } from '../../src/flows/session.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -51,7 +49,7 @@ const fileAt = (path: string, content = film): JobEvent & { type: 'file' } => ({
 });
 
 interface Scene {
-  session: Session;
+  session: ReturnType<typeof sessionIn>;
   folder: string;
   job: (...events: JobEvent[]) => Promise<Job>;
   asset: (job: Job, end?: string) => Promise<EarlierAsset>;
@@ -113,14 +111,46 @@ describe("an earlier job's video", () => {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
       ...{ command: 'submit', ask: 'file', output: path },
     };
-    const find = (made: Job, fetched: FetchedFiles): Promise<EarlierAsset> =>
-      earlierAsset(session, `@${made.id}:last`, 'image', fetched);
+    const find = (made: Job, canFetch: boolean): Promise<EarlierAsset> =>
+      earlierAsset(session, `@${made.id}:last`, 'image', canFetch);
     const missing = await job(began, accepted, success(1), fileAt(path));
-    for (const fetched of ['unrecorded', 'none'] as const)
-      expect((await find(missing, fetched)).name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
+    for (const canFetch of [true, false])
+      expect((await find(missing, canFetch)).name).toMatch(/^sha256:[\da-f]{64}\.mp4#last$/);
     expect(existsSync(path)).toBe(false);
     const unsaved = { code: 'usage', message: expect.stringContaining('has not been saved') as string };
-    await expect(find(await job(began, accepted, success(1)), 'none')).rejects.toMatchObject(unsaved);
+    await expect(find(await job(began, accepted, success(1)), false)).rejects.toMatchObject(unsaved);
+  });
+
+  it('is identified by its recorded hash if its file has changed, and the error says so when it is read', async () => {
+    const { folder, job, asset } = scene();
+    const path = join(folder, 'a.mp4');
+    writeFileSync(path, 'edited');
+    const made = await job(accepted, success(1), fileAt(path));
+    const found = await asset(made);
+    const next = ['mgw', 'jobs', 'fetch', made.id, '-o', `${made.id}.mp4`];
+    await expect(found.read()).rejects.toMatchObject({ code: 'local_io', charged: 'no', next });
+  });
+
+  it.each([
+    ['a.mp4', 1, 'pending'],
+    ['a-2.mp4', 2, 'pending'],
+    ['2.mp4', 2, 'usage'],
+  ])('that `jobs fetch` has saved as %s is fetched again if it is missing', async (name, count, code) => {
+    const { folder, job, asset, session } = scene();
+    const { file, ...event } = fileAt(join(folder, name));
+    const made = await job(accepted, success(count), { ...event, file: { ...file, sample: count } });
+    await expect((await asset(made, `#${count}`)).find()).rejects.toMatchObject({ code });
+    const isFetched = code === 'pending';
+    expect(session.notes.some((note) => note.includes('Fetching it again'))).toBe(isFetched);
+  });
+
+  it('must not be @last, and the error suggests the newest video', async () => {
+    const { job, session } = scene();
+    const find = (): Promise<unknown> => earlierAsset(session, '@last:last', 'image');
+    await expect(find()).rejects.toThrow(/Use a key or a job id\.$/);
+    const made = await job(accepted, success(1));
+    await job();
+    await expect(find()).rejects.toThrow(`such as @${made.id}:last.`);
   });
 
   it('is not used if the file changes while ffmpeg reads it', async () => {

@@ -200,6 +200,15 @@ describe('results saved as objects', () => {
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
   });
 
+  it('are saved by one process at a time, because processes with different URLs use the same local files', async () => {
+    const duringUpload: string[] = [];
+    const { deps, left, job } = await scene(() => Promise.resolve(void duringUpload.push(...left())));
+    const made = await job(success(1));
+    await deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, maker(deps, made));
+    expect(duringUpload).toContain(`${made.id}.part.json`);
+    expect(left()).toEqual([]);
+  });
+
   it('become a single object if two processes upload a file and the first process removes the file', async () => {
     const { deps, calls, left, job } = await scene();
     const made = await job(success(1));

@@ -132,6 +132,14 @@ describe('an uploaded file', () => {
     expect([removed.map(({ name }) => name), kept]).toEqual([[b], { newer: 0, job: 2, queue: 1 }]);
   });
 
+  it("is kept if it may be a later copy of an open job's video", async () => {
+    const copy = nameOf('f', 'mp4');
+    const { session } = scene(fileOf(copy), fileOf(a));
+    await use(await session.ledger(), { video: film }, accepted);
+    const { removed, kept } = await removableInputs(session, options);
+    expect([removed.map(({ name }) => name), kept.job]).toEqual([[a], 1]);
+  });
+
   const sendAgain = (ledger: Ledger, id: string): Promise<unknown> =>
     ledger.append(id, { type: 'sending', attempt: 2, owner: currentOwner() });
 

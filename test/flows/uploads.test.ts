@@ -105,7 +105,8 @@ describe('the files in flags', () => {
   });
 
   it('may be earlier jobs that the caller resolves, and need no store for Protocol A', async () => {
-    const asset: EarlierAsset = { name: 'sha256:x.mp4#last', read: () => Promise.resolve(content('png')) };
+    const read = (): Promise<Uint8Array> => Promise.resolve(content('png'));
+    const asset: EarlierAsset = { name: 'sha256:x.mp4#last', find: read, read };
     const known = new Map([['@intro:last', asset]]);
     const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, known);
     expect(named.flags).toEqual({ image: asset.name });

@@ -7,8 +7,9 @@ import { expect, test } from 'vitest';
 import * as z from 'zod';
 import { paidTools } from '../../src/mcp/paid-tools.ts';
 import { agentText } from '../../src/mcp/result.ts';
+import { Root } from '../../src/mcp/tool.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
-import { sendJson } from '../support/servers.ts';
+import { freshFolder, sendJson } from '../support/servers.ts';
 import { connect } from './client.ts';
 import { gateway, userOf, video, withoutPrefix } from './gateway.ts';
 
@@ -184,6 +185,7 @@ test.each([
     'b is not a regular file: use another file, or -o - for standard output.',
     'b is not a regular file: use another file.',
   ],
+  ['Set it, or add --sandbox to try mgw offline.', 'Set it, or add --sandbox to try mgw offline.'],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
 ])('the text %j is returned to an agent as %j', (text, shown) => {
   expect(agentText(text)).toBe(shown);
@@ -234,4 +236,12 @@ test('the MCP server writes only messages to stdout, and continues, regardless o
   ]);
   expect(lines.join('')).not.toMatch(/\\u001b|\\u009b|u:pw/);
   for (const text of [lines.join(''), stderr]) expect(text).not.toContain(canaryKey);
+});
+
+test('a root folder that does not exist is refused with the command that creates it', async () => {
+  const missing = join(freshFolder(), 'clips');
+  await expect(Root.open(missing)).rejects.toMatchObject({
+    message: `--root: there is no folder ${missing}.`,
+    next: ['mkdir', '-p', missing],
+  });
 });

@@ -70,7 +70,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
   const usesProgram = storeCommand.value !== undefined && !sandbox.value;
-  const deps = { ...(await planDepsOf(context, batch, 'plan')), usesProgram };
+  const deps = { ...(await planDepsOf(context, batch)), usesProgram };
   const checked = await checkRows(batch, deps, advicePrinter(context, file));
   await reportProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad)

@@ -47,7 +47,7 @@ export function batchChecker(context: Context): CheckBatch {
     const { batch: opened, options } = await openBelowRoot(context, request, root);
     const batch = { ...opened, force: kind === 'status' };
     const listing = oneListing(context);
-    const deps = await planDepsOf(context, batch, 'plan', listing);
+    const deps = await planDepsOf(context, batch, undefined, listing);
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
     const rows: Record<string, unknown>[] = [];
     const checkedHashes = new Set<string>();

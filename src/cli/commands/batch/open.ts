@@ -114,18 +114,18 @@ export function placeOf(template: string | undefined, hasColumns = true): Output
 
 /**
  * Returns the dependencies for planning a batch.
- * @param mode `known` if done rows only need to be counted; `plan` and `offline` as in {@link rowComposer}
+ * @param mode `known` if done rows only need to be counted; `offline` as in {@link rowComposer}
  * @param listing the model list, if it is shared with other plans
  */
 export async function planDepsOf(
   context: Context,
   batch: Batch,
-  mode?: 'known' | 'plan' | 'offline',
+  mode?: 'known' | 'offline',
   listing?: Listing,
 ): Promise<PlanDeps> {
   const { ledger, gateway, account, redact } = await context.jobDeps();
   const settings = await context.settings();
-  const compose = rowComposer(context, batch, mode === 'known' ? undefined : mode, listing);
+  const compose = rowComposer(context, batch, mode === 'offline', listing);
   checkNoSecret('--name', batch.name, redact);
   const costOf = (work: Work): Decimal | undefined => {
     const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body }, settings);

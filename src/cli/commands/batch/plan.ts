@@ -52,7 +52,7 @@ async function plan(
   const reportedRows: PlannedRow[] = [];
   let needsFrames = false;
   const printAdvice = advicePrinter(context, file);
-  const result = await planBatch(batch, await planDepsOf(context, batch, 'plan'), (planned) => {
+  const result = await planBatch(batch, await planDepsOf(context, batch), (planned) => {
     if (planned.state !== 'done' && planned.state !== 'running') printAdvice(planned);
     const isOpen = everyRow.rowToRun(planned, planned.take.number) !== undefined;
     needsFrames ||= isOpen && planned.state !== 'running' && needsFrame(planned.work);

@@ -19,17 +19,16 @@ import { printableLine } from '../../../printable.ts';
 
 /**
  * Returns a function that composes and checks a batch's rows as `video X submit` and `tts` do.
- * @param mode `plan` if nothing will be sent; `offline` if rows are only composed to find their jobs, without checks or
- * the model list
+ * @param isOffline whether rows are only composed to find their jobs, without checks or the model list
  * @param onlineListing the model list, fetched at most once by default
  */
 export function rowComposer(
   context: Context,
   { place, readable, filesFrom }: Batch,
-  mode?: 'plan' | 'offline',
+  isOffline = false,
   onlineListing = oneListing(context),
 ): PlanDeps['workOf'] {
-  const listing: Listing = mode === 'offline' ? () => Promise.resolve(undefined) : onlineListing;
+  const listing: Listing = isOffline ? () => Promise.resolve(undefined) : onlineListing;
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
@@ -38,8 +37,7 @@ export function rowComposer(
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
     const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint, defaults: row.defaults };
-    const isPlan = mode !== undefined;
-    const parts = { ...fields, readLocalFile, inputs, isPlan, check: mode !== 'offline' };
+    const parts = { ...fields, readLocalFile, inputs, check: !isOffline };
     const { video } = await composeVideo(context, protocolNamed(row.kind), parts, listing);
     // Advice may quote values, and a manifest may refer to files of other people (design 13).
     return fromFiles.length === 0 ? video : { ...video, advice: [] };

@@ -42,7 +42,7 @@ async function status(context: Context, nameOrFile: string, typedOptions: BatchO
   const fleet = fleetStateOf(await context.ledger());
   const rows: RowView[] = [];
   const unfinished: PlannedRow[] = [];
-  const deps = { ...(await planDepsOf(context, batch, 'plan')), isAnywhere: fleet !== undefined };
+  const deps = { ...(await planDepsOf(context, batch)), isAnywhere: fleet !== undefined };
   const plan = await planBatch(batch, deps, (planned) => {
     if (context.globals.json) rows.push({ ...rowView(planned), next: nextOf(planned, context.globals) });
     else if (planned.state !== 'done') unfinished.push(planned);
