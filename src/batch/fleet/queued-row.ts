@@ -204,3 +204,36 @@ export async function requeueRows(query: Query, batch: string): Promise<number> 
   );
   return requeued.length;
 }
+
+/** A waiting row. Every change of the row in the queue changes its version. */
+export interface WaitingRow {
+  id: string;
+  version: string;
+}
+
+/** Returns a batch's waiting rows, except those with the given ids. */
+export function waitingRowsExcept(
+  query: Query,
+  batch: string,
+  ids: readonly string[],
+): Promise<WaitingRow[]> {
+  return query<WaitingRow & Record<string, unknown>>(
+    `select id, xmin::text as version from {batch_rows} queued where batch = $1 and state = 'waiting'
+      and not exists (select from unnest($2::text[]) listed (id) where listed.id = queued.id) order by position`,
+    [batch, ids],
+  );
+}
+
+/**
+ * Removes waiting rows from the queue. Keeps a row that was claimed or changed after it was read, because it may have
+ * been sent. Returns the number of removed rows.
+ */
+export async function removeRows(query: Query, batch: string, rows: readonly WaitingRow[]): Promise<number> {
+  const removed = await query<{ id: string }>(
+    `delete from {batch_rows} queued using unnest($2::text[], $3::text[]) listed (id, version)
+      where queued.batch = $1 and queued.id = listed.id and queued.xmin::text = listed.version
+        and queued.state = 'waiting' returning queued.id`,
+    [batch, rows.map(({ id }) => id), rows.map(({ version }) => version)],
+  );
+  return removed.length;
+}

@@ -135,6 +135,48 @@ describeFleet('in a fleet,', {}, (place) => {
     expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
   });
 
+  /** Writes a manifest whose rows have no id. */
+  function writeWithoutIds(file: string, ...prompts: string[]): void {
+    const rows = prompts.map((prompt) => `vendor-h3-mini,5,${prompt}\n`).join('');
+    writeFileSync(file, `model,duration,prompt\n${rows}`);
+  }
+
+  it('batch enqueue reports unpaid rows that are no longer in the file, and removes them with --remove-missing', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeWithoutIds(file, 'a paper boat', 'a paper hat');
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    writeWithoutIds(file, 'a paper plane', 'a paper hat');
+    const edited = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    const missing = [expect.any(String) as string];
+    expect([edited.code, edited.json]).toMatchObject([11, { enqueued: 1, missing, removed: 0 }]);
+    const [, next = ''] = /1 waiting row is not in .* mgw (batch enqueue .*)/.exec(edited.stderr) ?? [];
+    const { code, json } = await runHereAs(here, [...next.split(' '), '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 0, missing: [], removed: 1 }]);
+    await work();
+    expect([...gateway.charges.keys()].sort()).toEqual(['a paper hat', 'a paper plane']);
+  });
+
+  it('batch enqueue --remove-missing keeps rows in the queue that were paid for', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['paid', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    await place.query(`update mgw.batch_rows set state = 'waiting', outcome = null`);
+    writeFileSync(file, clips(['new', 'a paper hat']));
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--remove-missing', '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 1, removed: 0 }]);
+    expect(await rowsInQueue()).toBe('paid\twaiting\nnew\twaiting');
+  });
+
+  it('two files can be enqueued under one name', async () => {
+    const other = join(machines.shared, 'other.csv');
+    writeFileSync(other, clips(['other', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), '--name', 'film']);
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', other, '--name', 'film', '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 1, missing: ['row-0'] }]);
+    expect(await rowsInQueue()).toBe('row-0\twaiting\nother\twaiting');
+  });
+
   it("batch retry updates a changed row's content in the queue once the row is paid for", async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));

@@ -22,6 +22,8 @@ export interface NamedBatch<T> {
   batch: Batch;
   /** Whether the rows come from the queue. */
   isQueued: boolean;
+  /** Whether this machine has run or enqueued the same file under the same name before. */
+  isRerun: boolean;
 }
 
 /**
@@ -40,14 +42,15 @@ export async function openNamed<T extends BatchOptions>(
     const manifest = await queuedManifest(fleet.query, nameOrFile);
     if (manifest !== undefined) {
       const batch = batchOf(manifest, nameOrFile, typedOptions);
-      return { file: nameOrFile, options: typedOptions, batch, isQueued: true };
+      return { file: nameOrFile, options: typedOptions, batch, isQueued: true, isRerun: true };
     }
   }
   const known = await recallNamed(context, nameOrFile, typedOptions);
   const file = known !== undefined && !isPath(nameOrFile) ? known.file : nameOrFile;
   const options =
     known === undefined ? typedOptions : withLastOptions(known, typedOptions, !isPath(nameOrFile));
-  return { file, options, batch: await openBatch(context, file, options, known), isQueued: false };
+  const batch = await openBatch(context, file, options, known);
+  return { file, options, batch, isQueued: false, isRerun: known?.name === batch.name };
 }
 
 // A batch's name may contain a dot, and the batch's outputs may be in a folder of that name.
