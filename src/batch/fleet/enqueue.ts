@@ -1,9 +1,18 @@
+import { hash } from 'node:crypto';
 import { MgwError, usageError } from '../../errors.ts';
 import { textAt } from '../../json.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
-import { type NamedRow, hashOf, isSpeech, needsFrame, needsUrls, type SpeechWork } from '../planned-row.ts';
+import {
+  type NamedRow,
+  hashOf,
+  isSpeech,
+  needsFrame,
+  needsUrls,
+  type SpeechWork,
+  type Work,
+} from '../planned-row.ts';
 import { retryUnlessLost, rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
 import {
@@ -158,7 +167,7 @@ export async function queueUpdater(
     }
     const stale = await query<{ id: string }>(
       'select id from {batch_rows} where batch = $1 and id = $2 and hash <> $3',
-      [name, planned.id, hashOf(planned.work)],
+      [name, planned.id, queueHashOf(planned.work)],
     );
     if (stale.length > 0)
       note(
@@ -240,7 +249,13 @@ function newRow(
     throw usageError(
       `line ${row.line}: the row ${id} and its files take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
-  return { row: { id, hash: hashOf(work), row: queuedRow }, size };
+  return { row: { id, hash: queueHashOf(work), row: queuedRow }, size };
+}
+
+// Includes the configured defaults, because the queue stores them with the row.
+function queueHashOf(work: Work): string {
+  const defaults = isSpeech(work) ? {} : (work.defaults ?? {});
+  return hash('sha256', `${hashOf(work)}\n${JSON.stringify(defaults)}`);
 }
 
 // The row was checked with this machine's configured values, so a worker must not replace them with its own.

@@ -177,6 +177,25 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(await rowsInQueue()).toBe('row-0\twaiting\nother\twaiting');
   });
 
+  it('batch enqueue updates a queued row if a default in the configuration has changed, and pays once', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    const setDuration = (value: string): Promise<CliResult> =>
+      runHereAs(here, ['config', 'set', 'defaults.video.c.vendor-h3-mini.duration', value]);
+    writeFileSync(file, 'id,model,prompt\na,vendor-h3-mini,a paper boat\n');
+    await setDuration('5');
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await setDuration('10');
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 0, replaced: 1, known: 0 }]);
+    await work();
+    expect(gateway.posts().map(({ body }) => body)).toEqual([expect.stringContaining('"duration":10')]);
+    await setDuration('5');
+    const again = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([again.code, again.json]).toMatchObject([0, { enqueued: 0, changed: [] }]);
+    await work();
+    expect(gateway.posts()).toHaveLength(1);
+  });
+
   it("batch retry updates a changed row's content in the queue once the row is paid for", async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
