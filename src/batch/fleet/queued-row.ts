@@ -128,11 +128,20 @@ const isUnpaid = `state = 'ended' and outcome in ('bad', 'new', 'rejected')`;
 /** The maximum number of rows per query. */
 const pageSize = 500;
 
+/**
+ * Reads an enqueued batch's options from the queue; returns undefined if no batch has this name.
+ * @throws MgwError('local_io') if the options are damaged; MgwError('unreachable').
+ */
+export async function queuedHeadOf(query: Query, name: string): Promise<QueuedHead | undefined> {
+  const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
+  return entry && parseHead(name, entry.head);
+}
+
 /** Reads an enqueued batch's manifest from the queue; returns undefined if no batch has this name. */
 export async function queuedManifest(query: Query, name: string): Promise<Manifest | undefined> {
-  const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
-  if (entry === undefined) return undefined;
-  const { concurrency, budget } = parseHead(name, entry.head);
+  const queuedHead = await queuedHeadOf(query, name);
+  if (queuedHead === undefined) return undefined;
+  const { concurrency, budget } = queuedHead;
   const head = { name, concurrency: String(concurrency), budget };
   const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';

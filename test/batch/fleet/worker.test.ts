@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -555,6 +563,51 @@ describeFleet('in a fleet,', {}, (place) => {
     const changes = ['--per-minute', '20', '--sidecar'];
     const again = await headAfter(machines.machine(), 'promo.v2', '--again', ...changes);
     expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
+  });
+
+  it.each(['run', 'enqueue'])(
+    'a budget that `batch %s` sets applies to later runs and to the queue on every machine',
+    async (command) => {
+      const file = machines.manifest(3);
+      const other = machines.machine();
+      for (const user of [here, other])
+        await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+      const output = command === 'run' ? machines.output : [];
+      await runHereAs(here, ['batch', command, file, ...output, '--budget', '1']);
+      const copy = join(other.cwd, 'clips.csv');
+      copyFileSync(file, copy);
+      const { code, stderr } = await runHereAs(other, ['batch', 'run', copy, ...machines.output]);
+      expect(code, stderr).toBe(12);
+      expect(stderr).toContain('Using --budget 1 from the last run.');
+      expect(gateway.charges.size).toBe(1);
+      await runHereAs(other, ['batch', 'enqueue', copy]);
+      expect(JSON.parse(await place.query('select head from mgw.batches'))).toMatchObject({ budget: '1' });
+      await runHereAs(other, ['batch', 'enqueue', 'clips', '--again', '--budget', '2']);
+      expect((await runHereAs(here, ['batch', 'run', file, ...machines.output])).code).toBe(12);
+      expect(gateway.charges.size).toBe(2);
+    },
+  );
+
+  it.each(['name', 'file'])(
+    'a run of an enqueued batch by its %s uses the --per-minute and --sidecar of the queue',
+    async (by) => {
+      const file = machines.manifest(1);
+      await runHereAs(here, ['batch', 'enqueue', file, '--per-minute', '1', '--sidecar']);
+      const argument = by === 'name' ? 'clips' : file;
+      const run = ['batch', 'run', argument, ...machines.output, '--poll-interval', '10ms'];
+      expect((await runHereAs(machines.machine(), run)).code).toBe(0);
+      // The next submission must wait for a minute.
+      const isDelayed = `select next_turn > clock_timestamp() + interval '10 seconds' from mgw.paces`;
+      expect(await place.query(isDelayed)).toBe('t');
+      expect(existsSync(join(machines.shared, 'out', 'row-0.mp4.json'))).toBe(true);
+    },
+  );
+
+  it('batch plan of an enqueued batch by its name does not report a different file', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const { code, stderr } = await runHereAs(here, ['batch', 'plan', 'clips']);
+    expect(code, stderr).toBe(0);
+    expect(stderr).not.toContain('different file');
   });
 
   it("a worker uses the enqueuing machine's defaults, not its own", async () => {

@@ -5,7 +5,7 @@ import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './run.ts';
-import { type NamedBatch, openNamed, rememberOptions } from './known.ts';
+import { lastBudget, type NamedBatch, openNamed, rememberBudget, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, flagsAsTyped, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
@@ -88,6 +88,7 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   await rememberOptions(context, batch, opened.options);
   const { removeMissing: removesMissing = false } = options;
   const heads = await headsOf(context, options, opened);
+  await rememberBudget(context, batch.name, options);
   const enqueued = await enqueue(batch, { ...heads, ids, removesMissing }, deps, query);
   noteChanged(context, file, batch, enqueued);
   noteMissing(context, file, batch, enqueued, options);
@@ -138,6 +139,7 @@ async function requeue(
 ): Promise<Outcome> {
   const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
   const { changeBatch } = await import('../../../batch/fleet/row-queue.ts');
+  await rememberBudget(context, name, options);
   await changeBatch(query, name, typedHead(options));
   const requeued = await requeueRows(query, name);
   context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
@@ -154,7 +156,7 @@ export async function fleetOf(context: Context): Promise<FleetState> {
 }
 
 // Returns the options of a new batch, and those to change if the batch is already in the queue: those of the command
-// line and of the file, but not those of the last run on this machine.
+// line and of the file, but not those of the last run.
 async function headsOf(
   context: Context,
   options: EnqueueOptions,
@@ -167,7 +169,10 @@ async function headsOf(
     ...(budget !== undefined && { budget }),
     ...typedHead(options),
   };
-  const lastRun = { budget: opened.options.budget, sidecar: opened.options.sidecar };
+  const lastRun = {
+    budget: await lastBudget(context, opened.batch.name),
+    sidecar: opened.options.sidecar,
+  };
   return { head: { gateway, concurrency: defaultConcurrency, ...lastRun, ...overrides }, overrides };
 }
 
