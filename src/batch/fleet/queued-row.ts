@@ -8,6 +8,8 @@ import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';
 import type { Item, IsSkipped, Manifest } from '../manifest/manifest.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
+import type { FlowDeps } from '../../flows/settings.ts';
+import type { RunOptions } from '../row-runner.ts';
 import type { Query } from './fleet-state.ts';
 
 const headSchema = z.strictObject({
@@ -23,6 +25,14 @@ const headSchema = z.strictObject({
 
 /** The options of an enqueued batch, which are the same on every machine. */
 export type QueuedHead = z.infer<typeof headSchema>;
+
+/** A batch from the queue, opened for processing. */
+export interface OpenedBatch {
+  batch: Batch;
+  plan: PlanDeps;
+  job: FlowDeps;
+  options: RunOptions;
+}
 
 const common = {
   index: z.number().int().positive(),

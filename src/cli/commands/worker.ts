@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander';
 import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
-import type { OpenedBatch } from '../../batch/fleet/worker.ts';
+import type { OpenedBatch } from '../../batch/fleet/queued-row.ts';
 import { parseDuration } from '../../clock.ts';
 import { isPerRow } from '../../jobs/output.ts';
 import { printableLine } from '../../printable.ts';

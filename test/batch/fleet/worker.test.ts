@@ -610,6 +610,17 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(stderr).not.toContain('different file');
   });
 
+  it('a worker that five rows in doubt have stopped pauses again after each further row in doubt', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '1']);
+    gateway.judge = () => ({ kind: 'lose' });
+    // The test's clock is faster than the database's, so the lease must last longer than the pauses.
+    const user = machines.machine(place.url('lease=10m'));
+    const worker = ['worker', ...machines.output, '--max-idle', '65s'];
+    const { stderr } = await runHereAs(user, worker);
+    expect(stderr.match(/Retrying in 60 s/g), stderr).toHaveLength(2);
+    expect(gateway.posts()).toHaveLength(6);
+  });
+
   it("a worker uses the enqueuing machine's defaults, not its own", async () => {
     const rows = [
       { id: 'shown', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a paper hat' },
