@@ -21,8 +21,6 @@ const knownBatch = z.object({
   allowFiles: z.array(z.string()),
   /** The values of `--ignore-columns`. */
   ignoreColumns: z.optional(z.array(z.string())),
-  /** The value of `--budget`, recorded so that later runs have the same limit. */
-  budget: z.optional(z.string()),
   sidecar: z.optional(z.boolean()),
 });
 

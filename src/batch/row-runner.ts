@@ -44,6 +44,8 @@ export interface RunOptions extends RowOptions {
   pace: Pace;
   /** Returns the next retry of a row whose result is gone, if the command allows one. */
   nextRetry?: RowSelection['nextRetry'];
+  /** Whether to stop after a single row that is in doubt or could not reach the gateway, until a row succeeds. */
+  stopsAtFirstFailure?: boolean;
 }
 
 /**
@@ -81,6 +83,7 @@ export class BatchRun {
     this.#options = options;
     this.#watcher = watcher;
     this.#onDone = onDone;
+    if (options.stopsAtFirstFailure) this.#consecutiveFailures = maxConsecutiveFailures - 1;
     this.#signals = new RowSignals(deps.signals);
   }
 

@@ -5,7 +5,8 @@ import { deniesModelOrVoice } from '../http/failures.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { changesFrom } from '../jobs/differences.ts';
-import { keyOfRetry, latestRetry } from '../jobs/ref.ts';
+import { keyOfRetry, latestRetry, type Retry } from '../jobs/ref.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import { type JobDeps, fingerprintOf } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { isSameOutput, pathsAt } from '../jobs/output.ts';
@@ -40,10 +41,7 @@ export async function rowStatusOf(
   { key, work, path }: Pick<NamedRow, 'key' | 'work' | 'path'>,
   deps: RowStatusDeps,
 ): Promise<RowStatus> {
-  const take = await latestRetry(deps.ledger, key).catch((error: unknown) => {
-    if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
-    throw error;
-  });
+  const take = await retryUnlessLost(deps.ledger, key);
   if (take === undefined) return { state: 'unknown', take: { number: 1, key } };
   const { job } = take;
   if (job === undefined) return { state: 'new', take };
@@ -60,6 +58,16 @@ export async function rowStatusOf(
   // A retry would abandon a job in doubt or in progress, and pay for another one.
   const isOutstanding = state === 'unknown' || (state === 'running' && job.state !== 'succeeded');
   return { ...status, state: isOutstanding ? state : 'changed', changes };
+}
+
+/** Returns the latest job for a row's key, like {@link latestRetry}; undefined if the record of a job is lost. */
+export async function retryUnlessLost(ledger: Ledger, key: string): Promise<Retry | undefined> {
+  try {
+    return await latestRetry(ledger, key);
+  } catch (error) {
+    if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
+    throw error;
+  }
 }
 
 /** Returns the path of a retry's file, next to the earlier file: `clip.2.mp4` for `clip.mp4`. */

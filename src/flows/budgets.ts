@@ -157,6 +157,17 @@ function standingAllowance(name: string, budget: Budget): Allowance & { raiseCom
   return { name, label: `the budget ${name}`, budget, raiseCommand: ['mgw', 'budget', 'set', name] };
 }
 
+/** Returns a budget's state. Creates no budget. @throws MgwError('local_io') if the budget cannot be read. */
+export async function budgetState(
+  session: Sources & { budget(kind: BudgetKind, name: string): Promise<Budget> },
+  kind: BudgetKind,
+  name: string,
+): Promise<BudgetState> {
+  const path = budgetPath(ledgerFolder(await session.settings()), kind, name);
+  const exists = (await session.database()) !== undefined || existsSync(path);
+  return exists ? (await session.budget(kind, name)).state() : { spent: zero, reserved: zero };
+}
+
 /** A budget's remaining amount. */
 export interface Remainder {
   label: string;
@@ -175,20 +186,15 @@ export async function remaindersFor(
   amount: string | undefined,
 ): Promise<Remainder[]> {
   const settings = await session.settings();
-  const stateOf = async (kind: BudgetKind, name: string): Promise<BudgetState> => {
-    const path = budgetPath(ledgerFolder(settings), kind, name);
-    const exists = (await session.database()) !== undefined || existsSync(path);
-    return exists ? (await session.budget(kind, name)).state() : { spent: zero, reserved: zero };
-  };
   const remainders: Remainder[] = [];
   const addRemainder = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
     remainders.push({ label, limit, left: excess(limit, add(spent, reserved)) });
   };
   const name = settings.budget.value;
-  const standing = name === undefined ? undefined : await stateOf('standing', name);
+  const standing = name === undefined ? undefined : await budgetState(session, 'standing', name);
   if (standing?.limit !== undefined) addRemainder(`the budget ${name}`, standing.limit, standing);
   if (amount !== undefined) {
-    const { spent, reserved } = await stateOf('batch', batch);
+    const { spent, reserved } = await budgetState(session, 'batch', batch);
     const outside = await costOutsideBudget(batch, {
       ledger: await session.ledger(),
       priceOf: (order) => Promise.resolve(priceOf(order, settings)),

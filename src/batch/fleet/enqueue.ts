@@ -1,11 +1,27 @@
+import { hash } from 'node:crypto';
 import { MgwError, usageError } from '../../errors.ts';
 import { textAt } from '../../json.ts';
+import { shownState } from '../../jobs/reconcile.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
-import { type NamedRow, hashOf, isSpeech, needsFrame, needsUrls, type SpeechWork } from '../planned-row.ts';
-import { rowStatusOf } from '../row-state.ts';
+import {
+  type NamedRow,
+  hashOf,
+  isSpeech,
+  needsFrame,
+  needsUrls,
+  type SpeechWork,
+  type Work,
+} from '../planned-row.ts';
+import { retryUnlessLost, rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
-import type { QueuedHead, QueuedRow } from './queued-row.ts';
+import {
+  removeRows,
+  waitingRowsExcept,
+  type QueuedHead,
+  type QueuedRow,
+  type WaitingRow,
+} from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
 
 /** The result of enqueueing a batch. */
@@ -18,6 +34,10 @@ export interface Enqueued {
   replaced: number;
   /** The ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
+  /** The ids of waiting rows that are not in the file. A worker will pay for them. */
+  missing: string[];
+  /** The number of waiting rows that were removed from the queue because they are not in the file. */
+  removed: number;
 }
 
 /** Dependencies for enqueueing rows. */
@@ -50,16 +70,20 @@ export function checkRows(
 /**
  * Enqueues the valid rows of a batch. Memory use does not grow with their number. Rows that are already queued are not
  * added again, so an interrupted call can be repeated.
- * @param options `head`: the options of a new batch; `overrides`: those to change if the batch is already in the queue
+ * @param options `head`: the options of a new batch; `overrides`: those to change if the batch is already in the queue;
+ * `ids`: the ids of the file's valid rows; `removesMissing`: whether to remove waiting rows with other ids
  * @throws MgwError('usage') if a batch with this name is enqueued for a different gateway; MgwError('unreachable').
  */
 export async function enqueue(
   batch: Batch,
-  options: { head: QueuedHead; overrides: Partial<QueuedHead> },
+  options: { head: QueuedHead; overrides: Partial<QueuedHead>; ids: string[]; removesMissing: boolean },
   deps: EnqueueDeps,
   query: Query,
 ): Promise<Enqueued> {
   const head = await addBatch(query, { name: batch.name, head: options.head }, options.overrides);
+  // Removes the missing rows before adding others, so that no worker pays for both versions of a row without an id.
+  const missing = await unpaidRows(await waitingRowsExcept(query, batch.name, options.ids), batch.name, deps);
+  const removed = options.removesMissing ? await removeRows(query, batch.name, missing) : 0;
   const chunk: { row: NewRow; planned: NamedRow }[] = [];
   let bytes = 0;
   const result = { added: 0, replaced: 0, changed: [] as string[] };
@@ -93,7 +117,28 @@ export async function enqueue(
     if (chunk.length >= maxRows || bytes >= maxBytes) await flush();
   });
   await flush();
-  return { plan, head, ...result };
+  return {
+    plan,
+    head,
+    ...result,
+    removed,
+    missing: options.removesMissing ? [] : missing.map(({ id }) => id),
+  };
+}
+
+// Returns the rows for which nothing was accepted, so that removing them from the queue abandons nothing.
+async function unpaidRows(
+  rows: readonly WaitingRow[],
+  batch: string,
+  { ledger }: PlanDeps,
+): Promise<WaitingRow[]> {
+  const unpaid: WaitingRow[] = [];
+  for (const row of rows) {
+    const take = await retryUnlessLost(ledger, `${batch}/${row.id}`);
+    if (take === undefined) continue;
+    if (take.job === undefined || ['prepared', 'rejected'].includes(shownState(take.job))) unpaid.push(row);
+  }
+  return unpaid;
 }
 
 /**
@@ -122,7 +167,7 @@ export async function queueUpdater(
     }
     const stale = await query<{ id: string }>(
       'select id from {batch_rows} where batch = $1 and id = $2 and hash <> $3',
-      [name, planned.id, hashOf(planned.work)],
+      [name, planned.id, queueHashOf(planned.work)],
     );
     if (stale.length > 0)
       note(
@@ -204,7 +249,13 @@ function newRow(
     throw usageError(
       `line ${row.line}: the row ${id} and its files take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
-  return { row: { id, hash: hashOf(work), row: queuedRow }, size };
+  return { row: { id, hash: queueHashOf(work), row: queuedRow }, size };
+}
+
+// Includes the configured defaults, because the queue stores them with the row.
+function queueHashOf(work: Work): string {
+  const defaults = isSpeech(work) ? {} : (work.defaults ?? {});
+  return hash('sha256', `${hashOf(work)}\n${JSON.stringify(defaults)}`);
 }
 
 // The row was checked with this machine's configured values, so a worker must not replace them with its own.

@@ -8,6 +8,8 @@ import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';
 import type { Item, IsSkipped, Manifest } from '../manifest/manifest.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
+import type { FlowDeps } from '../../flows/settings.ts';
+import type { RunOptions } from '../row-runner.ts';
 import type { Query } from './fleet-state.ts';
 
 const headSchema = z.strictObject({
@@ -23,6 +25,15 @@ const headSchema = z.strictObject({
 
 /** The options of an enqueued batch, which are the same on every machine. */
 export type QueuedHead = z.infer<typeof headSchema>;
+
+/** An open batch. `withNeededLimit` adds to a budget's error the limit that the rest of the batch needs. */
+export interface OpenedBatch {
+  batch: Batch;
+  plan: PlanDeps;
+  job: FlowDeps;
+  options: RunOptions;
+  withNeededLimit: (error: MgwError) => Promise<MgwError>;
+}
 
 const common = {
   index: z.number().int().positive(),
@@ -128,11 +139,20 @@ const isUnpaid = `state = 'ended' and outcome in ('bad', 'new', 'rejected')`;
 /** The maximum number of rows per query. */
 const pageSize = 500;
 
+/**
+ * Reads an enqueued batch's options from the queue; returns undefined if no batch has this name.
+ * @throws MgwError('local_io') if the options are damaged; MgwError('unreachable').
+ */
+export async function queuedHeadOf(query: Query, name: string): Promise<QueuedHead | undefined> {
+  const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
+  return entry && parseHead(name, entry.head);
+}
+
 /** Reads an enqueued batch's manifest from the queue; returns undefined if no batch has this name. */
 export async function queuedManifest(query: Query, name: string): Promise<Manifest | undefined> {
-  const [entry] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
-  if (entry === undefined) return undefined;
-  const { concurrency, budget } = parseHead(name, entry.head);
+  const queuedHead = await queuedHeadOf(query, name);
+  if (queuedHead === undefined) return undefined;
+  const { concurrency, budget } = queuedHead;
   const head = { name, concurrency: String(concurrency), budget };
   const items = async function* (isSkipped?: IsSkipped): AsyncGenerator<Item> {
     let after = '0';
@@ -203,4 +223,37 @@ export async function requeueRows(query: Query, batch: string): Promise<number> 
     [batch],
   );
   return requeued.length;
+}
+
+/** A waiting row. Every change of the row in the queue changes its version. */
+export interface WaitingRow {
+  id: string;
+  version: string;
+}
+
+/** Returns a batch's waiting rows, except those with the given ids. */
+export function waitingRowsExcept(
+  query: Query,
+  batch: string,
+  ids: readonly string[],
+): Promise<WaitingRow[]> {
+  return query<WaitingRow & Record<string, unknown>>(
+    `select id, xmin::text as version from {batch_rows} queued where batch = $1 and state = 'waiting'
+      and not exists (select from unnest($2::text[]) listed (id) where listed.id = queued.id) order by position`,
+    [batch, ids],
+  );
+}
+
+/**
+ * Removes waiting rows from the queue. Keeps a row that was claimed or changed after it was read, because it may have
+ * been sent. Returns the number of removed rows.
+ */
+export async function removeRows(query: Query, batch: string, rows: readonly WaitingRow[]): Promise<number> {
+  const removed = await query<{ id: string }>(
+    `delete from {batch_rows} queued using unnest($2::text[], $3::text[]) listed (id, version)
+      where queued.batch = $1 and queued.id = listed.id and queued.xmin::text = listed.version
+        and queued.state = 'waiting' returning queued.id`,
+    [batch, rows.map(({ id }) => id), rows.map(({ version }) => version)],
+  );
+  return removed.length;
 }

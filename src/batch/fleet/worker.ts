@@ -1,29 +1,19 @@
 import type { Clock } from '../../clock.ts';
 import { exitCodes, messageOf, toMgwError, type MgwError } from '../../errors.ts';
-import type { FlowDeps } from '../../flows/settings.ts';
 import { everyRow } from '../row-selection.ts';
-import { planRow, type Batch, type PlanDeps } from '../plan.ts';
+import { planRow, type Batch } from '../plan.ts';
 import type { PlannedRow } from '../planned-row.ts';
 import { BatchRun, isOwnOutputError } from '../row-runner.ts';
-import type { RunOptions, RunWatcher, WorkerWatcher } from '../row-runner.ts';
+import type { RunWatcher, WorkerWatcher } from '../row-runner.ts';
 import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
 import { IdleTime } from './idle-time.ts';
-import { isValidElsewhere, parseRow } from './queued-row.ts';
+import { isValidElsewhere, parseRow, type OpenedBatch } from './queued-row.ts';
 import { retryDelayMs, defaultRetryMs, stuckRetryMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
 type Rows = Map<string, ClaimedRow>;
-
-/** An open batch. `withNeededLimit` adds to a budget's error the limit that the rest of the batch needs. */
-export interface OpenedBatch {
-  batch: Batch;
-  plan: PlanDeps;
-  job: FlowDeps;
-  options: RunOptions;
-  withNeededLimit: (error: MgwError) => Promise<MgwError>;
-}
 
 /** A worker's options. */
 export interface WorkerOptions {
@@ -53,6 +43,8 @@ export class Worker {
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
+  /** The batches that rows in doubt have stopped, and of which no job has a handle since. */
+  readonly #inDoubt = new Set<string>();
   /** The options of each batch, as JSON, that the last search found. */
   readonly #latestHeads = new Map<string, string>();
   /** The output path of each row in progress. */
@@ -126,7 +118,8 @@ export class Worker {
 
   async #work(queued: QueuedBatch): Promise<void> {
     const opened = { ...(await this.#options.open(queued)), queued };
-    const { batch, job, options } = opened;
+    const { batch, job } = opened;
+    const options = { ...opened.options, stopsAtFirstFailure: this.#inDoubt.has(queued.name) };
     const rows = new Map<string, ClaimedRow>();
     // Called after the ledger has recorded the job's end, because no worker claims a row that has ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
@@ -134,6 +127,9 @@ export class Worker {
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
     try {
       while (!this.#isOver && !run.isOver && !this.#isOutdated(queued)) {
+        // Runs one row at a time until the gateway responds to one.
+        const isInDoubt = this.#inDoubt.has(queued.name);
+        if (isInDoubt && !run.isIdle) await run.nextEnd();
         if (this.#claimedCount >= this.#options.concurrency) {
           await new Promise<void>((resolve) => this.#awaitingCapacity.push(resolve));
           continue;
@@ -147,7 +143,7 @@ export class Worker {
           this.#wakeBatch.delete(queued.name);
           continue;
         }
-        const slots = await run.slots(1 + this.#options.concurrency - this.#claimedCount);
+        const slots = await run.slots(isInDoubt ? 1 : 1 + this.#options.concurrency - this.#claimedCount);
         const capacity = Math.min(slots.length - 1, this.#options.concurrency - this.#claimedCount);
         try {
           if (capacity > 0) taken.push(...(await this.#take(queued.name, capacity)));
@@ -233,6 +229,7 @@ export class Worker {
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
+        if (job.handle !== undefined) this.#inDoubt.delete(batch.name);
         if (job.state !== 'succeeded') this.#idle.setStuck(batch.name, false);
         this.#watcher.updated(planned, job);
       },
@@ -288,12 +285,13 @@ export class Worker {
   // stops the worker.
   #handleError(name: string, error: MgwError): void {
     if (this.#isOver) return;
-    const isSpent = error.code === 'budget';
-    const isTemporary = error.code === 'unreachable' || error.exitCode === exitCodes.unknown;
-    if (!isSpent && !isTemporary) return void (this.#fatalError = error);
-    const delayMs = isSpent ? stuckRetryMs : defaultRetryMs;
+    const isInDoubt = error.exitCode === exitCodes.unknown;
+    if (isInDoubt) this.#inDoubt.add(name);
+    const isStuck = isInDoubt || error.code === 'budget';
+    if (!isStuck && error.code !== 'unreachable') return void (this.#fatalError = error);
+    const delayMs = isStuck ? stuckRetryMs : defaultRetryMs;
     this.#pausedUntil.set(name, this.#options.clock.monotonic() + delayMs);
-    if (isSpent) this.#idle.setStuck(name, true);
+    if (isStuck) this.#idle.setStuck(name, true);
     else this.#idle.postpone(delayMs);
     this.#watcher.note(`${name}: ${error.message} Retrying in ${delayMs / 1000} s.`, error.next);
   }

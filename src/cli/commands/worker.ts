@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander';
 import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
-import type { OpenedBatch } from '../../batch/fleet/worker.ts';
+import type { OpenedBatch } from '../../batch/fleet/queued-row.ts';
 import { planBatch } from '../../batch/plan.ts';
 import { parseDuration } from '../../clock.ts';
 import type { Decimal } from '../../decimal.ts';
@@ -161,7 +161,7 @@ async function restCost(context: Context, name: string, output: string): Promise
   const manifest = await queuedManifest((await fleetOf(context)).query, name);
   if (manifest === undefined) return undefined;
   const batch = batchOf(manifest, name, { output });
-  return (await planBatch(batch, await planDepsOf(context, batch, 'plan'), () => undefined)).cost.known;
+  return (await planBatch(batch, await planDepsOf(context, batch), () => undefined)).cost.known;
 }
 
 type NoteLimit = (batch: string, limit: number, concurrency: number) => void;

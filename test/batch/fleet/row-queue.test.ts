@@ -1,5 +1,11 @@
 import { beforeEach, expect, it } from 'vitest';
-import { queuedManifest, queueCounts, requeueRows } from '../../../src/batch/fleet/queued-row.ts';
+import {
+  queuedManifest,
+  queueCounts,
+  removeRows,
+  requeueRows,
+  waitingRowsExcept,
+} from '../../../src/batch/fleet/queued-row.ts';
 import { addBatch, addRows, RowQueue, type NewRow } from '../../../src/batch/fleet/row-queue.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
 import { describeFleet } from './place.ts';
@@ -40,6 +46,18 @@ describeFleet('on PostgreSQL,', { isPooled: hasPgBouncer }, (place) => {
     });
     expect(await place.query('select id, hash from mgw.batch_rows order by position')).toBe(
       'a\thash of a\nb\thash of b\nc\thash of c',
+    );
+  });
+
+  it('waiting rows are removed from the queue, unless a worker claimed them after they were listed', async () => {
+    await enqueue('kept', 'claimed', 'returned', 'removed');
+    const rows = await waitingRowsExcept(one.query, 'clips', ['kept']);
+    expect(rows.map(({ id }) => id)).toEqual(['claimed', 'returned', 'removed']);
+    await place.query(`update mgw.batch_rows set state = 'taken' where id in ('claimed', 'returned')`);
+    await place.query(`update mgw.batch_rows set state = 'waiting' where id = 'returned'`);
+    expect(await removeRows(one.query, 'clips', rows)).toBe(1);
+    expect(await place.query('select id from mgw.batch_rows order by position')).toBe(
+      'kept\nclaimed\nreturned',
     );
   });
 

@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -133,6 +141,67 @@ describeFleet('in a fleet,', {}, (place) => {
     expect([code, json]).toMatchObject([0, { enqueued: 0, replaced: 1, changed: [] }]);
     await work();
     expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
+  });
+
+  /** Writes a manifest whose rows have no id. */
+  function writeWithoutIds(file: string, ...prompts: string[]): void {
+    const rows = prompts.map((prompt) => `vendor-h3-mini,5,${prompt}\n`).join('');
+    writeFileSync(file, `model,duration,prompt\n${rows}`);
+  }
+
+  it('batch enqueue reports unpaid rows that are no longer in the file, and removes them with --remove-missing', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeWithoutIds(file, 'a paper boat', 'a paper hat');
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    writeWithoutIds(file, 'a paper plane', 'a paper hat');
+    const edited = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    const missing = [expect.any(String) as string];
+    expect([edited.code, edited.json]).toMatchObject([11, { enqueued: 1, missing, removed: 0 }]);
+    const [, next = ''] = /1 waiting row is not in .* mgw (batch enqueue .*)/.exec(edited.stderr) ?? [];
+    const { code, json } = await runHereAs(here, [...next.split(' '), '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 0, missing: [], removed: 1 }]);
+    await work();
+    expect([...gateway.charges.keys()].sort()).toEqual(['a paper hat', 'a paper plane']);
+  });
+
+  it('batch enqueue --remove-missing keeps rows in the queue that were paid for', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['paid', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    await place.query(`update mgw.batch_rows set state = 'waiting', outcome = null`);
+    writeFileSync(file, clips(['new', 'a paper hat']));
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--remove-missing', '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 1, removed: 0 }]);
+    expect(await rowsInQueue()).toBe('paid\twaiting\nnew\twaiting');
+  });
+
+  it('two files can be enqueued under one name', async () => {
+    const other = join(machines.shared, 'other.csv');
+    writeFileSync(other, clips(['other', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1), '--name', 'film']);
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', other, '--name', 'film', '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 1, missing: ['row-0'] }]);
+    expect(await rowsInQueue()).toBe('row-0\twaiting\nother\twaiting');
+  });
+
+  it('batch enqueue updates a queued row if a default in the configuration has changed, and pays once', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    const setDuration = (value: string): Promise<CliResult> =>
+      runHereAs(here, ['config', 'set', 'defaults.video.c.vendor-h3-mini.duration', value]);
+    writeFileSync(file, 'id,model,prompt\na,vendor-h3-mini,a paper boat\n');
+    await setDuration('5');
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await setDuration('10');
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 0, replaced: 1, known: 0 }]);
+    await work();
+    expect(gateway.posts().map(({ body }) => body)).toEqual([expect.stringContaining('"duration":10')]);
+    await setDuration('5');
+    const again = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([again.code, again.json]).toMatchObject([0, { enqueued: 0, changed: [] }]);
+    await work();
+    expect(gateway.posts()).toHaveLength(1);
   });
 
   it("batch retry updates a changed row's content in the queue once the row is paid for", async () => {
@@ -497,6 +566,62 @@ describeFleet('in a fleet,', {}, (place) => {
     const changes = ['--per-minute', '20', '--sidecar'];
     const again = await headAfter(machines.machine(), 'promo.v2', '--again', ...changes);
     expect(again).toMatchObject({ concurrency: 3, perMinute: 20, budget: '0.7', sidecar: true });
+  });
+
+  it.each(['run', 'enqueue'])(
+    'a budget that `batch %s` sets applies to later runs and to the queue on every machine',
+    async (command) => {
+      const file = machines.manifest(3);
+      const other = machines.machine();
+      for (const user of [here, other])
+        await runHereAs(user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+      const output = command === 'run' ? machines.output : [];
+      await runHereAs(here, ['batch', command, file, ...output, '--budget', '1']);
+      const copy = join(other.cwd, 'clips.csv');
+      copyFileSync(file, copy);
+      const { code, stderr } = await runHereAs(other, ['batch', 'run', copy, ...machines.output]);
+      expect(code, stderr).toBe(12);
+      expect(stderr).toContain('Using --budget 1 from the last run.');
+      expect(gateway.charges.size).toBe(1);
+      await runHereAs(other, ['batch', 'enqueue', copy]);
+      expect(JSON.parse(await place.query('select head from mgw.batches'))).toMatchObject({ budget: '1' });
+      await runHereAs(other, ['batch', 'enqueue', 'clips', '--again', '--budget', '2']);
+      expect((await runHereAs(here, ['batch', 'run', file, ...machines.output])).code).toBe(12);
+      expect(gateway.charges.size).toBe(2);
+    },
+  );
+
+  it.each(['name', 'file'])(
+    'a run of an enqueued batch by its %s uses the --per-minute and --sidecar of the queue',
+    async (by) => {
+      const file = machines.manifest(1);
+      await runHereAs(here, ['batch', 'enqueue', file, '--per-minute', '1', '--sidecar']);
+      const argument = by === 'name' ? 'clips' : file;
+      const run = ['batch', 'run', argument, ...machines.output, '--poll-interval', '10ms'];
+      expect((await runHereAs(machines.machine(), run)).code).toBe(0);
+      // The next submission must wait for a minute.
+      const isDelayed = `select next_turn > clock_timestamp() + interval '10 seconds' from mgw.paces`;
+      expect(await place.query(isDelayed)).toBe('t');
+      expect(existsSync(join(machines.shared, 'out', 'row-0.mp4.json'))).toBe(true);
+    },
+  );
+
+  it('batch plan of an enqueued batch by its name does not report a different file', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const { code, stderr } = await runHereAs(here, ['batch', 'plan', 'clips']);
+    expect(code, stderr).toBe(0);
+    expect(stderr).not.toContain('different file');
+  });
+
+  it('a worker that five rows in doubt have stopped pauses again after each further row in doubt', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '1']);
+    gateway.judge = () => ({ kind: 'lose' });
+    // The test's clock is faster than the database's, so the lease must last longer than the pauses.
+    const user = machines.machine(place.url('lease=10m'));
+    const worker = ['worker', ...machines.output, '--max-idle', '65s'];
+    const { stderr } = await runHereAs(user, worker);
+    expect(stderr.match(/Retrying in 60 s/g), stderr).toHaveLength(2);
+    expect(gateway.posts()).toHaveLength(6);
   });
 
   it("a worker uses the enqueuing machine's defaults, not its own", async () => {

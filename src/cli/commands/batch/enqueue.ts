@@ -5,9 +5,9 @@ import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './run.ts';
-import { type NamedBatch, openNamed, rememberOptions } from './known.ts';
+import { lastBudget, type NamedBatch, openNamed, rememberBudget, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { addBatchOptions, type RunBatchOptions } from './options.ts';
+import { addBatchOptions, flagsAsTyped, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import { shellWord } from '../../output/human.ts';
@@ -19,9 +19,11 @@ import { counted, printableLine } from '../../../printable.ts';
 
 interface EnqueueOptions extends RunBatchOptions {
   again?: boolean;
+  removeMissing?: boolean;
 }
 
 const maxShown = 20;
+const maxNamed = 10;
 
 const examples = `
 Examples:
@@ -51,6 +53,7 @@ export function registerEnqueue(command: Command, run: Run): void {
     )
     .option('--skip-bad', 'skip invalid rows')
     .addOption(new Option('--again', 'requeue quarantined rows, and rows that ended unpaid'))
+    .option('--remove-missing', 'remove unpaid rows from the queue that are not in the file')
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);
@@ -63,6 +66,8 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   const { query } = await fleetOf(context);
   if (options.output !== undefined)
     throw usageError('batch enqueue has no --output: each worker saves to its own -o.');
+  if (options.again && options.removeMissing)
+    throw usageError('--remove-missing cannot be combined with --again, which does not read the file.');
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch, isQueued } = opened;
   if (options.again) return requeue(context, query, batch.name, options);
@@ -71,20 +76,29 @@ async function enqueueBatch(context: Context, nameOrFile: string, options: Enque
   const { storeCommand, sandbox } = await context.settings();
   const usesProgram = storeCommand.value !== undefined && !sandbox.value;
   const deps = { ...(await planDepsOf(context, batch)), usesProgram };
-  const checked = await checkRows(batch, deps, advicePrinter(context, file));
+  const printAdvice = advicePrinter(context, file);
+  const ids: string[] = [];
+  const checked = await checkRows(batch, deps, (planned) => {
+    ids.push(planned.id);
+    printAdvice(planned);
+  });
   await reportProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad)
     return { json: planView(batch, checked), error: invalidRowsError(checked) };
   await rememberOptions(context, batch, opened.options);
-  const enqueued = await enqueue(batch, await headsOf(context, options, opened), deps, query);
+  const { removeMissing: removesMissing = false } = options;
+  const heads = await headsOf(context, options, opened);
+  await rememberBudget(context, batch.name, options);
+  const enqueued = await enqueue(batch, { ...heads, ids, removesMissing }, deps, query);
   noteChanged(context, file, opened.options, batch, enqueued);
-  return outcomeOf(context, batch, enqueued);
+  noteMissing(context, file, batch, enqueued, options);
+  return outcomeOf(context, opened, enqueued);
 }
 
 function outcomeOf(
   context: Context,
-  batch: Batch,
-  { plan, head: { concurrency, budget }, added, replaced, changed }: Enqueued,
+  { batch, isRerun }: NamedBatch<EnqueueOptions>,
+  { plan, head: { concurrency, budget }, added, replaced, changed, missing, removed }: Enqueued,
 ): Outcome {
   const queuedBefore = plan.rows - plan.bad - added - replaced - changed.length;
   const parts = [
@@ -92,6 +106,7 @@ function outcomeOf(
     ...(queuedBefore > 0 ? [`${queuedBefore} already in the queue`] : []),
     ...(replaced > 0 ? [`${replaced} replaced`] : []),
     ...(changed.length > 0 ? [`${changed.length} changed in the file; the queued version is kept`] : []),
+    ...(removed > 0 ? [`${removed} removed`] : []),
     ...(plan.bad > 0 ? [`${plan.bad} skipped`] : []),
   ];
   context.progress.note(
@@ -101,8 +116,18 @@ function outcomeOf(
   const { rows, bad } = plan;
   const batchView = { ...(view as { name: string; file: string }), rows, bad, states: undefined };
   return {
-    json: { batch: batchView, cost, enqueued: added, replaced, known: queuedBefore, changed },
-    exitCode: changed.length + bad > 0 ? exitCodes.partial : exitCodes.ok,
+    json: {
+      batch: batchView,
+      cost,
+      enqueued: added,
+      replaced,
+      known: queuedBefore,
+      changed,
+      missing,
+      removed,
+    },
+    // Several files may be enqueued under one name, so missing rows are a problem only if this file was edited.
+    exitCode: changed.length + bad > 0 || (isRerun && missing.length > 0) ? exitCodes.partial : exitCodes.ok,
   };
 }
 
@@ -114,6 +139,7 @@ async function requeue(
 ): Promise<Outcome> {
   const { requeueRows } = await import('../../../batch/fleet/queued-row.ts');
   const { changeBatch } = await import('../../../batch/fleet/row-queue.ts');
+  await rememberBudget(context, name, options);
   await changeBatch(query, name, typedHead(options));
   const requeued = await requeueRows(query, name);
   context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
@@ -130,7 +156,7 @@ export async function fleetOf(context: Context): Promise<FleetState> {
 }
 
 // Returns the options of a new batch, and those to change if the batch is already in the queue: those of the command
-// line and of the file, but not those of the last run on this machine.
+// line and of the file, but not those of the last run.
 async function headsOf(
   context: Context,
   options: EnqueueOptions,
@@ -143,7 +169,10 @@ async function headsOf(
     ...(budget !== undefined && { budget }),
     ...typedHead(options),
   };
-  const lastRun = { budget: opened.options.budget, sidecar: opened.options.sidecar };
+  const lastRun = {
+    budget: await lastBudget(context, opened.batch.name),
+    sidecar: opened.options.sidecar,
+  };
   return { head: { gateway, concurrency: defaultConcurrency, ...lastRun, ...overrides }, overrides };
 }
 
@@ -171,4 +200,28 @@ function noteChanged(
     );
   }
   if (changed.length > maxShown) context.progress.note(`… and ${changed.length - maxShown} more.`);
+}
+
+function noteMissing(
+  context: Context,
+  file: string,
+  { name }: Batch,
+  { missing, plan }: Enqueued,
+  options: EnqueueOptions,
+): void {
+  if (missing.length === 0) return;
+  const rows = missing.length === 1 ? 'waiting row is' : 'waiting rows are';
+  const ids = missing.slice(0, maxNamed).map((id) => printableLine(id, 100));
+  const others = missing.length > ids.length ? ` and ${missing.length - ids.length} more` : '';
+  const command = [
+    'mgw',
+    'batch',
+    'enqueue',
+    file,
+    '--remove-missing',
+    ...flagsAsTyped({ ...options, name }),
+  ];
+  context.progress.note(
+    `${missing.length} ${rows} not ${plan.bad > 0 ? 'valid rows of' : 'in'} ${printableLine(file, 200)}, but workers will pay for them: ${ids.join(', ')}${others}. To remove them from the queue: ${command.map(shellWord).join(' ')}`,
+  );
 }

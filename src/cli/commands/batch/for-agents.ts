@@ -31,7 +31,7 @@ import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { planView, invalidRowsError, rowView } from '../../output/plan.ts';
 import { defaultConcurrency } from './run.ts';
-import { openNamed, rememberOptions } from './known.ts';
+import { lastBudget, openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { type BatchOptions, flagsAsTyped, paceOf, rowOptionsOf } from './options.ts';
 
@@ -96,7 +96,7 @@ export function batchChecker(context: Context): CheckBatch {
       ...others,
       run: async (job, onError) => {
         await rememberOptions(context, opened, options);
-        const { budget = opened.manifest.head.budget } = options;
+        const budget = (await lastBudget(context, opened.name)) ?? opened.manifest.head.budget;
         return runChecked(context, opened, { listing, hashes: checkedHashes, job, budget }, onError);
       },
     };

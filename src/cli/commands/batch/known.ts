@@ -4,10 +4,12 @@ import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { fieldName } from '../../../batch/manifest/fields.ts';
 import { formatOf } from '../../../batch/manifest/manifest.ts';
 import type { Batch } from '../../../batch/plan.ts';
+import { formatDecimal, parseAmount } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
 import { isFolder } from '../../../files/make-folder.ts';
 import { pathExists } from '../../../jobs/output.ts';
 import { printableLine } from '../../../printable.ts';
+import { budgetState } from '../../../flows/budgets.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
@@ -22,6 +24,8 @@ export interface NamedBatch<T> {
   batch: Batch;
   /** Whether the rows come from the queue. */
   isQueued: boolean;
+  /** Whether this machine has run or enqueued the same file under the same name before. */
+  isRerun: boolean;
 }
 
 /**
@@ -40,7 +44,7 @@ export async function openNamed<T extends BatchOptions>(
     const manifest = await queuedManifest(fleet.query, nameOrFile);
     if (manifest !== undefined) {
       const batch = batchOf(manifest, nameOrFile, typedOptions);
-      return { file: nameOrFile, options: typedOptions, batch, isQueued: true };
+      return { file: nameOrFile, options: typedOptions, batch, isQueued: true, isRerun: true };
     }
   }
   const known = await recallNamed(context, nameOrFile, typedOptions);
@@ -49,7 +53,8 @@ export async function openNamed<T extends BatchOptions>(
     known === undefined
       ? typedOptions
       : withLastOptions(known, typedOptions, !isPath(nameOrFile, typedOptions));
-  return { file, options, batch: await openBatch(context, file, options, known), isQueued: false };
+  const batch = await openBatch(context, file, options, known);
+  return { file, options, batch, isQueued: false, isRerun: known?.name === batch.name };
 }
 
 // A batch's name may contain a dot, and the batch's outputs may be in a folder of that name.
@@ -88,21 +93,40 @@ function withLastOptions<T extends BatchOptions>(known: KnownBatch, options: T, 
     default: [...known.defaults.filter((entry) => !names.includes(nameOf(entry))), ...typedDefaults],
     allowFiles: options.allowFiles ?? known.allowFiles,
     ignoreColumns: options.ignoreColumns ?? known.ignoreColumns,
-    budget: options.budget ?? known.budget,
     // Stored objects have no sidecar files, so the last run's --sidecar applies only to local files.
     sidecar: options.sidecar ?? (isObjectUrl(options.output ?? '') ? undefined : known.sidecar),
   };
 }
 
-/** Returns the budget of the given batch. Prints a note if the budget is taken from the last run. */
-export function budgetOf(
-  { progress }: Context,
-  typedOptions: BatchOptions,
-  { options, batch }: NamedBatch<BatchOptions>,
-): string | undefined {
-  if (typedOptions.budget === undefined && options.budget !== undefined)
-    progress.note(`Using --budget ${options.budget} from the last run.`);
-  return options.budget ?? batch.manifest.head.budget;
+/**
+ * Returns the last `--budget` of a batch, from any machine with the same ledger; undefined if none was set.
+ * @throws MgwError('local_io') if the budget cannot be read; MgwError('unreachable').
+ */
+export async function lastBudget(context: Context, batch: string): Promise<string | undefined> {
+  const { limit } = await budgetState(context, 'batch', batch);
+  return limit && formatDecimal(limit.amount);
+}
+
+/** Returns the options with the batch's last budget unless they set one. Prints a note if they do not. */
+export async function withLastBudget<T extends BatchOptions>(
+  context: Context,
+  { options, batch }: NamedBatch<T>,
+): Promise<T> {
+  if (options.budget !== undefined) return options;
+  const budget = await lastBudget(context, batch.name);
+  if (budget === undefined) return options;
+  context.progress.note(`Using --budget ${budget} from the last run.`);
+  return { ...options, budget };
+}
+
+/** Records `--budget`, so that later runs on all machines have the same limit. Does nothing if it was not given. */
+export async function rememberBudget(
+  context: Context,
+  batch: string,
+  { budget }: BatchOptions,
+): Promise<void> {
+  if (budget === undefined) return;
+  await (await context.budget('batch', batch)).setLimit({ amount: parseAmount(budget) });
 }
 
 /** Prints a note if the batch's last run used a different file. */
@@ -137,7 +161,6 @@ export async function rememberOptions(
     defaults: options.default ?? [],
     allowFiles: (options.allowFiles ?? []).map((each) => resolve(each)),
     ignoreColumns: options.ignoreColumns ?? [],
-    budget: options.budget,
     sidecar: options.sidecar,
   };
   // Records nothing if a value contains the API key.

@@ -19,7 +19,7 @@ import { remaindersFor } from '../../../flows/budgets.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { budgetOf, noteOtherFile, openNamed } from './known.ts';
+import { noteOtherFile, openNamed, withLastBudget } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions, flagsAsTyped } from './options.ts';
 import { currencyOf } from '../../../flows/prices.ts';
@@ -47,7 +47,7 @@ async function plan(
 ): Promise<Outcome> {
   const opened = await openNamed(context, nameOrFile, options);
   const { file, batch } = opened;
-  await noteOtherFile(context, batch);
+  if (!opened.isQueued) await noteOtherFile(context, batch);
   const rows: RowView[] = [];
   const reportedRows: PlannedRow[] = [];
   let needsFrames = false;
@@ -64,7 +64,7 @@ async function plan(
   await reportProblems(context, file, result);
   if (needsFrames) await checkFfmpeg();
   const cost = result.cost.known;
-  const budget = budgetOf(context, options, opened);
+  const { budget = batch.manifest.head.budget } = await withLastBudget(context, opened);
   const remainders = compare(cost, zero) > 0 ? await remaindersFor(context, batch.name, budget) : [];
   const exceeded = remainders.filter(({ left }) => compare(cost, left) > 0);
   const currency = currencyOf(await context.settings());

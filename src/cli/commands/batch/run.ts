@@ -3,11 +3,11 @@ import type { Run } from '../../command-tree.ts';
 import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { problemsOf, problemText } from '../../../batch/manifest/fields.ts';
-import type { PlanDeps } from '../../../batch/plan.ts';
+import type { Batch, PlanDeps } from '../../../batch/plan.ts';
 import type { Ledger } from '../../../ledger/ledger.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
-import { budgetOf, openNamed, rememberOptions } from './known.ts';
+import { type NamedBatch, openNamed, rememberBudget, rememberOptions, withLastBudget } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addRunOptions, flagsAsTyped, paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
@@ -22,6 +22,7 @@ import { withBudget } from '../../../flows/budgets.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import { printableLine } from '../../../printable.ts';
 import { currencyOf } from '../../../flows/prices.ts';
+import { isObjectUrl } from '../../../store-url.ts';
 
 const examples = `
 Examples:
@@ -55,8 +56,9 @@ export async function execute(
   selection?: string[],
 ): Promise<Outcome> {
   const opened = await openNamed(context, nameOrFile, typedOptions);
-  const { file, options, batch, isQueued } = opened;
-  const budget = budgetOf(context, typedOptions, opened);
+  const { file, batch, isQueued } = opened;
+  const options = await withQueuedOptions(context, batch, await withLastBudget(context, opened));
+  const { budget = batch.manifest.head.budget, sidecar = false, mark } = options;
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const currency = currencyOf(await context.settings());
@@ -80,7 +82,7 @@ export async function execute(
   noteRemade(context, ready);
   // A run that found only changed rows, for instance because of a wrong -d, must not change the options of later runs.
   const { chosen, counts } = ready.tally;
-  if (!isQueued && (chosen > 0 || counts.changed === 0)) await rememberOptions(context, batch, options);
+  if (chosen > 0 || counts.changed === 0) await rememberRun(context, opened, typedOptions);
   const results = await openResults(options.results, (text) => context.redact(text));
   const display = new BatchDisplay(context.displayOptions, ready.tally, () => report.money());
   context.progress.showNotesOnly();
@@ -88,7 +90,6 @@ export async function execute(
   try {
     const watcher = watcherOf(context, file, display, report, { results, signals: deps.signals });
     if (!isQueued) watcher.beforeRow = await queueUpdaterOf(context, display, deps.ledger, batch.name, plan);
-    const { sidecar = false, mark } = options;
     const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
     const pace = await paceOf(context, batch.name, {
       concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
@@ -106,6 +107,33 @@ export async function execute(
     display.stop();
     await results?.close();
   }
+}
+
+// Options that the command line does not set default to those of the queue, because they apply to all machines.
+async function withQueuedOptions(
+  context: Context,
+  { name, place }: Batch,
+  options: RunBatchOptions,
+): Promise<RunBatchOptions> {
+  const fleet = fleetStateOf(await context.ledger());
+  if (fleet === undefined) return options;
+  const { queuedHeadOf } = await import('../../../batch/fleet/queued-row.ts');
+  const head = await queuedHeadOf(fleet.query, name);
+  if (head === undefined) return options;
+  return {
+    ...options,
+    perMinute: options.perMinute ?? head.perMinute,
+    sidecar: options.sidecar ?? (isObjectUrl(place.folder) ? undefined : head.sidecar),
+  };
+}
+
+async function rememberRun(
+  context: Context,
+  { batch, options, isQueued }: NamedBatch<RunBatchOptions>,
+  typedOptions: RunBatchOptions,
+): Promise<void> {
+  await rememberBudget(context, batch.name, typedOptions);
+  if (!isQueued) await rememberOptions(context, batch, options);
 }
 
 async function queueUpdaterOf(
