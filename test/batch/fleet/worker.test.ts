@@ -8,12 +8,10 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { main } from '../../../src/cli/main.ts';
 import { systemClock } from '../../../src/clock.ts';
 import { onEnd } from '../../support/clean-ups.ts';
-import type { CliResult, User } from '../../support/cli.ts';
+import type { CliResult, Running, User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { runHereAs, userHere } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
@@ -244,6 +242,11 @@ describeFleet('in a fleet,', {}, (place) => {
     return [...args, '--poll-interval', '10ms'];
   }
 
+  // Starts a worker in its own process, because a signal in this process would reach the listeners of earlier runs.
+  function start(...more: string[]): Running {
+    return machines.machine().start(['worker', ...machines.output, ...quick, ...more]);
+  }
+
   function work(...more: string[]): Promise<CliResult> {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
@@ -423,12 +426,12 @@ describeFleet('in a fleet,', {}, (place) => {
     gateway.polls = Infinity;
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'wait', until } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '2']);
-    const worker = work();
+    const { child, result } = start();
     await expect.poll(() => gateway.posts().length).toBe(2);
-    process.emit('SIGTERM', 'SIGTERM');
+    child.kill('SIGTERM');
     await expect.poll(rowsInQueue).toContain('row-0\twaiting');
     answer();
-    expect((await worker).code).toBe(143);
+    expect((await result).code).toBe(143);
     const rows = 'select id, state, lost, outcome from mgw.batch_rows order by position';
     expect(await place.query(rows)).toBe(
       Array.from({ length: 6 }, (_, n) => `row-${n}\twaiting\t0\t`).join('\n'),
@@ -441,10 +444,10 @@ describeFleet('in a fleet,', {}, (place) => {
   it('a worker records its unanswered submissions as unknown once --grace has passed after SIGTERM', async () => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
-    const worker = work('--grace', '100ms');
+    const { child, result } = start('--grace', '100ms');
     await expect.poll(() => gateway.posts().length).toBe(1);
-    process.emit('SIGTERM', 'SIGTERM');
-    const { code, stderr } = await worker;
+    child.kill('SIGTERM');
+    const { code, stderr } = await result;
     expect(code).toBe(143);
     expect(stderr).toContain('mgw jobs resolve');
     expect(await rowsInQueue()).toBe('row-0\tended');
@@ -492,7 +495,7 @@ describeFleet('in a fleet,', {}, (place) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const machine = machines.machine(place.url('connect_timeout=1', proxy.port));
     const args = ['worker', ...machines.output, '--poll-interval', '10ms'];
-    const worker = runHereAs(machine, args, '', systemClock);
+    const { child, result } = machine.start(args);
     await expect.poll(() => gateway.posts().length).toBe(1);
     proxy.down();
     answer();
@@ -503,8 +506,8 @@ describeFleet('in a fleet,', {}, (place) => {
     proxy.up();
     await expect.poll(rowsInQueue).toBe('row-0\twaiting');
     expect((await work()).code).toBe(0);
-    process.emit('SIGTERM', 'SIGTERM');
-    await worker;
+    child.kill('SIGTERM');
+    await result;
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
@@ -721,19 +724,17 @@ describeFleet('in a fleet,', {}, (place) => {
     const state = place.url('connect_timeout=1', proxy.port);
     const health = join(here.cwd, 'health');
     const args = ['worker', ...machines.output, '--poll-interval', '10ms', '--health-file', health];
-    const { env } = machines.machine(state);
-    const [stdin, stdout, stderr] = [new PassThrough().end(), new PassThrough(), new PassThrough()];
-    const worker = main(args, { stdin, stdout, stderr, env, clock: systemClock });
+    const { child, result } = machines.machine(state).start(args);
     // The worker is now looking for rows.
     await expect.poll(() => existsSync(health)).toBe(true);
-    const isTold = text(stderr, /Retrying/);
+    const isTold = text(child.stderr, /Retrying/);
     proxy.down();
     await isTold;
     proxy.up();
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(3)]);
     await expect.poll(rowsInQueue).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
-    process.emit('SIGTERM', 'SIGTERM');
-    expect(await worker).toBe(143);
+    child.kill('SIGTERM');
+    expect((await result).code).toBe(143);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1]);
   });
 
