@@ -2,6 +2,7 @@ import { extname } from 'node:path';
 import { isFinal, type Job } from '../job.ts';
 import { MgwError, usageError } from '../errors.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { storedNamesIn } from '../protocols/protocol.ts';
 import type { UploadedInput, Uploads } from '../store/store.ts';
 import type { Session } from './session.ts';
 
@@ -129,7 +130,7 @@ async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUs
     const isUnfinished = mayStillSend(job);
     if (isUnfinished && (job.record.elided || job.record.damaged > 0)) isAnyNeeded = true;
     if (job.state === 'rejected') rejected.push(id);
-    for (const name of namesIn(job.request)) {
+    for (const name of storedNamesIn(job.request)) {
       const [file = ''] = name.split('#');
       if (isUnfinished && name !== file) neededTypes.add('.png');
       if (isUnfinished && name === file && file.endsWith('.mp4')) neededTypes.add('.mp4');
@@ -150,10 +151,4 @@ function mayStillSend({ state, record }: Job): boolean {
   return (
     !isFinal(state) || record.damaged > 0 || record.runs.some(({ owner }) => record.lifeOf(owner) !== 'dead')
   );
-}
-
-function namesIn(request: unknown): Set<string> {
-  const text = JSON.stringify(request) ?? '';
-  const namePattern = /"(sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?)"/g;
-  return new Set(Array.from(text.matchAll(namePattern), ([, name = '']) => name));
 }

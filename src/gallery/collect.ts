@@ -9,7 +9,10 @@ import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
 import { isObjectUrl } from '../store-url.ts';
-import { requestedText, redoRow } from './redo.ts';
+import { fileCount } from '../jobs/fetch-place.ts';
+import { filesOfSample } from '../jobs/output.ts';
+import { findProtocol } from '../protocols/registry.ts';
+import { frameNamesIn, requestedText, redoRow } from './redo.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 import { mediaTypes } from './files.ts';
 
@@ -33,7 +36,7 @@ export interface CollectDeps {
 /** Converts jobs to a page's items. */
 export async function collectItems(
   jobs: readonly Job[],
-  ledger: Pick<Ledger, 'events'>,
+  ledger: Pick<Ledger, 'events' | 'ids' | 'read'>,
   deps: CollectDeps,
 ): Promise<GalleryItem[]> {
   const files = jobs.flatMap((job) => job.files);
@@ -41,19 +44,43 @@ export async function collectItems(
     .filter(({ length }) => length > 1)
     .sort((one, other) => other.length - one.length);
   const items: GalleryItem[] = [];
-  for (const job of jobs) items.push(await itemOf(job, await ledger.events(job.id), { ...deps, folders }));
+  const frameRefs = await findFrameRefs(jobs, ledger);
+  for (const job of jobs)
+    items.push(await itemOf(job, await ledger.events(job.id), frameRefs, { ...deps, folders }));
   return items;
+}
+
+// Returns references to the frames of earlier jobs that these jobs use: `@JOB:last`, by the name of the frame.
+async function findFrameRefs(
+  jobs: readonly Job[],
+  ledger: Pick<Ledger, 'ids' | 'read'>,
+): Promise<Map<string, string>> {
+  const refs = new Map<string, string>();
+  const names = new Set(jobs.flatMap(({ request }) => frameNamesIn(request)));
+  if (names.size === 0) return refs;
+  for (const id of await ledger.ids()) {
+    const source = await ledger.read(id);
+    if (source === undefined || source.record.firstFiles.length === 0) continue;
+    const count = fileCount(source, findProtocol(source.protocol));
+    for (let number = 1; number <= count; number += 1) {
+      const [file] = filesOfSample(source, source.record.firstFiles, number, count);
+      for (const place of ['first', 'last'])
+        refs.set(`sha256:${file?.sha256}.mp4#${place}`, `@${id}${count > 1 ? `#${number}` : ''}:${place}`);
+    }
+  }
+  return refs;
 }
 
 async function itemOf(
   job: Job,
   events: readonly (RecordedEvent | undefined)[],
+  frameRefs: ReadonlyMap<string, string>,
   deps: CollectDeps,
 ): Promise<GalleryItem> {
   const state = stateOf(job);
   const files = await filesOf(job, deps);
   const next = nextCommand(job, state, deps);
-  const redo = redoRow(job, deps.redact);
+  const redo = redoRow(job, deps.redact, frameRefs);
   const prompt = requestedText(job, 'prompt');
   return {
     id: job.id,

@@ -2,7 +2,7 @@ import { extname } from 'node:path';
 import type { Job } from '../job.ts';
 import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
 import { compose, type FlagValue, longName, fieldSegments } from '../protocols/compose.ts';
-import type { Flag } from '../protocols/protocol.ts';
+import { type Flag, storedNamesIn } from '../protocols/protocol.ts';
 import { requestedValue } from '../protocols/requested-value.ts';
 import { findProtocol } from '../protocols/registry.ts';
 import { speechFlags } from '../speech/flags.ts';
@@ -14,16 +14,27 @@ type Redo = { row: JsonObject } | { why: string };
  * Returns the manifest row that remakes a job's result. The row's id depends only on the job. The id is therefore the
  * same in every page, and a row that runs twice is paid for once.
  * @param redact removes secrets and signatures from a string. A request that contains any has no row.
+ * @param frameRefs references to frames of earlier jobs, `@JOB:last`, by the name of the frame
  */
-export function redoRow(job: Job, redact: (text: string) => string): Redo {
+export function redoRow(
+  job: Job,
+  redact: (text: string) => string,
+  frameRefs: ReadonlyMap<string, string> = new Map(),
+): Redo {
   const { request } = job;
   if (!isObject(request) || job.record.elided) return { why: 'its body was too large to be recorded' };
   const text = JSON.stringify(request);
   if (redact(text) !== text) return { why: 'its body contains a URL that may be signed' };
-  const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request);
+  const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request, frameRefs);
   if (fields === undefined) return { why: 'its body cannot be expressed as a row' };
+  if (frameNamesIn(fields).length > 0) return { why: 'it uses a frame of a job that a row cannot refer to' };
   const tags = job.tags === undefined ? {} : { tags: job.tags };
   return { row: { id: redoId(job), protocol: job.protocol, ...fields, ...tags } };
+}
+
+/** Returns the names of the frames of earlier jobs in a request. */
+export function frameNamesIn(request: unknown): string[] {
+  return [...storedNamesIn(request)].filter((name) => name.includes('#'));
 }
 
 const maxNameLength = 96;
@@ -36,30 +47,38 @@ function redoId({ id, key }: Job): string {
 }
 
 // Converts a body's values to flags if the flags set exactly the same values. The rest remains in the body.
-function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
+function videoFields(
+  job: Job,
+  request: JsonObject,
+  frameRefs: ReadonlyMap<string, string>,
+): JsonObject | undefined {
   const protocol = findProtocol(job.protocol);
   if (protocol === undefined) return undefined;
   const body = structuredClone(request);
+  const frames = frameNamesIn(request);
   const flags: Record<string, FlagValue> = {};
   for (const flag of protocol.flags) {
-    const value = takenFrom(body, flag);
+    const value = takenFrom(body, flag, frames);
     if (value !== undefined) flags[longName(flag)] = value;
   }
   const rest = withoutEmpty(body);
   const hasRest = isObject(rest) && Object.keys(rest).length > 0;
   const again = compose(protocol, { flags, ...(hasRest && { body: rest }) });
   if (canonicalJson(again) !== canonicalJson(request)) return { body: request };
+  for (const [name, value] of Object.entries(flags))
+    if (typeof value === 'string') flags[name] = frameRefs.get(value) ?? value;
   return { ...(flags as JsonObject), ...(hasRest && { body: rest }) };
 }
 
-function takenFrom(body: JsonObject, flag: Flag): string | boolean | undefined {
-  if (flag.kind === 'file' || flag.kind === 'list' || flag.atFile === true) return undefined;
+function takenFrom(body: JsonObject, flag: Flag, frames: readonly string[]): string | boolean | undefined {
+  if ((flag.kind === 'file' && frames.length === 0) || flag.kind === 'list' || flag.atFile === true)
+    return undefined;
   const segments = fieldSegments(flag.field);
   const holder = segments.slice(0, -1).reduce<Json | undefined>(memberOf, body);
   const last = segments.at(-1) ?? '';
   const value = memberOf(holder, last);
   const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
-  const given = [true, false, text].find((each) => setsExactly(flag, each, value));
+  const given = [true, false, text, ...frames].find((each) => setsExactly(flag, each, value));
   if (given === undefined) return undefined;
   Reflect.deleteProperty(holder as JsonObject, last);
   return given;
@@ -75,7 +94,8 @@ function setsExactly(flag: Flag, given: string | boolean, value: Json | undefine
   // Blank text cannot be a flag: in a table, a blank field is absent, and a flag rejects a blank value.
   if (typeof given === 'string' && given.trim() === '') return false;
   try {
-    return canonicalJson(flag.parse === undefined ? given : flag.parse(given)) === canonicalJson(value);
+    const parsed = typeof given === 'string' ? flag.fromFrame?.(given) : undefined;
+    return canonicalJson(parsed ?? flag.parse?.(given) ?? given) === canonicalJson(value);
   } catch {
     return false;
   }

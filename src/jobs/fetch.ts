@@ -39,7 +39,7 @@ type FileTarget = Target & { kind: 'file' };
  */
 export function checkTargetFree(target: Target, count: number, force: boolean): void {
   if (target.kind === 'stdout') {
-    checkOneForStdout(count, 'no');
+    checkOneForStdout(count);
     return;
   }
   const paths = pathsAt(target.path, count);
@@ -51,11 +51,12 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
 }
 
 // Refuses several videos on standard output, because concatenated videos are not a valid video.
-function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]): void {
+function checkOneForStdout(count: number, job?: Job): void {
   if (count <= 1) return;
   const text = `There are ${count} videos, but standard output can hold only one: save them with -o FILE.`;
-  if (charged === 'no') throw usageError(text);
-  throw new MgwError('local_io', text, { charged, retry: 'resume', next });
+  if (job === undefined) throw usageError(text);
+  const next = [...fetchCommand(job), '-o', `${job.id}.mp4`];
+  throw new MgwError('local_io', text, { charged: 'yes', retry: 'never', next, job });
 }
 
 /**
@@ -72,6 +73,7 @@ export async function fetchResults(
 ): Promise<JobFile[]> {
   const { target } = options;
   if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
+  checkOneForStdout(job.record.results ?? requestedCount(job, protocol), job);
   if (options.mark) deps.note(stdoutText);
   const tempFolder = await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
     throw localError(error, tmpdir(), 'yes');
@@ -79,7 +81,7 @@ export async function fetchResults(
   try {
     const fileTarget: FileTarget = { kind: 'file', path: join(tempFolder, 'result.mp4') };
     const files = await fetchTo(fileTarget, job, protocol, deps, { ...options, record: false, mark: false });
-    checkOneForStdout(files.length, 'yes', fetchCommand(job));
+    checkOneForStdout(files.length, job);
     for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
     const stdoutFiles = files.map((file) => ({ ...file, path: '-' }));
     for (const file of stdoutFiles) if (file.mismatches !== undefined) deps.note(mismatchText(file));

@@ -188,3 +188,15 @@ export function checkNoSecret(
     `${label} contains the API key, which records would store. Nothing was sent. Choose another value.`,
   );
 }
+
+/** Returns dependencies that call `markPaying` directly before a payment, but not for a call that resumes a job. */
+export function withPaymentMark<Deps extends Pick<JobDeps, 'priceOf'>>(
+  deps: Deps,
+  markPaying: () => void,
+): Deps {
+  const priceOf: JobDeps['priceOf'] = (order) => {
+    markPaying();
+    return deps.priceOf(order);
+  };
+  return { ...deps, priceOf };
+}

@@ -6,6 +6,7 @@ import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError, usageError, messageOf } from '../errors.ts';
 import type { FlowDeps } from '../flows/settings.ts';
+import { withPaymentMark } from '../jobs/order.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Job } from '../job.ts';
 import { interruptionError } from '../payment/errors.ts';
@@ -28,6 +29,8 @@ export interface Call {
   /** Aborted when the client is closed. */
   closing: AbortSignal;
   deadline: Deadline;
+  /** Records that this call is about to pay, so that its error reports the charge. */
+  markPaying: () => void;
 }
 
 /** The options of a call that affect the suggested command (`next`) in its errors. */
@@ -95,12 +98,14 @@ export class Calls {
       abortWith(input.giveUp, hard),
     ];
     const signals = { soft: soft.signal, hard: hard.signal };
-    const working = this.#work(input, signals, work);
+    let isPaying = false;
+    const markPaying = (): void => void (isPaying = true);
+    const working = this.#work(input, signals, (call) => work({ ...call, markPaying }));
     this.#inProgress.set(soft, working);
     try {
       return await working;
     } catch (error) {
-      throw await this.#callError(error, input, signals);
+      throw await this.#callError(error, input, signals, isPaying);
     } finally {
       this.#inProgress.delete(soft);
       for (const each of unlink) each();
@@ -117,7 +122,11 @@ export class Calls {
     await this.#session.closeLedger();
   }
 
-  async #work<T>(input: CallInput, signals: Signals, work: (call: Call) => Promise<T>): Promise<T> {
+  async #work<T>(
+    input: CallInput,
+    signals: Signals,
+    work: (call: Omit<Call, 'markPaying'>) => Promise<T>,
+  ): Promise<T> {
     const timeoutMs = input.timeout === undefined ? undefined : durationMs(input.timeout, 'timeout');
     signals.soft.throwIfAborted();
     const budgets: Budget[] = [];
@@ -138,12 +147,17 @@ export class Calls {
     }
   }
 
-  async #callError(thrown: unknown, input: CallInput, { soft }: Signals): Promise<MgwError> {
+  async #callError(
+    thrown: unknown,
+    input: CallInput,
+    { soft }: Signals,
+    isPaying: boolean,
+  ): Promise<MgwError> {
     const isAbort = !(thrown instanceof MgwError) && soft.aborted;
     const error = isAbort ? interruptionError(soft, 'no') : toMgwError(thrown);
     const cause = error.cause ?? (soft.aborted ? (soft.reason as unknown) : undefined);
     const publicError = error.with(
-      { job: error.job && publicJob(error.job), cause },
+      { job: error.job && publicJob(error.job), cause, charged: isPaying ? error.charged : 'no' },
       this.#session.redact(error.message),
     );
     const budget = input.budget === undefined ? undefined : String(input.budget);
@@ -164,9 +178,10 @@ export function publicJob(job: Job): Job {
  * Returns a call's dependencies, including the call's own signals and budgets. The budgets are closed when the call
  * ends.
  */
-export async function depsOf({ session, signals }: Call): Promise<FlowDeps> {
+export async function depsOf({ session, signals, markPaying }: Call): Promise<FlowDeps> {
   const [deps, client] = await Promise.all([session.jobDeps(), session.client()]);
-  return { ...deps, client, signals, openBudget: (kind, name) => session.budget(kind, name) };
+  const openBudget: FlowDeps['openBudget'] = (kind, name) => session.budget(kind, name);
+  return withPaymentMark({ ...deps, client, signals, openBudget }, markPaying);
 }
 
 function flagsOf(options: ClientOptions): SettingFlags {

@@ -202,7 +202,11 @@ function startRun(tools: Tools, batch: CheckedBatch): void {
 async function status(request: BatchRequest, isStrict: boolean, tools: Tools): Promise<Answer> {
   // A run that ends during the check is treated as running, because the rows may have been read before its end.
   const running = new Set([...tools.runs.values()].filter(({ isRunning }) => isRunning));
-  const { name, view, isOpen, differing } = await tools.checkBatch(request, tools, 'status');
+  const { name, view, refusal, isOpen, hasUntriedRows, differing } = await tools.checkBatch(
+    request,
+    tools,
+    'status',
+  );
   const run = tools.runs.get(name);
   const next = (name: string, more = {}): Answer['next'] => ({
     tool: name,
@@ -212,12 +216,19 @@ async function status(request: BatchRequest, isStrict: boolean, tools: Tools): P
     const statusCall = next('batch_status', isStrict ? { strict: true } : {});
     return { ...freeSuccess, pending: true, next: statusCall, running: true, ...view };
   }
-  if (run?.error !== undefined) return { ...errorAnswer(run.error, 'no'), running: false, ...view };
+  // After a run, rows that failed in it would probably fail again.
+  const canRun = refusal === undefined && (run === undefined ? isOpen : hasUntriedRows);
+  const nextRun = canRun ? next('batch_run') : null;
+  if (run?.error !== undefined) {
+    const answer = errorAnswer(run.error, 'no');
+    const isFinal = answer.retry === 'never' || answer.command !== undefined || run.error.code === 'budget';
+    return { ...answer, next: answer.next ?? (isFinal ? null : nextRun), running: false, ...view };
+  }
   if (isStrict && differing !== undefined)
     return { ...errorAnswer(differing, 'no'), running: false, ...view };
   return {
     ...freeSuccess,
-    next: isOpen && run === undefined ? next('batch_run') : null,
+    next: nextRun,
     running: false,
     ...view,
   };

@@ -36,7 +36,7 @@ export interface Call {
   /** Notes from the flows, to include in the answer. */
   notes: string[];
   /** Records that this call is about to pay, so that an error can report the charge. */
-  markPaying(): void;
+  markPaying: () => void;
   /**
    * Calls `record` when it is known whether the client received the answer to this call. A client that cancels the call
    * or disconnects before the answer is written, or shortly after, did not receive it.

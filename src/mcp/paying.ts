@@ -5,6 +5,7 @@ import type { Delivered } from '../flows/deliver.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import { priceOf, type PriceQuery } from '../flows/prices.ts';
 import type { Job } from '../job.ts';
+import { withPaymentMark } from '../jobs/order.ts';
 import { namedJob } from '../jobs/ref.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { canonicalJson, type Json } from '../json.ts';
@@ -69,16 +70,8 @@ function otherKeyAnswer(error: unknown, { tool, key, args }: PaymentRequest): An
 
 // Returns dependencies that pay only within the server's budgets, and record that a payment was attempted.
 async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
-  const deps = await call.deps();
-  return {
-    ...deps,
-    allowances: () => tools.authority.allowances(),
-    // Called directly before a payment, but not for a call that resumes a job.
-    priceOf: (order) => {
-      call.markPaying();
-      return deps.priceOf(order);
-    },
-  };
+  const deps = withPaymentMark(await call.deps(), call.markPaying);
+  return { ...deps, allowances: () => tools.authority.allowances() };
 }
 
 // Returns the answer to give instead of a payment that exceeds `--confirm-over`; undefined if the payment may be made.

@@ -122,6 +122,8 @@ export interface CheckedBatch {
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
+  /** Whether any row is new and has no error from this server's last run. */
+  hasUntriedRows: boolean;
   /** Advice about the rows, without duplicates. */
   advice: readonly string[];
   /** The error to report if invalid rows prevent a run. */

@@ -241,6 +241,14 @@ export function isStoredName(text: string): boolean {
   return storedForm.test(text);
 }
 
+/** Returns the names of files and frames in a request, as `isStoredName` describes them. */
+export function storedNamesIn(request: unknown): Set<string> {
+  const text = JSON.stringify(request) ?? '';
+  return new Set(
+    Array.from(text.matchAll(/"(sha256:[^"]*)"/g), ([, name = '']) => name).filter(isStoredName),
+  );
+}
+
 /** Whether an asset's value is a local file's path: neither a URL nor `@JOB`. */
 export function isLocalPath(value: string): boolean {
   return value.trim() !== '' && !/^(@|[a-z][a-z\d+.-]+:)/i.test(value) && !/\p{Cc}/u.test(value);

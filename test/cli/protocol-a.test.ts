@@ -131,6 +131,11 @@ describe('submit -o', () => {
     expect(found()).toEqual(['clip-1.mp4', 'clip-2.mp4']);
     const { job } = (await here(['jobs', 'show', '@last', '--json'])).json;
     expect(job.files).toMatchObject([{ sample: 1 }, { sample: 2 }]);
+    const requestCount = gateway.seen.length;
+    const piped = await here(['jobs', 'fetch', '@last', '-o', '-', ...fast]);
+    expect(piped.code, piped.stderr).toBe(10);
+    expect(piped.stderr).toContain(` -o ${job.id}.mp4`);
+    expect(gateway.seen).toHaveLength(requestCount);
   });
 
   it.each([

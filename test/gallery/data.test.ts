@@ -34,6 +34,12 @@ function jobOf(protocol: JobKind, request: Json, more: JobEvent[] = [], key?: st
   return job;
 }
 
+const ledgerOf = (...jobs: Job[]): Parameters<typeof collectItems>[1] => ({
+  events: () => Promise.resolve([]),
+  ids: () => Promise.resolve(jobs.map((job) => job.id)),
+  read: (wanted) => Promise.resolve(jobs.find((job) => job.id === wanted)),
+});
+
 const key = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
 const deps = (links: Links): CollectDeps => ({
   redact: (text) => withoutSignatures(redactor([key])(text)),
@@ -66,11 +72,7 @@ describe('a gallery item', () => {
         { type: 'finished', state: 'failed', native_status: 'x', error: { code: 'content_policy', message } },
       ],
     );
-    const [item] = await collectItems(
-      [job],
-      { events: () => Promise.resolve([]) },
-      deps(new Links(join(folder, 'review'))),
-    );
+    const [item] = await collectItems([job], ledgerOf(), deps(new Links(join(folder, 'review'))));
     expect(item).toMatchObject({
       state: 'filtered',
       files: [{ href: '../clips/a%20%23%3F%25%22%3Cb%3E.mp4', name, kind: 'video', bytes: 4 }],
@@ -93,11 +95,7 @@ describe('a gallery item', () => {
       const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: 'x' };
       const object = { path: `s3://clips/${name}`, bytes: 4, sha256: '0'.repeat(64) };
       const job = jobOf(protocol, { prompt: 'a boat' }, [accepted, finished, { type: 'file', file: object }]);
-      const [item] = await collectItems(
-        [job],
-        { events: () => Promise.resolve([]) },
-        deps(new Links('/review')),
-      );
+      const [item] = await collectItems([job], ledgerOf(), deps(new Links('/review')));
       expect(item).toMatchObject({ state: 'succeeded', files: [] });
       expect(item?.reason).toBe(
         `The result was saved in a bucket, so this page does not show it: s3://clips/${name}`,
@@ -127,6 +125,9 @@ function composed(row: JsonObject): Json {
     body: read.body as JsonObject,
   });
 }
+
+const frame = `sha256:${'7'.repeat(64)}.mp4#last`;
+const frameInfo = { Type: 'Url', Url: frame, Category: 'Image', Usage: 'FirstFrame' };
 
 describe('a row that remakes a job', () => {
   it.each<[JobKind, JsonObject]>([
@@ -164,6 +165,37 @@ describe('a row that remakes a job', () => {
     expect(row).toMatchObject({ id: 'boat-again-hkcpw8an', protocol });
     expect(composed(row)).toEqual(request);
   });
+
+  it.each<[JobKind, JsonObject, number, string]>([
+    [
+      'a',
+      { model: 'veo', instances: [{ image: { bytesBase64Encoded: frame, mimeType: 'image/png' } }] },
+      1,
+      'image',
+    ],
+    ['b', { ModelName: 'B', FileInfos: [frameInfo] }, 1, 'first-frame'],
+    ['c', { model: 'vendor-h3', prompt: 'a boat', image: frame }, 2, 'image'],
+  ])(
+    'refers, for Protocol %s, to the job whose frame the job used',
+    async (protocol, request, count, flag) => {
+      const job = jobOf(protocol, request);
+      const files = [{ path: '/x/a-2.mp4', bytes: 1, sha256: '7'.repeat(64), sample: count }];
+      const made = { model: 'veo', parameters: { sampleCount: count } };
+      const source = {
+        ...jobOf(
+          'a',
+          made,
+          files.map((file) => ({ type: 'file', file })),
+        ),
+        id: 'job_source',
+      };
+      const [item] = await collectItems([job], ledgerOf(job, source), deps(new Links('/review')));
+      expect(item?.redo).toMatchObject({ [flag]: count === 1 ? '@job_source:last' : '@job_source#2:last' });
+      expect(JSON.stringify(item?.redo)).not.toContain('sha256:');
+      const [alone] = await collectItems([job], ledgerOf(job), deps(new Links('/review')));
+      expect(alone?.noRedo).toBe('it uses a frame of a job that a row cannot refer to');
+    },
+  );
 
   it('asks for WAV if the speech was saved as a WAV file', () => {
     const request = {

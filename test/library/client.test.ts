@@ -97,11 +97,11 @@ describe('the library: a video', () => {
     );
     const output = join(freshFolder(), 'boat.mp4');
     const order = { ...boat, output, strict: true, mark: true };
-    for (let call = 1; call <= 2; call += 1)
+    for (const charged of ['yes', 'no'])
       await expect(clientOf().submit(order)).rejects.toMatchObject({
         code: 'result_corrupt',
         exitCode: 9,
-        charged: 'yes',
+        charged,
       });
     expect(gateway.submissions).toHaveLength(1);
     const { files } = await clientOf().job('@last');
@@ -541,7 +541,8 @@ describe('the library: speech', () => {
     const { client } = await speaking([hello]);
     const heard: Uint8Array[] = [];
     const listen = async (): Promise<void> => {
-      for await (const piece of client.speakStream({ text: 'Hello, world.' })) heard.push(piece);
+      for await (const piece of client.speakStream({ text: 'Hello, world.', key: 'hello' }))
+        heard.push(piece);
     };
     expect(await errorOf(listen())).toMatchObject({
       code: 'speech_incomplete',
@@ -549,6 +550,7 @@ describe('the library: speech', () => {
       retry: 'never',
     });
     expect(Buffer.concat(heard)).toEqual(hello);
+    expect(await errorOf(listen())).toMatchObject({ charged: 'no', retry: 'never', job: { key: 'hello' } });
   });
 
   it('can be abandoned by its reader, or by closing the client inside the loop', async () => {

@@ -260,6 +260,27 @@ test("an agent receives the list of a batch's mismatching videos, as an error in
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
+test("the state of an agent's batch suggests batch_run only if a run would be accepted and send an untried row", async () => {
+  const { agent, cwd } = await agentWith(
+    ['--budget', '1000'],
+    `${rows}\n${JSON.stringify({ ...row, id: 'three', duration: 4 })}`,
+  );
+  expect(await agent.call('batch_status', batch)).toMatchObject({ ok: true, next: null, batch: { bad: 1 } });
+  writeFileSync(join(cwd, 'clips.jsonl'), rows);
+  expect(await agent.call('batch_status', batch)).toMatchObject({
+    next: { tool: 'batch_run', arguments: batch },
+  });
+  await agent.call('batch_run', batch);
+  expect(await ended(agent)).toMatchObject({ next: null });
+  writeFileSync(
+    join(cwd, 'clips.jsonl'),
+    `${rows}\n${JSON.stringify({ ...row, id: 'three', prompt: 'a boat three' })}`,
+  );
+  expect(await agent.call('batch_status', batch)).toMatchObject({
+    next: { tool: 'batch_run', arguments: batch },
+  });
+});
+
 test("an agent's batch above the --confirm-over amount is refused if the client cannot ask the user", async () => {
   const { agent, cwd } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
   const output = join(cwd, 'clips/{id}.{ext}');

@@ -185,6 +185,10 @@ test.each([
     'b is not a regular file: use another file, or -o - for standard output.',
     'b is not a regular file: use another file.',
   ],
+  [
+    'm.dat: its name must end in .csv. For any other name, use --format.',
+    'm.dat: its name must end in .csv.',
+  ],
   ['Set it, or add --sandbox to try mgw offline.', 'Set it, or add --sandbox to try mgw offline.'],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
 ])('the text %j is returned to an agent as %j', (text, shown) => {

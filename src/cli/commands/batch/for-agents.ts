@@ -54,16 +54,16 @@ export function batchChecker(context: Context): CheckBatch {
     const others: OutsideJobs = { paidBy: new Set(), doubts: [] };
     const mismatched: string[] = [];
     const advice = new Set<string>();
-    const settings = await context.settings();
-    const forPerson = (command: string[]): string[] =>
-      commandForPerson(command, context.globals, settings, context.io.env);
+    const forPerson = await commandsForPerson(context);
     let differing: MgwError | undefined;
     let unfinishedCount = 0;
-    let isOpen = false;
+    const open = { isOpen: false, hasUntriedRows: false };
     const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
       checkedHashes.add(planned.hash);
       if (kind === 'plan') await addOutsideJobs(others, planned, batch.name, deps);
-      if (everyRow.rowToRun(planned, 0) !== undefined) isOpen = true;
+      if (everyRow.rowToRun(planned, 0) !== undefined) open.isOpen = true;
+      if (planned.state === 'new' && !runs.get(batch.name)?.errors.has(planned.id))
+        open.hasUntriedRows = true;
       if (planned.state === 'done') {
         const error = planned.take.job && strictError(planned.take.job, planned.take.job.files);
         differing ??= error;
@@ -88,7 +88,7 @@ export function batchChecker(context: Context): CheckBatch {
       },
       differing,
       atMost: plan.cost.unpriced === 0 ? plan.cost.total : undefined,
-      isOpen,
+      ...open,
       advice: [...advice],
       refusal: plan.bad === 0 ? undefined : invalidRowsError(plan),
       request: hash('sha256', [...checkedHashes].join('\n')),
@@ -101,6 +101,11 @@ export function batchChecker(context: Context): CheckBatch {
       },
     };
   };
+}
+
+async function commandsForPerson(context: Context): Promise<(command: string[]) => string[]> {
+  const settings = await context.settings();
+  return (command) => commandForPerson(command, context.globals, settings, context.io.env);
 }
 
 /** Jobs outside a batch that have the same request as one of the batch's rows. */
