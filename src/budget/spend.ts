@@ -9,7 +9,7 @@ import {
   divideByPowerOfTen,
   zero,
 } from '../decimal.ts';
-import type { AttemptMoney, Job, RecordedEvent } from '../job.ts';
+import type { AttemptMoney, Job, Owner, RecordedEvent } from '../job.ts';
 import { at, type Json } from '../json.ts';
 
 /** What an attempt cost, or may have cost. */
@@ -23,6 +23,8 @@ interface Expense {
   budgets: readonly string[];
   /** The id of the attempt's reservation in each of `budgets`. */
   reservation?: string;
+  /** The process that sent the attempt; absent if that record is lost. */
+  owner?: Owner;
   /** The attempt's cost; absent if no price was known. */
   amount?: Decimal;
   /** `failed`: the task failed, and some gateways refund such tasks. `doubt`: it is unknown whether the task exists. */
@@ -41,6 +43,7 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
     key: job.key,
     budgets: charge.budgets ?? [],
     reservation: charge.reservation,
+    owner: charge.owner,
     amount: charge === followedCharge ? settledAmount(job, charge) : amountOf(charge),
     kind:
       charge.outcome !== 'accepted'
@@ -141,6 +144,8 @@ interface AttemptCharge extends AttemptMoney {
   outcome: 'accepted' | 'adopted' | 'none' | 'open' | 'doubt';
   /** True if the record of sending is lost. The attempt may have been sent under any reservation. */
   isLost?: true;
+  /** The process that sent the attempt; absent if that record is lost. */
+  owner?: Owner;
 }
 
 /** The attempts in the events that were read so far. */
@@ -176,8 +181,8 @@ export function chargesOf(events: readonly (RecordedEvent | undefined)[]): Attem
 function applyEvent(event: RecordedEvent, known: KnownAttempts): void {
   const { charges } = known;
   if (event.type === 'sending') {
-    const { attempt, at, cost, reservation, budgets, limit } = event;
-    charges.push({ attempt, at, outcome: 'open', cost, reservation, budgets, limit });
+    const { attempt, at, owner, cost, reservation, budgets, limit } = event;
+    charges.push({ attempt, at, outcome: 'open', owner, cost, reservation, budgets, limit });
   } else if (event.type === 'accepted') {
     applyAcceptance(event, known);
   } else if (event.type === 'observed' || event.type === 'finished') {
