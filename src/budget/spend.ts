@@ -9,7 +9,7 @@ import {
   divideByPowerOfTen,
   zero,
 } from '../decimal.ts';
-import type { AttemptMoney, Job, RecordedEvent } from '../job.ts';
+import type { AttemptMoney, Job, Owner, RecordedEvent } from '../job.ts';
 import { at, type Json } from '../json.ts';
 
 /** What an attempt cost, or may have cost. */
@@ -23,6 +23,8 @@ export interface Expense {
   budgets: readonly string[];
   /** The id of the attempt's reservation in each of `budgets`. */
   reservation?: string;
+  /** The process that sent the attempt; absent if that record is lost. */
+  owner?: Owner;
   /** The attempt's cost; absent if no price was known. */
   amount?: Decimal;
   /** `failed`: the task failed, and some gateways refund such tasks. `doubt`: it is unknown whether the task exists. */
@@ -41,6 +43,7 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
     key: job.key,
     budgets: charge.budgets ?? [],
     reservation: charge.reservation,
+    owner: charge.owner,
     amount: charge === followedCharge ? settledAmount(job, charge) : amountOf(charge),
     kind:
       charge.outcome !== 'accepted'
@@ -135,39 +138,55 @@ interface AttemptCharge extends AttemptMoney {
   at: string;
   /**
    * `none`: the attempt was refused, or the user found no task. `open`: the attempt is being sent, or its outcome is
-   * unknown. `doubt`: the outcome remains unknown, because the user chose to send the job again.
+   * unknown. `adopted`: the user adopted a handle, but the gateway has not returned its task yet. `doubt`: the outcome
+   * remains unknown, because the user chose to send the job again.
    */
-  outcome: 'accepted' | 'none' | 'open' | 'doubt';
+  outcome: 'accepted' | 'adopted' | 'none' | 'open' | 'doubt';
   /** True if the record of sending is lost. The attempt may have been sent under any reservation. */
   isLost?: true;
+  /** The process that sent the attempt; absent if that record is lost. */
+  owner?: Owner;
+}
+
+/** The attempts in the events that were read so far. */
+interface KnownAttempts {
+  charges: AttemptCharge[];
+  /** The handles of accepted tasks. */
+  handles: Set<string>;
+  /** A handle that the user adopted. It may be wrong until the gateway returns its task. */
+  adopted?: string;
+  /** Whether an unreadable line may have been an attempt whose outcome the user has not resolved. */
+  isDamaged: boolean;
 }
 
 /**
- * Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt. That attempt was
- * accepted if the job has a handle that no other attempt explains.
+ * Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt, unless the user
+ * found later that no task exists. That attempt was accepted if the job has a handle that no other attempt explains.
  */
 export function chargesOf(events: readonly (RecordedEvent | undefined)[]): AttemptCharge[] {
-  const charges: AttemptCharge[] = [];
-  const handles = new Set<string>();
-  for (const event of events) if (event !== undefined) applyEvent(event, charges, handles);
-  const at = events.find((event) => event !== undefined)?.at ?? '';
-  if (
-    events.includes(undefined) &&
-    !charges.some(({ outcome }) => outcome === 'accepted' || outcome === 'open')
-  )
-    charges.push({ attempt: 0, at, outcome: handles.size > 0 ? 'accepted' : 'open', isLost: true });
+  const known: KnownAttempts = { charges: [], handles: new Set(), isDamaged: false };
+  for (const event of events) {
+    if (event === undefined) known.isDamaged = true;
+    else applyEvent(event, known);
+  }
+  const { charges, handles, adopted, isDamaged } = known;
+  if (isDamaged && charges.every(({ outcome }) => outcome === 'none' || outcome === 'doubt')) {
+    const at = events.find((event) => event !== undefined)?.at ?? '';
+    const unconfirmed = adopted === undefined ? 'open' : 'adopted';
+    charges.push({ attempt: 0, at, outcome: handles.size > 0 ? 'accepted' : unconfirmed, isLost: true });
+  }
   return charges;
 }
 
-function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set<string>): void {
+function applyEvent(event: RecordedEvent, known: KnownAttempts): void {
+  const { charges } = known;
   if (event.type === 'sending') {
-    const { attempt, at, cost, reservation, budgets, limit } = event;
-    charges.push({ attempt, at, outcome: 'open', cost, reservation, budgets, limit });
+    const { attempt, at, owner, cost, reservation, budgets, limit } = event;
+    charges.push({ attempt, at, outcome: 'open', owner, cost, reservation, budgets, limit });
   } else if (event.type === 'accepted') {
-    // Two processes may have recorded the same response. A corrected handle belongs to
-    // the same attempt as the wrong one.
-    if (!handles.has(event.handle) && event.instead_of === undefined) markAccepted(charges, event.adopted);
-    handles.add(event.handle);
+    applyAcceptance(event, known);
+  } else if (event.type === 'observed' || event.type === 'finished') {
+    confirmAdoption(known);
   } else if (event.type === 'unavailable' || event.type === 'rejected') {
     const refusedCharge = charges.findLast(({ attempt }) => attempt === (event.attempt ?? attempt));
     if (refusedCharge?.outcome === 'open') refusedCharge.outcome = 'none';
@@ -175,18 +194,54 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
     if (event.attempt !== undefined && !charges.some(({ attempt }) => attempt === event.attempt))
       charges.push({ attempt: event.attempt, at: event.at, outcome: 'open', isLost: true });
   } else if (event.type === 'resolved' && event.how !== 'adopted') {
-    const outcome = event.how === 'not-created' ? 'none' : 'doubt';
-    for (const charge of charges)
-      if (charge.outcome === 'open' || charge.outcome === 'doubt') charge.outcome = outcome;
+    applyResolution(event, known);
   }
 }
 
-// Marks the newest open attempt as accepted, or else the newest attempt in doubt or that seemed to have been refused.
-// For a handle that the user adopts, an attempt in doubt takes precedence over a refused one.
-function markAccepted(charges: AttemptCharge[], isAdopted = false): void {
-  const acceptedCharge =
-    charges.findLast(({ outcome }) => outcome === 'open') ??
-    (isAdopted ? charges.findLast(({ outcome }) => outcome === 'doubt') : undefined) ??
-    charges.findLast(({ outcome }) => outcome !== 'accepted');
-  if (acceptedCharge !== undefined) acceptedCharge.outcome = 'accepted';
+function applyAcceptance(event: RecordedEvent & { type: 'accepted' }, known: KnownAttempts): void {
+  const { handle } = event;
+  // Two processes may have recorded the same response.
+  if (known.handles.has(handle)) return;
+  if (event.adopted) {
+    // The first handle takes precedence unless it is corrected. A corrected handle belongs to the same attempt.
+    const isCorrection = known.adopted !== undefined && event.instead_of === known.adopted;
+    if ((known.adopted !== undefined && !isCorrection) || known.handles.size > 0) return;
+    if (!isCorrection) markCharge(known.charges, 'adopted');
+    known.adopted = handle;
+  } else if (handle === known.adopted) {
+    confirmAdoption(known);
+  } else {
+    markCharge(known.charges, 'accepted');
+    known.handles.add(handle);
+  }
+}
+
+function confirmAdoption(known: KnownAttempts): void {
+  if (known.adopted === undefined) return;
+  for (const charge of known.charges) if (charge.outcome === 'adopted') charge.outcome = 'accepted';
+  known.handles.add(known.adopted);
+  known.adopted = undefined;
+}
+
+function applyResolution(event: RecordedEvent & { type: 'resolved' }, known: KnownAttempts): void {
+  const outcome = event.how === 'not-created' ? 'none' : 'doubt';
+  // A decision about a handle that another process has corrected has no effect on the adoption.
+  const endsAdoption = known.adopted === undefined || known.adopted === event.instead_of;
+  for (const charge of known.charges) {
+    const isUndone = charge.outcome === 'adopted' && endsAdoption;
+    if (charge.outcome === 'open' || charge.outcome === 'doubt' || isUndone) charge.outcome = outcome;
+  }
+  if (!endsAdoption) return;
+  known.adopted = undefined;
+  if (outcome === 'none' && known.handles.size === 0) known.isDamaged = false;
+}
+
+// Gives the outcome to the newest open attempt, or else to the newest attempt in doubt or that seemed to have been
+// refused. For a handle that the user adopts, an attempt in doubt takes precedence over a refused one.
+function markCharge(charges: AttemptCharge[], outcome: 'accepted' | 'adopted'): void {
+  const charge =
+    charges.findLast((each) => each.outcome === 'open') ??
+    (outcome === 'adopted' ? charges.findLast((each) => each.outcome === 'doubt') : undefined) ??
+    charges.findLast((each) => each.outcome !== 'accepted');
+  if (charge !== undefined) charge.outcome = outcome;
 }

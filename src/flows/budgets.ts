@@ -250,13 +250,23 @@ export interface RecordedBudgets {
   limit?: string;
 }
 
+/** Returns the kind and name of a budget in an attempt's record; no name for the budget of the attempt's command. */
+export function recordedBudget(name: string): { kind: BudgetKind; name?: string } {
+  if (name === '--budget') return { kind: 'command' };
+  if (name.startsWith('batch ')) return { kind: 'batch', name: name.slice('batch '.length) };
+  return { kind: 'standing', name };
+}
+
 /** Returns the budgets of every attempt that was, or may have been, accepted. */
 export function recordedBudgets(events: Parameters<typeof chargesOf>[0]): RecordedBudgets {
   const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
   const names = [...new Set(charges.flatMap(({ budgets = [] }) => budgets))];
-  const batch = names.find((name) => name.startsWith('batch '))?.slice('batch '.length);
+  const budgets = names.map(recordedBudget);
+  const namesOf = (of: BudgetKind): string[] =>
+    budgets.flatMap(({ kind, name }) => (kind === of && name !== undefined ? [name] : []));
+  const [batch] = namesOf('batch');
   return {
-    standing: names.filter((name) => /^[^-\s]\S*$/.test(name)),
+    standing: namesOf('standing').filter((name) => /^[^-\s]\S*$/.test(name)),
     own: batch !== undefined ? { batch } : names.includes('--budget') ? 'command' : undefined,
     limit: charges.findLast(({ limit }) => limit !== undefined)?.limit,
   };

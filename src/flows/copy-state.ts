@@ -6,15 +6,18 @@ import {
 } from '../budget/budget-entries.ts';
 import type { BudgetEntries } from '../budget/reservations.ts';
 import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
+import { expensesOf } from '../budget/spend.ts';
 import { MgwError } from '../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../job.ts';
-import { attemptClaim } from '../jobs/charge-outcome.ts';
+import { attemptClaim, jobOfReservation } from '../jobs/charge-outcome.ts';
 import { follow } from '../ledger/chain.ts';
 import { type Holder, holderText, names, readHolder } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { counted } from '../printable.ts';
-import { budgetsIn } from './budgets.ts';
+import { budgetsIn, configuredBudgets, recordedBudget } from './budgets.ts';
+import type { Session } from './session.ts';
+import { ledgerFolder } from './settings.ts';
 
 /** The numbers of copied jobs and budgets, excluding those that were identical in the target. */
 export interface CopyCounts {
@@ -91,6 +94,40 @@ export async function copyState(
   for (const budget of budgets) if (await to.budgets.write(budget)) copied.budgets += 1;
   copied.jobs = await copyJobs(from.ledger, to.ledger);
   return copied;
+}
+
+/**
+ * Adds the reservations of imported jobs to this ledger's budgets. A reservation that a budget has already is not added
+ * again. The jobs may come from an untrusted source, so each job adds only its own reservations, and no standing budget
+ * is created.
+ * @throws MgwError('local_io') if a budget cannot be read or written.
+ */
+export async function addReservations(
+  session: Pick<Session, 'settings' | 'database' | 'budget'>,
+  jobs: AsyncIterable<{ job: Job; events: readonly (RecordedEvent | undefined)[] }>,
+): Promise<void> {
+  const found = new Map<string, NamedBudget>();
+  for await (const { job, events } of jobs) {
+    for (const { reservation: id, amount, at, owner, kind: outcome, budgets } of expensesOf(job, events)) {
+      if (id === undefined || jobOfReservation(id) !== job.id || amount === undefined || !owner) continue;
+      for (const recorded of budgets.map(recordedBudget)) {
+        const { kind, name = job.record.fingerprint } = recorded;
+        const key = `${kind} ${name}`;
+        const budget = found.get(key) ?? { kind, name, budget: { entries: [] } };
+        found.set(key, budget);
+        const state = outcome === 'doubt' ? 'reserved' : 'kept';
+        budget.budget.entries.push({ id, amount, at, owner, state });
+      }
+    }
+  }
+  if (found.size === 0) return;
+  const [database, standing] = [await session.database(), await configuredBudgets(session)];
+  const folder = ledgerFolder(await session.settings());
+  const target = database === undefined ? budgetsOfFolder(folder) : budgetsOfDatabase(database);
+  const isSet = async (name: string): Promise<boolean> =>
+    standing.includes(name) && (await (await session.budget('standing', name)).state()).limit !== undefined;
+  for (const budget of found.values())
+    if (budget.kind !== 'standing' || (await isSet(budget.name))) await target.write(budget);
 }
 
 async function copyJobs(from: Ledger, to: Ledger): Promise<number> {

@@ -32,7 +32,7 @@ export async function chargeOutcome(
     const finalAmount = expensesOf(job, events).find(({ reservation }) => reservation === id)?.amount;
     return finalAmount === undefined || compare(finalAmount, amount) === 0 ? 'accepted' : finalAmount;
   }
-  if (matchingCharges.some(({ outcome }) => outcome === 'open' || outcome === 'doubt')) return 'open';
+  if (matchingCharges.some(({ outcome }) => outcome !== 'none')) return 'open';
   if (isClosed) return 'none';
   if (!isDead && job.handle === undefined) return 'open';
   const next = await nextAttempt(ledger, job);

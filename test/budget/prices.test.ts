@@ -54,6 +54,7 @@ describe("a body's maximum cost", () => {
     ['1.5', { duration: 5, seconds: '15' }],
     ['1.5', { duration: 15, seconds: 5 }],
     ['1.5', { duration: null, seconds: '15' }],
+    ['0.5', { duration: 4.2 }],
     ['0.5', { duration: 5, seconds: null }],
     ['0.5', { duration: 5, seconds: '' }],
     [undefined, { duration: 5, seconds: 'long' }],

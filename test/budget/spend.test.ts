@@ -25,6 +25,7 @@ const sending = (attempt: number, most?: string, more: object = {}): JobEvent =>
   ...(most !== undefined && { cost: { at_most: most, ...more } }),
 });
 const accepted = (handle = 'task_1'): JobEvent => ({ type: 'accepted', handle });
+const observed: JobEvent = { type: 'observed', state: 'running', native_status: '' };
 const finished = (state: 'succeeded' | 'failed', more: object = {}): JobEvent => ({
   type: 'finished',
   state,
@@ -38,6 +39,14 @@ const sentAgain: JobEvent[] = [
   { type: 'unknown', attempt: 1, error },
   { type: 'resolved', how: 'resubmit' },
   sending(2, '3'),
+];
+
+const wronglyAdopted: JobEvent[] = [
+  prepared(),
+  sending(1, '2'),
+  { type: 'unknown', attempt: 1, error },
+  { type: 'resolved', attempt: 1, how: 'adopted' },
+  { type: 'accepted', handle: 'wrong', adopted: true },
 ];
 
 /** Returns the charges of a job with the given events, such as `10 spent`. */
@@ -121,6 +130,7 @@ describe("a job's cost", () => {
         ...sentAgain,
         { type: 'rejected', attempt: 2, error },
         { type: 'accepted', handle: 't', adopted: true },
+        observed,
       ],
       ['2 spent'],
     ],
@@ -166,8 +176,62 @@ describe("a job's cost", () => {
         sending(2, '3'),
         { type: 'accepted', handle: 'task_1', adopted: true },
         { type: 'accepted', handle: 'task_2', adopted: true, instead_of: 'task_1' },
+        observed,
       ],
       ['2 doubt', '3 spent'],
+    ],
+    ['adopted, and not returned by the gateway yet', wronglyAdopted, ['2 doubt']],
+    ['adopted, then returned as failed', [...wronglyAdopted, finished('failed', { error })], ['2 failed']],
+    ['adopted, then accepted under the same handle', [...wronglyAdopted, accepted('wrong')], ['2 spent']],
+    [
+      'adopted under a wrong handle, then not created',
+      [...wronglyAdopted, { type: 'resolved', how: 'not-created', instead_of: 'wrong' }],
+      [],
+    ],
+    [
+      'adopted under a wrong handle, then sent again',
+      [
+        ...wronglyAdopted,
+        { type: 'resolved', how: 'resubmit', instead_of: 'wrong' },
+        sending(2, '3'),
+        accepted(),
+        observed,
+      ],
+      ['2 doubt', '3 spent'],
+    ],
+    [
+      'adopted by one user while another decided that nothing was created',
+      [...wronglyAdopted, { type: 'resolved', how: 'not-created' }, observed],
+      ['2 spent'],
+    ],
+    [
+      'adopted by two users under different handles, of which only the first has effect',
+      [
+        ...wronglyAdopted,
+        { type: 'accepted', handle: 'other', adopted: true },
+        { type: 'resolved', how: 'not-created', instead_of: 'wrong' },
+      ],
+      [],
+    ],
+    [
+      'record damaged, then not created',
+      [prepared(), undefined, { type: 'resolved', attempt: 1, how: 'not-created' }],
+      [],
+    ],
+    [
+      'record damaged, then adopted',
+      [prepared(), undefined, { type: 'accepted', handle: 't', adopted: true }],
+      ['unknown doubt'],
+    ],
+    [
+      'record damaged, then adopted and returned by the gateway',
+      [prepared(), undefined, { type: 'accepted', handle: 't', adopted: true }, observed],
+      ['unknown spent'],
+    ],
+    [
+      'record damaged after it was resolved as not created',
+      [prepared(), { type: 'resolved', attempt: 1, how: 'not-created' }, undefined],
+      ['unknown doubt'],
     ],
     [
       'accepted after a later attempt was refused',

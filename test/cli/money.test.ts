@@ -105,6 +105,35 @@ describe('a standing budget', () => {
   });
 });
 
+it('budgets count the payments of imported jobs once, but not those of other jobs or of a budget that is not set here', async () => {
+  const user = userHere(undefined, { MGW_SANDBOX: '1' });
+  const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);
+  await runAll(user, [
+    ['budget', 'set', 'clips', '90'],
+    ['budget', 'set', 'songs', '90'],
+  ]);
+  expect(
+    await runAll(user, [
+      [...take(), '--budget-name', 'clips'],
+      [...c('two'), '--budget-name', 'songs'],
+    ]),
+  ).toEqual([0, 0]);
+  const { stdout } = await user.run(['jobs', 'export']);
+  const importTo = async (folder: string, text: string): Promise<unknown> => {
+    const env = { MGW_STATE_DIR: join(user.cwd, folder) };
+    await user.run(['budget', 'set', 'clips', '90'], { env });
+    expect((await user.run(['jobs', 'import', '-'], { stdin: text, env })).code).toBe(0);
+    return (await user.run(['budget', 'ls', '--json'], { env })).json['budgets'];
+  };
+  const unspent = { name: 'clips', limit: '90', spent: '0', reserved: '0', left: '90' };
+  const forged = stdout.replace(/"reservation":"job_/g, '"reservation":"job_x');
+  expect(await importTo('forged', forged)).toEqual([unspent]);
+  for (const text of [stdout + stdout, stdout])
+    expect(await importTo('other', text)).toEqual([{ ...unspent, spent: '10', left: '80' }]);
+  const env = { MGW_STATE_DIR: join(user.cwd, 'other') };
+  expect((await user.run(take('--new'), { env })).code).toBe(12);
+}, 60_000);
+
 it('--budget limits the total cost of all takes of a command, and of all pieces of split text', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);

@@ -5,7 +5,7 @@ import type { Budget, Limit, BudgetState } from '../../src/budget/budget.ts';
 import { deadlineIn } from '../../src/clock.ts';
 import { openBudget } from '../../src/budget/file-budget.ts';
 import { formatDecimal, parseAmount } from '../../src/decimal.ts';
-import type { JobEvent, Owner } from '../../src/job.ts';
+import type { Job, JobEvent, Owner } from '../../src/job.ts';
 import { chargeOutcome, nextAttempt } from '../../src/jobs/charge-outcome.ts';
 import type { JobDeps } from '../../src/jobs/order.ts';
 import { removeJob } from '../../src/jobs/remove.ts';
@@ -208,17 +208,35 @@ describe('a payment under a budget', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it.each<['adopted' | 'resubmit', { spent: string; reserved: string }]>([
-    ['adopted', { spent: '0.4', reserved: '0' }],
-    // The first attempt may have been charged, and the resubmission will be charged as well.
-    ['resubmit', { spent: '0', reserved: '0.4' }],
-  ])('remains in the budget after jobs resolve if it was in doubt (%s)', async (how, standing) => {
+  it('remains reserved after --resubmit, because the first attempt may have been charged', async () => {
     const server = await httpServer((_, response) => void response.destroy());
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await buy(deps);
     if (job === undefined) throw new Error('no job');
-    await resolveJob(deps.ledger, job, how === 'adopted' ? { how, handle: 'task_7' } : { how });
-    expect(await settled(budget)).toEqual(standing);
+    await resolveJob(deps.ledger, job, { how: 'resubmit' });
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
+  });
+
+  it.each<[string, (ledger: Ledger, job: Job) => Promise<unknown>, { spent: string; reserved: string }]>([
+    [
+      'spent when the gateway returns the task',
+      (ledger, { id }) => ledger.append(id, { type: 'observed', state: 'running', native_status: 'RUNNING' }),
+      { spent: '0.4', reserved: '0' },
+    ],
+    [
+      'released if the handle was wrong and nothing was created',
+      (ledger, job) => resolveJob(ledger, job, { how: 'not-created' }),
+      { spent: '0', reserved: '0' },
+    ],
+  ])('remains reserved after --adopt, and is %s', async (_, confirm, after) => {
+    const server = await httpServer((_, response) => void response.destroy());
+    const { deps, budget } = await payer(server.url, freshFolder());
+    const { job } = await buy(deps);
+    if (job === undefined) throw new Error('no job');
+    const adopted = await resolveJob(deps.ledger, job, { how: 'adopted', handle: 'task_7' });
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
+    await confirm(deps.ledger, adopted);
+    expect(await settled(budget)).toEqual(after);
   });
 
   it('is reserved either in all of several budgets or in none', async () => {

@@ -71,6 +71,16 @@ describe('the outcome of a reservation', () => {
   it.each<[string, World, ChargeOutcome]>([
     ['is open if its job has no record', {}, 'open'],
     [
+      'is "none" if its record is damaged and the user then found no task',
+      { events: [undefined, { type: 'resolved', attempt: 1, how: 'not-created' }] },
+      'none',
+    ],
+    [
+      'is open if the user adopted a task that the gateway has not returned yet',
+      { events: [sending(1, mine), ended('unknown', 1), { ...accepted, adopted: true }] },
+      'open',
+    ],
+    [
       'is accepted if its attempt was accepted',
       { events: [sending(1, mine), accepted], life: 'alive' },
       'accepted',

@@ -101,9 +101,10 @@ function quantityOf(body: JsonObject): Quantity {
 }
 
 // Returns the longest of the given durations, because the specification does not define which one takes precedence.
+// Rounds up, because a model may round a fraction up and bill a whole second.
 function maxDuration(durations: readonly (Json | undefined)[]): number | undefined {
   const seconds = durations.map((value) => (typeof value === 'string' ? Number(value) : value));
-  return seconds.every((value) => typeof value === 'number') ? Math.max(...seconds) : undefined;
+  return seconds.every((value) => typeof value === 'number') ? Math.ceil(Math.max(...seconds)) : undefined;
 }
 
 // Returns the resolution to bill if a body requests one from a self-hosted model. Specification 8 lists only one

@@ -68,14 +68,15 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const exported = readExport(chunks, isStdin ? 'Standard input' : file, (text) => context.redact(text));
   const spool = await JobSpool.open();
   try {
-    const entries: Entry[] = [];
+    // Import a job once, even if the file contains it twice: its chain of claims would refer to itself.
+    const entries = new Map<string, Entry>();
     for await (const { value, place } of exported) {
       const { id, key } = importable(value, place, schema);
-      entries.push({ id, key, place, spooled: await spool.add(value ?? null) });
+      if (!entries.has(id)) entries.set(id, { id, key, place, spooled: await spool.add(value ?? null) });
     }
     const eventsOf = async ({ place, spooled }: Entry): Promise<Importable['events']> =>
       importable(await spool.get(spooled), place, schema).events;
-    return await importAll(context, entries, eventsOf);
+    return await importAll(context, [...entries.values()], eventsOf);
   } finally {
     await spool.close();
   }
@@ -88,6 +89,7 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
   const ledger = await context.ledger();
   const created = new Set<string>();
   const { owner } = await ledger.lease();
+  await importReservations(context, ledger, entries, eventsOf);
   // Makes a job's claims even if the job existed, because an interrupted import may not have made them.
   await enrolAll(ledger, createAll(ledger, entries, eventsOf, created), owner);
   for (const { id, key } of entries) {
@@ -95,7 +97,7 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
     if (holder !== undefined && holder.id !== id)
       context.progress.note(`The key ${key ?? ''} still refers to ${holder.id} here.`);
   }
-  const ids = [...new Set(entries.map(({ id }) => id))];
+  const ids = entries.map(({ id }) => id);
   const imported = ids.filter((id) => created.has(id));
   const existing = ids.filter((id) => !created.has(id));
   if (existing.length > 0)
@@ -103,6 +105,29 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
       `Already recorded here, and therefore unchanged: ${counted(existing.length, 'job')}.`,
     );
   return { json: { imported, ...(existing.length > 0 && { existing }) }, text: imported.join('\n') };
+}
+
+// Adds the reservations of the jobs that do not exist. Budgets come before jobs, so that an interrupted import reserves
+// too much rather than too little.
+async function importReservations(
+  context: Context,
+  ledger: Ledger,
+  entries: readonly Entry[],
+  eventsOf: EventsOf,
+): Promise<void> {
+  const [{ addReservations }, { damagedJob, foldJob }] = await Promise.all([
+    import('../../../flows/copy-state.ts'),
+    import('../../../ledger/fold.ts'),
+  ]);
+  const missingJobs = async function* (): Parameters<typeof addReservations>[1] {
+    for (const entry of entries) {
+      const { id } = entry;
+      if ((await ledger.read(id)) !== undefined) continue;
+      const events = (await eventsOf(entry)).map((event) => event && { at: '', ...event });
+      yield { job: foldJob(id, events) ?? damagedJob(id, '', events), events };
+    }
+  };
+  await addReservations(context, missingJobs());
 }
 
 // Creates the jobs that do not exist, oldest first, and yields every job.
