@@ -130,6 +130,8 @@ export interface ErrorDetails {
   correction?: { flags: readonly string[]; value: string };
   /** A text argument that names a file, and the flag that reads a file. Without `flag`, a `-` argument reads stdin. */
   fileName?: { text: string; path: string; flag?: string };
+  /** An argument of the typed command, and the words that correct it. */
+  argument?: { text: string; words: readonly string[] };
   cause?: unknown;
 }
 
@@ -151,6 +153,7 @@ export class MgwError extends Error {
   readonly lacks: readonly string[] | undefined;
   readonly correction: ErrorDetails['correction'];
   readonly fileName: ErrorDetails['fileName'];
+  readonly argument: ErrorDetails['argument'];
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -169,14 +172,15 @@ export class MgwError extends Error {
     this.lacks = details.lacks;
     this.correction = details.correction;
     this.fileName = details.fileName;
+    this.argument = details.argument;
   }
 
   /** Returns a copy of the error with the given details and, if given, another message. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, cause } = this;
-    const { lacks, correction, fileName } = this;
-    const places = { parts, path, protocols, lacks, correction, fileName, cause };
+    const { lacks, correction, fileName, argument } = this;
+    const places = { parts, path, protocols, lacks, correction, fileName, argument, cause };
     const currentDetails = { exit, charged, retry, next, requestId, job, handle, budget, ...places };
     return new MgwError(this.code, message, { ...currentDetails, ...details });
   }

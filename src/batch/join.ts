@@ -7,13 +7,15 @@ import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
 import type { WholeFile } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
-import { absoluteOutput } from '../store-url.ts';
+import { absoluteOutput, isObjectUrl } from '../store-url.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError } from '../jobs/errors.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
+import { pathExists, pathsAt } from '../jobs/output.ts';
 import { type Clip, type Film, makeFilm, planFilm, type Track } from './film.ts';
 import { type Batch, type Plan, planBatch, type PlanDeps } from './plan.ts';
 import { type PlannedRow, countOf, isSpeech } from './planned-row.ts';
+import { pathFor } from './row-state.ts';
 
 /** The parts of a batch's film. */
 export interface JoinPlan {
@@ -21,8 +23,14 @@ export interface JoinPlan {
   /** Clips with a finished video, in manifest order. */
   clips: Clip[];
   /** Rows that belong to the film but have no finished file, in manifest order. */
-  missing: PlannedRow[];
+  missing: MissingRow[];
   notes: string[];
+}
+
+/** A row without an intact file. */
+export interface MissingRow extends PlannedRow {
+  /** The path of the row's video, if the video has changed since it was saved. */
+  changedFile?: string | undefined;
 }
 
 /** Returns a job's first intact file; undefined if there is none. */
@@ -44,7 +52,7 @@ export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFil
   const clips = new Map<string, Clip>();
   for (const planned of rows.filter(({ work }) => !isSpeech(work))) {
     const track = await trackOf(planned, savedFile);
-    if (track === undefined) joinPlan.missing.push(planned);
+    if (track === undefined) joinPlan.missing.push(missingRow(planned));
     else clips.set(planned.id, { ...track, speech: [] });
     if (track !== undefined && countOf(planned.work) > 1)
       joinPlan.notes.push(`${planned.id} has ${countOf(planned.work)} videos. Only the first is used.`);
@@ -56,12 +64,20 @@ export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFil
     if (target === undefined || isSpeech(target.work))
       throw usageError(`line ${row.line}: over: ${row.over} is not a row with a video.`);
     const track = await trackOf(planned, savedFile);
-    if (track === undefined) joinPlan.missing.push(planned);
+    if (track === undefined) joinPlan.missing.push(missingRow(planned));
     else clips.get(row.over)?.speech.push(track);
   }
   joinPlan.clips = [...clips.values()];
   joinPlan.missing.sort((one, other) => one.row.index - other.row.index);
   return joinPlan;
+}
+
+// The record of a row that is done may outlive the row's file. No state changes if the file is a stored object.
+function missingRow(planned: PlannedRow): MissingRow {
+  const { state, path, work, take } = planned;
+  if (state !== 'done' || take.job === undefined || isObjectUrl(path)) return planned;
+  const paths = isSpeech(work) ? [] : pathsAt(pathFor(path, take.job), countOf(work));
+  return { ...planned, state: 'running', changedFile: paths.find(pathExists) };
 }
 
 async function trackOf(

@@ -4,13 +4,16 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 import { makeFolder } from '../files/make-folder.ts';
 import { tryParseJson } from '../json.ts';
+import { formatNames } from './manifest/manifest.ts';
 
 const knownBatch = z.object({
   name: z.string(),
   /** Whether the batch's name was given on the command line. */
   isNamed: z.boolean(),
-  /** The manifest's absolute path. */
+  /** The manifest's absolute path; `-` if it was read from standard input. */
   file: z.string(),
+  /** The value of `--format`. */
+  format: z.optional(z.enum(formatNames)),
   /** The output template, with an absolute folder. */
   output: z.string(),
   /** The output template in the manifest; null if the command line overrides it. */
@@ -28,12 +31,12 @@ const knownBatch = z.object({
 export type KnownBatch = z.infer<typeof knownBatch>;
 
 /**
- * Records the options of a batch's last run, under the batch's name and its manifest's path. `folder` is the ledger's
- * folder.
+ * Records the options of a batch's last run, under the batch's name and its manifest's path, if it has one. `folder` is
+ * the ledger's folder.
  */
 export async function rememberBatch(folder: string, batch: KnownBatch): Promise<void> {
   await makeFolder(join(folder, 'batches'));
-  for (const key of [batch.name, batch.file])
+  for (const key of batch.file === '-' ? [batch.name] : [batch.name, batch.file])
     await writeFile(`${pathOfBatch(folder, key)}.json`, `${JSON.stringify(batch)}\n`, { mode: 0o600 });
 }
 

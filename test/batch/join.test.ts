@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { mp3Frames } from '../../src/sandbox/media/mp3.ts';
 import { seededRandom, tuneOf } from '../../src/sandbox/media/scene.ts';
@@ -167,6 +167,26 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
     expect(leftovers()).toEqual([]);
     expect((await join(file, '--skip-missing')).code).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's3'));
+  });
+
+  it('suggests a command that saves a video again if its file has changed or is missing', async () => {
+    const file = await ran(['s1'], ['s2']);
+    for (const change of [
+      () => writeFileSync(scene.at('s1.mp4'), 'mine'),
+      () => rmSync(scene.at('s1.mp4')),
+    ]) {
+      change();
+      expect(await runHereAs(scene.user, ['batch', 'status', file])).toMatchObject({
+        stdout: expect.stringContaining('s1 running') as string,
+      });
+      const { code, json, stderr } = await join(file, '--json');
+      expect([code, json]).toMatchObject([11, { film: null, missing: [{ id: 's1', state: 'running' }] }]);
+      expect(stderr).toContain('Missing: s1 (line 2), state running');
+      const next = json['next'] as string[];
+      expect(await runHereAs(scene.user, next.slice(1))).toMatchObject({ code: 0 });
+      expect(await join(file, '--force'), next.join(' ')).toMatchObject({ code: 0 });
+    }
+    expect(scene.gateway.posts()).toHaveLength(2);
   });
 
   it('suggests the same commands for missing rows as batch run', async () => {

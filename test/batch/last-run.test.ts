@@ -159,3 +159,44 @@ it('a path with --format is a file, not the name of a batch', async () => {
   });
   expect(JSON.stringify(json)).not.toContain('No batch named');
 });
+
+describe('a batch whose rows were piped with --name', () => {
+  const rows = clips(['a', 'a boat'], ['b', 'a cat']);
+  const pipe = (...args: string[]): Promise<CliResult> =>
+    runHereAs(scene.user, ['batch', ...args, '--json'], rows, undefined);
+  beforeEach(async () => {
+    await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+    const options = ['--format', 'csv', '--name', 'piped', '-o', scene.at('out/{id}.{ext}')];
+    const { code } = await pipe('run', '-', ...options, '--budget', '2', '--poll-interval', '10ms');
+    expect(code).toBe(0);
+  });
+
+  it('is listed, and its output, format and budget apply to later runs', async () => {
+    expect((await batch('ls', '--json')).json['batches']).toMatchObject([
+      { name: 'piped', file: '-', states: { succeeded: 2 }, spent: '2' },
+    ]);
+    const again = await pipe('run', '-', '--name', 'piped');
+    expect(again.json).toMatchObject({ exit_code: 0, batch: { states: { done: 2 } } });
+    expect(await pipe('retry', '-', '--name', 'piped', '--id', 'a')).toMatchObject({ code: 12 });
+    expect(charges()).toBe(2);
+  });
+
+  it('cannot be read by its name; the error suggests the command to pipe the rows to', async () => {
+    const { json } = await batch('retry', 'piped', '--id', 'a', '--budget', '3', '--json');
+    expect(json).toMatchObject({
+      exit_code: 2,
+      error: { message: expect.stringContaining('standard input') as string },
+    });
+    const next = json.error?.next ?? [];
+    expect(next.join(' ')).toMatch(/^mgw batch retry - --format csv --name piped --id a --budget 3 /);
+    expect((await runHereAs(scene.user, next.slice(1), rows)).code).toBe(0);
+    expect(existsSync(scene.at('out/a.2.mp4'))).toBe(true);
+  });
+
+  it('is not confused with a batch of the same name from a file', async () => {
+    const file = scene.file('other.csv', rows);
+    const { json, stderr } = await batch('plan', file, '--name', 'piped', '--json');
+    expect(JSON.stringify(json)).not.toContain(scene.at('out'));
+    expect(stderr).toContain('The batch piped was last run from standard input.');
+  });
+});

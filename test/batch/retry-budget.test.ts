@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { runHereAs } from '../support/one-process.ts';
-import { clips, openScene, type Scene } from './scene.ts';
+import { type BatchJson, clips, openScene, type Scene } from './scene.ts';
 
 let scene: Scene;
 beforeEach(async () => {
@@ -16,7 +16,8 @@ it('a retry of failed rows that its budget stopped suggests only the rows that i
   scene.gateway.judge = (prompt) => (prompt === 'a fox' ? undefined : { kind: 'doom' });
   await scene.batch('run', file, '--budget', '9');
   const retry = ['retry', file, '--failed', '--budget', '5', '--concurrency', '1'] as const;
-  const { exit_code, error } = await scene.read(...retry);
+  const { stderr, json } = await scene.batch(...retry, '--json');
+  const { exit_code, error, rows } = json as unknown as BatchJson;
   expect({ exit_code, error }).toMatchObject({
     exit_code: 12,
     error: {
@@ -29,6 +30,8 @@ it('a retry of failed rows that its budget stopped suggests only the rows that i
     },
   });
   expect(error?.next.filter((word) => ['a', '--failed', 'd'].includes(word))).toEqual([]);
+  expect(stderr).not.toContain('--failed');
+  expect(rows.find(({ id }) => id === 'b')?.next.join(' ')).toMatch(/--budget 7 .*--id b/);
   scene.gateway.judge = () => undefined;
   expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
   expect(charges()).toEqual({ 'a boat': 2, 'a cat': 2, 'a dog': 2, 'a fox': 1 });

@@ -634,13 +634,18 @@ it('a finished row whose task has expired is reported at once, with the retry th
 });
 
 it('a retry of failed rows reports a failed row that was changed, and does not remake it', async () => {
-  const file = scene.file('m.csv', clips(['a', 'a boat']));
+  const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   once('a boat', { kind: 'doom' });
   await scene.batch('run', file);
-  scene.file('m.csv', clips(['a', 'a ship']));
-  const { exit_code, rows } = await scene.read('retry', file, '--failed');
-  expect({ exit_code, rows }).toMatchObject({ exit_code: 11, rows: [{ id: 'a', state: 'changed' }] });
-  expect(charges()).toEqual({ 'a boat': 1 });
+  scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a fox']));
+  const { code, json, stderr } = await scene.batch('retry', file, '--failed', '--json');
+  expect([code, json]).toMatchObject([11, { rows: [{ id: 'a', state: 'changed' }] }]);
+  expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
+  // The suggested command does not remake b, which was paid for.
+  const [, command = ''] = /^→ mgw (.*)$/m.exec(stderr) ?? [];
+  const result = await runHereAs(scene.user, command.replaceAll("'", '').split(' '));
+  expect(result, command).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
 });
 
 it('a row whose download failed is saved at no charge by the suggested command', async () => {

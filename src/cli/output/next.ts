@@ -49,12 +49,15 @@ export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hi
   return next === undefined || `${next.join(' ')} --help` === help.join(' ') ? error : error.with({ next });
 }
 
-// Returns the typed command with its wrong or missing flag corrected; undefined if no flag caused the error.
+// Returns the typed command with its wrong or missing flag or argument corrected; undefined if none caused it.
 function correctedCommand(error: MgwError, argv: readonly string[]): string[] | undefined {
-  const { charged, budget, next, lacks, correction } = error;
+  const { charged, budget, next, lacks, correction, argument } = error;
   const end = optionsEnd(argv);
   if (lacks !== undefined) return [...argv.slice(0, end), ...lacks, ...argv.slice(end)];
   if (correction !== undefined) return withCorrectedFlag(argv, correction.flags, () => correction.value);
+  const index = argument === undefined ? -1 : argv.indexOf(argument.text);
+  if (argument !== undefined && index !== -1 && index === argv.lastIndexOf(argument.text))
+    return [...argv.slice(0, index), ...argument.words, ...argv.slice(index + 1)];
   const output =
     charged === 'no'
       ? withCorrectedFlag(argv, ['-o', '--output'], (path) => alternativeOutput(error, path))

@@ -207,7 +207,10 @@ export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): st
   const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
   const retryStates = retriedByKind.filter(has);
   const ids = rows.flatMap(({ id, state }) => (retryStates.includes(state) ? ['--id', id] : []));
-  const retryFlags = repeat.isById ? ids : retryStates.map((state) => `--${state}`);
+  const flags = retryStates.map((state) => `--${state}`);
+  // A flag that the command did not have would also select paid rows outside the command's scope.
+  const isById = repeat.isById || flags.some((flag) => repeat.selection?.includes(flag) === false);
+  const retryFlags = isById ? ids : flags;
   const others = rows.filter(({ state }) => !retryStates.includes(state) && state !== 'blocked');
   const commands = [
     ...(retryStates.length > 0 ? [repeated(repeat, ...retryFlags)] : []),
@@ -261,11 +264,8 @@ function costTable({ cost, costs }: Plan, currency: string): string {
 
 /** Explains why a run skips a row; '' if the row's state is a sufficient explanation. */
 export function explainSkipped(planned: PlannedRow): string {
-  const {
-    state,
-    take: { job },
-    changes = [],
-  } = planned;
+  const { state, take, changes = [] } = planned;
+  const { job } = take;
   const waitReason = explainWaiting(planned);
   if (waitReason !== undefined) return waitReason;
   const change = changes.length === 0 ? '' : `the row was changed: ${changes.join('; ')}`;

@@ -13,7 +13,7 @@ import { systemClock } from '../../../src/clock.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import type { CliResult, Running, User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { runHereAs, userHere } from '../../support/one-process.ts';
+import { hurried, runHereAs, userHere } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
@@ -622,7 +622,7 @@ describeFleet('in a fleet,', {}, (place) => {
     // The test's clock is faster than the database's, so the lease must last longer than the pauses.
     const user = machines.machine(place.url('lease=10m'));
     const worker = ['worker', ...machines.output, '--max-idle', '65s'];
-    const { stderr } = await runHereAs(user, worker);
+    const { stderr } = await runHereAs(user, worker, '', hurried(200));
     expect(stderr.match(/Retrying in 60 s/g), stderr).toHaveLength(2);
     expect(gateway.posts()).toHaveLength(6);
   });

@@ -1,8 +1,8 @@
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import type { Film } from '../../../batch/film.ts';
-import { type JoinPlan, planJoin, joinClips } from '../../../batch/join.ts';
-import { exitCodes, type MgwError, usageError } from '../../../errors.ts';
+import { type JoinPlan, type MissingRow, planJoin, joinClips } from '../../../batch/join.ts';
+import { exitCodes, MgwError, usageError } from '../../../errors.ts';
 import { savedFile } from '../../../flows/earlier-job.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import { copiesIn } from '../../../flows/local-copies.ts';
@@ -65,10 +65,12 @@ async function join(
   await reportProblems(context, file, { ...cut.plan, repeated: [] });
   const json = { ...viewOf(cut, batch), film: null };
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
-  for (const row of cut.missing)
+  for (const { id, row, state, changedFile } of cut.missing) {
+    const reason = changedFile && `: ${printableLine(changedFile, 200)} has changed since it was saved`;
     context.progress.note(
-      `Missing: ${printableLine(row.id, 100)} (line ${row.row.line}), state ${row.state}.`,
+      `Missing: ${printableLine(id, 100)} (line ${row.line}), state ${state}${reason ?? ''}.`,
     );
+  }
   if (cut.clips.length === 0 || (cut.missing.length > 0 && !skipMissing)) {
     const commands = commandsToMake(cut, { file, flags: flagsAsTyped(options) }, context.globals);
     const isEmpty = cut.missing.length === 0;
@@ -110,9 +112,14 @@ function commandsToMake({ missing }: JoinPlan, repeat: RepeatCommand, globals: G
   const rows = missing.map((row) => ({
     id: row.id,
     state: row.state,
-    next: commandOf(row, row.state, repeat),
+    next: commandOf(row, row.state, repeat, occupiedError(row)),
   }));
   return commandsFor(rows, repeat).map((command) => commandWithGlobals(command, globals));
+}
+
+// Returns the error with which `batch run` would end the row, because its path is occupied.
+function occupiedError({ changedFile }: MissingRow): MgwError | undefined {
+  return changedFile === undefined ? undefined : new MgwError('output_exists', `${changedFile} exists.`);
 }
 
 function filmPath(output: string | undefined): string {

@@ -5,7 +5,7 @@ import { fieldName } from '../../../batch/manifest/fields.ts';
 import { formatOf } from '../../../batch/manifest/manifest.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import { formatDecimal, parseAmount } from '../../../decimal.ts';
-import { messageOf, usageError } from '../../../errors.ts';
+import { messageOf, MgwError, usageError } from '../../../errors.ts';
 import { isFolder } from '../../../files/make-folder.ts';
 import { pathExists } from '../../../jobs/output.ts';
 import { printableLine } from '../../../printable.ts';
@@ -13,6 +13,7 @@ import { budgetState } from '../../../flows/budgets.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
+import { shellWord } from '../../output/human.ts';
 import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
 
@@ -54,7 +55,7 @@ export async function openNamed<T extends BatchOptions>(
       ? typedOptions
       : withLastOptions(known, typedOptions, !isPath(nameOrFile, typedOptions));
   const batch = await openBatch(context, file, options, known);
-  return { file, options, batch, isQueued: false, isRerun: known?.name === batch.name };
+  return { file, options, batch, isQueued: false, isRerun: known?.name === batch.name && file !== '-' };
 }
 
 // A batch's name may contain a dot, and the batch's outputs may be in a folder of that name.
@@ -70,16 +71,30 @@ async function recallNamed(
   options: BatchOptions,
 ): Promise<KnownBatch | undefined> {
   const folder = ledgerFolder(await context.settings());
-  if (nameOrFile === '-') return undefined;
   if (isPath(nameOrFile, options)) {
-    const known = await recallBatch(folder, options.name ?? resolve(nameOrFile));
-    return known?.file === resolve(nameOrFile) ? known : undefined;
+    const file = recordedPath(nameOrFile);
+    const known = await recallBatch(folder, options.name ?? file);
+    return known?.file === file ? known : undefined;
   }
   const known = await recallBatch(folder, nameOrFile);
+  if (known?.file === '-') throw stdinError(known);
   if (known !== undefined) return known;
   throw usageError(
     `No batch named ${printableLine(nameOrFile, 100)} was run here. If it is a file: its name must end in .csv, .jsonl or .yaml, or use --format.`,
     ['mgw', 'batch', 'ls'],
+  );
+}
+
+function recordedPath(path: string): string {
+  return path === '-' ? path : resolve(path);
+}
+
+function stdinError({ name, format }: KnownBatch): MgwError {
+  const words = ['-', ...(format === undefined ? [] : ['--format', format]), '--name', name];
+  return new MgwError(
+    'usage',
+    `The rows of the batch ${name} were read from standard input. Pipe the same rows to the command, and replace the batch's name with: ${words.map(shellWord).join(' ')}`,
+    { argument: { text: name, words } },
   );
 }
 
@@ -91,6 +106,7 @@ function withLastOptions<T extends BatchOptions>(known: KnownBatch, options: T, 
     ...options,
     name: options.name ?? (isByName || known.isNamed ? known.name : undefined),
     default: [...known.defaults.filter((entry) => !names.includes(nameOf(entry))), ...typedDefaults],
+    format: options.format ?? known.format,
     allowFiles: options.allowFiles ?? known.allowFiles,
     ignoreColumns: options.ignoreColumns ?? known.ignoreColumns,
     // Stored objects have no sidecar files, so the last run's --sidecar applies only to local files.
@@ -132,9 +148,10 @@ export async function rememberBudget(
 /** Prints a note if the batch's last run used a different file. */
 export async function noteOtherFile(context: Context, { manifest, name }: Batch): Promise<void> {
   const previous = await recallBatch(ledgerFolder(await context.settings()), name);
-  if (manifest.path === '-' || previous === undefined || previous.file === resolve(manifest.path)) return;
+  if (previous === undefined || previous.file === recordedPath(manifest.path)) return;
+  const source = previous.file === '-' ? 'standard input' : `a different file, ${previous.file}`;
   context.progress.note(
-    `The batch ${name} was last run from a different file, ${previous.file}. Rows with the same id are the same jobs.`,
+    `The batch ${name} was last run from ${source}. Rows with the same id are the same jobs.`,
   );
 }
 
@@ -145,10 +162,9 @@ export async function rememberOptions(
   options: BatchOptions,
 ): Promise<void> {
   const { manifest, name, place, isPlaceGiven } = batch;
-  if (manifest.path === '-') return;
   await noteOtherFile(context, batch);
   const [file, output] = [
-    resolve(manifest.path),
+    recordedPath(manifest.path),
     isObjectUrl(place.folder) ? `${place.folder}${place.template}` : join(place.folder, place.template),
   ];
   const folder = ledgerFolder(await context.settings());
@@ -156,6 +172,7 @@ export async function rememberOptions(
     name,
     isNamed: options.name !== undefined,
     file,
+    format: options.format,
     output,
     written: isPlaceGiven ? null : (manifest.head.output ?? ''),
     defaults: options.default ?? [],
