@@ -241,6 +241,8 @@ async function resolve(id: string, args: string[], machine: Machine): Promise<bo
     ...(adopts ? ['--adopt', task.handle] : ['--not-created']),
     ...['--base-url', gatewayOf(args) ?? '', '--json'],
   );
+  // The adopted task counts as spent once the gateway has returned it.
+  if (adopts) await machine.runOne('video', 'c', 'status', id, '--base-url', gatewayOf(args) ?? '', '--json');
   return task !== undefined && !adopts;
 }
 
