@@ -225,6 +225,13 @@ describe("the last frame of an earlier job's video", () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
+  it('makes only the rows that use it fail, without a submission, if a different file replaces the video', async () => {
+    scene.file('intro.mp4', 'edited');
+    scene.file('m.csv', story(['s2', '@intro:last'], ['x']));
+    expect(await scene.batch('run', file, '--concurrency', '1')).toMatchObject({ code: 11 });
+    expect(scene.charges()).toEqual({ s1: 1, x: 1 });
+  });
+
   it('makes a submission exit with 9, without a job, if the video is missing and gone from the gateway', async () => {
     scene.gateway.gone.add(scene.gateway.taskOf('s1'));
     const alone = await runHereAs(scene.user, submission('s2', '--image', '@intro:last', '--timeout', '1s'));
