@@ -228,8 +228,12 @@ describe("the last frame of an earlier job's video", () => {
   it('makes only the rows that use it fail, without a submission, if a different file replaces the video', async () => {
     scene.file('intro.mp4', 'edited');
     scene.file('m.csv', story(['s2', '@intro:last'], ['x']));
-    expect(await scene.batch('run', file, '--concurrency', '1')).toMatchObject({ code: 11 });
+    const { rows } = await scene.read('run', file, '--concurrency', '1');
+    expect(rows).toMatchObject([{ id: 's2', state: 'new' }]);
     expect(scene.charges()).toEqual({ s1: 1, x: 1 });
+    const [program, ...fetch] = rows[0]?.next ?? [];
+    expect([program, (await runHereAs(scene.user, fetch)).code]).toEqual(['mgw', 0]);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 
   it('makes a submission exit with 9, without a job, if the video is missing and gone from the gateway', async () => {
