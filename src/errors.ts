@@ -122,6 +122,8 @@ export interface ErrorDetails {
   parts?: 'pieces' | 'rows';
   /** The path that could not be read or written. */
   path?: string;
+  /** Whether the error concerns an input of this submission only, so it does not affect the other rows of a batch. */
+  isOfInput?: boolean;
   /** The video protocols that accept the command. */
   protocols?: readonly string[];
   /** The words to insert into the typed command to correct it. */
@@ -149,6 +151,7 @@ export class MgwError extends Error {
   readonly budget: BudgetShortfall | undefined;
   readonly parts: ErrorDetails['parts'];
   readonly path: string | undefined;
+  readonly isOfInput: boolean | undefined;
   readonly protocols: readonly string[] | undefined;
   readonly lacks: readonly string[] | undefined;
   readonly correction: ErrorDetails['correction'];
@@ -168,6 +171,7 @@ export class MgwError extends Error {
     this.budget = details.budget;
     this.parts = details.parts;
     this.path = details.path;
+    this.isOfInput = details.isOfInput;
     this.protocols = details.protocols;
     this.lacks = details.lacks;
     this.correction = details.correction;
@@ -179,8 +183,8 @@ export class MgwError extends Error {
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, cause } = this;
-    const { lacks, correction, fileName, argument } = this;
-    const places = { parts, path, protocols, lacks, correction, fileName, argument, cause };
+    const { isOfInput, lacks, correction, fileName, argument } = this;
+    const places = { parts, path, isOfInput, protocols, lacks, correction, fileName, argument, cause };
     const currentDetails = { exit, charged, retry, next, requestId, job, handle, budget, ...places };
     return new MgwError(this.code, message, { ...currentDetails, ...details });
   }

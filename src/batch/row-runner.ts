@@ -6,6 +6,7 @@ import type { Signals } from '../payment/pay-once.ts';
 import { runRow, type RowOptions } from './run-row.ts';
 import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
+import type { Row } from './manifest/row.ts';
 import type { Batch } from './plan.ts';
 import type { PlannedRow, RowState } from './planned-row.ts';
 import type { RowSelection } from './row-selection.ts';
@@ -222,7 +223,10 @@ export class BatchRun {
       error.code === 'balance' ||
       error.code === 'budget' ||
       error.code === 'internal' ||
-      (error.code === 'local_io' && error.job === undefined && !isOwnOutputError(planned, error)) ||
+      (error.code === 'local_io' &&
+        error.job === undefined &&
+        !error.isOfInput &&
+        !isOwnOutputError(planned, error)) ||
       // The store would refuse the other rows' videos too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable);
     if (isFatal) this.stop(error);
@@ -236,8 +240,12 @@ export class BatchRun {
  * Whether the error concerns only the row's own `output`, for example because the path is a folder or leads through a
  * file or a link.
  */
-export function isOwnOutputError({ row }: PlannedRow, { code, retry, charged }: MgwError): boolean {
-  return code === 'local_io' && charged === 'no' && retry === 'never' && row.output !== undefined;
+export function isOwnOutputError(
+  { row }: { row: Pick<Row, 'output'> },
+  { code, retry, charged, isOfInput }: MgwError,
+): boolean {
+  if (row.output === undefined || isOfInput) return false;
+  return code === 'local_io' && charged === 'no' && retry === 'never';
 }
 
 function rateLimitedError(ms: number): MgwError {

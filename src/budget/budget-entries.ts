@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises';
-import { MgwError } from '../errors.ts';
 import { tryParseJson } from '../json.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { compare, formatDecimal, parseDecimal } from '../decimal.ts';
@@ -10,7 +9,7 @@ import {
   parseOwner,
   Reservations,
 } from './reservations.ts';
-import { openBudgetLog } from './file-budget.ts';
+import { damagedError, openBudgetLog } from './file-budget.ts';
 import type { Per } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 
@@ -20,7 +19,7 @@ export async function readBudgetFile(path: string): Promise<BudgetEntries> {
   for (const line of (await readFile(path, 'utf8')).split('\n')) {
     const event = decodeBudgetLine(line);
     if (event === 'torn') continue;
-    if (event === 'damaged') throw new MgwError('local_io', `A line in the budget file ${path} is damaged.`);
+    if (event === 'damaged') throw damagedError(path);
     reservations.apply(event);
   }
   return reservations.countedEntries();

@@ -92,7 +92,8 @@ export class FileBudget implements Budget {
       await this.#append([{ type: 'reserve', ...charge, limit }], true);
       await this.#read();
       const decision = this.#pendingDecisions.get(id);
-      if (decision === undefined) throw this.#unusableError('a line that was just written cannot be read');
+      if (decision === undefined)
+        throw unusableError(this.#options.path, 'a line that was just written cannot be read');
       return decision;
     } finally {
       this.#pendingDecisions.delete(id);
@@ -142,9 +143,7 @@ export class FileBudget implements Budget {
     if (event === 'torn') return;
     if (event === 'damaged') {
       // The damaged line may have been a valid reservation.
-      this.#damage = this.#unusableError(
-        'one of its lines is damaged, or was written by a later version of mgw',
-      );
+      this.#damage = damagedError(this.#options.path);
       throw this.#damage;
     }
     const decision = this.#reservations.apply(event);
@@ -155,12 +154,16 @@ export class FileBudget implements Budget {
   #timestamp(): string {
     return new Date(this.#options.now()).toISOString();
   }
+}
 
-  #unusableError(reason: string): MgwError {
-    const { path = 'memory' } = this.#options;
-    const text = `The budget file ${path} cannot be used: ${reason}. Nothing can be sent under this budget. Move the file away and set the budget again; "mgw spend --by budget" reports what was spent.`;
-    return new MgwError('local_io', text, { retry: 'never', next: ['mgw', 'spend', '--by', 'budget'] });
-  }
+/** Returns the error for a budget file with a damaged line. */
+export function damagedError(path?: string): MgwError {
+  return unusableError(path, 'one of its lines is damaged, or was written by a later version of mgw');
+}
+
+function unusableError(path = 'memory', reason: string): MgwError {
+  const text = `The budget file ${path} cannot be used: ${reason}. Nothing can be sent under this budget until the file is moved away. The budget then starts at 0, and a standing budget must be set again. "mgw spend --by budget" reports what was spent.`;
+  return new MgwError('local_io', text, { retry: 'never', next: ['mv', path, `${path}.damaged`] });
 }
 
 /**

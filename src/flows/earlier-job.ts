@@ -174,7 +174,7 @@ async function videoOf(session: Session, job: Job, part: Part, canFetch = true):
     throw new MgwError(
       'local_io',
       `${label}: ${printableLine(filePath, 200)} has changed since it was saved.`,
-      { charged: 'no', next: ['mgw', 'jobs', 'fetch', job.id, '-o', `${job.id}.mp4`] },
+      { charged: 'no', isOfInput: true, next: ['mgw', 'jobs', 'fetch', job.id, '-o', `${job.id}.mp4`] },
     );
   if (!canFetch)
     throw usageError(`${label}: ${job.id} has not been saved.`, ['mgw', 'jobs', 'fetch', job.id]);

@@ -225,6 +225,17 @@ describe("the last frame of an earlier job's video", () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
+  it('makes only the rows that use it fail, without a submission, if a different file replaces the video', async () => {
+    scene.file('intro.mp4', 'edited');
+    scene.file('m.csv', story(['s2', '@intro:last'], ['x']));
+    const { rows } = await scene.read('run', file, '--concurrency', '1');
+    expect(rows).toMatchObject([{ id: 's2', state: 'new' }]);
+    expect(scene.charges()).toEqual({ s1: 1, x: 1 });
+    const [program, ...fetch] = rows[0]?.next ?? [];
+    expect([program, (await runHereAs(scene.user, fetch)).code]).toEqual(['mgw', 0]);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+  });
+
   it('makes a submission exit with 9, without a job, if the video is missing and gone from the gateway', async () => {
     scene.gateway.gone.add(scene.gateway.taskOf('s1'));
     const alone = await runHereAs(scene.user, submission('s2', '--image', '@intro:last', '--timeout', '1s'));

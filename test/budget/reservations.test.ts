@@ -227,7 +227,8 @@ describe('entries of a budget', () => {
     await log.append(`{"v":1,"at"\n${encodeBudgetEvent({ type: 'limit', amount }, at)}\n`, false);
     expect(await readBudgetFile(path)).toEqual({ limit: { amount, per: undefined }, entries: [] });
     await log.append('{"v":1}"}\n', false);
-    await expect(readBudgetFile(path)).rejects.toMatchObject({ code: 'local_io' });
+    const next = ['mv', path, `${path}.damaged`];
+    await expect(readBudgetFile(path)).rejects.toMatchObject({ code: 'local_io', next });
     await log.close();
   });
 });

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readBill, totalOf } from '../../src/sandbox/bill.ts';
@@ -104,6 +104,44 @@ describe('a standing budget', () => {
     expect((await user.run(['sandbox', 'bill', '--json'])).json['total']).toBe(0);
   });
 });
+
+it('a damaged budget does not hide the others, and every command that needs it prints a command that moves it away', async () => {
+  const user = userHere(undefined, { MGW_SANDBOX: '1' });
+  const damage = (file: RegExp): void => {
+    const folder = user.env['MGW_STATE_DIR'] ?? '';
+    const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+    const path = join(folder, names.find((name) => file.test(name)) ?? '');
+    writeFileSync(path, readFileSync(path, 'utf8').replace('"amount":"1', '"amount":"7'));
+  };
+  const moveAway = async (command: string[]): Promise<unknown> => {
+    const { json } = await user.run([...command, '--json']);
+    const { code, next } = json.error as unknown as { code: string; next: string[] };
+    expect([json['exit_code'], code, next[0]]).toEqual([10, 'local_io', 'mv']);
+    renameSync(next[1] ?? '', next[2] ?? '');
+    return json['budgets'];
+  };
+  const commands = [
+    ['budget', 'ls'],
+    ['budget', 'rm', 'clips'],
+    ['budget', 'set', 'clips', '20'],
+  ];
+  const songs = { name: 'songs', limit: '5', spent: '0', reserved: '0', left: '5' };
+  for (const command of commands) {
+    await runAll(user, [
+      ['budget', 'set', 'clips', '15'],
+      ['budget', 'set', 'songs', '5'],
+    ]);
+    damage(/standing.clips\.jsonl$/);
+    const budgets = await moveAway(command);
+    if (command[1] === 'ls') expect(budgets).toEqual([{ name: 'clips', unusable: true }, songs]);
+    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toEqual([songs]);
+  }
+  const take = c('one', '--budget', '15');
+  expect(await runAll(user, [take])).toEqual([0]);
+  damage(/command.*\.jsonl$/);
+  await moveAway([...take, '--new']);
+  expect(await runAll(user, [[...take, '--new']])).toEqual([0]);
+}, 60_000);
 
 it('budgets count the payments of imported jobs once, but not those of other jobs or of a budget that is not set here', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });

@@ -180,7 +180,7 @@ export async function addRows(
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
-/** The pause before retrying a row or batch that first needs a change (a higher budget, a free output), in ms. */
+/** The pause before retrying a row or batch that first needs a change, such as a higher budget, in ms. */
 export const stuckRetryMs = 60_000;
 /** The usual pause before retrying a row, in ms. */
 export const defaultRetryMs = 15_000;
@@ -203,7 +203,7 @@ export function retryDelayMs(error: MgwError): number | undefined {
     case exitCodes.auth:
       return isKeyRefused(error) ? defaultRetryMs : undefined;
     default:
-      if (error.code === 'output_exists') return stuckRetryMs;
+      if (error.code === 'output_exists' || error.isOfInput) return stuckRetryMs;
       return ['balance', 'local_io', 'store'].includes(error.code) ? defaultRetryMs : undefined;
   }
 }

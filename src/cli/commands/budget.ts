@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { Limit, Per, BudgetState } from '../../budget/budget.ts';
 import { budgetName } from '../../config/rules.ts';
 import { add, excess, formatDecimal, parseAmount, zero } from '../../decimal.ts';
-import { messageOf, usageError } from '../../errors.ts';
+import { messageOf, MgwError, usageError } from '../../errors.ts';
 import { checkNoSecret } from '../../jobs/order.ts';
 import type { Run } from '../command-tree.ts';
 import { configuredBudgets } from '../../flows/budgets.ts';
@@ -47,18 +47,27 @@ export function registerBudget(group: Command, run: Run): void {
 }
 
 async function listBudgets(context: Context): Promise<Outcome> {
-  const standing: { name: string; state: BudgetState }[] = [];
+  const views: object[] = [];
+  const rows: string[][] = [];
+  let firstError: MgwError | undefined;
   for (const name of await configuredBudgets(context)) {
-    const budget = await context.budget('standing', name);
-    await budget.settle();
-    const state = await budget.state();
-    if (state.limit !== undefined) standing.push({ name, state });
+    try {
+      const budget = await context.budget('standing', name);
+      await budget.settle();
+      const state = await budget.state();
+      if (state.limit === undefined) continue;
+      const view = viewOf(state);
+      const { limit = '', per = '-', spent, reserved, left } = view;
+      views.push({ name, ...view });
+      rows.push([name, limit, per, spent, reserved, left]);
+    } catch (error) {
+      if (!(error instanceof MgwError) || error.code !== 'local_io') throw error;
+      firstError ??= error;
+      views.push({ name, unusable: true });
+      rows.push([name, 'unusable', '-', '-', '-', '-']);
+    }
   }
-  if (standing.length === 0) context.progress.note('No budgets. To create one: mgw budget set NAME AMOUNT');
-  const views = standing.map(({ name, state }) => ({ name, ...viewOf(state) }));
-  const rows = views.map(({ name, limit = '', per = '-', spent, reserved, left }) => [
-    ...[name, limit, per, spent, reserved, left],
-  ]);
+  if (rows.length === 0) context.progress.note('No budgets. To create one: mgw budget set NAME AMOUNT');
   const head = [
     'name',
     `limit (${currencyOf(await context.settings())})`,
@@ -68,7 +77,7 @@ async function listBudgets(context: Context): Promise<Outcome> {
     'left',
   ];
   const text = rows.length === 0 ? '' : table(head, rows, columnsOf(context.io.stdout));
-  return { json: { budgets: views }, text };
+  return { json: { budgets: views }, text, ...(firstError && { error: firstError }) };
 }
 
 async function setLimit(

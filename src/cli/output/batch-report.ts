@@ -114,7 +114,9 @@ export class BatchReport {
       this.#checkFiles(planned, job, files, true);
       return;
     }
-    const next = commandOf(planned, state, this.#repeat, error);
+    // After a local error, the row's command would fail again until the error's own command has been run.
+    const fix = error.code === 'local_io' && error.charged === 'no' ? error.next : undefined;
+    const next = fix ?? commandOf(planned, state, this.#repeat, error);
     const reason = failureText(error);
     this.#addRow(planned, { state, reason, next, isOverBudget: isOverBudget(error), isShown: true });
   }

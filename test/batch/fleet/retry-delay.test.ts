@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { defaultRetryMs, retryDelayMs, stuckRetryMs } from '../../../src/batch/fleet/row-queue.ts';
+import { isOwnOutputError } from '../../../src/batch/row-runner.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
 
@@ -28,4 +29,13 @@ it('a worker returns a row to the queue if the key is refused, but ends a row wh
 it("a worker returns a row to the queue if the output exists on the worker's machine, because another worker can save the row", () => {
   for (const job of [undefined, accepted])
     expect(retryDelayMs(new MgwError('output_exists', 'x.mp4 exists.', { job }))).toBe(stuckRetryMs);
+});
+
+it("a worker returns a row to the queue if an input changed on the worker's machine, even if the row has its own output", () => {
+  const error = new MgwError('local_io', 'intro.mp4 has changed.', { isOfInput: true });
+  expect(retryDelayMs(error)).toBe(stuckRetryMs);
+  const isOwn = [{}, { isOfInput: false }].map((details) =>
+    isOwnOutputError({ row: { output: 'x.mp4' } }, error.with(details)),
+  );
+  expect(isOwn).toEqual([false, true]);
 });
