@@ -799,9 +799,23 @@ describe('an event that cannot be recorded', () => {
     expect(first).toMatchObject({ exit: 10, error: { charged: 'yes', retry: 'never' } });
     expect(first.error?.handle).toBe('task_0001');
     expect(first.error?.message).toContain('task_0001');
+    expect(first.error?.next).toEqual(['mgw', 'jobs', 'resolve', first.job?.id, '--adopt', 'task_0001']);
     const again = await run(await depsFor(server.url, state));
     expect(again).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
     expect(server.created).toBe(1);
+  });
+
+  it('leads to exit 10 with the handle, and a command that fetches it, if the job was removed before it is `accepted`', async () => {
+    const server = await httpServer();
+    const { ledger, ...deps } = await depsFor(server.url, freshFolder());
+    const append: typeof ledger.append = async (id, event) => {
+      if (event.type === 'accepted') await ledger.remove(id);
+      await ledger.append(id, event);
+    };
+    const { exit, error } = await run({ ...deps, ledger: { ...ledger, append } });
+    expect([exit, error?.handle]).toEqual([10, 'task_0001']);
+    expect(error?.next).toEqual(['mgw', 'video', 'c', 'fetch', 'task_0001']);
+    expect(error?.message).toMatch(/^Job job_\w+ was removed while this command ran. Its task is task_0001.$/);
   });
 
   it('does not prevent the handle from being recorded if it is `reply`', async () => {
