@@ -4,7 +4,7 @@ import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { type MgwError, systemCode } from '../errors.ts';
 import { homeFolder } from '../installation.ts';
-import type { Job } from '../job.ts';
+import { lostProtocol, type Job } from '../job.ts';
 import { fetchCommand } from '../jobs/errors.ts';
 import { isObjectUrl } from '../store-url.ts';
 
@@ -121,7 +121,9 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
   // Keep a suggestion that fixes the cause, and one to show the job, because another fetch would not help.
   const isKept = next !== undefined && (next[0] !== 'mgw' || next[1] === 'auth' || next[2] === 'show');
-  if (job === undefined || job.protocol === 'tts' || isKept) return error;
+  // `jobs resolve` cannot fetch a result if the job's record has lost the protocol.
+  const isFetchable = job !== undefined && job.protocol !== 'tts' && job.protocol !== lostProtocol;
+  if (!isFetchable || isKept) return error;
   if (next?.includes('resolve')) return error.with({ next: withKeptFlags(next, flags) });
   const command = next?.includes('fetch') ? next : fetchCommand(job);
   const isUnsuitable = command.includes('show') || (command !== next && retry !== 'resume');

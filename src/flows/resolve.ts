@@ -9,6 +9,7 @@ import { beginRun } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { reserve } from '../payment/reserve.ts';
 import type { Protocol } from '../protocols/protocol.ts';
+import { protocolNames } from '../protocols/registry.ts';
 import { type RecordedBudgets, recordedBudgets, withRecordedBudgets } from './budgets.ts';
 import { withKeptFlags } from './next.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
@@ -41,14 +42,19 @@ export async function resolve(
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
   // With --not-created, nothing is sent to the gateway.
   const sendsKey = resolution.how !== 'not-created';
-  const recorded = await recordedJobHere(session, ref, (job) => commandWords(job, resolution), sendsKey);
+  const wordsOf = (job: Job): string[] => ['jobs', 'resolve', job.id, ...flagsOf(resolution)];
+  const recorded = await recordedJobHere(session, ref, wordsOf, sendsKey).catch((error: unknown) => {
+    throw error instanceof MgwError ? withFlags(error, resolution) : error;
+  });
   const isSpeech = recorded.protocol === 'tts';
-  if (isSpeech || (recorded.protocol === lostProtocol && options.target === undefined)) {
+  const isProtocolLost = recorded.protocol === lostProtocol;
+  if (isSpeech || (isProtocolLost && options.target === undefined)) {
     const reconciled = await reconcile(ledger, recorded, () => unreadReply);
     return withoutFiles(
       await resolveJob(ledger, reconciled, isSpeech ? requireNotCreated(recorded, resolution) : resolution),
     );
   }
+  if (isProtocolLost && resolution.how === 'adopted') throw lostProtocolError(recorded, resolution);
   const protocol = withSettings(protocolOf(recorded), settings);
   const job = await reconcile(ledger, recorded, (reply, body) => protocol.readSubmission(reply, body));
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
@@ -112,10 +118,22 @@ function withoutFiles(job: Job): Delivered {
   return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
 }
 
-function commandWords({ id }: Job, resolution: Resolution): string[] {
-  const how = { adopted: '--adopt', 'not-created': '--not-created', resubmit: '--resubmit' }[resolution.how];
-  const handle = resolution.how === 'adopted' ? [resolution.handle] : [];
-  return ['jobs', 'resolve', id, how, ...handle];
+function flagsOf(resolution: Resolution): string[] {
+  return resolution.how === 'adopted' ? ['--adopt', resolution.handle] : [`--${resolution.how}`];
+}
+
+// Adds the user's decision to the command for a job whose record is lost. Such a job cannot be sent again.
+function withFlags(error: MgwError, resolution: Resolution): MgwError {
+  const { code, next } = error;
+  const isLost = code === 'submit_unknown' && next?.includes('resolve') === true;
+  if (!isLost || resolution.how === 'resubmit') return error;
+  return error.with({ next: [...next, ...flagsOf(resolution)] });
+}
+
+// A result can be fetched only with its protocol, so the user must first adopt the handle and then name the protocol.
+function lostProtocolError(job: Job, resolution: Resolution): MgwError {
+  const text = `The record of ${job.id} is damaged and does not contain the protocol. Adopt the handle without -o. Then run "mgw video PROTOCOL fetch ${job.id}" with its protocol (${protocolNames.join(', ')}).`;
+  return usageError(text, ['mgw', 'jobs', 'resolve', job.id, ...flagsOf(resolution)]).with({ job });
 }
 
 // The verdict on a recorded response that cannot be interpreted: the audio of a speech response is not recorded, and a

@@ -150,7 +150,7 @@ export function unrecordedHandleError(handle: string, job: Job, cause: unknown):
   return new MgwError('local_io', text, {
     charged: 'yes',
     retry: 'never',
-    next: fetchHandleCommand(job.protocol, handle),
+    next: resolveCommand({ id: job.id, record: { possibleHandle: handle } }),
     cause,
     job,
     handle,
@@ -162,8 +162,9 @@ export function unrecordedHandleError(handle: string, job: Job, cause: unknown):
  * user must see the handle. Repeating the command would pay again.
  */
 export function removedJobError(error: MgwError, job: Job): MgwError {
-  const { id, protocol, handle } = job;
-  if (handle === undefined || protocol === 'tts' || error.handle !== undefined) return error.with({ job });
+  const { id, protocol } = job;
+  const handle = error.handle ?? job.handle;
+  if (handle === undefined || protocol === 'tts') return error.with({ job });
   const reason = systemCode(error) === 'ENOENT' ? '' : `${asSentence(error.message)} `;
   const text = `${reason}Job ${id} was removed while this command ran. Its task is ${handle}.`;
   const next = fetchHandleCommand(protocol, handle);

@@ -1,6 +1,7 @@
 import { exitCodes, messageOf, MgwError } from '../errors.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
+import { failureInDoubt } from '../ledger/fold.ts';
 import { notAcceptedError } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
 import { abandonClaim, attemptClaim, eventOfEndedProcess, nextAttempt } from './charge-outcome.ts';
@@ -127,19 +128,15 @@ async function withEarlierDoubt(error: unknown, job: Job, order: Order, deps: Jo
   if (!(error instanceof MgwError)) return error;
   if (!job.record.hasEarlierDoubt || error.charged !== 'no') return error.with({ job });
   const { ledger, note } = deps;
-  const { code, message } = error;
+  const message = failureInDoubt(error.message);
   try {
     const { id } = job;
     if ((await ledger.read(id))?.state === 'prepared')
-      await ledger.append(id, { type: 'unknown', error: { code, message } });
+      await ledger.append(id, { type: 'unknown', error: { code: error.code, message } });
   } catch (reason) {
     note(`Could not record that job ${job.id} is still in doubt: ${messageOf(reason)}`);
   }
-  const doubt = (order.unknownError ?? taskUnknownError)(
-    job,
-    `The new attempt failed: ${message}`,
-    error.requestId,
-  );
+  const doubt = (order.unknownError ?? taskUnknownError)(job, message, error.requestId);
   if (exitsInDoubt.has(error.exitCode)) return doubt;
   const { charged, retry, next } = doubt;
   return error.with({ charged, retry, next: error.next ?? next, job });

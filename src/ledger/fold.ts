@@ -199,9 +199,15 @@ function endAttempt(
   const rejected = hasEarlierDoubt ? 'unknown' : 'rejected';
   const stateAfter = { unavailable: 'prepared', rejected, unknown: 'unknown' } as const;
   job.record.attempts = Math.max(job.record.attempts, event.attempt ?? 0);
-  job.error = event.error;
+  const isFailed = event.type !== 'unknown' && hasEarlierDoubt === true;
+  job.error = isFailed ? { ...event.error, message: failureInDoubt(event.error.message) } : event.error;
   job.state = stateAfter[event.type];
   if (event.type === 'unknown') job.record.possibleHandle = event.handle ?? job.record.possibleHandle;
+}
+
+/** Returns the message of an attempt that failed although an earlier attempt is still in doubt. */
+export function failureInDoubt(message: string): string {
+  return `An earlier attempt is in doubt; the new attempt failed: ${message}`;
 }
 
 function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): void {

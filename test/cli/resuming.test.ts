@@ -158,6 +158,14 @@ describe('jobs resolve', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
+  it('--resubmit leaves the job in doubt if the gateway rejects the new attempt, and jobs show names that attempt', async () => {
+    gateway.script.submit.push({ status: 500 }, { status: 400, body: { error: { message: 'bad prompt' } } });
+    expect((await user.run(submit)).code).toBe(7);
+    expect((await user.run(['jobs', 'resolve', '@last', '--resubmit'])).code).toBe(7);
+    const { stdout } = await user.run(['jobs', 'show', '@last']);
+    expect(stdout).toContain('attempt 2: rejected, nothing was charged: bad prompt');
+  });
+
   it("--adopt -o saves the adopted task's result", async () => {
     gateway.script.submit.push({ status: 500 });
     const lost = await user.run([...submit, '-o', 'own.mp4', '--json']);

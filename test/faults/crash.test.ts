@@ -148,6 +148,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
     disk.clear();
     await scene.expectRerun(7);
     const [job] = await scene.expectInvariants(1);
+    expect(run.stderr).toContain(`next: mgw jobs resolve ${job?.id} --adopt ${handle}`);
     await scene.here(['jobs', 'resolve', job?.id ?? '', '--adopt', handle]);
     const resumed = await scene.submit();
     expect(resumed.code, shown(resumed)).toBe(0);

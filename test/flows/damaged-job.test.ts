@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { FaultGateway } from '../faults/gateway.ts';
@@ -57,11 +57,36 @@ describe('a job whose record is unreadable', () => {
     expect([code, json.job.state]).toEqual([0, 'rejected']);
   });
 
-  it('can be resolved with --adopt, and then fetched with its protocol', async () => {
+  it('can be resolved with --adopt without -o, as suggested, and then fetched with its protocol', async () => {
     gateway.polls = 0;
-    expect((await mgw('jobs', 'resolve', id, '--adopt', 'task_0001')).code).toBe(0);
-    const fetched = await mgw('video', 'c', 'fetch', id, '-o', join(user.cwd, 'boat.mp4'));
+    const output = ['-o', join(user.cwd, 'boat.mp4')];
+    const undecided = await mgw('jobs', 'resolve', id, ...output);
+    expect(undecided.json.error?.message).toContain(`\n     mgw jobs resolve ${id} --adopt HANDLE\n`);
+    const adopt = ['jobs', 'resolve', id, '--adopt', 'task_0001'];
+    const { code, json } = await mgw(...adopt, ...output);
+    expect([code, json.error?.next]).toEqual([2, ['mgw', ...adopt]]);
+    expect((await mgw(...adopt)).code).toBe(0);
+    const fetched = await mgw('video', 'c', 'fetch', id, ...output);
     expect(fetched.code, fetched.stdout).toBe(0);
     expect(readFileSync(join(user.cwd, 'boat.mp4'))).toEqual(gateway.served.content);
   });
 });
+
+it.each([
+  [
+    ['--adopt', '-7', '-o', 'a.mp4'],
+    ['--adopt', '-7'],
+  ],
+  [['--not-created'], ['--not-created']],
+  [['--resubmit'], []],
+])(
+  'a job that is resolved by its key with %j is resolved by its id if its record is lost',
+  async (words, flags) => {
+    const submitted = await mgw('video', 'c', 'submit', 'a sea', '--model', 'vendor-h3-mini', '--key', 'sea');
+    id = submitted.json.job.id;
+    rmSync(pathOf());
+    const { code, json } = await mgw('jobs', 'resolve', '@sea', ...words);
+    expect([code, json.error?.next]).toEqual([7, ['mgw', 'jobs', 'resolve', id, ...flags]]);
+    expect((await mgw(...(json.error?.next?.slice(1) ?? []))).code).toBe(flags.length === 0 ? 7 : 0);
+  },
+);

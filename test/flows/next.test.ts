@@ -235,6 +235,13 @@ describe('the next command, given the flags of the failed command,', () => {
       { output: 'a.mp4' },
       undefined,
     ],
+    [
+      'does not resolve a job whose protocol is lost with -o',
+      ['mgw', 'jobs', 'resolve', 'job_1'],
+      { job: { ...job, protocol: lostProtocol } },
+      { output: 'a.mp4' },
+      ['mgw', 'jobs', 'resolve', 'job_1'],
+    ],
   ])('%s', (_, next, more, wanted, expected) => {
     expect(withOutput(errorWith(next, more), wanted).next).toEqual(expected);
   });

@@ -738,15 +738,15 @@ describe('a repeated command', () => {
     }
   });
 
-  it.each<[string, Answer[], number, number]>([
-    ['is rejected', [says('{"error":{"message":"no"}}', 400)], 7, 2],
-    ['is refused for now', [says('{}', 429)], 7, 2],
-    ['cannot be sent', [], 7, 1],
-    ['is accepted after a refusal', [says('{}', 429)], 0, 3],
+  it.each<[string, Answer[], number, number, string]>([
+    ['is rejected', [says('{"error":{"message":"no"}}', 400)], 7, 2, 'no'],
+    ['is refused for now', [says('{}', 429)], 7, 2, 'Not accepted after 1 attempt'],
+    ['cannot be sent', [], 7, 1, 'Nothing was sent: cannot reach'],
+    ['is accepted after a refusal', [says('{}', 429)], 0, 3, ''],
   ])(
     'leaves its job in doubt after --resubmit unless the new attempt is accepted: it %s',
     async (_, ...given) => {
-      const [answers, exit, requests] = given;
+      const [answers, exit, requests, reason] = given;
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push((_, response) => response.destroy(), ...answers);
       const { job } = await run(await depsFor(server.url, state));
@@ -758,6 +758,10 @@ describe('a repeated command', () => {
       expect([again.exit, server.requests.length]).toEqual([exit, requests]);
       if (exit === 0) return;
       expect(again).toMatchObject({ job: { state: 'unknown' }, error: { charged: 'maybe', retry: 'never' } });
+      const rerun = await run(deps);
+      const messages = [again.error, again.job?.error, rerun.error].map((each) => each?.message);
+      const expected = new RegExp(`^An earlier attempt is in doubt; the new attempt failed: ${reason}`);
+      expect(messages).toEqual(messages.map(() => expect.stringMatching(expected) as string));
       expect(await removeJob(deps.ledger, job, false, () => Promise.resolve([]))).toBe('open');
       const seen = (await deps.ledger.read(job.id)) ?? job;
       expect((await resolveJob(deps.ledger, seen, { how: 'adopted', handle: 't' })).handle).toBe('t');
@@ -799,9 +803,25 @@ describe('an event that cannot be recorded', () => {
     expect(first).toMatchObject({ exit: 10, error: { charged: 'yes', retry: 'never' } });
     expect(first.error?.handle).toBe('task_0001');
     expect(first.error?.message).toContain('task_0001');
+    expect(first.error?.next).toEqual(['mgw', 'jobs', 'resolve', first.job?.id, '--adopt', 'task_0001']);
     const again = await run(await depsFor(server.url, state));
     expect(again).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
     expect(server.created).toBe(1);
+  });
+
+  it('leads to exit 10 with the handle, and a command that fetches it, if the job was removed before it is `accepted`', async () => {
+    const server = await httpServer();
+    const { ledger, ...deps } = await depsFor(server.url, freshFolder());
+    const append: typeof ledger.append = async (id, event) => {
+      if (event.type === 'accepted') await ledger.remove(id);
+      await ledger.append(id, event);
+    };
+    const { exit, error } = await run({ ...deps, ledger: { ...ledger, append } });
+    expect([exit, error?.handle]).toEqual([10, 'task_0001']);
+    expect(error?.next).toEqual(['mgw', 'video', 'c', 'fetch', 'task_0001']);
+    expect(error?.message).toMatch(
+      /^Job job_\w+ was removed while this command ran. Its task is task_0001.$/,
+    );
   });
 
   it('does not prevent the handle from being recorded if it is `reply`', async () => {

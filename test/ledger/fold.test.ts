@@ -11,12 +11,13 @@ import {
   type Life,
   type RecordedEvent,
 } from '../../src/job.ts';
-import { damagedJob, foldJob } from '../../src/ledger/fold.ts';
+import { damagedJob, failureInDoubt, foldJob } from '../../src/ledger/fold.ts';
 import { timeOf } from '../../src/ledger/names.ts';
 
 const id = 'job_00000000000000';
 const at = '2026-11-20T12:00:00.000Z';
 const error = { code: 'server_error', message: 'no' };
+const errorInDoubt = { ...error, message: failureInDoubt(error.message) };
 const owner = { pid: 7, start: '1', host: 'here' };
 const reply = { status: 200, headers: {}, text: '{}', complete: true };
 const prepared: JobEvent = {
@@ -194,7 +195,7 @@ describe('a submission', () => {
     [
       'is unknown if it was sent again and the new attempt is rejected',
       [...resent, ended('rejected', 2)],
-      { state: 'unknown', error },
+      { state: 'unknown', error: errorInDoubt },
     ],
     [
       'is prepared while the new attempt is repeated',
@@ -392,7 +393,7 @@ describe('a job built from its events', () => {
         sending(2),
         ended('unavailable', 2),
       ],
-      { state: 'prepared' },
+      { state: 'prepared', error: errorInDoubt },
       { attempts: 2, possibleHandle: 'task_9' },
     ],
     [
@@ -403,7 +404,7 @@ describe('a job built from its events', () => {
         sending(2),
         ended('unknown', 2),
       ],
-      { state: 'unknown' },
+      { state: 'unknown', error },
       { attempts: 2, possibleHandle: 'task_9' },
     ],
     [

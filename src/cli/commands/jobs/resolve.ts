@@ -14,7 +14,7 @@ import {
 import { readLine } from '../../input.ts';
 import { type ErrorDetails, MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
-import { commandWithGlobals, withKeptFlags, withOutput } from '../../../flows/next.ts';
+import { commandWithGlobals, withOutput } from '../../../flows/next.ts';
 import type { Resolution } from '../../../flows/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
@@ -87,22 +87,24 @@ async function promptForResolution(
     throw error instanceof MgwError ? withOutput(error, options) : error;
   });
   const { possibleHandle } = job.record;
+  const doubt = (message: string, next: string[], details: ErrorDetails = {}): MgwError => {
+    const error = new MgwError('submit_unknown', message, { charged: 'maybe', next, job, ...details });
+    return withOutput(error, options);
+  };
+  const text = `Job ${job.id} may have been accepted and charged.`;
   const lines = ways.map(({ command, meaning }, index) => {
-    const words = commandWithGlobals(withKeptFlags(command, options), context.globals);
+    const { next = command } = doubt(text, command);
+    const words = commandWithGlobals(next, context.globals);
     return `  ${index + 1}. ${meaning}\n     ${words.map(shellWord).join(' ')}`;
   });
-  const text = `Job ${job.id} may have been accepted and charged.`;
   const { noInput } = await context.settings();
   if (context.io.stdin.isTTY !== true || noInput.value) {
     const next = possibleHandle === undefined ? showCommand(job) : resolveCommand(job);
-    const message = `${text} Run the command that applies:\n${lines.join('\n')}`;
-    throw withOutput(new MgwError('submit_unknown', message, { charged: 'maybe', next, job }), options);
+    throw doubt(`${text} Run the command that applies:\n${lines.join('\n')}`, next);
   }
   for (const line of [text, ...lines].join('\n').split('\n')) context.progress.note(line);
-  const undecided = (details: ErrorDetails = {}): MgwError => {
-    const doubt = { charged: 'maybe', next: resolveCommand(job), job, ...details } as const;
-    return withOutput(new MgwError('submit_unknown', `${text} The job is unchanged.`, doubt), options);
-  };
+  const undecided = (details?: ErrorDetails): MgwError =>
+    doubt(`${text} The job is unchanged.`, resolveCommand(job), details);
   const ask = (question: string): Promise<string> =>
     readLine(context.io, question).catch((error: unknown) => {
       throw error instanceof MgwError ? undecided({ exit: 'interrupted' }) : error;

@@ -115,7 +115,7 @@ function textOf(event: RecordedEvent): string {
     case 'unavailable':
       return `attempt ${event.attempt}: not processed, nothing was charged: ${errorText(event.error)}`;
     case 'rejected':
-      return `rejected, nothing was charged: ${errorText(event.error)}`;
+      return `${event.attempt === undefined ? '' : `attempt ${event.attempt}: `}rejected, nothing was charged: ${errorText(event.error)}`;
     case 'unknown':
       return `it is unknown whether the submission was accepted: ${errorText(event.error)}`;
     case 'resolved':
