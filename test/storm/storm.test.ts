@@ -39,7 +39,8 @@ it('a short storm breaks no promise', async () => {
     'unended jobs': [],
   });
   expect(result.ended).toHaveLength(4);
-  expect(result.killed).toBeGreaterThan(2);
+  // Kills at a disk operation always happen. A timed kill may come after the end of a fast run.
+  expect(result.killed).toBeGreaterThan(0);
   expect(summaryOf(result)).toMatch(/^0 double charges, 0 lost handles, /);
 });
 
