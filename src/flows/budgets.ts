@@ -15,7 +15,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import { priceOf } from './prices.ts';
 import { type FlowDeps, ledgerFolder } from './settings.ts';
-import { batchBudgetName, costOutsideBudget } from './spend.ts';
+import { batchBudgetName, costOutsideBudget, recordedBudget } from './spend.ts';
 
 /** The parts of a session needed to open a budget. */
 interface Sources {
@@ -159,7 +159,9 @@ function standingAllowance(name: string, budget: Budget): Allowance & { raiseCom
 
 /** Returns a budget's state. Creates no budget. @throws MgwError('local_io') if the budget cannot be read. */
 export async function budgetState(
-  session: Sources & { budget(kind: BudgetKind, name: string): Promise<Budget> },
+  session: Pick<Sources, 'settings' | 'database'> & {
+    budget(kind: BudgetKind, name: string): Promise<Budget>;
+  },
   kind: BudgetKind,
   name: string,
 ): Promise<BudgetState> {
@@ -247,13 +249,6 @@ export interface RecordedBudgets {
   own?: 'command' | { batch: string };
   /** The limit set with `--budget`; undefined if no limit was set, or if an older mgw did not record the limit. */
   limit?: string;
-}
-
-/** Returns the kind and name of a budget in an attempt's record; no name for the budget of the attempt's command. */
-export function recordedBudget(name: string): { kind: BudgetKind; name?: string } {
-  if (name === '--budget') return { kind: 'command' };
-  if (name.startsWith('batch ')) return { kind: 'batch', name: name.slice('batch '.length) };
-  return { kind: 'standing', name };
 }
 
 /** Returns the budgets of every attempt that was, or may have been, accepted. */

@@ -15,9 +15,10 @@ import { type Holder, holderText, names, readHolder } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { counted } from '../printable.ts';
-import { budgetsIn, configuredBudgets, recordedBudget } from './budgets.ts';
+import { budgetsIn, budgetState } from './budgets.ts';
 import type { Session } from './session.ts';
 import { ledgerFolder } from './settings.ts';
+import { recordedBudget } from './spend.ts';
 
 /** The numbers of copied jobs and budgets, excluding those that were identical in the target. */
 export interface CopyCounts {
@@ -121,11 +122,11 @@ export async function addReservations(
     }
   }
   if (found.size === 0) return;
-  const [database, standing] = [await session.database(), await configuredBudgets(session)];
+  const database = await session.database();
   const folder = ledgerFolder(await session.settings());
   const target = database === undefined ? budgetsOfFolder(folder) : budgetsOfDatabase(database);
   const isSet = async (name: string): Promise<boolean> =>
-    standing.includes(name) && (await (await session.budget('standing', name)).state()).limit !== undefined;
+    (await budgetState(session, 'standing', name)).limit !== undefined;
   for (const budget of found.values())
     if (budget.kind !== 'standing' || (await isSet(budget.name))) await target.write(budget);
 }

@@ -17,6 +17,7 @@ import { deliverFound } from './fetch.ts';
 import { protocolOf, recordedJobHere } from './find-job.ts';
 import { type FlowDeps, withSettings } from './settings.ts';
 import type { Session } from './session.ts';
+import { recordedBudget } from './spend.ts';
 import { payAndDeliver, videoOrder, type VideoSubmission } from './submit-video.ts';
 import { uploadFor } from './uploads.ts';
 import { names } from '../ledger/names.ts';
@@ -210,7 +211,7 @@ function withBudgetFlags(
   { budget: chosen }: Pick<Settings, 'budget'>,
 ): MgwError {
   const { name = '', limit: low, exceeded_by: excess } = error.budget ?? {};
-  const isOwn = name === '--budget' || name.startsWith('batch ');
+  const isOwn = recordedBudget(name).kind !== 'standing';
   if (isOwn && typed === undefined && low !== undefined && excess !== undefined)
     return error.with({ lacks: ['--budget', formatDecimal(add(parseDecimal(low), parseDecimal(excess)))] });
   const budgetName = chosen.source === 'flag' ? undefined : standing.find((each) => each !== chosen.value);

@@ -18,7 +18,7 @@ export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 /** Reads a video's local files, by stored name. */
 export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 
-/** Flag values without local files, and what is needed to upload these files. */
+/** Flag values with local files replaced by stored names, and everything needed to upload these files. */
 export interface NamedFiles {
   flags: Record<string, FlagValue>;
   files: LocalFiles;
