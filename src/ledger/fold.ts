@@ -224,6 +224,7 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
 // the first. A handle can be corrected only if the gateway has never returned its task.
 function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (job.handle !== undefined && !isCorrection(job, event)) return;
+  forgetDeliveries(job);
   job.handle = event.handle;
   job.record.isUnconfirmed = event.adopted;
   job.record.possibleHandle = undefined;
@@ -231,6 +232,11 @@ function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }):
   job.native_status = event.native_status;
   job.error = undefined;
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
+}
+
+// Earlier runs delivered a task that was not this job's, so the same command continues with the job.
+function forgetDeliveries({ record }: Job): void {
+  record.goals = record.goals.map((goal) => ({ ...goal, deliveredAt: undefined }));
 }
 
 function isCorrection({ handle, record }: Job, event: { instead_of?: string }): boolean {
@@ -241,6 +247,7 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   const { how, attempt = 0 } = event;
   job.record.attempts = Math.max(job.record.attempts, attempt);
   if (how === 'adopted' || (job.handle !== undefined && !isCorrection(job, event))) return;
+  forgetDeliveries(job);
   job.handle = undefined;
   job.record.isUnconfirmed = undefined;
   if (how === 'resubmit') {

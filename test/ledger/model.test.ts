@@ -259,6 +259,8 @@ class Resolve implements Command {
       model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'prepared' } as const)[
         this.how
       ];
+      // Any earlier delivery was of the task that the user has just replaced.
+      if (!isSame) model.isSettled = false;
       if (this.how !== 'adopted') for (const handle of world.handles) world.disowned.add(handle);
     }
     await expectSound(world, model);
@@ -335,6 +337,16 @@ it.each([undefined, 'boat'])(
     );
   },
 );
+
+// Random walks rarely reach this state.
+it('a job whose wrong handle was delivered and then taken back is open for its command again', async () => {
+  const lost = new Submit('made and broke', 'well');
+  for (const how of ['adopted', 'not-created', 'resubmit'] as const)
+    await walk('boat', [
+      ...[lost, new Resolve('adopted'), new Submit('accepts', 'well')],
+      ...[new Resolve(how), new Submit('unsent', 'early'), new Submit('accepts', 'well')],
+    ]);
+});
 
 // Random walks rarely reach this state: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(
