@@ -96,7 +96,7 @@ async function playAll(): Promise<Count> {
 }
 
 function* plans(): Iterable<Plan> {
-  if (values.stories) yield* Object.values(stories);
+  if (values.stories) yield* Object.values(stories).map((story) => ({ ...story, isExact: true }));
   for (let seed = first + part; seed < first + runs; seed += parts) yield planOf(seed);
 }
 

@@ -1,7 +1,7 @@
 import { randomFor, pick } from '../storm/random.ts';
 import type { Remains } from './disk.ts';
 import { failing } from './gateway.ts';
-import type { Incident, Moment } from './machine.ts';
+import type { BeforeCall, Incident, Moment } from './machine.ts';
 import type { NetworkFault } from './traffic.ts';
 
 /** A schedule: the commands that people run concurrently, and the incidents. The seed determines everything else. */
@@ -9,6 +9,8 @@ export interface Plan {
   seed: number;
   commands: string[][];
   incidents: Incident[];
+  /** Whether an incident whose call is never made is reported. The calls of a drawn plan are guesses. */
+  isExact?: boolean;
 }
 
 const model = ['-m', 'vendor-h3-mini', '--duration', '5', '--json'];
@@ -87,6 +89,17 @@ const scenes: readonly (readonly [string[][], number])[] = [
 
 const stepsPerChange = 25;
 
+// The calls that decide which process owns a job, a name, a file or money, and the calls that others read these with.
+const turns = [
+  ...['link claims/key.', 'link claims/take.', 'link claims/send.', 'stat claims/', 'unlink claims/'],
+  ...['link jobs/', 'rename .jsonl', 'unlink jobs/', 'open jobs/', 'stat jobs/', 'readdir jobs'],
+  ...['open index.log', 'stat index.log', 'open budgets/', 'link budgets/', 'write "claim":'],
+  ...['began', 'sending', 'reply', 'accepted', 'observed', 'finished', 'file', 'delivered'].map(
+    (type) => `write "type":"${type}"`,
+  ),
+  ...['link /home/', 'stat /home/', 'unlink /home/', 'rename /home/', 'fsync', 'kill', 'print stdout'],
+];
+
 /** Draws a seed's plan. */
 export function planOf(seed: number): Plan {
   const random = randomFor(seed, 'plan');
@@ -106,12 +119,23 @@ export function planOf(seed: number): Plan {
     if (random() < 0.25) incidents.push({ command, what: 'starts last' });
   const switches = random() < 0.5 ? 1 + Math.floor(random() * 4) : Math.floor(random() * length * 0.2);
   for (let count = 0; count < switches; count += 1) incidents.push({ ...at(), what: 'switch' });
+  if (random() < 0.5) incidents.push(...chainOf(commands.length, random));
   const faults = Math.floor(random() * 6);
   for (let count = 0; count < faults; count += 1) incidents.push(incidentAt(at, random));
   return { seed, commands: [...commands], incidents };
 }
 
-function incidentAt(at: () => Moment, random: () => number): Incident {
+// Draws incidents that wait for each other, as those of most stories do.
+function chainOf(processes: number, random: () => number): Incident[] {
+  return Array.from({ length: 1 + Math.floor(random() * 5) }, () => {
+    const before = turns[Math.floor(random() * turns.length)] as string;
+    const process = 1 + Math.floor(random() * processes);
+    if (random() < 0.3) return incidentAt(() => ({ process, before }), random);
+    return { process, before, what: random() < 0.5 ? 'switch' : 'next starts' };
+  });
+}
+
+function incidentAt(at: () => Moment | BeforeCall, random: () => number): Incident {
   const what = pick<string>(random, [
     ['kill', 6],
     ['power cut', 5],
