@@ -2,7 +2,7 @@ import type { Settings } from '../config/resolve.ts';
 import { add, formatDecimal, parseDecimal } from '../decimal.ts';
 import { messageOf, usageError, MgwError } from '../errors.ts';
 import type { Exchange, SubmitVerdict } from '../exchange.ts';
-import { lostProtocol, type Job } from '../job.ts';
+import { lostProtocol, type Job, type JobState } from '../job.ts';
 import { newTakeFlag, showCommand } from '../jobs/errors.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
 import { beginRun } from '../jobs/run.ts';
@@ -85,10 +85,7 @@ export interface Doubt {
 export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
   const job = await recordedJobHere(session, ref, ({ id }) => ['jobs', 'resolve', id]);
   const state = shownState(job);
-  if (state !== 'unknown' && !isInDoubt(job)) {
-    const text = `Job ${job.id} is ${state}; there is nothing to resolve.`;
-    throw usageError(text, showCommand(job)).with({ job });
-  }
+  if (state !== 'unknown' && !isInDoubt(job)) throw nothingToResolve(job, state);
   const adopt = ['--adopt', job.record.possibleHandle ?? 'HANDLE'];
   const ways: Doubt['ways'] = [
     { resolution: 'adopted', command: adopt, meaning: 'the task exists: continue with it' },
@@ -238,6 +235,10 @@ async function checkBudgets(
   await reservation.settle('none');
 }
 
+function nothingToResolve(job: Job, state: JobState): MgwError {
+  return usageError(`Job ${job.id} is ${state}; there is nothing to resolve.`, showCommand(job)).with({ job });
+}
+
 /** The user's decision about an `unknown` job (design 4). */
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
 
@@ -258,7 +259,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
     const text = `Job ${job.id} was accepted as ${job.handle}; there is nothing to resolve.`;
     throw new MgwError('conflict', text, { next: showCommand(job), job });
   }
-  if (!isInDoubt(job)) throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
+  if (!isInDoubt(job)) throw nothingToResolve(job, job.state);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
     throw usageError(
       `The record of ${job.id} is damaged, so its request cannot be sent again. The job may already be paid for. To pay for a new one, run its command again with ${newTakeFlag(job)}.`,

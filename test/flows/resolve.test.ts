@@ -85,10 +85,10 @@ describe('the suggested ways to resolve a job in doubt', () => {
 
   it('are replaced by an error for a job that is not in doubt', async () => {
     const session = sessionIn(freshFolder());
-    const { id } = await jobWith(await session.ledger(), 'c', { type: 'accepted', handle: 'task_1' });
-    await expect(findDoubt(session, id)).rejects.toMatchObject({
-      ...{ code: 'usage', next: ['mgw', 'jobs', 'show', id], job: { id } },
-    });
+    const { id } = await jobWith(await session.ledger(), 'c');
+    const refusal = { code: 'usage', next: ['mgw', 'jobs', 'show', id], job: { id } };
+    await expect(findDoubt(session, id)).rejects.toMatchObject(refusal);
+    await expect(decide(session, id, notCreated)).rejects.toMatchObject(refusal);
   });
 });
 

@@ -65,12 +65,16 @@ async function violationsOf({ commands, incidents, isExact }: Plan, machine: Mac
   const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
   // A prune may have removed jobs even if it was killed.
   const pruned = ran.some(({ args }) => args[1] === 'prune') ? machine.traffic.created.length : 0;
-  const people = { machine, violations, commands, incidents, guesses: 0 };
+  // A killed process may have recorded the statement that nothing was created.
+  const guesses = ran.filter(({ code, args }) => args.includes('--not-created') && code !== 2).length;
+  for (const { args } of ran)
+    if (args.includes('--adopt')) await confirm(machine, args[2] ?? '', gateway);
+  const people = { machine, violations, commands, incidents, guesses };
   const after: Ended[] = [];
   for (const ended of ran) after.push(isOver(ended) ? ended : await finish(ended, people));
   violations.push(
     ...charges(machine, commands, removals, people.guesses),
-    ...(await handles(machine, removals + pruned)),
+    ...(await handles(machine, removals + pruned + guesses)),
     ...wholeFiles(machine),
   );
   const isCut = has(incidents, 'power cut');
@@ -241,9 +245,13 @@ async function resolve(id: string, args: string[], machine: Machine): Promise<bo
     ...(adopts ? ['--adopt', task.handle] : ['--not-created']),
     ...['--base-url', gatewayOf(args) ?? '', '--json'],
   );
-  // The adopted task counts as spent once the gateway has returned it.
-  if (adopts) await machine.runOne('video', 'c', 'status', id, '--base-url', gatewayOf(args) ?? '', '--json');
+  if (adopts) await confirm(machine, id, gatewayOf(args) ?? '');
   return task !== undefined && !adopts;
+}
+
+// An adopted task counts as spent only after the gateway has returned it.
+async function confirm(machine: Machine, ref: string, url: string): Promise<void> {
+  await machine.runOne('video', 'c', 'status', ref, '--base-url', url, '--json');
 }
 
 async function jobsOf(machine: Machine): Promise<NonNullable<Told['jobs']>> {
