@@ -236,7 +236,9 @@ async function checkBudgets(
 }
 
 function nothingToResolve(job: Job, state: JobState): MgwError {
-  return usageError(`Job ${job.id} is ${state}; there is nothing to resolve.`, showCommand(job)).with({ job });
+  return usageError(`Job ${job.id} is ${state}; there is nothing to resolve.`, showCommand(job)).with({
+    job,
+  });
 }
 
 /** The user's decision about an `unknown` job (design 4). */

@@ -67,8 +67,7 @@ async function violationsOf({ commands, incidents, isExact }: Plan, machine: Mac
   const pruned = ran.some(({ args }) => args[1] === 'prune') ? machine.traffic.created.length : 0;
   // A killed process may have recorded the statement that nothing was created.
   const guesses = ran.filter(({ code, args }) => args.includes('--not-created') && code !== 2).length;
-  for (const { args } of ran)
-    if (args.includes('--adopt')) await confirm(machine, args[2] ?? '', gateway);
+  for (const { args } of ran) if (args.includes('--adopt')) await confirm(machine, args[2] ?? '', gateway);
   const people = { machine, violations, commands, incidents, guesses };
   const after: Ended[] = [];
   for (const ended of ran) after.push(isOver(ended) ? ended : await finish(ended, people));
