@@ -11,8 +11,14 @@ const [, , first = '', ...rest] = process.argv;
 const sea = process.getBuiltinModule?.('node:sea');
 const asset = sea?.isSea() ? (file) => Buffer.from(sea.getRawAsset(file)) : undefined;
 const known = rest.length === 0 ? knownAnswer(first) : undefined;
+const [major, minor] = process.versions.node.split('.').map(Number);
 if (known !== undefined) {
   print(known);
+} else if (major < 20 || (major === 20 && minor < 18)) {
+  process.stderr.write(
+    `mgw: mgw needs Node 20.18 or newer, but this is Node ${process.versions.node}.\n  Nothing was sent. (exit 2)\n`,
+  );
+  process.exitCode = 2;
 } else {
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';

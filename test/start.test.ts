@@ -60,6 +60,19 @@ describe('mgw', () => {
     expect(loadedBy([flag])).toEqual([]),
   );
 
+  it('names the Node that it needs if it runs on an older one', () => {
+    const script = join(home, 'older.cjs');
+    const versions = '{ ...process.versions, node: "20.17.0" }';
+    writeFileSync(script, `Object.defineProperty(process, 'versions', { value: ${versions} });`);
+    const run = spawnSync(process.execPath, ['--require', script, 'bin/mgw.js', 'jobs', 'ls'], {
+      encoding: 'utf8',
+    });
+    expect([run.status, run.stderr]).toEqual([
+      2,
+      'mgw: mgw needs Node 20.18 or newer, but this is Node 20.17.0.\n  Nothing was sent. (exit 2)\n',
+    ]);
+  });
+
   it("prints the complete help without loading any command's code", () => {
     expect(loadedBy(['--no-color', '--help'])).toEqual(['mgw', 'rolldown-runtime']);
   });

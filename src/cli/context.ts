@@ -1,6 +1,7 @@
 import type { Globals } from './options.ts';
 import { interruptions, type Io } from './io.ts';
 import { createProgress } from './output/create-progress.ts';
+import { textWithGlobals } from './output/human.ts';
 import type { Progress, ProgressOptions } from './output/progress.ts';
 import { systemClock } from '../clock.ts';
 import { openSession, type Session } from '../flows/session.ts';
@@ -32,7 +33,7 @@ export function createContext(io: Io, globals: Globals, startedAt?: number): Con
   const session = openSession({
     clock,
     settings: async () => (await import('../flows/settings.ts')).loadSettings(globals, io.env),
-    note: (text) => display.note(text),
+    note: (text) => display.note(textWithGlobals(text, globals)),
     trace: globals.verbose ? (line) => session.note(line) : undefined,
     signals: interruptions,
     startedAt,

@@ -3,6 +3,7 @@ import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { attempt, type Check, fail, ok, warn } from '../doctor/local.ts';
 import { columnsOf } from '../io.ts';
+import { textWithGlobals } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { MgwError } from '../../errors.ts';
@@ -22,7 +23,10 @@ export function registerDoctor(command: Command, run: Run): void {
 }
 
 async function doctor(context: Context, update = false): Promise<Outcome> {
-  const checks = await runChecks(context, update);
+  const checks = (await runChecks(context, update)).map((check) => ({
+    ...check,
+    ...(check.hint !== undefined && { hint: textWithGlobals(check.hint, context.globals) }),
+  }));
   const rows = checks.flatMap(({ name, status, detail, hint }) => [
     [name, status, detail],
     ...(hint === undefined || status === 'ok' ? [] : [['', '', `→ ${hint}`]]),

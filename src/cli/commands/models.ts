@@ -2,6 +2,7 @@ import { counted } from '../../printable.ts';
 import type { Command } from 'commander';
 import { compare, type Decimal, parseDecimal } from '../../decimal.ts';
 import { MgwError } from '../../errors.ts';
+import type { ModelList } from '../../flows/models.ts';
 import { currencyOf, type ModelPrice, pricesOfModel } from '../../flows/prices.ts';
 import { nearestName } from '../../nearest.ts';
 import { ratioOf, shortSides } from '../../protocols/requested-value.ts';
@@ -69,7 +70,15 @@ function noModelsText(protocol: string | undefined, others: number): string {
   return `No model is marked for Protocol ${protocol.toUpperCase()}. The list without --protocol contains ${counted(others, 'model')}.`;
 }
 
-function noSuchModel(id: string, all: readonly Model[]): MgwError {
+function noSuchModel(id: string, all: ModelList): MgwError {
+  if (all.isIncomplete)
+    return new MgwError(
+      'bad_reply',
+      `The part of the model list that could be fetched does not contain ${id}.`,
+      {
+        next: ['mgw', 'models', id],
+      },
+    );
   const ids = all.map((model) => model.id);
   const suggestion = nearestName(id, ids);
   const near = ids.filter((other) => other.includes(id) || id.includes(other));

@@ -1,9 +1,16 @@
 import { exitCodes, type MgwError } from '../../errors.ts';
+import { commandWithGlobals, type ServerFlags } from '../../flows/next.ts';
 import type { Job, JobState } from '../../job.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { printable, printableLine } from '../../printable.ts';
 import { wrapWords, wrap, wrapCommand, widthOf } from '../help/wrap.ts';
 import type { Writable } from 'node:stream';
+
+/** Adds the flags for the same gateway and ledger to each command in a note or a hint, such as `To log in: mgw auth login`. */
+export function textWithGlobals(text: string, globals: ServerFlags): string {
+  const mgw = commandWithGlobals(['mgw'], globals).map(shellWord).join(' ');
+  return text.replace(/(?<=: )mgw(?= [a-z])/g, () => mgw);
+}
 
 /**
  * Formats an error as text: what happened, whether money was spent, the next command. If `width` is given, lines

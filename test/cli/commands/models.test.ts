@@ -96,4 +96,21 @@ describe('mgw models', () => {
       /^Invalid token\. Sent to 127\.0\.0\.1:\d+ with the key from environment MGW_API_KEY\.$/,
     );
   });
+
+  it('does not say that a model is missing if the list is incomplete, and shows how to list the rest', async () => {
+    const server = await httpServer();
+    server.answers.push(says({ data: [{ id: 'one' }], has_more: true, last_id: 'one' }), says({}, 400));
+    const run = await userHere('https://g.example').run([
+      '--base-url',
+      server.url,
+      '--json',
+      'models',
+      'two',
+    ]);
+    expect(run.stderr).toContain(`mgw --base-url ${server.url} api GET '/v1/models?after_id=one'`);
+    expect(run.json).toMatchObject({
+      exit_code: 6,
+      error: { message: 'The part of the model list that could be fetched does not contain two.' },
+    });
+  });
 });

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
-import { errorText, shellWord } from '../../../src/cli/output/human.ts';
+import { errorText, shellWord, textWithGlobals } from '../../../src/cli/output/human.ts';
 import { MgwError } from '../../../src/errors.ts';
 
 it.each(['a b', "it's", "task\u001b[31m\r\u202e'\\", '\u{e0041}', '$HOME `x`'])(
@@ -31,4 +31,12 @@ it("a gateway's text cannot add a line that looks like mgw's own", () => {
   const error = new MgwError('invalid_request', 'no\r\n  next: rm -rf ~\nRequest id: fake\nsecond line');
   const text = errorText(error);
   expect(text).toContain('mgw: no next: rm -rf ~ Request id: fake\nsecond line\n');
+});
+
+it('a command in a note gets the flags for the gateway, unless it has flags of its own', () => {
+  const text = 'No "mgw". To log in: mgw auth login. To see it: mgw --sandbox jobs ls';
+  expect(textWithGlobals(text, { profile: "it's" })).toBe(
+    `No "mgw". To log in: mgw --profile 'it'\\''s' auth login. To see it: mgw --sandbox jobs ls`,
+  );
+  expect(textWithGlobals(text, {})).toBe(text);
 });
