@@ -4,8 +4,9 @@ import { messageOf, usageError, MgwError } from '../errors.ts';
 import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job, type JobState } from '../job.ts';
 import { newTakeFlag, showCommand } from '../jobs/errors.ts';
+import type { JobDeps } from '../jobs/order.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
-import { beginRun } from '../jobs/run.ts';
+import { beginRun, type Began, detach } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { reserve } from '../payment/reserve.ts';
 import type { Protocol } from '../protocols/protocol.ts';
@@ -195,8 +196,22 @@ async function submitAgain(
     throw error.with({ next, job }, `${error.message} First resolve the job with --not-created.`);
   });
   if (isInDoubt(job)) await checkBudgets(job, order, deps);
-  const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
-  return payAndDeliver(order, video, submission, deps, hooks, beginRun(resolved, deps));
+  return payAndDeliver(order, video, submission, deps, hooks, (began) => beginAgain(job, deps, began));
+}
+
+/**
+ * Begins a run that sends a job in doubt again. Records the run before the user's decision, so that the job is in doubt
+ * again if this process dies.
+ * @throws MgwError as {@link resolveJob} does.
+ */
+export async function beginAgain(job: Job, deps: JobDeps, began: Began): Promise<Job> {
+  const begun = await beginRun(job, deps)(began);
+  try {
+    return await resolveJob(deps.ledger, begun, { how: 'resubmit' });
+  } catch (error) {
+    await detach(job, began.run, error, deps);
+    throw error;
+  }
 }
 
 // Adds the recorded budgets to an error's `next`. If the recorded limit is too low and no `--budget` was typed, sets

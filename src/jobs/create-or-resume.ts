@@ -9,7 +9,6 @@ import {
   doubtAbout,
   isDeliveredTo,
   isRunningFor,
-  isRunning,
   uncertainRuns,
   waitForRenewal,
   withReadReply,
@@ -19,7 +18,7 @@ import { type Began, continueRun } from './run.ts';
 import { changesFrom } from './differences.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { visibleFiles } from './output.ts';
-import { shownState } from './reconcile.ts';
+import { isRunning, shownState } from './reconcile.ts';
 
 /** The part of an order that identifies a submission. */
 type Submission = Pick<Order, 'protocol' | 'body' | 'fresh' | 'goal'> & Partial<Order>;
@@ -94,6 +93,8 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
         continue;
       }
     }
+    // This run only reports a job in doubt.
+    if (lookup.job !== undefined && shownState(lookup.job) === 'unknown') return lookup.job;
     const job = await (lookup.job === undefined
       ? create(order, lookup, deps, began)
       : continueRun(lookup.job, order.deadline, deps, began));

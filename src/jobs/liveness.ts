@@ -3,7 +3,7 @@ import { isOpenFor, type Goal, type Job, type Owner } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { JobDeps, Order } from './order.ts';
 import { isSameOutput } from './output.ts';
-import { reconcile, shownState } from './reconcile.ts';
+import { isRunning, liveRuns, reconcile, shownState } from './reconcile.ts';
 import { interruptedError, pendingError, noHandleError } from './errors.ts';
 
 /** Processes on other machines that run a job and are not known to be alive or dead. */
@@ -17,15 +17,10 @@ type OrderMatch = Pick<Order, 'key' | 'variant' | 'goal' | 'isOneShot' | 'blocke
 /** How often to read a lease while waiting for its renewal, in ms. */
 const leasePollMs = 500;
 
-/** Whether a run of the command that paid for a job is known to be alive. */
-export function isRunning(job: Job): boolean {
-  return runsOf(job).length > 0;
-}
-
 /** Whether a live process is saving the job to the same file. If so, this run joins that process. */
 export function isRunningFor(job: Job, { output }: Goal): boolean {
   if (output === undefined || output === '-') return false;
-  return runsOf(job).some((run) => run.output !== undefined && isSameOutput(run.output, output));
+  return liveRuns(job).some((run) => run.output !== undefined && isSameOutput(run.output, output));
 }
 
 /**
@@ -45,12 +40,8 @@ export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, befo
 
 /** Whether the live process that began the job first is a different process. */
 export function isRunElsewhere(job: Job, { instance }: Owner): boolean {
-  const [first] = runsOf(job);
+  const [first] = liveRuns(job);
   return first !== undefined && first.owner.instance !== instance;
-}
-
-function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
-  return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
 }
 
 /**
@@ -106,7 +97,7 @@ export function doubtAbout(
   if (blockedByAnyDoubt === undefined || job.key === key) return undefined;
   // Rows that another batch has paid for are refused earlier, unless the agent requested to repeat them.
   if (key?.includes('/') && job.key?.includes('/')) return undefined;
-  const runs = runsOf(job);
+  const runs = liveRuns(job);
   const isAccepted = job.handle !== undefined;
   // A run that does not wait for a result is about to notify its caller of the acceptance.
   if (runs.some(({ ask }) => !isAccepted || isOneShot || ask === 'accept')) return 'sending';
@@ -153,7 +144,7 @@ export async function uncertainRuns(
     isNewest,
   );
   if (!isResumed) return undefined;
-  const runningOwners = runsOf(job).map(({ owner }) => owner);
+  const runningOwners = liveRuns(job).map(({ owner }) => owner);
   if (sender !== undefined && lifeOf(sender) === 'alive') runningOwners.push(sender);
   const owners = [...new Map(runningOwners.map((owner) => [owner.lease, owner])).values()];
   for (const owner of owners) {

@@ -41,9 +41,24 @@ export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean
   return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');
 }
 
-/** Returns the state to display: `unknown` if the sender may have died and the response was not recorded. */
+/**
+ * Returns the state to display and to act on. It is `unknown` if the sender may have died and the response was not
+ * recorded, or if the user sent a job in doubt again and every run that might send it may have died.
+ */
 export function shownState(job: Job): Job['state'] {
-  return isAbandoned(job) && job.record.pendingReply === undefined ? 'unknown' : job.state;
+  const isResponseLost = isAbandoned(job) && job.record.pendingReply === undefined;
+  const isLeftInDoubt = job.state === 'prepared' && job.record.hasEarlierDoubt === true && !isRunning(job);
+  return isResponseLost || isLeftInDoubt ? 'unknown' : job.state;
+}
+
+/** Whether a run of the command that paid for a job is known to be alive. */
+export function isRunning(job: Job): boolean {
+  return liveRuns(job).length > 0;
+}
+
+/** Returns the runs of the command that paid for a job that are known to be alive. */
+export function liveRuns({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
+  return runs.filter(({ command, owner }) => command === 'submit' && lifeOf(owner) === 'alive');
 }
 
 /**

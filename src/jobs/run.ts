@@ -10,7 +10,6 @@ import { readOwner } from '../ledger/names.ts';
 import { attemptClaim, nextAttempt } from './charge-outcome.ts';
 import { removedJobError, interruptedError, noSuchJob, noHandleError } from './errors.ts';
 import { removeJob, recordBegan } from './remove.ts';
-import { shownState } from './reconcile.ts';
 
 /** The event that begins a run. */
 export type Began = JobEvent & { type: 'began' };
@@ -100,8 +99,7 @@ export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job
 const maxRemovalMs = 5000;
 
 /**
- * Begins a run on an existing job. Waits while a process that is removing the job decides whether to keep it. A job in
- * doubt is not changed: this run only reports it.
+ * Begins a run on an existing job. Waits while a process that is removing the job decides whether to keep it.
  * @returns undefined if the job was removed in the meantime
  */
 export async function continueRun(
@@ -110,7 +108,6 @@ export async function continueRun(
   deps: JobDeps,
   began: Began,
 ): Promise<Job | undefined> {
-  if (shownState(job) === 'unknown') return job;
   await recordBegan(deps.ledger, job.id, began);
   try {
     return await waitForRemover(job, deadline, deps);
@@ -163,8 +160,11 @@ async function tryToDiscard(job: Job, { ledger, allowances, note }: JobDeps): Pr
   }
 }
 
-// Never throws: the error that ended the run must be reported, and a dead run is recognized without this record.
-async function detach(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
+/**
+ * Records that a run ended with an error. Never throws: that error must be reported, and a dead run is recognized without
+ * this record.
+ */
+export async function detach(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
   const exitCode = error instanceof MgwError ? error.exitCode : 1;
   await deps.ledger.append(job.id, { type: 'detached', run, exit_code: exitCode }).catch(() => {
     deps.note(`Could not record that the run of ${job.id} ended.`);

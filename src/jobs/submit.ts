@@ -15,7 +15,7 @@ import {
 } from './errors.ts';
 import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
-import { eventOf, redactTexts, reconcile } from './reconcile.ts';
+import { eventOf, redactTexts, reconcile, shownState } from './reconcile.ts';
 
 const maxRecordedReply = 64 * 1024;
 
@@ -43,7 +43,7 @@ export async function submit(original: Job, order: Order, deps: JobDeps): Promis
   const earlierRejection = job.state === 'rejected' ? job.record.attempts : undefined;
   for (;;) {
     if (job.handle !== undefined) return { job, isResumed: true };
-    if (job.state === 'unknown') throw unknownError(job, job.error?.message ?? 'The record is damaged');
+    if (shownState(job) === 'unknown') throw unknownError(job, job.error?.message ?? 'The record is damaged');
     if (job.state === 'rejected' && job.record.attempts !== earlierRejection) throw rejectedError(job);
     const next = job.state === 'sending' ? 'claimed' : await nextAttempt(ledger, job);
     if (next === 'claimed') {
@@ -134,7 +134,7 @@ async function withEarlierDoubt(error: unknown, job: Job, order: Order, deps: Jo
     if ((await ledger.read(id))?.state === 'prepared')
       await ledger.append(id, { type: 'unknown', error: { code: error.code, message } });
   } catch (reason) {
-    note(`Could not record that job ${job.id} is still in doubt: ${messageOf(reason)}`);
+    note(`Could not record why job ${job.id} is still in doubt: ${messageOf(reason)}`);
   }
   const doubt = (order.unknownError ?? taskUnknownError)(job, message, error.requestId);
   if (exitsInDoubt.has(error.exitCode)) return doubt;

@@ -24,7 +24,7 @@ type LifeOf = JobRecord['lifeOf'];
 export function foldJob(
   id: string,
   lines: readonly (RecordedEvent | undefined)[],
-  lifeOf: LifeOf = lifeUnknown,
+  lifeOf: LifeOf = () => 'unknown',
 ): Job | undefined {
   const [first, ...laterLines] = lines;
   return first?.type === 'prepared' ? foldFrom(id, first, laterLines, lifeOf) : undefined;
@@ -46,10 +46,6 @@ function foldFrom(
   }
   if (job.handle === undefined && (job.record.damaged > 0 || wasAccepted(job.state))) job.state = 'unknown';
   return job;
-}
-
-function lifeUnknown(): 'unknown' {
-  return 'unknown';
 }
 
 // Checks each process only once. If a process ended between two checks, its job could be neither joined nor recognized
@@ -178,6 +174,9 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   }
   record.pendingReply = undefined;
   record.sender = undefined;
+  // If the user corrects the handle, earlier runs delivered another job's task: the same command continues with the job.
+  if ('instead_of' in event && isCorrection(job, event))
+    record.goals = record.goals.map((goal) => ({ ...goal, deliveredAt: undefined }));
   if (event.type === 'sending') startSending(job, event);
   else if (event.type === 'resolved') applyResolution(job, event);
   else if (event.type === 'accepted') applyAcceptance(job, event);
@@ -224,7 +223,6 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
 // the first. A handle can be corrected only if the gateway has never returned its task.
 function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (job.handle !== undefined && !isCorrection(job, event)) return;
-  forgetDeliveries(job);
   job.handle = event.handle;
   job.record.isUnconfirmed = event.adopted;
   job.record.possibleHandle = undefined;
@@ -232,11 +230,6 @@ function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }):
   job.native_status = event.native_status;
   job.error = undefined;
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
-}
-
-// Earlier runs delivered a task that was not this job's, so the same command continues with the job.
-function forgetDeliveries({ record }: Job): void {
-  record.goals = record.goals.map((goal) => ({ ...goal, deliveredAt: undefined }));
 }
 
 function isCorrection({ handle, record }: Job, event: { instead_of?: string }): boolean {
@@ -247,7 +240,6 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   const { how, attempt = 0 } = event;
   job.record.attempts = Math.max(job.record.attempts, attempt);
   if (how === 'adopted' || (job.handle !== undefined && !isCorrection(job, event))) return;
-  forgetDeliveries(job);
   job.handle = undefined;
   job.record.isUnconfirmed = undefined;
   if (how === 'resubmit') {
@@ -289,7 +281,7 @@ export function damagedJob(
   id: string,
   text: string,
   lines: readonly (RecordedEvent | undefined)[],
-  lifeOf: LifeOf = lifeUnknown,
+  lifeOf: LifeOf = () => 'unknown',
 ): Job {
   const protocol = /"protocol":"([a-z][a-z0-9-]{0,31})"/.exec(text)?.[1] ?? lostProtocol;
   const prepared = {

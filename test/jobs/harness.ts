@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
+import { beginAgain } from '../../src/flows/resolve.ts';
 import { createClient } from '../../src/http/client.ts';
 import type { Job, Owner } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
@@ -9,7 +10,7 @@ import type { JobDeps, Order } from '../../src/jobs/order.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { createOrResume } from '../../src/jobs/create-or-resume.ts';
-import { inRun } from '../../src/jobs/run.ts';
+import { type Began, inRun } from '../../src/jobs/run.ts';
 import { submit } from '../../src/jobs/submit.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
@@ -129,13 +130,19 @@ export interface Ran {
 }
 
 /** Submits an order, and returns the outcome. An error that is not an MgwError fails the test. */
-export async function run(deps: JobDeps, order: Order = orderOf()): Promise<Ran> {
+export function run(deps: JobDeps, order: Order = orderOf()): Promise<Ran> {
+  return runFrom((began) => createOrResume(order, deps, began), deps, order);
+}
+
+/** Submits a job in doubt again like {@link run}. */
+export function runAgain(deps: JobDeps, job: Job, order: Order = orderOf()): Promise<Ran> {
+  return runFrom((began) => beginAgain(job, deps, began), deps, order);
+}
+
+async function runFrom(begin: (began: Began) => Promise<Job>, deps: JobDeps, order: Order): Promise<Ran> {
   try {
-    const { value, job, delivered } = await inRun(
-      order.goal,
-      deps,
-      (began) => createOrResume(order, deps, began),
-      (found, own) => submit(found, order, own),
+    const { value, job, delivered } = await inRun(order.goal, deps, begin, (found, own) =>
+      submit(found, order, own),
     );
     return { exit: 0, job, isResumed: value.isResumed, delivered };
   } catch (error) {

@@ -9,6 +9,7 @@ import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
 import { noHandleError } from '../../src/jobs/errors.ts';
+import { shownState } from '../../src/jobs/reconcile.ts';
 import { removeJob } from '../../src/jobs/remove.ts';
 import { names } from '../../src/ledger/names.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
@@ -22,7 +23,7 @@ import {
   type Answer,
   type HttpServer,
 } from '../support/servers.ts';
-import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, type Ran } from './harness.ts';
+import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, runAgain, type Ran } from './harness.ts';
 
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
@@ -727,13 +728,12 @@ describe('a repeated command', () => {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push((_, response) => response.destroy());
       const deps = await depsFor(server.url, state);
-      const lost = await run(deps, orderOf({ key: 'k' }));
-      if (lost.job === undefined) throw new Error('no job');
-      await resolveJob(deps.ledger, lost.job, { how });
-      expect(await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).toMatchObject({
-        exit: 0,
-        job: { id: lost.job.id, record: { attempts: 2 } },
-      });
+      const { job } = await run(deps, orderOf({ key: 'k' }));
+      if (job === undefined) throw new Error('no job');
+      if (how === 'not-created') await resolveJob(deps.ledger, job, { how });
+      const rerun = await depsFor(server.url, state, { owner: currentOwner() });
+      const again = await (how === 'resubmit' ? runAgain(rerun, job) : run(rerun, orderOf({ key: 'k' })));
+      expect(again).toMatchObject({ exit: 0, job: { id: job.id, record: { attempts: 2 } } });
       expect(server.created).toBe(1);
     }
   });
@@ -752,9 +752,8 @@ describe('a repeated command', () => {
       const { job } = await run(await depsFor(server.url, state));
       if (job === undefined) throw new Error('no job');
       const url = answers.length > 0 ? server.url : `http://127.0.0.1:${await closedPort()}`;
-      const deps = await depsFor(url, state, { retries: exit === 0 ? 1 : 0 });
-      await resolveJob(deps.ledger, job, { how: 'resubmit' });
-      const again = await run(deps);
+      const deps = await depsFor(url, state, { retries: exit === 0 ? 1 : 0, owner: currentOwner() });
+      const again = await runAgain(deps, job);
       expect([again.exit, server.requests.length]).toEqual([exit, requests]);
       if (exit === 0) return;
       expect(again).toMatchObject({ job: { state: 'unknown' }, error: { charged: 'maybe', retry: 'never' } });
@@ -768,13 +767,16 @@ describe('a repeated command', () => {
     },
   );
 
-  it('has a job that can be resolved, but not removed, if a process died before it sent the job again', async () => {
+  it('has a job that is in doubt again if a process died before it sent the job again', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((_, response) => response.destroy());
     const deps = await depsFor(server.url, state);
     const { job } = await run(deps);
     if (job === undefined) throw new Error('no job');
     const resent = await resolveJob(deps.ledger, job, { how: 'resubmit' });
+    expect(shownState(resent)).toBe('unknown');
+    for (const again of [{}, { key: 'other' }]) expect((await run(deps, orderOf(again))).exit).toBe(7);
+    expect(server.requests).toHaveLength(1);
     expect(noHandleError(resent)).toMatchObject({ code: 'submit_unknown', charged: 'maybe' });
     expect(await removeJob(deps.ledger, resent, false, () => Promise.resolve([]))).toBe('open');
     expect((await resolveJob(deps.ledger, resent, { how: 'not-created' })).state).toBe('rejected');

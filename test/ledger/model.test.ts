@@ -7,14 +7,14 @@ import { exitCodes, MgwError } from '../../src/errors.ts';
 import type { Reply } from '../../src/exchange.ts';
 import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
-import { isOpenFor, type Job } from '../../src/job.ts';
+import { isOpenFor, type Job, type Owner } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { attemptClaim } from '../../src/jobs/charge-outcome.ts';
 import { observe } from '../../src/jobs/observe.ts';
 import { resolveJob, type Resolution } from '../../src/flows/resolve.ts';
 import { reconcile, shownState } from '../../src/jobs/reconcile.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
-import { depsFor, fakeClock, orderOf, run, type TestDeps } from '../jobs/harness.ts';
+import { depsFor, fakeClock, orderOf, run, runAgain, type Ran, type TestDeps } from '../jobs/harness.ts';
 
 /**
  * The gateway's reactions to a submission. With `accepts` and the reactions that begin with `made`, the gateway creates
@@ -64,7 +64,8 @@ class World {
   async process(ledger = (real: Ledger): Ledger => real): Promise<TestDeps> {
     this.clock.advance(1000);
     const deps = await depsFor(url.href, this.folder, { client: this.client, retries: 0, clock: this.clock });
-    return { ...deps, ledger: ledger(deps.ledger) };
+    const { owner } = await deps.lease();
+    return { ...deps, ledger: ledger(withLiveOwner(deps.ledger, owner)) };
   }
 
   async job(): Promise<Job | undefined> {
@@ -109,6 +110,20 @@ class World {
   }
 }
 
+// Returns a ledger whose jobs consider only this owner alive.
+function withLiveOwner(ledger: Ledger, { start }: Owner): Ledger {
+  const read = async (id: string): Promise<Job | undefined> => {
+    const job = await ledger.read(id);
+    return (
+      job && {
+        ...job,
+        record: { ...job.record, lifeOf: (other) => (other.start === start ? 'alive' : 'dead') },
+      }
+    );
+  };
+  return { ...ledger, read };
+}
+
 function reply(status: number, body: unknown): Reply {
   return { status, headers: {}, text: JSON.stringify(body), complete: true };
 }
@@ -147,6 +162,10 @@ function stateOf(job: Job | undefined): Model['state'] {
   return state === 'queued' || state === 'running' || state === 'sending' ? 'accepted' : state;
 }
 
+function isInDoubt({ state, isUnconfirmed }: Model): boolean {
+  return state === 'unknown' || isUnconfirmed;
+}
+
 type Command = fc.AsyncCommand<Model, World>;
 
 class Submit implements Command {
@@ -181,29 +200,65 @@ class Submit implements Command {
   }
 }
 
-/** A submission whose process dies at one of its ledger calls. */
+/** Sends a job in doubt again, by decision of the user. */
+class Resubmit implements Command {
+  constructor(
+    readonly day: Day,
+    readonly ends: 'well' | 'early',
+  ) {}
+  check = (model: Readonly<Model>): boolean => isInDoubt(model);
+  toString = (): string => `Resubmit(${this.day}, ends ${this.ends})`;
+
+  async run(model: Model, world: World): Promise<void> {
+    world.day = this.day;
+    const [posts, job] = [world.posts, (await world.job()) as Job];
+    for (const handle of world.handles) world.disowned.add(handle);
+    const ran = await runAgain(await world.process(), job, orderOf({ key: model.key }));
+    expect(world.posts - posts, 'POSTs').toBe(this.day === 'unsent' ? 0 : 1);
+    const isAccepted = this.day === 'accepts';
+    Object.assign(model, {
+      state: isAccepted ? 'accepted' : 'unknown',
+      isSettled: false,
+      isClaimed: false,
+      isUnconfirmed: false,
+      hasEarlierDoubt: !isAccepted,
+    });
+    if (ran.exit === 0 && this.ends === 'well') {
+      await ran.delivered?.();
+      model.isSettled = true;
+    }
+    await expectSound(world, model);
+  }
+}
+
+/** A submission, the first or by decision of the user another one, whose process dies at one of its ledger calls. */
 class DieSubmitting implements Command {
   constructor(
     readonly day: Day,
     readonly at: number,
     readonly isDone: boolean,
+    readonly isAgain = false,
   ) {}
-  check = (): boolean => true;
-  toString = (): string => `Die(${this.day}, ${this.isDone ? 'after' : 'before'} call ${this.at})`;
+  check = (model: Readonly<Model>): boolean => !this.isAgain || isInDoubt(model);
+  toString = (): string =>
+    `Die(${this.day}, ${this.isDone ? 'after' : 'before'} call ${this.at}, ${this.isAgain ? 'again' : 'first'})`;
 
   async run(model: Model, world: World): Promise<void> {
     world.day = this.day;
     const [posts, made, before] = [world.posts, world.handles.length, { ...model }];
+    const inDoubt = this.isAgain ? await world.job() : undefined;
+    if (this.isAgain) for (const handle of world.handles) world.disowned.add(handle);
     await new Promise<void>((resolve, reject) => {
       const deadly = (ledger: Ledger): Ledger => dying(ledger, this.at, this.isDone, resolve);
-      const living = world.process(deadly).then((deps) => run(deps, orderOf({ key: model.key })));
+      const living = world.process(deadly).then((deps) => this.submit(deps, model, inDoubt));
       living.then(
         () => resolve(),
         (error: unknown) => (error instanceof MgwError ? resolve() : reject(error as Error)),
       );
     });
     const sent = world.posts - posts;
-    expect(sent).toBeLessThanOrEqual(before.state === 'unknown' || resumes(before) ? 0 : 1);
+    const isNothingToSend = !this.isAgain && (before.state === 'unknown' || resumes(before));
+    expect(sent).toBeLessThanOrEqual(isNothingToSend ? 0 : 1);
     await this.recover(world);
     const job = await world.job();
     model.state = stateOf(job);
@@ -214,6 +269,10 @@ class DieSubmitting implements Command {
     if (sent > 0 && this.day === 'breaks') expect(model.state).toBe('unknown');
     if (world.handles.length > made) expect(model.state).toMatch(/unknown|accepted/);
     await expectSound(world, model);
+  }
+
+  private submit(deps: TestDeps, { key }: Model, inDoubt: Job | undefined): Promise<Ran> {
+    return inDoubt === undefined ? run(deps, orderOf({ key })) : runAgain(deps, inDoubt, orderOf({ key }));
   }
 
   // Performs the first step of the next command on the job.
@@ -250,13 +309,13 @@ class Resolve implements Command {
       this.how === 'adopted' ? { how: 'adopted', handle: lost } : { how: this.how };
     const done = await resolveJob(ledger, job, resolution).catch((error: unknown) => error);
     const isSame = job.handle !== undefined && this.how === 'adopted' && job.handle === lost;
-    const isResent = model.state === 'prepared' && model.hasEarlierDoubt;
-    const isOpen = model.state === 'unknown' || model.isUnconfirmed || isResent;
+    const isOpen = isInDoubt(model);
     expect(done instanceof MgwError).toBe(!isOpen && !isSame);
     if (isOpen) {
       model.isUnconfirmed = this.how === 'adopted';
       model.hasEarlierDoubt = this.how === 'resubmit';
-      model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'prepared' } as const)[
+      // Without a run, nobody sends the job again.
+      model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'unknown' } as const)[
         this.how
       ];
       // Any earlier delivery was of the task that the user has just replaced.
@@ -299,9 +358,10 @@ class Tear implements Command {
 const day = fc.constantFrom(...days);
 const commands: fc.Arbitrary<Command>[] = [
   fc.tuple(day, fc.constantFrom('well' as const, 'early' as const)).map(([d, ends]) => new Submit(d, ends)),
+  fc.tuple(day, fc.constantFrom('well' as const, 'early' as const)).map(([d, ends]) => new Resubmit(d, ends)),
   fc
-    .tuple(day, fc.integer({ min: 1, max: 14 }), fc.boolean())
-    .map(([d, at, done]) => new DieSubmitting(d, at, done)),
+    .tuple(day, fc.integer({ min: 1, max: 16 }), fc.boolean(), fc.boolean())
+    .map(([d, at, done, again]) => new DieSubmitting(d, at, done, again)),
   fc.constantFrom<Resolution['how'][]>('adopted', 'not-created', 'resubmit').map((how) => new Resolve(how)),
   fc
     .constantFrom<Poll['seen'][]>('queued', 'in_progress', 'completed', 'failed', 'what?', 'trouble')
