@@ -177,13 +177,8 @@ async function submitAgain(
   const video = { protocol, body, userBody: body, exchange, endpoint, upload, advice: [] };
   const ask = target === undefined ? 'accept' : 'file';
   const submission: VideoSubmission = {
-    ask,
-    target,
-    force,
-    deadline,
-    key: job.key,
-    fresh: false,
-    sidecar: false,
+    ...{ ask, target, force, deadline },
+    ...{ key: job.key, fresh: false, sidecar: false },
   };
   // The record contains the body that was sent, not the one that the user specified, so keep the job's fingerprint.
   const order = { ...videoOrder(video, submission, sessionDeps), fingerprint };
