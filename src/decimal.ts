@@ -8,7 +8,8 @@ export const zero: Decimal = { digits: 0n, scale: 0 };
 
 // Allows enough digits for any product of a price and its multipliers (prices.ts), because the product is stored and
 // parsed again.
-const decimalPattern = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
+/** The text of a decimal number, 0 or more, without a sign, an exponent or leading zeros. */
+export const decimalPattern = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
 
 /**
  * Parses an amount in plain digits, such as `12` or `0.35`.

@@ -122,9 +122,11 @@ export async function writeBudgetRows(
       `${of}_${what} = CASE WHEN b.${of} = total.${of} THEN b.${of}_${what} ELSE 0 END + total.${of}_${what}`;
     return `${of} = total.${of}, ${sum('held')}, ${sum('kept')}`;
   };
+  // A charge from a machine whose clock is ahead counts today, because a later day would replace today's sums.
+  const now = `to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
   const [row] = await database.query<{ is_changed: boolean }>(
     `WITH locked AS MATERIALIZED (SELECT day, month, amount FROM ${budgets} WHERE kind = $1 AND name = $2 FOR UPDATE),
-       given AS MATERIALIZED (SELECT id, each.amount::numeric AS amount, at, owner, state
+       given AS MATERIALIZED (SELECT id, each.amount::numeric AS amount, least(at, ${now}) AS at, owner, state
          FROM locked, jsonb_to_recordset($5::jsonb) AS each (id text, amount text, at text, owner text, state text)),
        added AS (INSERT INTO ${reservations} (id, kind, budget, amount, at, owner, state)
          SELECT id, $1, $2, amount, at, owner, state FROM given ON CONFLICT DO NOTHING

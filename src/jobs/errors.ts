@@ -107,8 +107,12 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
       ? `has succeeded, but its result could not be fetched before the wait ended${status}`
       : `is still ${job.state}${status}`;
   const lastFailure = trouble === undefined ? '' : ` The last status query failed: ${shortMessage(trouble)}`;
-  return new MgwError('pending', `Job ${job.id} ${outcome}.${lastFailure}`, {
-    charged: 'yes',
+  const { isUnconfirmed = false } = job.record;
+  const doubt = isUnconfirmed
+    ? ' The gateway has never returned the adopted task, so its handle may be wrong.'
+    : '';
+  return new MgwError('pending', `Job ${job.id} ${outcome}.${lastFailure}${doubt}`, {
+    charged: isUnconfirmed ? 'maybe' : 'yes',
     retry: 'resume',
     next: resumeCommand(job),
     job,

@@ -39,10 +39,18 @@ export async function follow(
     if (text === undefined) return { name, isFree: true };
     const holder = readHolder(text) ?? (await holderByJobs(ledger, submission, lastId));
     if (holder === undefined) return { name, isFree: false };
-    if (await isLast({ name, holder, ...(await findJobById(ledger, holder.job)) })) return undefined;
+    const found = await findJobById(ledger, holder.job);
+    // A removed job that was imported again may have lost its key to another job.
+    const hasOtherKey = found.job !== undefined && !hasKey(found.job, submission.key);
+    if (await isLast({ name, holder, ...(hasOtherKey ? { fate: 'removed' } : found) })) return undefined;
     lastId = holder.job;
     name = names.after(holder.job);
   }
+}
+
+// A damaged record may have lost the key.
+function hasKey({ key: ownKey, record }: Job, key: string | undefined): boolean {
+  return key === undefined || ownKey === key || record.fingerprint === lostFingerprint;
 }
 
 /** Returns the job with the given id, or the reason for its absence. */

@@ -1,3 +1,4 @@
+import { decimalPattern } from '../decimal.ts';
 import { z } from 'zod';
 
 const text = z.string().max(1024 * 1024);
@@ -61,7 +62,7 @@ const file = z.object({
   unmarked_sha256: sha256.optional(),
 });
 
-const amount = z.string().regex(/^\d{1,60}(\.\d{1,60})?$/);
+const amount = z.string().regex(decimalPattern);
 const money = {
   cost: z.object({ at_most: amount, per_10k_characters: amount.optional() }).optional(),
   reservation: text.optional(),

@@ -53,6 +53,15 @@ describePostgres('entries of a budget in a database', (newPlace) => {
     expect((await budget.state()).limit).toEqual(daily);
   });
 
+  it('count today at the latest, because a later day would replace the sums of today', async () => {
+    const place = await newPlace();
+    const { database } = await place.open();
+    const ahead = { ...entry('a', 'kept', 2), at: '2999-01-01T00:00:00.000Z' };
+    await writeBudgetRows(database, 'standing', 'clips', { limit: daily, entries: [ahead] });
+    const isNow = "day <= to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD') AND day_kept = 2";
+    expect(await place.server.query(`SELECT ${isNow} FROM mgw.budgets`, place.database)).toBe('t');
+  });
+
   it('are not needed to create the budget', async () => {
     const { database } = await (await newPlace()).open();
     expect(await writeBudgetRows(database, 'command', 'clips', { entries: [] })).toBe(false);

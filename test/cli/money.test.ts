@@ -166,6 +166,10 @@ it('budgets count the payments of imported jobs once, but not those of other job
   const unspent = { name: 'clips', limit: '90', spent: '0', reserved: '0', left: '90' };
   const forged = stdout.replace(/"reservation":"job_/g, '"reservation":"job_x');
   expect(await importTo('forged', forged)).toEqual([unspent]);
+  const undated = stdout.replaceAll(/"at":"[^"]*",/g, '');
+  expect(await importTo('undated', undated)).toEqual([{ ...unspent, spent: '10', left: '80' }]);
+  const zeros = stdout.replaceAll('"at_most":"', '"at_most":"0');
+  expect((await user.run(['jobs', 'import', '-'], { stdin: zeros })).code).toBe(2);
   for (const text of [stdout + stdout, stdout])
     expect(await importTo('other', text)).toEqual([{ ...unspent, spent: '10', left: '80' }]);
   const env = { MGW_STATE_DIR: join(user.cwd, 'other') };

@@ -268,6 +268,22 @@ describe('jobs export and import', () => {
     expect(imported.json, imported.stderr).toMatchObject({ ok: true, imported: { length: 10 } });
   });
 
+  it('leave a key to the job that has it now, if the imported job was removed', async () => {
+    const first = await user.run([...submit, '--key', 'boat', '--json']);
+    const exported = (await user.run(['jobs', 'export'])).stdout;
+    await user.run(['jobs', 'rm', '@boat', '--force']);
+    const again = [...submit.slice(0, -1), 'another boat', '--key', 'boat', '--json'];
+    const second = await user.run(again);
+    const imported = await user.run(['jobs', 'import', '-'], { stdin: exported });
+    expect(imported.stdout).toBe(`${first.json.job.id}\n`);
+    expect(imported.stderr).toBe(`The key boat still refers to ${second.json.job.id} here.\n`);
+    const posts = gateway.submissions.length;
+    expect((await user.run(again)).json.job.id).toBe(second.json.job.id);
+    expect((await user.run(['jobs', 'show', '@boat', '--json'])).json.job.id).toBe(second.json.job.id);
+    expect((await user.run([...submit, '--key', 'boat'])).code).toBe(2);
+    expect(gateway.submissions).toHaveLength(posts);
+  });
+
   it('change nothing if one of several jobs is invalid', async () => {
     await user.run([...submit, '--key', 'boat']);
     const exported = (await user.run(['jobs', 'export'])).stdout;

@@ -47,7 +47,9 @@ describe('a REF', () => {
   });
 
   it("may be a job's key", async () => {
-    const id = await make(1, 'c');
+    const id = newJobId(1);
+    const fields = { protocol: 'c', base_url: 'test', fingerprint: '', account: '', key: 'boat' };
+    await deps.ledger.create(id, [{ type: 'prepared', ...fields }]);
     const holder = { job: id, fingerprint: 'f', owner: deadOwner() };
     await deps.ledger.claim('key.boat', holderText(holder));
     expect((await findJob(deps.ledger, '@boat'))?.id).toBe(id);

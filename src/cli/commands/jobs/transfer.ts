@@ -93,9 +93,8 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
   // Makes a job's claims even if the job existed, because an interrupted import may not have made them.
   await enrolAll(ledger, createAll(ledger, entries, eventsOf, created), owner);
   for (const { id, key } of entries) {
-    const holder = key === undefined ? undefined : await namedJob(ledger, key);
-    if (holder !== undefined && holder.id !== id)
-      context.progress.note(`The key ${key ?? ''} still refers to ${holder.id} here.`);
+    const holder = await otherHolder(ledger, key, id);
+    if (holder !== undefined) context.progress.note(`The key ${key ?? ''} still refers to ${holder} here.`);
   }
   const ids = entries.map(({ id }) => id);
   const imported = ids.filter((id) => created.has(id));
@@ -119,18 +118,26 @@ async function importReservations(
     import('../../../flows/copy-state.ts'),
     import('../../../ledger/fold.ts'),
   ]);
+  const at = new Date().toISOString();
   const missingJobs = async function* (): Parameters<typeof addReservations>[1] {
     for (const entry of entries) {
       const { id } = entry;
       if ((await ledger.read(id)) !== undefined) continue;
-      const events = (await eventsOf(entry)).map((event) => event && { at: '', ...event });
+      const events = (await eventsOf(entry)).map((event) => event && { at, ...event });
       yield { job: foldJob(id, events) ?? damagedJob(id, '', events), events };
     }
   };
   await addReservations(context, missingJobs());
 }
 
-// Creates the jobs that do not exist, oldest first, and yields every job.
+// Returns the id of the job that has the key, if that is a different job.
+async function otherHolder(ledger: Ledger, key: string | undefined, id: string): Promise<string | undefined> {
+  const holder = key === undefined ? undefined : await namedJob(ledger, key);
+  return holder?.id === id ? undefined : holder?.id;
+}
+
+// Creates the jobs that do not exist, oldest first, and yields every job. A job that was removed here returns without its
+// key if another job has the key now.
 async function* createAll(
   ledger: Ledger,
   entries: readonly Entry[],
@@ -138,8 +145,14 @@ async function* createAll(
   created: Set<string>,
 ): AsyncGenerator<Job> {
   for (const entry of [...entries].sort((one, other) => (one.id < other.id ? -1 : 1))) {
-    const { id } = entry;
-    if (await ledger.create(id, await eventsOf(entry), true)) created.add(id);
+    const { id, key } = entry;
+    const events = await eventsOf(entry);
+    const isTaken =
+      (await ledger.claimState(id)) === 'removed' && (await otherHolder(ledger, key, id)) !== undefined;
+    const imported = events.map((each) =>
+      isTaken && each?.type === 'prepared' ? { ...each, key: undefined } : each,
+    );
+    if (await ledger.create(id, imported, true)) created.add(id);
     const job = await ledger.read(id);
     if (job !== undefined) yield job;
   }
