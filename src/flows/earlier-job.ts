@@ -98,7 +98,7 @@ export async function earlierAsset(
   return assetOf(session, latest, part, firstFile(latest, part) ?? file);
 }
 
-// A command that runs again would use its own job, and pay for another video.
+// When the command is repeated, `@last` would refer to its own job, so it would pay for another video.
 async function lastJobError(ledger: Ledger, ref: string, flag: string): Promise<MgwError> {
   const newest = await newestVideo(ledger);
   const example = newest === undefined ? '' : `, such as ${ref.replace('last', newest.id)}`;
@@ -145,7 +145,7 @@ function assetOf(session: Session, job: Job, part: Part, { sha256 }: JobFile): E
   };
 }
 
-// Returns the number of videos that a job has. Refuses a job or a number that names no video.
+// Returns the number of videos that a job has. Throws if the job is speech, or has no video with the given number.
 function checkedCount(job: Job, { index, label }: Part): number {
   if (job.protocol === 'tts') throw usageError(`${label}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
@@ -199,8 +199,8 @@ async function videoOf(session: Session, job: Job, part: Part, canFetch = true):
   return newFile;
 }
 
-// Returns the output of the command that fetched a job's video. It is not recorded, but its file's path determines it,
-// unless the files were numbered in another way.
+// Returns the output of the command that fetched a job's video. The output is not recorded, so derives it from the path
+// of the file. Undefined if the files were numbered differently.
 function fetchedOutput(job: Job, index: number, count: number): string | undefined {
   const path = filesOfSample(job, job.files, index, count).at(-1)?.path;
   if (path === undefined || count === 1) return path;

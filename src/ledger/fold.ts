@@ -234,7 +234,7 @@ function applyAcceptance(job: Job, event: RecordedEvent & { type: 'accepted' }):
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
 }
 
-// Earlier runs delivered a task that was not this job's, so the same command continues with the job.
+// Earlier runs may have delivered the result of another task, so the same command continues the job.
 function forgetDeliveries({ record }: Job): void {
   record.goals = record.goals.map((goal) => ({ ...goal, deliveredAt: undefined }));
 }

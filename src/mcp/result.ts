@@ -56,7 +56,7 @@ export const answerSchema = z.looseObject({
 
 /**
  * Returns a tool's result. Removes control characters, secrets, and signatures in URLs. From `next` and `command`,
- * removes only secrets: a call with any other change could be a different request, and paid for again.
+ * removes only secrets: any other change could make the call a different request, which would be paid for again.
  */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
   const clean = (text: string): string => withoutQueries(printable(redact(text), maxTextLength));

@@ -105,7 +105,7 @@ function outcomeOf(
     `${added} enqueued`,
     ...(queuedBefore > 0 ? [`${queuedBefore} already in the queue`] : []),
     ...(replaced > 0 ? [`${replaced} replaced`] : []),
-    ...(changed.length > 0 ? [`${changed.length} changed in the file; the queued version is kept`] : []),
+    ...(changed.length > 0 ? [`${changed.length} changed in the file (the queued version is kept)`] : []),
     ...(removed > 0 ? [`${removed} removed`] : []),
     ...(plan.bad > 0 ? [`${plan.bad} skipped`] : []),
   ];
