@@ -20,9 +20,10 @@ import { type Session, transferDeadline } from './session.ts';
 /** An asset from an earlier job: its video or a frame of the video. */
 export interface EarlierAsset {
   /**
-   * `sha256:HEX.mp4`, with the hash of the job's first recorded file of this video. The name never changes: it is part
-   * of the fingerprint of the request that uses the asset, and a later download or `--mark` may add a file with
-   * different content. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend on ffmpeg.
+   * `sha256:HEX.mp4`, with the hash of the job's first recorded file of this video. A later download or `--mark` may
+   * add a file with different content. The name does not change then, because it is part of the fingerprint of the
+   * request that uses the asset. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend
+   * on ffmpeg.
    */
   name: string;
   /** Finds the video, or fetches it if it is missing. Throws if there is no intact video. */
@@ -75,7 +76,7 @@ export function partOf(ref: string, flag: string): Part {
 
 /**
  * Finds the video of an earlier job by its reference: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second
- * sample (design 17). A video whose hash is recorded is not accessed yet: a command that resumes its own job sends
+ * sample (design 17). A video whose hash is recorded is not accessed yet. A command that resumes its own job sends
  * nothing, so it must not fail if the video has changed or is gone.
  * @param canFetch whether a video whose hash is not recorded may be fetched, which costs nothing. Default: true
  * @throws MgwError('usage') if the reference is `@last`, there is no such job, the job has not finished, or the flag
