@@ -82,7 +82,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
     ...(command && { command }),
     error: {
       code,
-      message: agentText(message) + (asksForSettings(error) ? restartText : ''),
+      message: agentText(message) + (suggestsSettings(error) ? restartText : ''),
       exit_code: exitCode,
       ...(requestId !== undefined && { request_id: requestId }),
     },
@@ -95,7 +95,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
 const restartText = ' This server uses changed settings only after a restart.';
 
 // Whether an error suggests changing a setting or the key.
-function asksForSettings({ message, next = [] }: MgwError): boolean {
+function suggestsSettings({ message, next = [] }: MgwError): boolean {
   return /\bmgw (?:auth (?:login|status)|config (?:set|unset))\b/.test(`${message} ${next.join(' ')}`);
 }
 

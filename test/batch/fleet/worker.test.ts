@@ -727,9 +727,9 @@ describeFleet('in a fleet,', {}, (place) => {
     const { child, result } = machines.machine(state).start(args);
     // The worker is now looking for rows.
     await expect.poll(() => existsSync(health)).toBe(true);
-    const isTold = text(child.stderr, /Retrying/);
+    const retryNote = text(child.stderr, /Retrying/);
     proxy.down();
-    await isTold;
+    await retryNote;
     proxy.up();
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(3)]);
     await expect.poll(rowsInQueue).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
