@@ -157,9 +157,9 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
     case 'cut':
       return new MgwError('result_corrupt', `The response may be incomplete: ${end.why}.`, charged);
     case 'unreadable': {
-      const what = end.excerpt === '' ? 'an empty body' : `no response object: ${end.excerpt}`;
+      const what = end.excerpt === '' ? 'is empty' : `contains no response object: ${end.excerpt}`;
       const next = ['mgw', 'doctor'];
-      return new MgwError('result_corrupt', `The gateway returned ${what}.`, {
+      return new MgwError('result_corrupt', `The gateway's reply ${what}.`, {
         charged: 'maybe',
         retry: 'never',
         next,
