@@ -104,7 +104,7 @@ describe("an earlier job's video", () => {
     expect(names).toEqual([found.name, expect.stringMatching(/^sha256:[\da-f]{64}\.mp4$/)]);
   });
 
-  it('is identified by its recorded hash if its file is missing, and a dry run fetches nothing at all', async () => {
+  it('is identified by its recorded hash if its file is missing, and a dry run fetches nothing', async () => {
     const { folder, job, session } = scene();
     const path = join(folder, 'a.mp4');
     const began: JobEvent = {
