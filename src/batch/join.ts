@@ -72,7 +72,7 @@ export async function planJoin(batch: Batch, deps: PlanDeps, savedFile: SavedFil
   return joinPlan;
 }
 
-// The record of a row that is done may outlive the row's file. No state changes if the file is a stored object.
+// A row may be recorded as done although its file is missing or changed. The state of a stored object is not changed.
 function missingRow(planned: PlannedRow): MissingRow {
   const { state, path, work, take } = planned;
   if (state !== 'done' || take.job === undefined || isObjectUrl(path)) return planned;

@@ -45,7 +45,7 @@ export interface RunOptions extends RowOptions {
   pace: Pace;
   /** Returns the next retry of a row whose result is gone, if the command allows one. */
   nextRetry?: RowSelection['nextRetry'];
-  /** Whether to stop after a single row that is in doubt or could not reach the gateway, until a row succeeds. */
+  /** Whether one row in doubt or without a connection stops the run, unless a row of the run was accepted before. */
   stopsAtFirstFailure?: boolean;
 }
 
@@ -53,7 +53,7 @@ export interface RunOptions extends RowOptions {
  * The maximum number of downloads and of rows that wait for a retry, in addition to tasks in progress at the gateway.
  */
 const maxInParallel = 8;
-/** The run stops after this number of rows in doubt or without a connection, with no accepted row in between. */
+/** The run stops after this number of consecutive rows in doubt or without a connection. */
 const maxConsecutiveFailures = 5;
 
 /**

@@ -116,7 +116,7 @@ export interface ChosenRow {
 export type ChosenRows = Map<number, ChosenRow>;
 
 /** Refuses the chosen rows that would overwrite the file of another row, even with `--force`. */
-export function refuseTaken(plan: Plan, tally: Tally, chosen: ChosenRows): void {
+export function refuseOccupied(plan: Plan, tally: Tally, chosen: ChosenRows): void {
   for (const [index, { id, line, state, paths }] of chosen) {
     const owned = paths.flatMap((path) => {
       const owner = plan.saved.get(sameFileName(path));
@@ -172,7 +172,7 @@ export class UnpaidRows {
     return [...this.#costs.keys()];
   }
 
-  /** Whether the command did not start some of the unpaid rows. */
+  /** Whether the command has not started some of the unpaid rows. */
   get hasUnstarted(): boolean {
     return this.ids.some((id) => !this.#ended.has(id));
   }
@@ -182,7 +182,9 @@ export class UnpaidRows {
     return [...this.#costs.values()].reduce(add, zero);
   }
 
-  /** Whether the same command would pay again for the given row, or for any row, that it has paid for. */
+  /**
+   * Whether repeating the command would pay again for a row that it has paid for: the given row, or by default any row.
+   */
   isPaidAgain(id?: string): boolean {
     return id === undefined ? this.#paidAgain.size > 0 : this.#paidAgain.has(id);
   }

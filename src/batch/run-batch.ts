@@ -1,7 +1,7 @@
 import type { FlowDeps } from '../flows/settings.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import { pathsAt } from '../jobs/output.ts';
-import { type ChosenRow, type ChosenRows, refuseTaken, type RowSelection } from './row-selection.ts';
+import { type ChosenRow, type ChosenRows, refuseOccupied, type RowSelection } from './row-selection.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
 import { rememberRow } from './done-row-cache.ts';
 import { countOf, type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
@@ -62,7 +62,7 @@ export async function readyRun(
   });
   tally.bad = plan.bad;
   tally.counts.done += plan.known;
-  refuseTaken(plan, tally, chosen);
+  refuseOccupied(plan, tally, chosen);
   return { plan, tally, chosen, needsFrames };
 }
 

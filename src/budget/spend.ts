@@ -236,8 +236,8 @@ function applyResolution(event: RecordedEvent & { type: 'resolved' }, known: Kno
   if (outcome === 'none' && known.handles.size === 0) known.isDamaged = false;
 }
 
-// Gives the outcome to the newest open attempt, or else to the newest attempt in doubt or that seemed to have been
-// refused. For a handle that the user adopts, an attempt in doubt takes precedence over a refused one.
+// Sets the outcome of the newest open attempt, or else of the newest attempt that was not accepted. For a handle that
+// the user adopts, an attempt in doubt takes precedence over one that seemed to be refused.
 function markCharge(charges: AttemptCharge[], outcome: 'accepted' | 'adopted'): void {
   const charge =
     charges.findLast((each) => each.outcome === 'open') ??

@@ -75,7 +75,7 @@ async function openInput(path: string, flag: string): Promise<{ file: FileHandle
   const stat = await file.stat();
   if (stat.isFile()) return { file, size: stat.size };
   await file.close();
-  throw usageError(`${flag}: ${path} is not a file.`);
+  throw usageError(`${flag}: ${path} is not a regular file.`);
 }
 
 /** Refuses a path that begins with `~`, as `-o` does. @throws MgwError('usage') naming the flag or field. */

@@ -237,7 +237,8 @@ export class OutputLock {
     return undefined;
   }
 
-  // Returns undefined if the name is taken. The name is noted first, so that the next process finds the file.
+  // Returns undefined if the name is taken. Notes the name in the log before creating the file, so that the next
+  // process finds the file if this one dies.
   async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
     await this.note({ [kind]: basename(path) });
     try {

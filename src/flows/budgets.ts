@@ -212,7 +212,8 @@ export async function remaindersFor(
 
 /**
  * Adds to `deps` the budgets that limit a command or a batch. These are the standing budget and, if `amount` (an exact
- * decimal) is set, a budget of its own: every charge ever made under `name`, and a batch's runs without a budget.
+ * decimal) is set, the budget `name`. That budget counts every charge ever made under its name and, for a batch, the
+ * runs without a budget.
  * @param raiseCommand see {@link Allowance}
  * @throws MgwError('usage') if the standing budget was never set, MgwError('local_io') if a budget cannot be opened.
  */

@@ -200,9 +200,8 @@ async function completeFromListing(
   if (models === undefined) return body;
   const isListed = models.some(({ id }) => id.replace(/^models\//, '') === model);
   if (!isListed && (protocol.complete === undefined || models.isIncomplete)) {
-    unlisted.push(
-      `--model: ${isModelQuoted ? shownValue(model) : valueInFile} is not in the gateway's model list.`,
-    );
+    const list = `${models.isIncomplete ? 'the fetched part of ' : ''}the gateway's model list`;
+    unlisted.push(`--model: ${isModelQuoted ? shownValue(model) : valueInFile} is not in ${list}.`);
     return body;
   }
   try {

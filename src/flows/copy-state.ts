@@ -98,9 +98,9 @@ export async function copyState(
 }
 
 /**
- * Adds the reservations of imported jobs to this ledger's budgets. A reservation that a budget has already is not added
- * again. The jobs may come from an untrusted source, so each job adds only its own reservations, and no standing budget
- * is created.
+ * Adds the reservations of imported jobs to this ledger's budgets. Skips reservations that a budget already has. The
+ * jobs may come from an untrusted source, so each job adds only its own reservations, and no standing budget is
+ * created.
  * @throws MgwError('local_io') if a budget cannot be read or written.
  */
 export async function addReservations(

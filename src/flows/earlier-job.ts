@@ -20,9 +20,10 @@ import { type Session, transferDeadline } from './session.ts';
 /** An asset from an earlier job: its video or a frame of the video. */
 export interface EarlierAsset {
   /**
-   * `sha256:HEX.mp4`, with the hash of the job's first recorded file of this video. The name never changes: it is part
-   * of the fingerprint of the request that uses the asset, and a later download or `--mark` may add a file with
-   * different content. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend on ffmpeg.
+   * `sha256:HEX.mp4`, with the hash of the job's first recorded file of this video. A later download or `--mark` may
+   * add a file with different content. The name does not change then, because it is part of the fingerprint of the
+   * request that uses the asset. A frame's name also ends in `#first` or `#last`, because the bytes of a frame depend
+   * on ffmpeg.
    */
   name: string;
   /** Finds the video, or fetches it if it is missing. Throws if there is no intact video. */
@@ -75,7 +76,7 @@ export function partOf(ref: string, flag: string): Part {
 
 /**
  * Finds the video of an earlier job by its reference: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second
- * sample (design 17). A video whose hash is recorded is not accessed yet: a command that resumes its own job sends
+ * sample (design 17). A video whose hash is recorded is not accessed yet. A command that resumes its own job sends
  * nothing, so it must not fail if the video has changed or is gone.
  * @param canFetch whether a video whose hash is not recorded may be fetched, which costs nothing. Default: true
  * @throws MgwError('usage') if the reference is `@last`, there is no such job, the job has not finished, or the flag
@@ -98,7 +99,7 @@ export async function earlierAsset(
   return assetOf(session, latest, part, firstFile(latest, part) ?? file);
 }
 
-// A command that runs again would use its own job, and pay for another video.
+// When the command is repeated, `@last` would refer to its own job, so it would pay for another video.
 async function lastJobError(ledger: Ledger, ref: string, flag: string): Promise<MgwError> {
   const newest = await newestVideo(ledger);
   const example = newest === undefined ? '' : `, such as ${ref.replace('last', newest.id)}`;
@@ -145,7 +146,7 @@ function assetOf(session: Session, job: Job, part: Part, { sha256 }: JobFile): E
   };
 }
 
-// Returns the number of videos that a job has. Refuses a job or a number that names no video.
+// Returns the number of videos that a job has. Throws if the job is speech, or has no video with the given number.
 function checkedCount(job: Job, { index, label }: Part): number {
   if (job.protocol === 'tts') throw usageError(`${label}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
@@ -199,8 +200,8 @@ async function videoOf(session: Session, job: Job, part: Part, canFetch = true):
   return newFile;
 }
 
-// Returns the output of the command that fetched a job's video. It is not recorded, but its file's path determines it,
-// unless the files were numbered in another way.
+// Returns the output of the command that fetched a job's video. The output is not recorded, so derives it from the path
+// of the file. Undefined if the files were numbered differently.
 function fetchedOutput(job: Job, index: number, count: number): string | undefined {
   const path = filesOfSample(job, job.files, index, count).at(-1)?.path;
   if (path === undefined || count === 1) return path;

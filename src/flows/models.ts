@@ -26,7 +26,7 @@ interface Limits {
 const maxPages = 100;
 const maxLength = 16 * 1024 * 1024;
 
-/** Models of the gateway; `isIncomplete` is set if pages of the list could not be fetched. */
+/** The gateway's models; `isIncomplete` is set if some pages of the list were not fetched. */
 export type ModelList = Model[] & { isIncomplete?: true };
 
 /**

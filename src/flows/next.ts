@@ -136,9 +136,9 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
 const unusablePathCodes = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
 
 /**
- * Returns an output to use instead of one that failed: a free path next to it if the file exists, or a path in the
- * current folder if no file can be created at `output`, or `output` with its `~` expanded. Undefined if a different
- * output would not help.
+ * Returns an output to use instead of one that failed. If the file exists, this is a free path next to it. If no file
+ * can be created at `output`, this is a path in the current folder. A `~` at the beginning is expanded. Undefined if a
+ * different output would not help.
  */
 export function alternativeOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);

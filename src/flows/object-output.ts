@@ -36,7 +36,8 @@ interface ObjectOutput {
 /**
  * Saves a job's results as objects (design 17). Each result is first completed and verified in a local file, which is
  * kept until the upload succeeds. A rerun uploads the kept files before it queries the gateway.
- * @param save saves the results at a local path, except those in `savedFiles`, which is in the results' order
+ * @param save saves the results at a local path, except those that already have a file in `savedFiles`, which has one
+ * entry per result
  * @throws MgwError as `save` does; 'store' or 'output_exists' if the results cannot be uploaded, charged 'yes'.
  */
 export async function deliverToObjects(
@@ -53,7 +54,7 @@ export async function deliverToObjects(
 
 /**
  * Runs `save` while no other process on this machine saves the job's results as objects. The names of the local files
- * do not depend on the URL, so one process would remove the files of another.
+ * do not depend on the URL, so one process could remove the files of another.
  */
 export async function withUploadLock<T>(
   job: Job,
@@ -105,7 +106,7 @@ async function saveAndUpload(
     if (isComplete(files)) return files;
     throw (
       loss ??
-      new MgwError('local_io', `A result of ${job.id} changed before it was uploaded.`, {
+      new MgwError('local_io', `A result of ${job.id} was changed or removed before it was uploaded.`, {
         ...{ charged: 'yes', retry: 'resume', job, next: [...fetchCommand(job), '-o', url] },
       })
     );

@@ -121,7 +121,7 @@ async function usageOf(ledger: Ledger, ids?: readonly string[]): Promise<InputUs
   const rejected: string[] = [];
   const needed = new Set<string>();
   // If a record lacks part of the body, its job may need any file. The stored name of a frame, or of a later copy of a
-  // video, is never recorded, so a job that uses a frame or a video may need any file of that type.
+  // video, is never recorded. A job that uses a frame or a video may therefore need any file of that type.
   let isAnyNeeded = false;
   const neededTypes = new Set<string>();
   for (const id of [...(ids ?? (await ledger.ids()))].reverse()) {

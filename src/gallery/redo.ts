@@ -22,7 +22,7 @@ export function redoRow(
   frameRefs: ReadonlyMap<string, string> = new Map(),
 ): Redo {
   const { request } = job;
-  if (!isObject(request) || job.record.elided) return { why: 'its body was too large to be recorded' };
+  if (!isObject(request) || job.record.elided) return { why: 'its record lacks part of the body' };
   const text = JSON.stringify(request);
   if (redact(text) !== text) return { why: 'its body contains a URL that may be signed' };
   const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request, frameRefs);

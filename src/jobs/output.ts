@@ -50,9 +50,9 @@ export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record
 }
 
 /**
- * Returns those of a job's files that contain its result `number`, counted from 1, in the given order. Their contents
- * may differ, because of `--mark` or another download. Records of earlier versions lack the result's number: for them,
- * the job's output determines the file, or else the number at the end of the file's name.
+ * Returns the files, of those given, that contain a job's result `number` (counted from 1). Their contents may differ,
+ * because of `--mark` or another download. Records of earlier versions lack the result's number. For them, the job's
+ * output determines the file, or else the number at the end of the file's name.
  * @param count the job's number of results
  */
 export function filesOfSample(job: Job, files: readonly JobFile[], number: number, count: number): JobFile[] {

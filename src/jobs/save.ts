@@ -285,7 +285,7 @@ function corruptError(job: Job, reason: string): MgwError {
 
 /** Exit 3: an untrusted site requires the key. */
 function untrustedSiteError({ failure, origin }: { failure: Failure; origin: string }, job: Job): MgwError {
-  const text = `The result is at ${origin}, which requires a key (${failure.message}). mgw sent none, because that is not the gateway's own site. If you trust it: --trust-origin ${origin}`;
+  const text = `The result is at ${origin}, which requires a key (${failure.message}). mgw did not send the gateway's key to this origin. If you trust it: --trust-origin ${origin}`;
   return new MgwError('auth', text, {
     charged: 'yes',
     retry: 'resume',

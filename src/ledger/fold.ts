@@ -174,7 +174,7 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   }
   record.pendingReply = undefined;
   record.sender = undefined;
-  // If the user corrects the handle, earlier runs delivered another job's task: the same command continues with the job.
+  // Before the correction, runs may have delivered the result of another task, so the same command continues the job.
   if ('instead_of' in event && isCorrection(job, event))
     record.goals = record.goals.map((goal) => ({ ...goal, deliveredAt: undefined }));
   if (event.type === 'sending') startSending(job, event);

@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import type { Life, Owner } from '../job.ts';
 
 // Identifies this process even if a restored snapshot or a restarted container gives it the id, start time and boot id
-// of an earlier process. Each thread of a process has its own, which all copies of mgw in the thread share.
+// of an earlier process. Each thread has its own value, which all copies of mgw in the thread share.
 let threadInstance: string | undefined;
 const instanceKey = Symbol.for('mgw.instance');
 

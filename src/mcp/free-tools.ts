@@ -121,7 +121,7 @@ export const freeTools = [
         z
           .string()
           .describe(
-            "path of the file, or of a folder, ending in /, in the server's folder (default: a file named after the job's id)",
+            "path in the server's folder, of a file or of a folder that ends in / (default: a file named after the job's id)",
           ),
       ),
       strict: z.optional(

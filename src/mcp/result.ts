@@ -56,7 +56,7 @@ export const answerSchema = z.looseObject({
 
 /**
  * Returns a tool's result. Removes control characters, secrets, and signatures in URLs. From `next` and `command`,
- * removes only secrets: a call with any other change could be a different request, and paid for again.
+ * removes only secrets: any other change could make the call a different request, which would be paid for again.
  */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
   const clean = (text: string): string => withoutQueries(printable(redact(text), maxTextLength));
@@ -82,7 +82,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
     ...(command && { command }),
     error: {
       code,
-      message: agentText(message) + (asksForSettings(error) ? restartText : ''),
+      message: agentText(message) + (suggestsSettings(error) ? restartText : ''),
       exit_code: exitCode,
       ...(requestId !== undefined && { request_id: requestId }),
     },
@@ -95,7 +95,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
 const restartText = ' This server uses changed settings only after a restart.';
 
 // Whether an error suggests changing a setting or the key.
-function asksForSettings({ message, next = [] }: MgwError): boolean {
+function suggestsSettings({ message, next = [] }: MgwError): boolean {
   return /\bmgw (?:auth (?:login|status)|config (?:set|unset))\b/.test(`${message} ${next.join(' ')}`);
 }
 

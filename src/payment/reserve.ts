@@ -172,7 +172,7 @@ export function neededLimit(error: MgwError | undefined, cost: Decimal): string 
 }
 
 /** Returns a budget's error with the given limit in the command that raises the budget. `rest` names the unpaid rows. */
-export function raisedTo(limit: string, error: MgwError, rest = 'rest of the batch'): MgwError {
+export function withRaisedLimit(limit: string, error: MgwError, rest = 'rest of the batch'): MgwError {
   const { message, next = [] } = error;
   // mgw budget set NAME AMOUNT, or mgw batch enqueue NAME --again --budget AMOUNT
   const at = next.includes('--budget') ? next.indexOf('--budget') + 1 : 4;

@@ -13,7 +13,7 @@ export type ResponseEnd =
   | { kind: 'pending'; status: string; response: JsonObject }
   /** Nothing proves that the response is complete. */
   | { kind: 'cut'; why: string; response?: JsonObject }
-  /** The reply contains no response, so it is unknown whether anything was charged. */
+  /** The reply contains no response object, so it is unknown whether anything was charged. */
   | { kind: 'unreadable'; excerpt: string };
 
 /** Returns the request with the given body. */

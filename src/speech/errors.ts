@@ -63,7 +63,7 @@ export function unwritableError(error: unknown, job: Job, partPath: string | und
   if (error instanceof ClosedPipe)
     return incompleteError(job, messageOf(error), partPath, { hasAudio: true, cause: error });
   if (!(error instanceof MgwError)) throw error;
-  const text = `${error.message} The stream was abandoned. ${keptAudioText(partPath)} The call was charged: ${newTakeFlag(job)} pays for another take.`;
+  const text = `${error.message} mgw stopped reading the stream. ${keptAudioText(partPath)} The call was charged: ${newTakeFlag(job)} pays for another take.`;
   return new MgwError(error.code, text, { ...chargedDetails(job), cause: error });
 }
 

@@ -46,7 +46,7 @@ export interface SpeechResult {
   /** Whether an earlier run had paid for the speech, so nothing was sent. */
   isResumed: boolean;
   /** Records whether the result was reported to the user (see `inRun`). */
-  delivered: (isTold?: boolean) => Promise<void>;
+  delivered: (isReported?: boolean) => Promise<void>;
 }
 
 /**

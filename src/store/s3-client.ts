@@ -52,7 +52,7 @@ export class S3Client {
   }
 
   /**
-   * Opens a bucket. At AWS, the bucket is part of the host name. At any other endpoint, it is part of the path.
+   * Opens a bucket. On AWS, the bucket is part of the host name. At any other endpoint, it is part of the path.
    * @throws MgwError('config') if there are no credentials, or the endpoint cannot be used.
    */
   static async open(

@@ -182,7 +182,7 @@ export function openCommandStore(
     child.stdout.setEncoding('utf8');
     child.stdout.on('data', (text: string) => (output = (output + text).slice(0, maxOutputBytes)));
     const [code] = await closing;
-    if (code !== 0) throw new Error(`it exited with ${code ?? 'a signal'}`);
+    if (code !== 0) throw new Error(code === null ? 'it was ended by a signal' : `it exited with ${code}`);
     return output.trim();
   };
   return {

@@ -225,7 +225,7 @@ describe("the last frame of an earlier job's video", () => {
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
-  it('makes only the rows that use it fail, without a submission, if a different file replaces the video', async () => {
+  it('fails only the rows that use it, before they are submitted, if a different file replaces the video', async () => {
     scene.file('intro.mp4', 'edited');
     scene.file('m.csv', story(['s2', '@intro:last'], ['x']));
     const { rows } = await scene.read('run', file, '--concurrency', '1');

@@ -49,7 +49,7 @@ describe('a batch run whose manifest is changed while rows are in progress', () 
         charged: 'yes',
         retry: 'never',
         message: expect.stringMatching(
-          /was changed.* paid for 2 rows .*use --id only for the other/,
+          /was changed.* paid for 2 rows .*only the other rows, use --id/,
         ) as string,
       },
       batch: { files: 2 },

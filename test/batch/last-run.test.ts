@@ -88,7 +88,7 @@ it("a batch uses its last run's budget and sidecar setting until a command sets 
   for (const command of [['run'], ['retry', '--id', 'a']]) {
     const { code, json, stderr } = await batch(...(command as [string]), file, '--json');
     expect(code, stderr).toBe(12);
-    expect(stderr).toContain('Using --budget 1 from the last run.');
+    expect(stderr).toContain("Using the batch's last --budget: 1.");
     expect(json['error']).toMatchObject({
       next: expect.arrayContaining([command[0], '--budget', '2', '--sidecar']) as string[],
     });

@@ -103,7 +103,7 @@ describe('a batch plan', () => {
     expect(cost.at_most).toBe('unknown');
   });
 
-  it('gives each piece of advice once, as do the commands that pay, until all rows that it is about are done', async () => {
+  it('gives each piece of advice once, in plan and in the commands that pay, and never about rows that are done', async () => {
     const text = (prompt: string): string =>
       [
         'id,protocol,model,duration,prompt,resolution,aspect_ratio',

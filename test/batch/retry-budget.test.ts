@@ -11,7 +11,7 @@ afterEach(() => scene.gateway.close());
 
 const charges = (): Record<string, number> => Object.fromEntries(scene.gateway.charges);
 
-it('a retry of failed rows that its budget stopped suggests only the rows that it did not pay for', async () => {
+it('a retry of failed rows, stopped by its budget, suggests only the rows that it did not pay for', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
   scene.gateway.judge = (prompt) => (prompt === 'a fox' ? undefined : { kind: 'doom' });
   await scene.batch('run', file, '--budget', '9');
@@ -24,7 +24,7 @@ it('a retry of failed rows that its budget stopped suggests only the rows that i
       charged: 'yes',
       retry: 'never',
       message: expect.stringMatching(
-        /rest of this retry: --budget 7\..* use --id only for the other/,
+        /rest of this retry: --budget 7\..*To run only the other rows, use --id/,
       ) as string,
       next: expect.arrayContaining(['retry', '--budget', '7', '--id', 'b', 'c']) as string[],
     },
@@ -37,7 +37,7 @@ it('a retry of failed rows that its budget stopped suggests only the rows that i
   expect(charges()).toEqual({ 'a boat': 2, 'a cat': 2, 'a dog': 2, 'a fox': 1 });
 });
 
-it('a retry that its budget stopped suggests the same command if that pays for no row again', async () => {
+it('a retry stopped by its budget suggests the same command if that pays for no row again', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
   scene.gateway.judge = () => ({ kind: 'doom' });
   await scene.batch('run', file, '--budget', '9');

@@ -327,7 +327,7 @@ it('a batch run removes the leftovers of killed runs next to the files of done a
 });
 
 describe('a gateway that loses the responses', () => {
-  it('gets no more rows after five consecutive rows are in doubt', async () => {
+  it('receives no more submissions after five consecutive rows are in doubt', async () => {
     const file = scene.file(
       'm.csv',
       clips(...Array.from({ length: 12 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`])),
@@ -348,7 +348,7 @@ describe('a gateway that loses the responses', () => {
   });
 });
 
-it('a batch run continues if the gateway accepts a row between those whose responses it loses', async () => {
+it('a batch run continues if the gateway accepts a row between rows whose responses are lost', async () => {
   const rows = Array.from({ length: 9 }, (_, n): [string, string] => [`r${n}`, `boat ${n}`]);
   const file = scene.file('m.csv', clips(...rows));
   scene.gateway.polls = Infinity;
@@ -583,7 +583,7 @@ describe('output file names of a batch', () => {
     expect(readdirSync(scene.at('out'))).toHaveLength(4);
   });
 
-  it('may contain the number in the name of a folder', async () => {
+  it('may have the number of the file in a folder name', async () => {
     scene.gateway.samples = 2;
     const row = 'id,protocol,model,duration,sample-count,prompt\none,a,video-a,5,2,a boat\n';
     const file = scene.file('m.csv', row);
@@ -735,7 +735,7 @@ describe('the budget of a batch', () => {
     expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });
   });
 
-  it('counts the runs without a budget, also those whose price was unknown', async () => {
+  it('counts the runs without a budget, even if their price was unknown', async () => {
     await runHereAs(scene.user, ['config', 'unset', 'prices.c.vendor-h3-mini']);
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });

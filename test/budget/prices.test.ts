@@ -225,7 +225,7 @@ describe("a body's maximum cost", () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
-  it('counts SSML as well as text, which some gateways speak instead of the text', () => {
+  it('counts SSML as well as text, because some gateways speak the SSML instead', () => {
     const { characters, visibleCharacters } = speechQuantity({
       req_params: { text: 'hi', ssml: '<p>a b</p>' },
     });

@@ -7,7 +7,7 @@ import { readAll } from '../support/read-all.ts';
 interface Terminal {
   io: Io;
   stdin: PassThrough;
-  /** The raw modes that were set, in order. */
+  /** The arguments of each call of `setRawMode`, in order. */
   modes: boolean[];
   shown: () => string;
 }

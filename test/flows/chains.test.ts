@@ -113,7 +113,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('is read from the store if the video exists only as an object, and the gateway is not asked again', async () => {
+  test('is read from the store if the video exists only as an object, and the gateway is not queried again', async () => {
     const { user, images, state, gateway } = await scene();
     const store = await s3Server();
     Object.assign(user.env, account);

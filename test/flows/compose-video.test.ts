@@ -102,7 +102,7 @@ it('a model that is missing from an incomplete model list is not refused, but re
     [b, { model: 'Video-X', 'model-version': '2.0' }],
     [c, { model: 'vendor-h4' }],
   ] as const) {
-    const note = `--model: ${own.model} is not in the gateway's model list.`;
+    const note = `--model: ${own.model} is not in the fetched part of the gateway's model list.`;
     expect(await adviceFor(protocol, own, true)).toContain(note);
     await expect(adviceFor(protocol, own, false)).rejects.toMatchObject({ code: 'usage' });
   }

@@ -80,7 +80,7 @@ it.each([
   [['--not-created'], ['--not-created']],
   [['--resubmit'], []],
 ])(
-  'a job that is resolved by its key with %j is resolved by its id if its record is lost',
+  'jobs resolve @KEY %j suggests the same command with the job id if the record is lost',
   async (words, flags) => {
     const submitted = await mgw('video', 'c', 'submit', 'a sea', '--model', 'vendor-h3-mini', '--key', 'sea');
     id = submitted.json.job.id;

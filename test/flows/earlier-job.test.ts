@@ -80,7 +80,7 @@ describe("an earlier job's video", () => {
     expect(Buffer.from(await found.read())).toEqual(film);
   });
 
-  it('keeps the name of its first file if another file is recorded, which supplies the bytes if the first is gone', async () => {
+  it('keeps the name of its first file if another file is recorded, and uses that file if the first is gone', async () => {
     const { folder, job, asset, session } = scene();
     const [old, newest, other] = [join(folder, 'a.mp4'), join(folder, 'b.mp4'), Buffer.from('another film')];
     writeFileSync(old, film);
@@ -104,7 +104,7 @@ describe("an earlier job's video", () => {
     expect(names).toEqual([found.name, expect.stringMatching(/^sha256:[\da-f]{64}\.mp4$/)]);
   });
 
-  it('is identified by its recorded hash if its file is missing, and a dry run fetches nothing at all', async () => {
+  it('is identified by its recorded hash if its file is missing, and a dry run fetches nothing', async () => {
     const { folder, job, session } = scene();
     const path = join(folder, 'a.mp4');
     const began: JobEvent = {
@@ -166,7 +166,7 @@ describe("an earlier job's video", () => {
     await expect(frame.read()).rejects.toThrow('changed while the command ran');
   });
 
-  it('is the newest file with its number, regardless of the file names', async () => {
+  it('is the newest file that was recorded with its number, regardless of the file names', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
     const names = ['1-scene-1.mp4', '2-scene-1.mp4', 'v1/clip-2.mp4', 'v2/clip-2.mp4'];
@@ -189,7 +189,7 @@ describe("an earlier job's video", () => {
     expect((await savedFile(session, made, 1, 1))?.path).toBe(at('v1/clip-2.mp4'));
   });
 
-  it('is the file at the output of its command, or else the file with its number in the name, if its number was not recorded', async () => {
+  it('without a recorded number, is the file at the output of its command, or else the file with the number in its name', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
     const began: JobEvent = {

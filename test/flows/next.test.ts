@@ -92,7 +92,7 @@ it.each<[string, NodeJS.ProcessEnv, string[]]>([
   expect(commandForPerson(['mgw', ...command], {}, settings, env)).toEqual(['mgw', ...flags, ...command]);
 });
 
-it("the server's environment chooses the ledger and the config file of a command for a person", () => {
+it("a command for a person uses the ledger and the config file that the server's environment chooses", () => {
   const variables = { MGW_STATE_DIR: '/state', MGW_CONFIG_DIR: '/config', MGW_STATE: 'postgres://db/mgw' };
   const env = { ...variables, HOME: '/home' };
   const prefix = ['env', ...Object.entries(variables).map(([name, value]) => `${name}=${value}`)];
@@ -236,7 +236,7 @@ describe('the next command, given the flags of the failed command,', () => {
       undefined,
     ],
     [
-      'does not resolve a job whose protocol is lost with -o',
+      'has no -o if it resolves a job whose protocol is lost',
       ['mgw', 'jobs', 'resolve', 'job_1'],
       { job: { ...job, protocol: lostProtocol } },
       { output: 'a.mp4' },

@@ -19,7 +19,7 @@ interface Scene {
   calls: string[];
   objects: Set<string>;
   /** Returns the files that are waiting for an upload. */
-  left: () => string[];
+  pendingFiles: () => string[];
   job: (...events: JobEvent[]) => Promise<Job>;
 }
 
@@ -42,10 +42,10 @@ async function scene(put?: () => Promise<void>): Promise<Scene> {
     },
   };
   const deps = await flowDeps(freshFolder(), { objects: () => Promise.resolve(store as ObjectStore) });
-  const left = (): string[] => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []);
+  const pendingFiles = (): string[] => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []);
   const job: Scene['job'] = (...events) =>
     jobWith(deps.ledger, 'c', { type: 'accepted', handle: 'task_1' }, ...events);
-  return { deps, calls, objects, left, job };
+  return { deps, calls, objects, pendingFiles, job };
 }
 
 const success = (results: number): JobEvent => ({
@@ -61,7 +61,7 @@ const fileAt = (path: string, more: Partial<JobFile> = {}): JobFile => ({
 const toUrl = (url: string, requested = 1): { url: string; requested: number } => ({ url, requested });
 
 /** Returns a function that saves a job's results at a local path, as a download does. */
-function maker({ ledger }: Deps, { id }: Job, ...samples: number[]): (path: string) => Promise<void> {
+function saver({ ledger }: Deps, { id }: Job, ...samples: number[]): (path: string) => Promise<void> {
   return async (path) => {
     for (const sample of samples.length === 0 ? [1] : samples) {
       const file = fileAt(pathsAt(path, sample).at(-1) ?? '', samples.length === 0 ? {} : { sample });
@@ -77,16 +77,16 @@ const expired = (): Promise<never> =>
 
 describe('results saved as objects', () => {
   it('become one object with the requested name or several numbered objects, and no local file remains', async () => {
-    const { deps, calls, left, job } = await scene();
+    const { deps, calls, pendingFiles, job } = await scene();
     const one = await job(success(1));
-    const saved = await deliverToObjects(one, toUrl('s3://m/a.mp4'), options, deps, maker(deps, one));
+    const saved = await deliverToObjects(one, toUrl('s3://m/a.mp4'), options, deps, saver(deps, one));
     expect(saved).toEqual([fileAt('s3://m/a.mp4')]);
     const two = await job(success(2));
     const force = { ...options, force: true };
-    const both = await deliverToObjects(two, toUrl('s3://m/b.mp4', 2), force, deps, maker(deps, two, 1, 2));
+    const both = await deliverToObjects(two, toUrl('s3://m/b.mp4', 2), force, deps, saver(deps, two, 1, 2));
     expect(both.map(({ path }) => path)).toEqual(['s3://m/b-1.mp4', 's3://m/b-2.mp4']);
     const puts = ['a.mp4 x false', 'b-1.mp4 x true', 'b-2.mp4 x true'].map((each) => `put s3://m/${each} 0`);
-    expect([calls, left()]).toEqual([puts, []]);
+    expect([calls, pendingFiles()]).toEqual([puts, []]);
     const last = await deps.ledger.read(two.id);
     expect(last?.files.map(({ path }) => path)).toEqual(['s3://m/b-1.mp4', 's3://m/b-2.mp4']);
     expect(last?.record.uploads).toMatchObject([
@@ -102,12 +102,12 @@ describe('results saved as objects', () => {
   ])('become different objects for the output %s', async (url, urls) => {
     const { deps, objects, job } = await scene();
     const made = await job(success(2));
-    await deliverToObjects(made, toUrl(url, 2), options, deps, maker(deps, made, 1, 2));
+    await deliverToObjects(made, toUrl(url, 2), options, deps, saver(deps, made, 1, 2));
     expect([...objects]).toEqual(urls);
   });
 
   it('are not uploaded again after an earlier run, whose leftovers are removed', async () => {
-    const { deps, objects, left, job } = await scene();
+    const { deps, objects, pendingFiles, job } = await scene();
     const urls = ['s3://m/b-1.mp4', 's3://m/b-2.mp4'];
     const made = await job(success(2), ...urls.map((url): JobEvent => ({ type: 'file', file: fileAt(url) })));
     for (const url of urls) objects.add(url);
@@ -119,7 +119,7 @@ describe('results saved as objects', () => {
     const never = (): Promise<void> => Promise.reject(new Error('made again'));
     const output = toUrl('s3://m/b.mp4', 2);
     const saved = await deliverToObjects(made, output, options, deps, never);
-    expect([saved.map((file) => file.path), left()]).toEqual([urls, []]);
+    expect([saved.map((file) => file.path), pendingFiles()]).toEqual([urls, []]);
     await deliverToObjects(made, output, options, deps, never);
     expect(deps.notes).toEqual([]);
     objects.delete('s3://m/b-2.mp4');
@@ -127,15 +127,15 @@ describe('results saved as objects', () => {
   });
 
   it('are uploaded from the files that an earlier run kept, to any output, even if the gateway no longer has them', async () => {
-    const { deps, objects, left, job } = await scene();
+    const { deps, objects, pendingFiles, job } = await scene();
     const made = await job(success(2));
-    const saveTwo = maker(deps, made, 1, 2);
+    const saveTwo = saver(deps, made, 1, 2);
     objects.add('s3://m/b-2.mp4');
     await saveTwo(await localPath(`${made.id}-{n}.mp4`, deps));
     const output = toUrl('s3://m/c.mp4', 2);
     const saved = await deliverToObjects(made, output, options, deps, expired);
     expect(saved.map(({ path }) => path)).toEqual(['s3://m/c-1.mp4', 's3://m/c-2.mp4']);
-    expect(left()).toEqual([]);
+    expect(pendingFiles()).toEqual([]);
     // A file elsewhere may be unmarked, and is never removed.
     const local = join(deps.uploadFolder, '..', 'own.mp4');
     const own = await job(success(1), { type: 'file', file: fileAt(local) });
@@ -146,26 +146,26 @@ describe('results saved as objects', () => {
   });
 
   it('are kept and uploaded one by one: a stored result is not fetched, and a lost result does not affect the others', async () => {
-    const { deps, objects, left, job } = await scene();
+    const { deps, objects, pendingFiles, job } = await scene();
     objects.add('s3://m/b-1.mp4');
     const made = await job(success(3), { type: 'file', file: fileAt('s3://m/b-1.mp4', { sample: 1 }) });
     const output = toUrl('s3://m/b.mp4', 3);
     const stored: (string | undefined)[] = [];
     const failing = deliverToObjects(made, output, options, deps, async (path, saved) => {
       stored.push(...saved.map((file) => file?.path));
-      await maker(deps, made, 3)(path);
+      await saver(deps, made, 3)(path);
       return expired();
     });
     await expect(failing).rejects.toMatchObject({ code: 'result_unavailable' });
     expect(stored).toEqual(['s3://m/b-1.mp4', undefined, undefined]);
-    expect([[...objects], left()]).toEqual([['s3://m/b-1.mp4', 's3://m/b-3.mp4'], []]);
+    expect([[...objects], pendingFiles()]).toEqual([['s3://m/b-1.mp4', 's3://m/b-3.mp4'], []]);
   });
 
   it('have the names that were checked before payment if fewer arrive than were requested', async () => {
     const { deps, job } = await scene();
     const made = await job(success(1));
     const output = toUrl('s3://m/b.mp4', 2);
-    const saved = await deliverToObjects(made, output, options, deps, maker(deps, made, 1));
+    const saved = await deliverToObjects(made, output, options, deps, saver(deps, made, 1));
     expect(saved.map(({ path }) => path)).toEqual(['s3://m/b-1.mp4']);
     expect(await deliverToObjects(made, output, options, deps, expired)).toEqual(saved);
   });
@@ -174,7 +174,7 @@ describe('results saved as objects', () => {
     const { deps, job } = await scene();
     const made = await job(success(1));
     const damaged = deliverToObjects(made, toUrl('s3://m/b.mp4'), options, deps, async (path) => {
-      await maker(deps, made)(path);
+      await saver(deps, made)(path);
       writeFileSync(pathsAt(path, 1)[0] ?? '', 'y');
     });
     const next = ['mgw', 'video', 'c', 'fetch', made.id, '-o', 's3://m/b.mp4'];
@@ -184,7 +184,7 @@ describe('results saved as objects', () => {
   it('are uploaded unmarked with a note if an earlier run kept them without a mark', async () => {
     const { deps, job } = await scene();
     const made = await job(success(1));
-    await maker(deps, made)(await localPath(`${made.id}-{n}.mp4`, deps));
+    await saver(deps, made)(await localPath(`${made.id}-{n}.mp4`, deps));
     await deliverToObjects(made, toUrl('s3://m/b.mp4'), { ...options, mark: true }, deps, expired);
     expect(deps.notes).toEqual([savedText]);
   });
@@ -196,28 +196,30 @@ describe('results saved as objects', () => {
     const made = await job(success(1), begun('s3://m/other.mp4'));
     // Another process begins this upload after this process has read the job.
     await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
-    await deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, maker(deps, made));
+    await deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, saver(deps, made));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
   });
 
   it('are saved by one process at a time, because processes with different URLs use the same local files', async () => {
     const duringUpload: string[] = [];
-    const { deps, left, job } = await scene(() => Promise.resolve(void duringUpload.push(...left())));
+    const { deps, pendingFiles, job } = await scene(() =>
+      Promise.resolve(void duringUpload.push(...pendingFiles())),
+    );
     const made = await job(success(1));
-    await deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, maker(deps, made));
+    await deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, saver(deps, made));
     expect(duringUpload).toContain(`${made.id}.part.json`);
-    expect(left()).toEqual([]);
+    expect(pendingFiles()).toEqual([]);
   });
 
   it('become a single object if two processes upload a file and the first process removes the file', async () => {
-    const { deps, calls, left, job } = await scene();
+    const { deps, calls, pendingFiles, job } = await scene();
     const made = await job(success(1));
     const path = await localPath(`${made.id}-1.mp4`, deps);
     writeFileSync(path, 'x');
     const object = fileAt('s3://m/a.mp4');
     expect(await upload(made, fileAt(path), object.path, options, deps)).toEqual(object);
     expect(await upload(made, fileAt(path), object.path, options, deps)).toEqual(object);
-    expect([calls.length, left(), deps.notes]).toEqual([1, [], []]);
+    expect([calls.length, pendingFiles(), deps.notes]).toEqual([1, [], []]);
   });
 });
 
@@ -241,7 +243,7 @@ describe('an upload that fails', () => {
   ])(
     'keeps the paid file if it fails %s, and the error suggests the command that uploads the file',
     async (_, thrown, isNamed, output, jobOutput) => {
-      const { deps, left, job } = await scene(() => Promise.reject(thrown));
+      const { deps, pendingFiles, job } = await scene(() => Promise.reject(thrown));
       const made = await job(success(1));
       const path = await localPath(`${made.id}-1.mp4`, deps);
       writeFileSync(path, 'x');
@@ -259,7 +261,7 @@ describe('an upload that fails', () => {
         next: ['mgw', 'jobs', 'fetch', made.id, '-o', ...output],
       });
       expect((error as Error).message.includes(path)).toBe(isNamed);
-      expect(left()).toEqual([path.slice(deps.uploadFolder.length + 1)]);
+      expect(pendingFiles()).toEqual([path.slice(deps.uploadFolder.length + 1)]);
     },
   );
 
@@ -268,7 +270,7 @@ describe('an upload that fails', () => {
     const { deps, job } = await scene(() => Promise.reject(bug));
     const made = await job(success(1));
     await expect(
-      deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, maker(deps, made)),
+      deliverToObjects(made, toUrl('s3://m/a.mp4'), options, deps, saver(deps, made)),
     ).rejects.toBe(bug);
   });
 });
@@ -282,7 +284,7 @@ it('the folder for uploads is checked before payment', async () => {
   });
 });
 
-it('copies that were left by dead processes do not prevent the use of the upload folder', async () => {
+it('copies left by dead processes do not prevent the use of the upload folder', async () => {
   const { deps } = await scene();
   const path = await localPath('x.mp4', deps);
   mkdirSync(join(deps.uploadFolder, 'copy-a.part.json'));

@@ -181,25 +181,25 @@ describe('the usage of speech', () => {
   /**
    * Returns the calls to the budgets, and the notes to the user, after a job with these events has used 25 characters.
    */
-  const told = async (
+  const callsAfter = async (
     events: JobEvent[],
     { broken = '', budgets = 2, isUsageKnown = true } = {},
   ): Promise<string[]> => {
-    const told: string[] = [];
+    const calls: string[] = [];
     const fails = (): Promise<never> => Promise.reject(new Error('EIO'));
     const ledger = ledgerOf({ events });
     const keep: Budget['keep'] = (reserved, amount) => {
-      told.push(`${reserved} ${amount && formatDecimal(amount)}`);
+      calls.push(`${reserved} ${amount && formatDecimal(amount)}`);
       return broken === 'budget' ? fails() : Promise.resolve();
     };
     const own = { name: 'b', label: 'b', budget: { keep } as Partial<Budget> as Budget };
-    const note = (text: string): void => void told.push(text);
+    const note = (text: string): void => void calls.push(text);
     const usage = isUsageKnown ? { text_words: 25 } : undefined;
     const job = { ...((await ledger.read(id)) as Job), usage };
     if (broken === 'ledger') ledger.events = fails;
     const allowances = (): Promise<Allowance[]> => Promise.resolve(Array<Allowance>(budgets).fill(own));
     await chargeUsage(job, { ledger, allowances, note });
-    return told;
+    return calls;
   };
 
   it.each<[string, JobEvent[]]>([
@@ -210,20 +210,25 @@ describe('the usage of speech', () => {
       [{ ...spoken, reservation: 'other' }, ended('rejected', 1), { ...spoken, attempt: 2 }, accepted],
     ],
   ])('replaces the reserved amount of %s in every budget', async (_, events) => {
-    expect(await told(events)).toEqual([`${mine} 2.5`, `${mine} 2.5`]);
+    expect(await callsAfter(events)).toEqual([`${mine} 2.5`, `${mine} 2.5`]);
   });
 
   it('changes no budget if nothing was reserved, or if the usage is unknown', async () => {
-    expect(await told([sending(1), accepted])).toEqual([]);
-    expect(await told([spoken, accepted], { isUsageKnown: false })).toEqual([]);
+    expect(await callsAfter([sending(1), accepted])).toEqual([]);
+    expect(await callsAfter([spoken, accepted], { isUsageKnown: false })).toEqual([]);
   });
 
   it('makes mgw print a note if the final amount cannot be determined or recorded, unless there is no budget', async () => {
     const events = [spoken, accepted];
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
-    expect(await told(events, { broken: 'budget' })).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
-    expect(await told(events, { broken: 'ledger' })).toEqual([text]);
-    expect(await told(events, { broken: 'ledger', budgets: 0 })).toEqual([]);
+    expect(await callsAfter(events, { broken: 'budget' })).toEqual([
+      `${mine} 2.5`,
+      text,
+      `${mine} 2.5`,
+      text,
+    ]);
+    expect(await callsAfter(events, { broken: 'ledger' })).toEqual([text]);
+    expect(await callsAfter(events, { broken: 'ledger', budgets: 0 })).toEqual([]);
   });
 });
 

@@ -9,20 +9,20 @@ import { inlineMedia, kindOf, type InlineMedia } from '../../src/jobs/inline-med
 import { fakeMp4 } from '../support/film.ts';
 
 let folder: string;
-let told: string[];
+let calls: string[];
 let lock: OutputLock;
 let media: InlineMedia;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'mgw-inline-'));
-  told = [];
+  calls = [];
   lock = await lockIn(folder);
   media = inlineMedia({
     lock: () => {
-      told.push('lock');
+      calls.push('lock');
       return Promise.resolve(lock);
     },
-    onBytes: (bytes) => told.push(String(bytes)),
+    onBytes: (bytes) => calls.push(String(bytes)),
   });
 });
 
@@ -61,7 +61,7 @@ describe('a media sink', () => {
       sha256: createHash('sha256').update('abc').digest('hex'),
     });
     expect(readFileSync(path).toString()).toBe('abc');
-    expect(told).toEqual(['lock', '1', '2', '3']);
+    expect(calls).toEqual(['lock', '1', '2', '3']);
     lock.release();
     expect(readdirSync(folder)).toEqual([]);
   });

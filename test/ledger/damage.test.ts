@@ -77,8 +77,8 @@ const stages: Stage[] = [
   { name: 'after the response was lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
 ];
 
-/** The state that a run left. The files are restored before they are damaged again. */
-interface Left {
+/** The state folder as a run left it. The files are restored before they are damaged again. */
+interface SavedRun {
   state: string;
   files: Map<string, Buffer>;
   /** The dependencies used by every rerun. */
@@ -86,7 +86,7 @@ interface Left {
   counted: Counted;
 }
 
-async function leave(stage: Stage, order: Order): Promise<Left> {
+async function saveRun(stage: Stage, order: Order): Promise<SavedRun> {
   const state = freshFolder();
   const counted = gateway(...stage.outcomes);
   await Promise.race([run(await depsWith(counted, state), order), counted.hanging]);
@@ -108,7 +108,7 @@ function isLog(path: string): boolean {
   return path.endsWith('.jsonl');
 }
 
-function putBack({ files }: Left): void {
+function putBack({ files }: SavedRun): void {
   for (const [path, bytes] of files) writeFileSync(path, bytes);
 }
 
@@ -117,9 +117,9 @@ function age(path: string): void {
   lutimesSync(path, 0, 0);
 }
 
-async function expectNothingSent(left: Left, stage: Stage, order: Order, what: string): Promise<void> {
-  const ran = await run(left.deps, order);
-  expect(left.counted.posts, what).toBe(0);
+async function expectNothingSent(saved: SavedRun, stage: Stage, order: Order, what: string): Promise<void> {
+  const ran = await run(saved.deps, order);
+  expect(saved.counted.posts, what).toBe(0);
   expect(stage.exits, what).toContain(ran.exit);
   if (ran.exit === 0) expect(ran.job?.handle, what).toBe('task_1');
 }
@@ -135,24 +135,24 @@ function reading(path: string, bytes: Buffer): string {
 }
 
 async function expectNothingSentWith(
-  left: Left,
+  saved: SavedRun,
   stage: Stage,
   order: Order,
   damage: (bytes: Buffer) => Iterable<Buffer>,
 ): Promise<void> {
-  for (const [path, bytes] of left.files) {
+  for (const [path, bytes] of saved.files) {
     const tried = new Set<string>();
     for (const damaged of damage(bytes)) {
       const read = reading(path, damaged);
       if (tried.has(read)) continue;
       tried.add(read);
-      putBack(left);
+      putBack(saved);
       writeFileSync(path, damaged);
       age(path);
-      await expectNothingSent(left, stage, order, `${path} with ${JSON.stringify(damaged.toString())}`);
+      await expectNothingSent(saved, stage, order, `${path} with ${JSON.stringify(damaged.toString())}`);
     }
     expect(tried.size).toBeGreaterThan(isLog(path) ? 4 : 0);
-    putBack(left);
+    putBack(saved);
   }
 }
 
@@ -180,21 +180,21 @@ describe.each(runs)('the job of a run (key: $key) that died $stage.name', ({ sta
   const order = orderOf({ key });
 
   it('is not sent again if its records are intact', async () => {
-    const left = await leave(stage, order);
-    putBack(left);
-    await expectNothingSent(left, stage, order, 'whole');
+    const saved = await saveRun(stage, order);
+    putBack(saved);
+    await expectNothingSent(saved, stage, order, 'whole');
   });
 
   it('is not sent again if any record is truncated at any byte', async () => {
-    await expectNothingSentWith(await leave(stage, order), stage, order, cuts);
+    await expectNothingSentWith(await saveRun(stage, order), stage, order, cuts);
   });
 
   it('is not sent again if any bit of any record is flipped', async () => {
-    await expectNothingSentWith(await leave(stage, order), stage, order, flips);
+    await expectNothingSentWith(await saveRun(stage, order), stage, order, flips);
   });
 
   it('is not sent again if any record is replaced by other content', async () => {
-    const left = await leave(stage, order);
+    const saved = await saveRun(stage, order);
     const odd: ((path: string) => void)[] = [
       (path) => writeFileSync(path, ''),
       (path) => writeFileSync(path, '{"v":2,"type":"prepared","crc":"00000000"}\n'),
@@ -203,14 +203,14 @@ describe.each(runs)('the job of a run (key: $key) that died $stage.name', ({ sta
       (path) => mkdirSync(path),
       (path) => expect(spawnSync('mkfifo', [path]).status).toBe(0),
     ];
-    for (const path of left.files.keys()) {
+    for (const path of saved.files.keys()) {
       for (const [kind, put] of odd.entries()) {
         rmSync(path, { recursive: true });
         put(path);
         age(path);
-        await expectNothingSent(left, stage, order, `${path} replaced by ${kind}`);
+        await expectNothingSent(saved, stage, order, `${path} replaced by ${kind}`);
         rmSync(path, { recursive: true });
-        putBack(left);
+        putBack(saved);
       }
     }
   });

@@ -399,7 +399,7 @@ it.each([undefined, 'boat'])(
 );
 
 // Random walks rarely reach this state.
-it('a job whose wrong handle was delivered and then taken back is open for its command again', async () => {
+it('a job is open for its command again after the user takes back a wrong handle that was delivered', async () => {
   const lost = new Submit('made and broke', 'well');
   for (const how of ['adopted', 'not-created', 'resubmit'] as const)
     await walk('boat', [

@@ -79,7 +79,7 @@ describe('an imported job', () => {
     }
   });
 
-  it('adds a linked file to a gallery in the form of a copy, not of a link', async () => {
+  it('copies a linked file into a gallery as a regular file, not as a link', async () => {
     const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret });
     writeFileSync(join(other.cwd, 'film.mp4'), secret);
     symlinkSync('film.mp4', join(other.cwd, 'loot.mp4'));

@@ -117,8 +117,8 @@ async function report(
   console.log(`seed ${plan.seed}: ${violations.join('; ')}`);
   if (values.trace) console.log(log.join('\n'));
   if (!isFirst) return;
-  const { plan: short, played: told } = await shrink(plan, violations, threads);
-  console.log(`The shortest schedule found that does it: ${told.violations.join('; ')}`);
-  console.log(told.log.map((line) => `  ${line}`).join('\n'));
+  const { plan: short, played: shortest } = await shrink(plan, violations, threads);
+  console.log(`The shortest schedule found that does it: ${shortest.violations.join('; ')}`);
+  console.log(shortest.log.map((line) => `  ${line}`).join('\n'));
   console.log(JSON.stringify(short));
 }

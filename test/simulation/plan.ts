@@ -9,7 +9,7 @@ export interface Plan {
   seed: number;
   commands: string[][];
   incidents: Incident[];
-  /** Whether an incident whose call is never made is reported. The calls of a drawn plan are guesses. */
+  /** Whether to report an incident whose call is never made. In a drawn plan, the calls are only guesses. */
   isExact?: boolean;
 }
 
@@ -92,8 +92,8 @@ const scenes: readonly (readonly [string[][], number])[] = [
 
 const stepsPerChange = 25;
 
-// The calls that decide which process owns a job, a name, a file or money, and the calls that others read these with.
-const turns = [
+// The calls that decide which process owns a job, a name, a file or money, and the calls that read the decision.
+const decisiveCalls = [
   ...['link claims/key.', 'link claims/take.', 'link claims/send.', 'stat claims/', 'unlink claims/'],
   ...['link jobs/', 'rename .jsonl', 'unlink jobs/', 'open jobs/', 'stat jobs/', 'readdir jobs'],
   ...['open index.log', 'stat index.log', 'open budgets/', 'link budgets/', 'write "claim":'],
@@ -128,10 +128,10 @@ export function planOf(seed: number): Plan {
   return { seed, commands: [...commands], incidents };
 }
 
-// Draws incidents that wait for each other, as those of most stories do.
+// Draws incidents that wait for each other, like those of most stories.
 function chainOf(processes: number, random: () => number): Incident[] {
   return Array.from({ length: 1 + Math.floor(random() * 5) }, () => {
-    const before = turns[Math.floor(random() * turns.length)] as string;
+    const before = decisiveCalls[Math.floor(random() * decisiveCalls.length)] as string;
     const process = 1 + Math.floor(random() * processes);
     if (random() < 0.3) return incidentAt(() => ({ process, before }), random);
     return { process, before, what: random() < 0.5 ? 'switch' : 'next starts' };

@@ -11,7 +11,7 @@ export interface Played {
   log: string[];
 }
 
-interface Told {
+interface PrintedDocument {
   exit_code?: number;
   job?: { id: string; key?: string; handle?: string; state: string };
   jobs?: { id: string; key?: string; handle?: string; state: string; request?: { prompt?: string } }[];
@@ -84,14 +84,14 @@ async function violationsOf({ commands, incidents, isExact }: Plan, machine: Mac
   const isRetried = commands.some((args) => args[1] === 'retry');
   if (!isRetried && !isCut && after.every(({ code }) => code === 0)) violations.push(...leftovers(machine));
   for (const { args, code, stdout } of after)
-    if (code !== 'killed') violations.push(...delivered(args, told(stdout), machine));
+    if (code !== 'killed') violations.push(...delivered(args, documentOf(stdout), machine));
   // Missed calls come last, because the first violation determines how a schedule is shrunk.
   return [...violations, ...(isExact === true ? missed : [])];
 }
 
-function told(stdout: string): Told {
+function documentOf(stdout: string): PrintedDocument {
   try {
-    return JSON.parse(stdout) as Told;
+    return JSON.parse(stdout) as PrintedDocument;
   } catch {
     return {};
   }
@@ -101,7 +101,7 @@ function told(stdout: string): Told {
 function isOver({ args, code, stdout }: Ended): boolean {
   // These commands are not repeated, because another retry, for example, would make another take.
   const isOnce = ['rm', 'prune', 'resolve', 'retry'].includes(args[1] ?? '');
-  return isOnce || code === 0 || code === exitOfFailure || told(stdout).exit_code === 0;
+  return isOnce || code === 0 || code === exitOfFailure || documentOf(stdout).exit_code === 0;
 }
 
 const exitOfFailure = 5;
@@ -113,7 +113,7 @@ const fitting = [0, 2, 3, 4, 6, 7, 8, 9, 10, 12, 'killed'];
 const longestMs = 15 * 60_000;
 
 function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
-  const { error, job } = told(stdout);
+  const { error, job } = documentOf(stdout);
   const shown = `mgw ${args.join(' ')} ended with ${code}: ${error?.message ?? stderr}`;
   const isFailing = args.some((arg) => arg.endsWith('storm'));
   if (code === exitOfFailure && isFailing)
@@ -132,7 +132,7 @@ function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
 // Reports exit 10 for any reason except an existing output. Unless the disk was full or the index lost, no other reason
 // is possible, because no process takes over a live process's output.
 function robbed({ args, code, stdout }: Ended): string[] {
-  const { error } = told(stdout);
+  const { error } = documentOf(stdout);
   return code === 10 && error?.code !== 'output_exists'
     ? [`its job was taken away: mgw ${args.join(' ')}: ${error?.message}`]
     : [];
@@ -160,7 +160,7 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
   for (let runs = 0; runs < 5; runs += 1) {
     ended = await machine.runOne(...args);
     violations.push(...oddEnd(ended));
-    const { error, job } = told(ended.stdout);
+    const { error, job } = documentOf(ended.stdout);
     if (ended.code === 0 || ended.code === exitOfFailure) return ended;
     // The budget is too small for the job, or the job was removed.
     if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
@@ -177,7 +177,7 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     } else if (ended.code !== 6 && ended.code !== 8) break;
   }
   violations.push(
-    `mgw ${args.join(' ')} is blocked: ${ended?.code} ${told(ended?.stdout ?? '').error?.message ?? ended?.stderr}`,
+    `mgw ${args.join(' ')} is blocked: ${ended?.code} ${documentOf(ended?.stdout ?? '').error?.message ?? ended?.stderr}`,
   );
   return ended as Ended;
 }
@@ -253,8 +253,8 @@ async function confirm(machine: Machine, ref: string, url: string): Promise<void
   await machine.runOne('video', 'c', 'status', ref, '--base-url', url, '--json');
 }
 
-async function jobsOf(machine: Machine): Promise<NonNullable<Told['jobs']>> {
-  return told((await machine.runOne('jobs', 'ls', '--json')).stdout).jobs ?? [];
+async function jobsOf(machine: Machine): Promise<NonNullable<PrintedDocument['jobs']>> {
+  return documentOf((await machine.runOne('jobs', 'ls', '--json')).stdout).jobs ?? [];
 }
 
 /** Returns the submissions that a command requests, named by key or else by prompt. */
@@ -339,7 +339,7 @@ function wholeFiles({ disk, traffic }: Machine): string[] {
   });
 }
 
-function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Machine): string[] {
+function delivered(args: string[], { exit_code, files = [] }: PrintedDocument, { disk }: Machine): string[] {
   if (isBatch(args)) {
     if (args[1] !== 'run') return [];
     const paths = clips.rows.map(({ id }) => `/home/${id}.mp4`);
@@ -356,7 +356,7 @@ function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Ma
  */
 async function budgets(machine: Machine, removals: number, isCut: boolean): Promise<string[]> {
   const { stdout } = await machine.runOne('budget', 'ls', '--json');
-  const [budget] = told(stdout).budgets ?? [];
+  const [budget] = documentOf(stdout).budgets ?? [];
   if (budget === undefined) return ['the budget is lost'];
   const charged = machine.traffic.created.length * price;
   const [spent, reserved] = [Number(budget.spent), Number(budget.reserved)];

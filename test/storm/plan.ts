@@ -18,7 +18,7 @@ export interface Plan {
   way: Way;
   /** Whether each command runs in a separate process, which a shell starts. */
   isOwnProcess: boolean;
-  /** For each of the intent's processes and each of its runs, the moment of the kill, or undefined for none. */
+  /** The moment at which each run is killed, by process and run; undefined for a run that is not killed. */
   kills: (Kill | undefined)[][];
 }
 

@@ -71,7 +71,7 @@ function bodyOfLast(gateway: FaultGateway): string {
   return gateway.submissions.at(-1)?.body ?? '';
 }
 
-/** The disk state that an interrupted run left. */
+/** The disk state after an interrupted run. */
 export interface Found {
   /** A description of the moment of the interruption. */
   where: string;

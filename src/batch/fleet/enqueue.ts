@@ -126,7 +126,7 @@ export async function enqueue(
   };
 }
 
-// Returns the rows for which nothing was accepted, so that removing them from the queue abandons nothing.
+// Returns the rows for which nothing was accepted, so that removing them from the queue abandons no task.
 async function unpaidRows(
   rows: readonly WaitingRow[],
   batch: string,
@@ -217,9 +217,7 @@ function newRow(
 ): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags, over } = row;
   const reason =
-    waitsFor.length > 0
-      ? `it waits for the row ${waitsFor.join(', ')}`
-      : 'it uses a frame from an earlier job';
+    waitsFor.length > 0 ? `it waits for ${waitsFor.join(', ')}` : 'it uses a frame from an earlier job';
   if (waitsFor.length > 0 || needsFrame(work))
     throw usageError(
       `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have the required video. Run the batch on each machine instead: mgw batch run`,

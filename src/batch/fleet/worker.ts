@@ -43,7 +43,7 @@ export class Worker {
   readonly #wakeBatch = new Map<string, () => void>();
   /** The time until which to skip each batch, in monotonic ms. */
   readonly #pausedUntil = new Map<string, number>();
-  /** The batches that rows in doubt have stopped, until the gateway accepts a row of them. */
+  /** The batches that stopped because of rows in doubt, and have had no row with a handle since. */
   readonly #inDoubt = new Set<string>();
   /** The options of each batch, as JSON, that the last search found. */
   readonly #latestHeads = new Map<string, string>();
@@ -127,7 +127,7 @@ export class Worker {
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
     try {
       while (!this.#isOver && !run.isOver && !this.#isOutdated(queued)) {
-        // Runs one row at a time until the gateway responds to one.
+        // Runs one row at a time until the gateway returns a handle.
         const isInDoubt = this.#inDoubt.has(queued.name);
         if (isInDoubt && !run.isIdle) await run.nextEnd();
         if (this.#claimedCount >= this.#options.concurrency) {

@@ -13,7 +13,7 @@ import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { outputOption, single, wholeNumber } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
-import { neededLimit, raisedTo } from '../../payment/reserve.ts';
+import { neededLimit, withRaisedLimit } from '../../payment/reserve.ts';
 import { isOverBudget } from '../output/plan.ts';
 import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, markOption, sidecarOption } from '../wait-options.ts';
@@ -150,7 +150,7 @@ async function openQueued(
     costs.set(key, reading);
     const cost = await reading;
     const limit = cost && neededLimit(error, cost);
-    return limit === undefined ? error : raisedTo(limit, error);
+    return limit === undefined ? error : withRaisedLimit(limit, error);
   };
   return { batch, plan, job, options: { ...rows, pace }, withNeededLimit };
 }

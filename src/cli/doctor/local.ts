@@ -74,8 +74,8 @@ export function checkStateFolder(folder: string): Promise<Check> {
 export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;
-  const what = count === 1 ? '1 event is waiting' : `${count} events are waiting`;
-  const detail = `${what} in ${path.join(folder, 'unwritten')} for the database`;
+  const what = count === 1 ? '1 event is' : `${count} events are`;
+  const detail = `${what} in ${path.join(folder, 'unwritten')}, not yet in the database`;
   return warn(
     'unwritten',
     detail,

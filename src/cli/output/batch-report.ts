@@ -29,7 +29,7 @@ import { showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
 import type { Job, JobFile } from '../../job.ts';
-import { neededLimit, raisedTo } from '../../payment/reserve.ts';
+import { neededLimit, withRaisedLimit } from '../../payment/reserve.ts';
 import { counted, printableLine } from '../../printable.ts';
 
 /** An unfinished row, and the command that continues it. */
@@ -234,7 +234,7 @@ export class BatchReport {
   #withLimit(stopError: MgwError, limit: string | undefined, budget: string | undefined): MgwError {
     if (limit === undefined) return stopError;
     const rest = `rest of ${this.#repeat.selection === undefined ? 'the batch' : 'this retry'}`;
-    if (budget === undefined) return raisedTo(limit, stopError, rest);
+    if (budget === undefined) return withRaisedLimit(limit, stopError, rest);
     const text = `${stopError.message} For the ${rest}: --budget ${budget}.`;
     return stopError.with({ next: withBudget(this.#restCommand(), budget) }, text);
   }
@@ -256,7 +256,7 @@ export class BatchReport {
     ];
     const isPaidAgain = this.#unpaid.isPaidAgain();
     const advice = isPaidAgain
-      ? 'Running the command again pays for those rows again: use --id only for the other rows.'
+      ? 'Running the command again pays for those rows again. To run only the other rows, use --id.'
       : 'Running the command again does not pay for those rows again.';
     const text = `${stopError.message} This run ${texts.join(' and ')}. ${advice}`;
     const canResume = stopError.retry === 'safe' || stopError.charged === 'maybe';

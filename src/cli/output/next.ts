@@ -71,7 +71,7 @@ function correctedCommand(error: MgwError, argv: readonly string[]): string[] | 
   );
 }
 
-// Returns the typed command with the content of a file in place of the file's name; undefined if the name occurs
+// Returns the typed command, changed to send the content of a file instead of its name. Undefined if the name occurs
 // more than once, or the command needs a shell that is not available.
 function commandReadingFile({ fileName }: MgwError, argv: readonly string[]): string[] | undefined {
   if (fileName === undefined) return undefined;

@@ -37,12 +37,12 @@ class ExportView {
 
   #ratings(): HTMLElement {
     const ratings = this.#marks.exported();
-    const said = `${ratings.length} ${ratings.length === 1 ? 'job has' : 'jobs have'} a rating or a note.`;
+    const countText = `${ratings.length} ${ratings.length === 1 ? 'job has' : 'jobs have'} a rating or a note.`;
     const saved = this.#data.save === undefined ? '' : ' They are already in the ledger.';
     const save = make('button', { type: 'button' }, 'Save ratings.json');
     save.disabled = ratings.length === 0;
     save.addEventListener('click', () => download('ratings.json', 'application/json', ratingsText(ratings)));
-    return make('section', {}, make('p', {}, said + saved), save, commandBox(this.#data.commands.rate));
+    return make('section', {}, make('p', {}, countText + saved), save, commandBox(this.#data.commands.rate));
   }
 
   #redo(): HTMLElement {
@@ -54,14 +54,14 @@ class ExportView {
     ].map(([value, text]) => make('option', { value }, text));
     const most = make('select', { 'aria-label': 'Rated' }, ...options);
     const seeds = make('input', { type: 'checkbox' });
-    const told = make('p', { role: 'status' });
+    const status = make('p', { role: 'status' });
     const save = make('button', { type: 'button' }, 'Save redo.jsonl');
     let lines: string[] = [];
     const count = (): void => {
       const rows = redoRows(this.#data.items, this.#marks.of, Number(most.value), seeds.checked);
       lines = rows.lines;
-      const left = rows.without.map((item) => `${nameOf(item)} (${item.noRedo ?? ''})`).join(', ');
-      told.textContent = `${lines.length} to make again.${left && ` Cannot be made again: ${left}.`}`;
+      const omitted = rows.without.map((item) => `${nameOf(item)} (${item.noRedo ?? ''})`).join(', ');
+      status.textContent = `${lines.length} to make again.${omitted && ` Cannot be made again: ${omitted}.`}`;
       save.disabled = lines.length === 0;
     };
     for (const input of [most, seeds]) input.addEventListener('change', count);
@@ -74,7 +74,7 @@ class ExportView {
       {},
       make('p', {}, 'Make again the jobs marked with x, and ', most, '.'),
       make('label', {}, seeds, ' with the same seeds'),
-      told,
+      status,
       save,
       commandBox(this.#data.commands.redo),
     );

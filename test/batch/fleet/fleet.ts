@@ -173,9 +173,9 @@ export class Fleet {
     const astray: string[] = [];
     for (let n = 0; n < this.#trial.rows; n += 1) {
       const row = bad.get(`row-${n}`);
-      const isTold =
+      const isReported =
         row !== undefined && row.state !== 'running' && row.state !== 'new' && row.next !== undefined;
-      if (!isTold && !this.#isWhole(n)) astray.push(`row-${n} ${JSON.stringify(row)}`);
+      if (!isReported && !this.#isWhole(n)) astray.push(`row-${n} ${JSON.stringify(row)}`);
     }
     const paid = [...this.gateway.charges].filter(([, times]) => times > 1);
     return {

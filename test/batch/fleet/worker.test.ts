@@ -584,7 +584,7 @@ describeFleet('in a fleet,', {}, (place) => {
       copyFileSync(file, copy);
       const { code, stderr } = await runHereAs(other, ['batch', 'run', copy, ...machines.output]);
       expect(code, stderr).toBe(12);
-      expect(stderr).toContain('Using --budget 1 from the last run.');
+      expect(stderr).toContain("Using the batch's last --budget: 1.");
       expect(gateway.charges.size).toBe(1);
       await runHereAs(other, ['batch', 'enqueue', copy]);
       expect(JSON.parse(await place.query('select head from mgw.batches'))).toMatchObject({ budget: '1' });
@@ -616,7 +616,7 @@ describeFleet('in a fleet,', {}, (place) => {
     expect(stderr).not.toContain('different file');
   });
 
-  it('a worker that five rows in doubt have stopped pauses again after each further row in doubt', async () => {
+  it('a worker stopped by five rows in doubt pauses again after each further row in doubt', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '1']);
     gateway.judge = () => ({ kind: 'lose' });
     // The test's clock is faster than the database's, so the lease must last longer than the pauses.
@@ -727,9 +727,9 @@ describeFleet('in a fleet,', {}, (place) => {
     const { child, result } = machines.machine(state).start(args);
     // The worker is now looking for rows.
     await expect.poll(() => existsSync(health)).toBe(true);
-    const isTold = text(child.stderr, /Retrying/);
+    const retryNote = text(child.stderr, /Retrying/);
     proxy.down();
-    await isTold;
+    await retryNote;
     proxy.up();
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(3)]);
     await expect.poll(rowsInQueue).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');

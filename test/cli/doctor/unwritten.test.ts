@@ -13,7 +13,7 @@ it("mgw doctor lists events that have not been written to a shared ledger's data
       await new UnwrittenEvents(folder, ledger).keep({ job: 'job_1', uid: 'u', line: '{}' });
     expect(checkUnwritten(folder)).toMatchObject({
       status: 'warn',
-      detail: expect.stringMatching(/^2 events are waiting/) as string,
+      detail: expect.stringMatching(/^2 events are in .*, not yet in the database$/) as string,
     });
   } finally {
     rmSync(folder, { recursive: true });

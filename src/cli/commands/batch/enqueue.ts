@@ -105,7 +105,7 @@ function outcomeOf(
     `${added} enqueued`,
     ...(queuedBefore > 0 ? [`${queuedBefore} already in the queue`] : []),
     ...(replaced > 0 ? [`${replaced} replaced`] : []),
-    ...(changed.length > 0 ? [`${changed.length} changed in the file; the queued version is kept`] : []),
+    ...(changed.length > 0 ? [`${changed.length} changed in the file (the queued version is kept)`] : []),
     ...(removed > 0 ? [`${removed} removed`] : []),
     ...(plan.bad > 0 ? [`${plan.bad} skipped`] : []),
   ];
@@ -155,8 +155,8 @@ export async function fleetOf(context: Context): Promise<FleetState> {
   );
 }
 
-// Returns the options of a new batch, and those to change if the batch is already in the queue: those of the command
-// line and of the file, but not those of the last run.
+// Returns the options of a new batch (`head`), and those to change if the batch is already in the queue (`overrides`).
+// Only options of the command line and of the file change a queued batch, not those of the last run.
 async function headsOf(
   context: Context,
   options: EnqueueOptions,

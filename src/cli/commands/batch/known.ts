@@ -80,7 +80,7 @@ async function recallNamed(
   if (known?.file === '-') throw stdinError(known);
   if (known !== undefined) return known;
   throw usageError(
-    `No batch named ${printableLine(nameOrFile, 100)} was run here. If it is a file: its name must end in .csv, .jsonl or .yaml, or use --format.`,
+    `No batch named ${printableLine(nameOrFile, 100)} was run here. If it is a file, rename it to end in .csv, .jsonl or .yaml, or use --format.`,
     ['mgw', 'batch', 'ls'],
   );
 }
@@ -131,7 +131,7 @@ export async function withLastBudget<T extends BatchOptions>(
   if (options.budget !== undefined) return options;
   const budget = await lastBudget(context, batch.name);
   if (budget === undefined) return options;
-  context.progress.note(`Using --budget ${budget} from the last run.`);
+  context.progress.note(`Using the batch's last --budget: ${budget}.`);
   return { ...options, budget };
 }
 

@@ -68,7 +68,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const exported = readExport(chunks, isStdin ? 'Standard input' : file, (text) => context.redact(text));
   const spool = await JobSpool.open();
   try {
-    // Import a job once, even if the file contains it twice: its chain of claims would refer to itself.
+    // Import a job once, even if the file contains it twice. Otherwise its chain of claims would refer to itself.
     const entries = new Map<string, Entry>();
     for await (const { value, place } of exported) {
       const { id, key } = importable(value, place, schema);
@@ -84,7 +84,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
 
 type EventsOf = (entry: Entry) => Promise<Importable['events']>;
 
-// Imports jobs that have all been checked.
+// Imports jobs. All of them have been checked before.
 async function importAll(context: Context, entries: readonly Entry[], eventsOf: EventsOf): Promise<Outcome> {
   const ledger = await context.ledger();
   const created = new Set<string>();
@@ -106,8 +106,8 @@ async function importAll(context: Context, entries: readonly Entry[], eventsOf: 
   return { json: { imported, ...(existing.length > 0 && { existing }) }, text: imported.join('\n') };
 }
 
-// Adds the reservations of the jobs that do not exist. Budgets come before jobs, so that an interrupted import reserves
-// too much rather than too little.
+// Adds the reservations of the jobs that this ledger lacks. Budgets come before jobs, so that an interrupted import
+// reserves too much rather than too little.
 async function importReservations(
   context: Context,
   ledger: Ledger,
@@ -136,8 +136,8 @@ async function otherHolder(ledger: Ledger, key: string | undefined, id: string):
   return holder?.id === id ? undefined : holder?.id;
 }
 
-// Creates the jobs that do not exist, oldest first, and yields every job. A job that was removed here returns without its
-// key if another job has the key now.
+// Creates the jobs that the ledger lacks, oldest first, and yields every job. Imports a job that was removed here without
+// its key if another job has the key now.
 async function* createAll(
   ledger: Ledger,
   entries: readonly Entry[],

@@ -157,7 +157,7 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
     case 'cut':
       return new MgwError('result_corrupt', `The response may be incomplete: ${end.why}.`, charged);
     case 'unreadable': {
-      const what = end.excerpt === '' ? 'is empty' : `contains no response: ${end.excerpt}`;
+      const what = end.excerpt === '' ? 'is empty' : `contains no response object: ${end.excerpt}`;
       const next = ['mgw', 'doctor'];
       return new MgwError('result_corrupt', `The gateway's reply ${what}.`, {
         charged: 'maybe',

@@ -78,7 +78,8 @@ async function queryOnce(
     ]);
     const found = await findJobHere(ref, deps, wordsOf('status', protocol), protocol);
     ({ job } = found);
-    if (found.protocol === undefined) throw usageError(`${ref} is a ${job.protocol} job.`, showCommand(job));
+    if (found.protocol === undefined)
+      throw usageError(`${ref} is a speech job, which has no task to query.`, showCommand(job));
     return await queryJob(job, found.protocol, deps);
   } catch (error) {
     return { job, error: toMgwError(error) };
