@@ -121,6 +121,14 @@ describe('a batch plan', () => {
     expect([await adviceOf('plan'), await adviceOf('retry', '--changed')]).toEqual([once, once]);
   });
 
+  it('names the fields of a speech row that are not in the specification', async () => {
+    const row = { protocol: 'tts', text: 'Hello', speaker: 'v', 'set.req_params.ssml': 'x' };
+    const { stderr } = await scene.batch('plan', scene.file('speech.jsonl', JSON.stringify(row)));
+    expect(stderr).toContain(
+      'speech.jsonl:1: Fields that are not in the specification are sent unchanged: req_params.ssml.',
+    );
+  });
+
   it('gives no advice about a value from a file, because it would show the value', async () => {
     const body = { model: 'vendor-h3-mini', prompt: 'x', duration: 5, aspect_ratio: '16:9', hidden: 1 };
     const bodyFile = scene.file('body.json', JSON.stringify(body));
