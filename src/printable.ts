@@ -83,3 +83,9 @@ function truncate(text: string, limit: number): string {
 export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
+
+/** Returns the first `max` texts as a list, with the number of the others: `a, b and 3 more`. */
+export function listOf(texts: readonly string[], max: number): string {
+  const shown = texts.slice(0, max).join(', ');
+  return texts.length > max ? `${shown} and ${texts.length - max} more` : shown;
+}

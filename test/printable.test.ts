@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { printable, printableLine } from '../src/printable.ts';
+import { listOf, printable, printableLine } from '../src/printable.ts';
 import { anyCharacter } from './support/any-character.ts';
 
 const anyText = fc.oneof(
@@ -101,4 +101,12 @@ describe('printableLine', () => {
       { numRuns: 1000 },
     );
   });
+});
+
+it.each([
+  [[], ''],
+  [['a', 'b'], 'a, b'],
+  [['a', 'b', 'c'], 'a, b and 1 more'],
+])('a list of at most two texts shows %j as "%s"', (texts, list) => {
+  expect(listOf(texts, 2)).toBe(list);
 });

@@ -157,8 +157,8 @@ export class Chains {
   ): { work: VideoWork; names: Set<string> } | undefined {
     if (isSpeech(work) || !isObject(job?.request)) return undefined;
     const placeholders = new Set(inputs.map((input) => placeholderOf(input).name));
-    const names = namesIn(work, job.request);
-    const own = namesIn(work, work.body);
+    const names = storedNames(work, job.request);
+    const own = storedNames(work, work.body);
     if (names.length !== own.length) return undefined;
     const paid = new Map(
       own.flatMap((name, index) => (placeholders.has(name) ? [[name, names[index] ?? '']] : [])),
@@ -170,7 +170,8 @@ export class Chains {
   }
 }
 
-function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
+/** Returns the stored names in a body's assets, in order. */
+export function storedNames({ protocol }: VideoWork, body: VideoWork['body']): string[] {
   const names: string[] = [];
   withAssets(protocol, body, (value) => {
     if (isStoredName(value)) names.push(value);
@@ -179,9 +180,11 @@ function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
   return names;
 }
 
-// Includes the input row's id in the hash. Otherwise, rows without ids that differ only in their inputs would have the
-// same name.
-function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
+/**
+ * Returns the placeholder for an input that does not exist. Its hash includes the input row's id. Otherwise, rows
+ * without ids that differ only in their inputs would have the same name.
+ */
+export function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
   const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
   const find = (): Promise<never> => Promise.reject(usageError(`${id} has no video yet.`));
   return { name: `sha256:${hash}.mp4${place === undefined ? '' : `#${place}`}`, find, read: find };

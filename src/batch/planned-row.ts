@@ -21,7 +21,7 @@ export type Work = VideoWork | SpeechWork;
 export type VideoWork = ComposedVideo;
 
 /** A request as `tts` would submit it. */
-export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<VideoWork, 'isFromFile'>;
+export type SpeechWork = ComposedSpeech & { protocol: 'tts' } & Pick<VideoWork, 'advice' | 'isFromFile'>;
 
 /** Whether a request is for speech. */
 export function isSpeech(work: Work): work is SpeechWork {

@@ -148,7 +148,8 @@ function cyclesOf(
   return texts;
 }
 
-function references({ kind, flags }: Row): { ref: string; field: string }[] {
+/** Returns a row's references to jobs and rows, with the field of each. */
+export function references({ kind, flags }: Row): { ref: string; field: string }[] {
   return rowFlags(kind)
     .filter((flag) => flag.isAsset)
     .flatMap((flag) => {

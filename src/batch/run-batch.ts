@@ -69,7 +69,7 @@ export async function readyRun(
 /**
  * Runs the chosen rows of a batch concurrently. Reads the manifest a second time if any rows are chosen.
  * @returns the error that stopped the run early; undefined if the run was complete or a signal stopped it
- * @throws MgwError if the manifest cannot be read and no row was started. After a row was started, returns the error,
+ * @throws MgwError if the manifest or a budget cannot be read and no row was started. After a row was started, returns the error,
  * because the run may have paid for rows.
  */
 export async function runBatch(
@@ -83,6 +83,7 @@ export async function runBatch(
   const { chosen, plan } = ready;
   const { chains } = plan;
   if (chosen.size === 0) return undefined;
+  await checkBudgets(ready, deps.job);
   const order = new RunOrder(chains.graph, chosen.values());
   const settle = async ({ planned: { id }, job, error }: RowEnd, state: RowState): Promise<void> => {
     if (!chains.graph.isNeeded(id)) return;
@@ -123,6 +124,12 @@ export async function runBatch(
     deps.plan.known?.write();
   }
   return run.stoppedBy;
+}
+
+// Reads the budgets before the first row, because every new row would fail with the same error.
+async function checkBudgets({ chosen }: ReadyRun, { allowances }: FlowDeps): Promise<void> {
+  if ([...chosen.values()].every(({ state }) => state === 'running')) return;
+  for (const { budget } of await allowances()) await budget.state();
 }
 
 /** A run, its waiting rows, and the cache of done rows. */

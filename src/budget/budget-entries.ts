@@ -10,8 +10,7 @@ import {
   Reservations,
 } from './reservations.ts';
 import { damagedError, openBudgetLog } from './file-budget.ts';
-import type { Per } from './budget.ts';
-import type { BudgetKind } from './file-budget.ts';
+import type { BudgetKind, Per } from './budget.ts';
 
 /** Reads a budget's file. @throws MgwError('local_io') if one of its lines is damaged. */
 export async function readBudgetFile(path: string): Promise<BudgetEntries> {

@@ -2,6 +2,24 @@ import type { Decimal } from '../decimal.ts';
 import type { Owner } from '../job.ts';
 
 /**
+ * The scope of a budget. A standing budget has a user-defined name and its own limit. The budget of a command or batch
+ * counts everything ever paid for that command or batch, and each run sets its limit.
+ */
+export type BudgetKind = 'standing' | 'command' | 'batch';
+
+/** Returns the name of a batch's own budget in records. */
+export function batchBudgetName(batch: string): string {
+  return `batch ${batch}`;
+}
+
+/** Returns the kind and name of a budget in an attempt's record; no name for the budget of the attempt's command. */
+export function recordedBudget(name: string): { kind: BudgetKind; name?: string } {
+  if (name === '--budget') return { kind: 'command' };
+  if (name.startsWith('batch ')) return { kind: 'batch', name: name.slice('batch '.length) };
+  return { kind: 'standing', name };
+}
+
+/**
  * The period of a limit, in UTC. A reservation counts in the period in which it was made. A limit without a period
  * never resets.
  */

@@ -3,7 +3,7 @@ import { join, dirname } from 'node:path';
 import type { Decimal } from '../decimal.ts';
 import { MgwError, messageOf } from '../errors.ts';
 import { type BudgetEvent, decodeBudgetLine, encodeBudgetEvent, Reservations } from './reservations.ts';
-import type { Budget, Charge, Decision, Limit, OutcomeOf, BudgetState } from './budget.ts';
+import type { Budget, BudgetKind, Charge, Decision, Limit, OutcomeOf, BudgetState } from './budget.ts';
 import { constants } from 'node:fs';
 import { open, stat, type FileHandle } from 'node:fs/promises';
 import { StringDecoder } from 'node:string_decoder';
@@ -165,12 +165,6 @@ function unusableError(path = 'memory', reason: string): MgwError {
   const text = `The budget file ${path} cannot be used: ${reason}. Nothing can be sent under this budget until the file is moved away. The budget then starts at 0, and a standing budget must be set again. "mgw spend --by budget" reports what was spent.`;
   return new MgwError('local_io', text, { retry: 'never', next: ['mv', path, `${path}.damaged`] });
 }
-
-/**
- * The scope of a budget. A standing budget has a user-defined name and its own limit. The budget of a command or batch
- * counts everything ever paid for that command or batch, and each run sets its limit.
- */
-export type BudgetKind = 'standing' | 'command' | 'batch';
 
 /** Returns the folder of all budgets of a kind, below the ledger's folder. */
 export function budgetFolder(ledgerFolder: string, kind: BudgetKind): string {

@@ -2,8 +2,17 @@ import { type Decimal, formatDecimal, parseDecimal, subtract } from '../decimal.
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLostError } from '../ledger/postgres/lease-keeper.ts';
-import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, BudgetState } from './budget.ts';
-import type { BudgetKind } from './file-budget.ts';
+import type {
+  Budget,
+  BudgetKind,
+  BudgetState,
+  Charge,
+  Decision,
+  Limit,
+  OutcomeOf,
+  Per,
+  Reservation,
+} from './budget.ts';
 import { parseOwner } from './reservations.ts';
 
 /** Dependencies of a {@link PostgresBudget}. */

@@ -1,7 +1,8 @@
 import { readdir } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
-import type { Budget, Limit, BudgetState } from '../budget/budget.ts';
-import { budgetFolder, type BudgetKind, budgetNames, budgetPath, openBudget } from '../budget/file-budget.ts';
+import type { Budget, BudgetKind, BudgetState, Limit } from '../budget/budget.ts';
+import { batchBudgetName, recordedBudget } from '../budget/budget.ts';
+import { budgetFolder, budgetNames, budgetPath, openBudget } from '../budget/file-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import { add, type Decimal, excess, parseAmount, zero } from '../decimal.ts';
@@ -15,7 +16,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import { priceOf } from './prices.ts';
 import { type FlowDeps, ledgerFolder } from './settings.ts';
-import { batchBudgetName, costOutsideBudget, recordedBudget } from './spend.ts';
+import { costOutsideBudget } from './spend.ts';
 
 /** The parts of a session needed to open a budget. */
 interface Sources {

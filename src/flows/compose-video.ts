@@ -10,7 +10,14 @@ import { listedModels, type Listing, recallModels } from './models.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
 import { withSettings } from './settings.ts';
 import type { Session } from './session.ts';
-import { type EarlierAssets, type NamedFiles, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
+import {
+  checkFrames,
+  type EarlierAssets,
+  type NamedFiles,
+  namedFiles,
+  type ReadLocalFile,
+  uploadFor,
+} from './uploads.ts';
 
 /** The parts of a request body, and options for composing it. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
@@ -102,6 +109,7 @@ export async function composeVideo(
     unlisted,
   );
   if (isChecked && (mayFill || body !== composed)) checkViolations(checks.check(body), body);
+  if (isChecked) checkFrames(protocol, body, files);
   const exchange = protocol.submission(body, { endpoint });
   const uploadOptions = { endpoint, checkAssets: parts.checkAssets, labels };
   const upload = uploadFor(session, protocol, body, files, uploadOptions);

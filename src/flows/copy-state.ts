@@ -5,7 +5,8 @@ import {
   writeBudgetRows,
 } from '../budget/budget-entries.ts';
 import type { BudgetEntries } from '../budget/reservations.ts';
-import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
+import { type BudgetKind, recordedBudget } from '../budget/budget.ts';
+import { budgetFolder, budgetPath } from '../budget/file-budget.ts';
 import { expensesOf } from '../budget/spend.ts';
 import { MgwError } from '../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../job.ts';
@@ -18,7 +19,6 @@ import { counted } from '../printable.ts';
 import { budgetsIn, budgetState } from './budgets.ts';
 import type { Session } from './session.ts';
 import { ledgerFolder } from './settings.ts';
-import { recordedBudget } from './spend.ts';
 
 /** The numbers of copied jobs and budgets, excluding those that were identical in the target. */
 export interface CopyCounts {

@@ -18,7 +18,7 @@ import { deliverFound } from './fetch.ts';
 import { protocolOf, recordedJobHere } from './find-job.ts';
 import { type FlowDeps, withSettings } from './settings.ts';
 import type { Session } from './session.ts';
-import { recordedBudget } from './spend.ts';
+import { recordedBudget } from '../budget/budget.ts';
 import { payAndDeliver, videoOrder, type VideoSubmission } from './submit-video.ts';
 import { uploadFor } from './uploads.ts';
 import { names } from '../ledger/names.ts';

@@ -1,6 +1,5 @@
 import { join } from 'node:path';
-import type { Budget } from '../budget/budget.ts';
-import type { BudgetKind } from '../budget/file-budget.ts';
+import type { Budget, BudgetKind } from '../budget/budget.ts';
 import { deadlineIn, type Clock, type Deadline } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';

@@ -5,8 +5,7 @@ import { requireBaseUrl, requireKey, resolveSettings, type Settings } from '../c
 import type { SettingFlags } from '../config/rules.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { parseStateUrl, type StateUrl } from '../state-url.ts';
-import type { Budget } from '../budget/budget.ts';
-import type { BudgetKind } from '../budget/file-budget.ts';
+import type { Budget, BudgetKind } from '../budget/budget.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import type { ObjectStore } from '../store/s3-store.ts';
 

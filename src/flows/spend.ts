@@ -1,4 +1,4 @@
-import type { BudgetKind } from '../budget/file-budget.ts';
+import { batchBudgetName } from '../budget/budget.ts';
 import { type Expense, expensesOf, groupsOf, type SpendGroup, type Sum, Sums } from '../budget/spend.ts';
 import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../decimal.ts';
 import { MgwError } from '../errors.ts';
@@ -33,18 +33,6 @@ export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Prom
     }
   }
   return { groups: [...groups].sort(([one], [other]) => (one < other ? -1 : 1)), total };
-}
-
-/** Returns the name of a batch's own budget in records. */
-export function batchBudgetName(batch: string): string {
-  return `batch ${batch}`;
-}
-
-/** Returns the kind and name of a budget in an attempt's record; no name for the budget of the attempt's command. */
-export function recordedBudget(name: string): { kind: BudgetKind; name?: string } {
-  if (name === '--budget') return { kind: 'command' };
-  if (name.startsWith('batch ')) return { kind: 'batch', name: name.slice('batch '.length) };
-  return { kind: 'standing', name };
 }
 
 /**

@@ -134,11 +134,7 @@ export function uploadFor(
     labels?: ReadonlyMap<string, string>;
   } = {},
 ): (() => Promise<Exchange>) | undefined {
-  const names = new Set<string>();
-  withAssets(protocol, body, (value) => {
-    if (isStoredName(value)) names.add(value);
-    return value;
-  });
+  const names = storedAssets(protocol, body);
   if (names.size === 0 && !checkAssets) return undefined;
   return async () => {
     const urls = new Map<string, string>();
@@ -156,6 +152,20 @@ export function uploadFor(
   };
 }
 
+function storedAssets(protocol: Protocol, body: JsonObject): Set<string> {
+  const names = new Set<string>();
+  withAssets(protocol, body, (value) => {
+    if (isStoredName(value)) names.add(value);
+    return value;
+  });
+  return names;
+}
+
+/** Checks that each frame in a body is in `files`. @throws MgwError('usage') if a frame was named by its hash. */
+export function checkFrames(protocol: Protocol, body: JsonObject, files: LocalFiles): void {
+  for (const name of storedAssets(protocol, body)) if (name.includes('#')) frameReader(name, files);
+}
+
 async function noteReachProblems(session: Session, urls: readonly string[]): Promise<void> {
   const { reachProblem } = await import('./open-stores.ts');
   const { hostname: gateway } = (await session.gateway()).baseUrl;
@@ -171,17 +181,18 @@ async function urlOf(store: Store | undefined, name: string, files: LocalFiles):
   const isFrame = name.includes('#');
   if (read === undefined && !isFrame) return store.url(name);
   // The name in the body identifies an earlier job's video. A frame of it, or another copy, has different bytes.
-  const content = await frameOf(name, read);
+  const content = await frameReader(name, files)();
   const path = isFrame ? 'frame.png' : name;
   return store.url(storedName(path, content), () => Promise.resolve(content));
 }
 
 async function base64Of(name: string, files: LocalFiles): Promise<string> {
-  return Buffer.from(await frameOf(name, files.get(name))).toString('base64');
+  return Buffer.from(await frameReader(name, files)()).toString('base64');
 }
 
-function frameOf(name: string, read: (() => Promise<Uint8Array>) | undefined): Promise<Uint8Array> {
-  if (read !== undefined) return read();
+function frameReader(name: string, files: LocalFiles): () => Promise<Uint8Array> {
+  const read = files.get(name);
+  if (read !== undefined) return read;
   throw usageError(
     `${name} is a frame of an earlier job. Run the original command, which refers to that job, again.`,
   );

@@ -65,7 +65,7 @@ export class Connections {
    * sent), `sent` if a connection without TLS was accepted and then reset, or the error of `onConnected`.
    */
   first: Promise<Socket> | undefined;
-  /** The proxy, or '' for none; set when the first connection is started. */
+  /** The proxy (see {@link ProxySetting.text}), or '' for none; set when the first connection is started. */
   proxy = '';
   /** The error if the proxy cannot be used; set when the first connection is started. */
   proxyProblem: Error | undefined;
@@ -165,7 +165,7 @@ export class Connections {
   #openerFor(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';
     const route = isTunnel ? this.#proxyRoute : undefined;
-    this.proxy = route?.address ?? '';
+    this.proxy = route?.text ?? '';
     this.proxyProblem = route?.problem;
     const connector = isTunnel ? connect : this.#track(this.#undici.buildConnector(connect));
     return (target, callback) => {
@@ -234,8 +234,9 @@ export class Connections {
     const [, status] = /^Proxy response \((\d+)\)/.exec(messageOf(error)) ?? [];
     const message = deadline.hasPassed
       ? `no connection to ${this.#url.host} within ${timeoutMs / 1000} s`
-      : status && `the proxy ${new URL(this.proxy).host} refused the tunnel with HTTP ${status}`;
-    return TransportError.unsent(message ? new Error(message, { cause: error }) : error, this.#url);
+      : status && `the proxy refused the tunnel with HTTP ${status}`;
+    const cause = message ? new Error(message, { cause: error }) : error;
+    return TransportError.unsent(cause, this.#url, this.proxyProblem ? '' : this.proxy);
   }
 }
 

@@ -133,6 +133,8 @@ export function isLoopback(host: string): boolean {
 export interface ProxySetting {
   /** The proxy's URL. */
   address: string;
+  /** The proxy's URL without its credentials, and the name of its variable. */
+  text: string;
   /** The error if the proxy cannot be used; `address` is then a placeholder. */
   problem?: Error;
 }
@@ -149,9 +151,12 @@ export function proxyFor(url: URL): ProxySetting | undefined {
   if (value === '') return undefined;
   const address = value.includes('://') ? value : `http://${value}`;
   const problem = proxyProblem(address);
-  if (problem === undefined) return { address };
+  if (problem === undefined) {
+    const { protocol, host } = new URL(address);
+    return { address, text: `${protocol}//${host} (from ${name})` };
+  }
   const error = Object.assign(new Error(`${name} ${problem}`), { code: 'MGW_PROXY' });
-  return { address: 'http://proxy.invalid', problem: error };
+  return { address: 'http://proxy.invalid', text: name, problem: error };
 }
 
 // Does not quote the address, because it may contain a password.

@@ -32,15 +32,19 @@ export class TransportError extends Error {
     return ['certificate', 'private_address', 'proxy'].includes(this.reason);
   }
 
-  /** Returns the error for a connection that could not be made. */
-  static unsent(cause: unknown, url: URL): TransportError {
+  /**
+   * Returns the error for a connection that could not be made.
+   * @param proxy the proxy without its credentials; '' for none
+   */
+  static unsent(cause: unknown, url: URL, proxy = ''): TransportError {
     if (cause instanceof TransportError) return cause;
     const reason = reasonOf(cause);
+    const via = proxy === '' ? '' : ` through the proxy ${proxy}`;
     const hint = reason === 'certificate' ? ': the certificate is not valid' : '';
     return new TransportError(
       'unsent',
       reason,
-      `cannot reach ${url.host}${hint}: ${causeText(cause)}`,
+      `cannot reach ${url.host}${via}${hint}: ${causeText(cause)}`,
       cause,
     );
   }

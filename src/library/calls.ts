@@ -1,7 +1,6 @@
 import { resolve } from 'node:path';
 import { abortWith, deadlineIn, systemClock, type Deadline, parseDuration } from '../clock.ts';
-import type { Budget } from '../budget/budget.ts';
-import type { BudgetKind } from '../budget/file-budget.ts';
+import type { Budget, BudgetKind } from '../budget/budget.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError, usageError, messageOf } from '../errors.ts';

@@ -27,7 +27,7 @@ import { speak } from '../flows/speak.ts';
 import type { Job } from '../job.ts';
 import type { JsonObject } from '../json.ts';
 import { absoluteOutput } from '../store-url.ts';
-import { adviseOnSpeech, composeSpeech } from '../speech/compose.ts';
+import { composeSpeech } from '../speech/compose.ts';
 
 const orderNames: Record<keyof UncheckedVideo, true> = {
   protocol: true,
@@ -165,7 +165,7 @@ async function speakText(
   const fields = { speaker, format, sampleRate, check, set: setsOf(jsonObject(params, 'params')) };
   const target = typeof output === 'string' ? output : undefined;
   const speech = composeSpeech(text, target, fields, settings);
-  for (const note of adviseOnSpeech(speech.body)) call.session.note(note);
+  for (const note of speech.advice) call.session.note(note);
   const { force = false, sidecar = false, mark }: Partial<SpeechOrder> = order;
   const budget = amountText(order.budget);
   const submission = { output, force, sidecar, mark, fresh, deadline, key, budget };

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import { otherKeyError, resolveCommand } from '../jobs/errors.ts';
-import { printableLine } from '../printable.ts';
+import { listOf, printableLine } from '../printable.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Call } from './calls.ts';
 import {
@@ -164,9 +164,8 @@ function doubtAnswer({ doubts }: CheckedBatch): Answer | undefined {
 const maxNamed = 5;
 
 function unknownRows(rows: readonly RowInDoubt[]): MgwError {
-  const rowTexts = rows.slice(0, maxNamed).map(({ id, job }) => `${printableLine(id, 60)} (${job.id})`);
-  const more = rows.length > maxNamed ? `, and ${rows.length - maxNamed} more` : '';
-  const text = `The requests of these rows were submitted as other jobs, and may have been charged: ${rowTexts.join(', ')}${more}. Nothing was sent. The user can check whether the tasks exist, and resolve each job.`;
+  const rowTexts = rows.map(({ id, job }) => `${printableLine(id, 60)} (${job.id})`);
+  const text = `The requests of these rows were submitted as other jobs, and may have been charged: ${listOf(rowTexts, maxNamed)}. Nothing was sent. The user can check whether the tasks exist, and resolve each job.`;
   const next = rows[0] && resolveCommand(rows[0].job);
   return new MgwError('submit_unknown', text, { charged: 'no', retry: 'never', next });
 }

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { listOf } from '../printable.ts';
 import type { Json, JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
 import { longName, violation } from './compose.ts';
@@ -123,10 +124,7 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
       : [],
   );
   if (fields.length === 0) return [];
-  const more = fields.length > maxUnlisted ? ` and ${fields.length - maxUnlisted} more` : '';
-  return [
-    `Fields that are not in the specification are sent unchanged: ${fields.slice(0, maxUnlisted).join(', ')}${more}.`,
-  ];
+  return [`Fields that are not in the specification are sent unchanged: ${listOf(fields, maxUnlisted)}.`];
 }
 
 // Returns a similar field name in the same object, or the path of a similar field or flag elsewhere. Names inside lists

@@ -98,7 +98,8 @@ async function readResponseBody(
   const type = streamed.headers['content-type'] ?? '';
   const body = withIdleTimeout(streamed.body, limits);
   const readDocument = documentReader(onText, streamed.clean);
-  const end = await orCut(readEventsOrDocument(body, /json|html/i.test(type), readDocument, onText));
+  const stream = new ResponseStream(onText);
+  const end = await orCut(readEventsOrDocument(body, /json|html/i.test(type), readDocument, stream));
   streamed.close();
   return end;
 }
@@ -111,16 +112,16 @@ async function readEventsOrDocument(
   body: AsyncGenerator<Uint8Array, void>,
   isDocument: boolean,
   readDocument: (body: AsyncIterable<Uint8Array>) => Promise<ResponseEnd>,
-  onText: (text: string) => void,
+  stream: ResponseStream,
 ): Promise<ResponseEnd> {
   for (;;) {
     const next = await body.next();
-    if (next.done === true) return isDocument ? readDocument(body) : new ResponseStream(onText).finish();
+    if (next.done === true) return isDocument ? readDocument(body) : stream.finish();
     // Skip white space and the bytes of a byte order mark.
     const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
     if (first === undefined) continue;
     const whole = withFirst(next.value, body);
-    return /[{[<]/.test(first) ? readDocument(whole) : readEvents(whole, onText);
+    return /[{[<]/.test(first) ? readDocument(whole) : readEvents(whole, stream);
   }
 }
 
@@ -161,11 +162,7 @@ function documentReader(
   };
 }
 
-async function readEvents(
-  body: AsyncIterable<Uint8Array>,
-  onText: (text: string) => void,
-): Promise<ResponseEnd> {
-  const stream = new ResponseStream(onText);
+async function readEvents(body: AsyncIterable<Uint8Array>, stream: ResponseStream): Promise<ResponseEnd> {
   for await (const chunk of body) {
     stream.push(chunk);
     if (stream.end !== undefined) return stream.end;
@@ -187,6 +184,8 @@ export class ResponseStream {
   /** The end of the response, if known. */
   end: ResponseEnd | undefined;
   readonly #onText: (text: string) => void;
+  // The body, until its first event or comment arrives.
+  #plainText: string | undefined = '';
   readonly #decoder = new TextDecoder();
   // The text of each part, by the part's position.
   readonly #parts = new Map<string, { text: string; isDone: boolean }>();
@@ -196,7 +195,11 @@ export class ResponseStream {
   #refusal = '';
   #length = 0;
   readonly #parser = createParser({
-    onEvent: ({ event, data }) => this.#handle(readEvent(event, data)),
+    onEvent: ({ event, data }) => {
+      this.#plainText = undefined;
+      this.#handle(readEvent(event, data));
+    },
+    onComment: () => (this.#plainText = undefined),
     onError: ({ type }) => {
       if (type === 'max-buffer-size-exceeded') this.end ??= { kind: 'cut', why: 'an event is too large' };
     },
@@ -208,14 +211,23 @@ export class ResponseStream {
     this.#onText = onText;
   }
 
-  /** Processes the next bytes. */
-  push(chunk: Uint8Array): void {
-    if (this.end === undefined) this.#parser.feed(this.#decoder.decode(chunk, { stream: true }));
+  /** Processes the next bytes; undefined at the end of the body. */
+  push(chunk: Uint8Array | undefined): void {
+    if (this.end !== undefined) return;
+    const text = this.#decoder.decode(chunk, { stream: chunk !== undefined });
+    if (this.#plainText !== undefined && this.#plainText.length <= maxEventBytes) this.#plainText += text;
+    this.#parser.feed(text);
   }
 
   /** Ends the stream. The last event may lack its empty line. Without a terminal event, the end is `cut`. */
   finish(): ResponseEnd {
-    if (this.end === undefined) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
+    this.push(undefined);
+    if (this.end === undefined) this.#parser.feed('\n\n');
+    // Text without any event may be an answer that was paid for, so it is passed on.
+    if (this.#plainText?.trim() && this.end === undefined) {
+      this.#onText(this.#plainText);
+      return { kind: 'unreadable', excerpt: 'it is plain text' };
+    }
     return this.end ?? { kind: 'cut', why: 'the stream ended without its last event' };
   }
 

@@ -32,7 +32,8 @@ export interface SpeechFields {
 }
 
 /**
- * Returns the checked body of a request that speaks text into `target`.
+ * Returns the checked body of a request that speaks text into `target`, and advice about its fields that are not in the
+ * specification.
  * @throws MgwError('usage') listing every invalid field.
  */
 export function composeSpeech(
@@ -40,7 +41,7 @@ export function composeSpeech(
   target: string | undefined,
   fields: SpeechFields,
   settings: Settings,
-): { body: JsonObject; format: SpeechFormat; sampleRate: number } {
+): { body: JsonObject; format: SpeechFormat; sampleRate: number; advice: string[] } {
   const chosen = formatFor(fields.format, target, settings.ttsFormat.value);
   const body = bodyOf(text, chosen, fields, settings);
   // --set takes precedence over --format.
@@ -53,7 +54,8 @@ export function composeSpeech(
   const violations = fields.check === false ? [] : checkSpeech(body);
   if (violations.length > 0) throw usageError(violationMessage(violations.map(withoutFileContent)));
   const rate = at(body, 'req_params.audio_params.sample_rate');
-  return { body, format, sampleRate: typeof rate === 'number' ? rate : defaultRate };
+  const sampleRate = typeof rate === 'number' ? rate : defaultRate;
+  return { body, format, sampleRate, advice: adviseOfUnlisted(schema, body) };
 }
 
 function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, settings: Settings): JsonObject {
@@ -116,11 +118,6 @@ export const schema: BodySchema = withDescriptions(
 /** Returns every rule of specification 2.6 that a body breaks; empty if it may be sent. */
 export function checkSpeech(body: JsonObject): Violation[] {
   return checkShape(schema, body, speechFlags);
-}
-
-/** Returns a note about the fields of a speech body that are not in the specification, if there are any. */
-export function adviseOnSpeech(body: JsonObject): string[] {
-  return adviseOfUnlisted(schema, body);
 }
 
 /** The format of speech in the request and in the file. */

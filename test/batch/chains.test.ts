@@ -171,6 +171,19 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
+  it('is still done if it was paid for before the job of its input was removed', async () => {
+    const intro = ['intro', '-m', 'veo-3', '--duration', '8', '--key', 'intro', '-o', scene.at('intro.mp4')];
+    await runHereAs(scene.user, ['video', 'a', 'submit', ...intro, '--poll-interval', '10ms']);
+    const file = scene.file('m.csv', story(['s2', '@intro:last']));
+    expect((await scene.batch('run', file)).code).toBe(0);
+    expect((await runHereAs(scene.user, ['jobs', 'rm', '@intro', '--force'])).code).toBe(0);
+    expect((await scene.read('plan', file)).batch).toMatchObject({ states: { done: 1 }, bad: 0 });
+    expect((await scene.batch('run', file)).code).toBe(0);
+    scene.file('m.csv', story(['s2', '@intro:last'], ['s3', '@intro:last']));
+    expect((await scene.batch('run', file)).stderr).toContain('m.csv:3: No such job: @intro');
+    expect(scene.charges()).toEqual({ intro: 1, s2: 1 });
+  });
+
   it('is reported as changed rather than stale if the rest of its request also differs', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });

@@ -121,6 +121,21 @@ describe('a batch plan', () => {
     expect([await adviceOf('plan'), await adviceOf('retry', '--changed')]).toEqual([once, once]);
   });
 
+  it('names the fields of a speech row that are not in the specification', async () => {
+    const row = { protocol: 'tts', text: 'Hello', speaker: 'v', 'set.req_params.ssml': 'x' };
+    const { stderr } = await scene.batch('plan', scene.file('speech.jsonl', JSON.stringify(row)));
+    expect(stderr).toContain(
+      'speech.jsonl:1: Fields that are not in the specification are sent unchanged: req_params.ssml.',
+    );
+  });
+
+  it('refuses a frame that is named by its hash', async () => {
+    const image = `sha256:${'a'.repeat(64)}.mp4#last`;
+    const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat', image };
+    const { code, stderr } = await scene.batch('plan', scene.file('frame.jsonl', JSON.stringify(row)));
+    expect([code, stderr]).toEqual([2, expect.stringContaining('is a frame of an earlier job')]);
+  });
+
   it('gives no advice about a value from a file, because it would show the value', async () => {
     const body = { model: 'vendor-h3-mini', prompt: 'x', duration: 5, aspect_ratio: '16:9', hidden: 1 };
     const bodyFile = scene.file('body.json', JSON.stringify(body));

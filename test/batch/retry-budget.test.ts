@@ -1,4 +1,6 @@
+import { readFileSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { budgetPath } from '../../src/budget/file-budget.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { type BatchJson, clips, openScene, type Scene } from './scene.ts';
 
@@ -51,6 +53,22 @@ it('a retry stopped by its budget suggests the same command if that pays for no 
   expect(error?.next).not.toContain('--id');
   expect(await runHereAs(scene.user, error?.next.slice(1) ?? [])).toMatchObject({ code: 0 });
   expect(charges()).toEqual({ 'a boat': 2, 'a cat': 2, 'a dog': 2 });
+});
+
+it('a damaged budget is reported once, and no row is started', async () => {
+  const rows = [
+    ['a', 'a boat'],
+    ['b', 'a cat'],
+    ['c', 'a dog'],
+  ] as [string, string][];
+  const file = scene.file('m.csv', clips(...rows.slice(0, 1)));
+  await scene.batch('run', file, '--budget', '9');
+  const budget = budgetPath(scene.user.env['MGW_STATE_DIR'] ?? '', 'batch', 'm');
+  writeFileSync(budget, readFileSync(budget, 'utf8').replace('"amount":"1', '"amount":"7'));
+  scene.file('m.csv', clips(...rows));
+  const { code, stderr } = await scene.batch('run', file, '--budget', '9');
+  expect([code, stderr.match(/budget file/g)]).toEqual([10, ['budget file']]);
+  expect(charges()).toEqual({ 'a boat': 1 });
 });
 
 it('a retry by id suggests a budget for all its rows, and for no other row of the batch', async () => {

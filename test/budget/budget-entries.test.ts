@@ -2,7 +2,7 @@ import pg from 'pg';
 import { expect, it } from 'vitest';
 import type { Limit } from '../../src/budget/budget.ts';
 import { readBudgetRows, writeBudgetRows } from '../../src/budget/budget-entries.ts';
-import type { BudgetKind } from '../../src/budget/file-budget.ts';
+import type { BudgetKind } from '../../src/budget/budget.ts';
 import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import type { BudgetEntries } from '../../src/budget/reservations.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';

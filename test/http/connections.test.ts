@@ -315,10 +315,12 @@ describe('a proxy set in the environment', () => {
     'leaves the request unsent and is reported in the error if it refuses with %i',
     async (status) => {
       const refusing = await proxy(0, status);
-      vi.stubEnv('HTTPS_PROXY', refusing.url);
+      vi.stubEnv('HTTPS_PROXY', refusing.url.replace('//', '//user:secret@'));
       const error = await failure(open('https://gateway.test'));
       expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
-      expect(error.message).toContain(`refused the tunnel with HTTP ${status}`);
+      expect(error.message).toBe(
+        `cannot reach gateway.test through the proxy ${refusing.url} (from HTTPS_PROXY): the proxy refused the tunnel with HTTP ${status}`,
+      );
     },
   );
 

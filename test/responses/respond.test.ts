@@ -126,6 +126,13 @@ test.each<[string, string, string]>([
   expect(await endOf(200, text, { 'content-type': type })).toEqual({ kind: 'unreadable', excerpt });
 });
 
+test('a reply of plain text is passed on as it is, and is not accepted as a response', async () => {
+  const { gateway, client } = nockGateway();
+  gateway.post('/v1/responses').reply(200, 'Hello,\nworld: é', { 'content-type': 'text/plain' });
+  const end = { kind: 'unreadable', excerpt: 'it is plain text' };
+  expect(await call(client)).toEqual({ end, text: 'Hello,\nworld: é' });
+});
+
 test('the error for a document that is not a response contains the beginning of the document', async () => {
   const why = 'the response is not marked as completed: {"hello":"world"}';
   expect(await endOf(200, '{"hello":"world"}')).toEqual({ kind: 'cut', why });
@@ -133,6 +140,8 @@ test('the error for a document that is not a response contains the beginning of 
 
 test.each<[string, string, string, RegExp]>([
   ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
+  ['a stream that ends in its first event', 'data: {"type":"respo', 'text/event-stream', /last event/],
+  ['a stream of comments', ': ping\n\n: ping\n\n', 'text/event-stream', /last event/],
 ])('mgw responses does not accept %s as a complete response', async (_, text, type, why) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'cut',

@@ -63,13 +63,7 @@ async function checkRoute(url: URL, timeoutMs: number): Promise<Check[]> {
   const dns = hasHostName ? [await checkDns(hostOf(url))] : [];
   const hasNoAddress = dns.some(({ status }) => status === 'fail');
   const connection = await pendingConnection;
-  return [checkProxy(proxy), ...dns, hasNoAddress ? skip('connection', 'no address') : connection];
-}
-
-function checkProxy(proxy: string): Check {
-  if (proxy === '') return ok('proxy', 'none');
-  const { protocol, host } = new URL(proxy);
-  return ok('proxy', `${protocol}//${host} (from the environment)`);
+  return [ok('proxy', proxy || 'none'), ...dns, hasNoAddress ? skip('connection', 'no address') : connection];
 }
 
 function checkDns(host: string): Promise<Check> {

@@ -22,6 +22,7 @@ import {
   isOverBudget,
   failureText,
 } from './plan.ts';
+import { recordedBudget } from '../../budget/budget.ts';
 import { add, type Decimal, formatDecimal, parseDecimal, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { commandWithGlobals } from '../../flows/next.ts';
@@ -167,7 +168,8 @@ export class BatchReport {
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
     const limit = neededLimit(stopError, this.#unpaid.cost);
-    const budget = stopError?.budget?.name.startsWith('batch ') ? limit : undefined;
+    const isOfBatch = recordedBudget(stopError?.budget?.name ?? '').kind === 'batch';
+    const budget = isOfBatch ? limit : undefined;
     const unfinished = this.#unfinished
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));

@@ -1,3 +1,4 @@
+import { recordedBudget } from '../../budget/budget.ts';
 import { add, formatDecimal, parseDecimal } from '../../decimal.ts';
 import type { ErrorCode, MgwError } from '../../errors.ts';
 import { alternativeOutput } from '../../flows/next.ts';
@@ -63,8 +64,9 @@ function correctedCommand(error: MgwError, argv: readonly string[]): string[] | 
       ? withCorrectedFlag(argv, ['-o', '--output'], (path) => alternativeOutput(error, path))
       : undefined;
   if (output !== undefined) return output;
-  const { name, limit, exceeded_by: excess } = budget ?? {};
-  if (name !== '--budget' && !(name?.startsWith('batch ') && next?.[1] !== 'batch')) return undefined;
+  const { name = '', limit, exceeded_by: excess } = budget ?? {};
+  const { kind } = recordedBudget(name);
+  if (kind === 'standing' || (kind === 'batch' && next?.[1] === 'batch')) return undefined;
   if (limit === undefined || excess === undefined) return undefined;
   return withCorrectedFlag(argv, ['--budget'], () =>
     formatDecimal(add(parseDecimal(limit), parseDecimal(excess))),

@@ -3,7 +3,6 @@ import { type Batch, type Plan } from '../../batch/plan.ts';
 import {
   existsText,
   isChangedInProgress,
-  isSpeech,
   labelOf,
   type PlannedRow,
   kindOf,
@@ -42,7 +41,7 @@ export function advicePrinter(
 ): (planned: Pick<PlannedRow, 'row' | 'work'>) => void {
   const printed = new Set<string>();
   return ({ row: { line }, work }) => {
-    for (const message of isSpeech(work) ? [] : work.advice) {
+    for (const message of work.advice) {
       if (!printed.has(message)) progress.note(problemText(file, { line, message: asField(message) }));
       printed.add(message);
     }

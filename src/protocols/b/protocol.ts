@@ -8,6 +8,7 @@ import {
   type SubmitVerdict,
 } from '../../exchange.ts';
 import { textAt, type JsonObject, at, type Json, parseCutJson } from '../../json.ts';
+import { listOf } from '../../printable.ts';
 import type { Protocol, Quantity, ListingUse, Violation } from '../protocol.ts';
 import { withReturnUsage } from './ext-info.ts';
 import { flags } from './flags.ts';
@@ -135,8 +136,7 @@ function unknownModel(name: string, models: readonly Model[]): Violation {
 }
 
 function listSome(values: readonly string[]): string {
-  const listed = values.slice(0, maxListed).map(shownValue).join(', ');
-  return values.length > maxListed ? `${listed} and ${values.length - maxListed} more` : listed;
+  return listOf(values.map(shownValue), maxListed);
 }
 
 type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';

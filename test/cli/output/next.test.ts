@@ -96,6 +96,18 @@ describe('the next command after an error', () => {
     ],
     [
       'budget',
+      { budget: { ...budget, name: 'batch clips' }, next: ['mgw', 'spend'] },
+      'submit --budget 5',
+      'submit --budget 5.7',
+    ],
+    [
+      'budget',
+      { budget: { ...budget, name: 'batch clips' }, next: ['mgw', 'batch', 'retry'] },
+      'submit --budget 5',
+      'batch retry',
+    ],
+    [
+      'budget',
       { budget: { ...budget, name: 'clips' }, next: ['mgw', 'spend'] },
       'submit --budget 5',
       'spend',

@@ -15,7 +15,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import { advicePrinter, planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
 import { sidecarOption } from '../../wait-options.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
-import { counted, printableLine } from '../../../printable.ts';
+import { counted, listOf, printableLine } from '../../../printable.ts';
 
 interface EnqueueOptions extends RunBatchOptions {
   again?: boolean;
@@ -211,8 +211,7 @@ function noteMissing(
 ): void {
   if (missing.length === 0) return;
   const rows = missing.length === 1 ? 'waiting row is' : 'waiting rows are';
-  const ids = missing.slice(0, maxNamed).map((id) => printableLine(id, 100));
-  const others = missing.length > ids.length ? ` and ${missing.length - ids.length} more` : '';
+  const ids = missing.map((id) => printableLine(id, 100));
   const command = [
     'mgw',
     'batch',
@@ -222,6 +221,6 @@ function noteMissing(
     ...flagsAsTyped({ ...options, name }),
   ];
   context.progress.note(
-    `${missing.length} ${rows} not ${plan.bad > 0 ? 'valid rows of' : 'in'} ${printableLine(file, 200)}, but workers will pay for them: ${ids.join(', ')}${others}. To remove them from the queue: ${command.map(shellWord).join(' ')}`,
+    `${missing.length} ${rows} not ${plan.bad > 0 ? 'valid rows of' : 'in'} ${printableLine(file, 200)}, but workers will pay for them: ${listOf(ids, maxNamed)}. To remove them from the queue: ${command.map(shellWord).join(' ')}`,
   );
 }

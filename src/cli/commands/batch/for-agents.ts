@@ -70,7 +70,7 @@ export function batchChecker(context: Context): CheckBatch {
         if (error !== undefined && mismatched.length < maxRows) mismatched.push(planned.id);
         return;
       }
-      for (const message of isSpeech(planned.work) || planned.state === 'running' ? [] : planned.work.advice)
+      for (const message of planned.state === 'running' ? [] : planned.work.advice)
         if (advice.size < maxRows) advice.add(message);
       unfinishedCount += 1;
       if (rows.length < maxRows)

@@ -1,24 +1,29 @@
 import { basename, dirname, extname, parse, relative, resolve, sep } from 'node:path';
+import { placeholderOf, storedNames } from '../../../batch/chains.ts';
 import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
 import { type Manifest, openManifest } from '../../../batch/manifest/manifest.ts';
 import { variableName } from '../../../batch/manifest/fields.ts';
-import { parseDefaults } from '../../../batch/manifest/row.ts';
+import { parseDefaults, type Row } from '../../../batch/manifest/row.ts';
 import { namesIn } from '../../../batch/manifest/template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
-import { kindOf, modelOf, type Work } from '../../../batch/planned-row.ts';
+import { isSpeech, kindOf, modelOf, type Work } from '../../../batch/planned-row.ts';
+import { references } from '../../../batch/row-graph.ts';
+import { retryUnlessLost } from '../../../batch/row-state.ts';
 import type { BatchOptions } from './options.ts';
 import { readableFolders, rowComposer } from './row-work.ts';
 import type { Context } from '../../context.ts';
 import { readStdinBytes } from '../../input.ts';
 import { type Decimal, parseDecimal } from '../../../decimal.ts';
-import { messageOf, usageError } from '../../../errors.ts';
-import { recordedAssets } from '../../../flows/earlier-job.ts';
+import { messageOf, MgwError, usageError } from '../../../errors.ts';
+import { type EarlierAsset, earlierAsset, partOf, recordedAssets } from '../../../flows/earlier-job.ts';
 import { type Listing, oneListing } from '../../../flows/models.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output.ts';
+import { isObject } from '../../../json.ts';
+import type { Ledger } from '../../../ledger/ledger.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import { checkNoSecret } from '../../../jobs/order.ts';
 import { isKeyName, keyNameRules } from '../../../jobs/ref.ts';
@@ -138,12 +143,50 @@ export async function planDepsOf(
     redact,
     workOf: (row, inputs) => {
       checkNoSecret('id', row.id, redact);
-      return compose(row, inputs);
+      return compose(row, inputs).catch((error: unknown) =>
+        composeAsPaid(row, inputs, { context, ledger, compose, name: batch.name }, error),
+      );
     },
     assetsOf: (job, part) => recordedAssets(context, job, part),
     costOf,
     known: mode === 'known' ? await doneRowCacheOf(context, batch, { gateway, account }) : undefined,
   };
+}
+
+// Composes a paid row whose input was removed, with the name of the input in the row's job.
+// Throws `error` if the row was not paid for.
+async function composeAsPaid(
+  row: Row,
+  inputs: ReadonlyMap<string, EarlierAsset> = new Map(),
+  { context, ledger, compose, name }: PaidRowDeps,
+  error: unknown,
+): Promise<Work> {
+  if (!(error instanceof MgwError) || error.code !== 'usage' || row.id === undefined) throw error;
+  const job = (await retryUnlessLost(ledger, `${name}/${row.id}`))?.job;
+  if (job?.handle === undefined || !isObject(job.request)) throw error;
+  const missing = new Map<string, EarlierAsset>();
+  for (const { ref, field } of references(row).filter((each) => !inputs.has(each.ref)))
+    await earlierAsset(context, ref, field, false).catch(() =>
+      missing.set(ref, placeholderOf({ ref, id: ref, part: partOf(ref, field) })),
+    );
+  const work = await compose(row, new Map([...inputs, ...missing]));
+  if (missing.size === 0 || isSpeech(work)) throw error;
+  const [own, paid] = [storedNames(work, work.body), storedNames(work, job.request)];
+  if (own.length !== paid.length) throw error;
+  const fail = (): Promise<never> => Promise.reject(error);
+  const paidInputs = [...missing].map(([ref, placeholder]) => {
+    const asset = { name: paid[own.indexOf(placeholder.name)] ?? placeholder.name, find: fail, read: fail };
+    return [ref, asset] as const;
+  });
+  return compose(row, new Map([...inputs, ...paidInputs]));
+}
+
+interface PaidRowDeps {
+  context: Context;
+  ledger: Ledger;
+  compose: PlanDeps['workOf'];
+  /** The batch's name. */
+  name: string;
 }
 
 // Opens the cache of done rows. A cache is valid only for the same `dependencies`: everything that affects a row

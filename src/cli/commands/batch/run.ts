@@ -20,7 +20,7 @@ import type { Signals } from '../../../payment/pay-once.ts';
 import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
-import { printableLine } from '../../../printable.ts';
+import { listOf, printableLine } from '../../../printable.ts';
 import { currencyOf } from '../../../flows/prices.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 
@@ -156,11 +156,9 @@ function commandAsTyped(file: string, options: RunBatchOptions, selection?: read
 
 // Reports rows with a result that will be remade, because the user may have selected them by mistake.
 function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
-  const ids = [...chosen.values()].flatMap(({ id, isPaid }) => (isPaid ? [id] : []));
+  const ids = [...chosen.values()].flatMap(({ id, isPaid }) => (isPaid ? [printableLine(id, 100)] : []));
   if (ids.length === 0) return;
-  const shownIds = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
-  const others = ids.length > shownIds.length ? ` and ${ids.length - shownIds.length} more` : '';
-  progress.note(`Already paid for, but will be remade and paid for again: ${shownIds.join(', ')}${others}.`);
+  progress.note(`Already paid for, but will be remade and paid for again: ${listOf(ids, maxNamed)}.`);
 }
 
 const maxNamed = 10;

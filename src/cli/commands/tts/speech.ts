@@ -4,7 +4,7 @@ import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
 import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';
 import { at, type JsonObject, type Json } from '../../../json.ts';
-import { adviseOnSpeech, composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
+import { composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
 import { splitText } from '../../../speech/split.ts';
 import { type Joiner, joinerFor } from '../../../speech/containers.ts';
 import { absoluteOutput, isObjectUrl } from '../../../store-url.ts';
@@ -63,13 +63,13 @@ export async function prepareSpeech(
   const settings = await context.settings();
   const target = outputOf(options);
   const text = await textOf(context, textArgument, options);
-  const { body, ...composed } = composeSpeech(
+  const { body, advice, ...composed } = composeSpeech(
     text,
     target,
     { ...options, isFromFile: options.file !== undefined && options.file !== '-' },
     settings,
   );
-  for (const note of adviseOnSpeech(body)) context.progress.note(note);
+  for (const note of advice) context.progress.note(note);
   if (!options.split) return { bodies: [body], ...composed, target };
   const { format } = composed;
   const joiner = joinerFor(format.wire);
